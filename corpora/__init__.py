@@ -1,0 +1,1 @@
+"""Text in running order: documents of tokenised sentences, and labelled pair sets."""

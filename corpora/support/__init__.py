@@ -1,0 +1,1 @@
+"""What every command shares: errors, exit codes, atomic files, progress."""

@@ -1,0 +1,103 @@
+"""One way to be a command: options from a frozen dataclass, exit codes, a log file.
+
+Exit codes: 0 done; 2 bad input (one line on stderr); 1 a fault of ours (traceback);
+130 stopped by Ctrl-C (one line that says what is kept).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from corpora.support.errors import UserError
+
+Config = TypeVar("Config")
+
+
+def run_command(
+    config_type: type[Config],
+    main: Callable[[Config], int | None],
+    *,
+    prog: str,
+    description: str,
+    args: Sequence[str] | None = None,
+    kept: str = "what was finished is kept; the same command resumes",
+) -> int:
+    """Parse options into ``config_type``, call ``main``, map errors to exit codes.
+
+    Args:
+        config_type: frozen keyword-only dataclass; its attribute docstrings are the help texts.
+        main: the command; returns an exit code or None for 0. Imports heavy packages itself.
+        prog: how it is typed, e.g. ``"python -m parsing.run"``.
+        description: shown by ``--help``.
+        args: command line without the program, default ``sys.argv[1:]``.
+        kept: what Ctrl-C leaves, in one clause.
+    """
+    import tyro
+
+    try:
+        config = tyro.cli(config_type, prog=prog, description=description, args=args)
+    except SystemExit as stop:  # --help (0) or a usage error (2)
+        return int(stop.code or 0)
+    try:
+        return int(main(config) or 0)
+    except UserError as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{prog}: interrupted; {kept}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def config_to_json(config: Any) -> dict[str, Any]:
+    """A dataclass as plain JSON values (paths as strings, tuples as lists)."""
+    value: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config), default=str))
+    return value
+
+
+def config_from_json(config_type: type[Config], values: dict[str, Any], *, where: Path | str) -> Config:
+    """Rebuild a flat dataclass from :func:`config_to_json`'s output.
+
+    Raises:
+        UserError: an unknown or missing key; the message names the file and the key.
+    """
+    fields = {field.name: field for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
+    for key in values:
+        if key not in fields:
+            raise UserError(f"{where}: unknown key {key!r} (known: {', '.join(sorted(fields))})")
+    converted = {
+        key: tuple(tuple(v) if isinstance(v, list) else v for v in value)
+        if isinstance(value, list)
+        else value
+        for key, value in values.items()
+    }
+    try:
+        return config_type(**converted)
+    except TypeError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
+    """Send INFO and above to ``folder/name`` (appended) and to stderr; return the logger."""
+    folder.mkdir(parents=True, exist_ok=True)
+    logger = logging.getLogger("multiview_project")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    to_file = logging.FileHandler(folder / name, encoding="utf-8")
+    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    to_screen = logging.StreamHandler(sys.stderr)
+    to_screen.setFormatter(logging.Formatter("%(message)s"))
+    logger.addHandler(to_file)
+    logger.addHandler(to_screen)
+    return logger

@@ -1,0 +1,22 @@
+"""Errors a user can mend. Anything else is a fault of ours and keeps its traceback."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Bad input: one line that names the file, the row and the value, and what to do.
+
+    Command lines print it and exit with code 2.
+    """
+
+
+class MissingExtraError(UserError):
+    """An optional dependency is not installed.
+
+    Args:
+        package: the import that failed, e.g. ``"ray"``.
+        extra: the extra of this project that brings it, e.g. ``"ray"``.
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'multiview-embeddings[{extra}]'")

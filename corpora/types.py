@@ -1,0 +1,49 @@
+"""The data that flows from a corpus to a parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence of ``n`` tokens; the optional fields hold gold annotation."""
+
+    tokens: tuple[str, ...]
+    """Word forms, ``n`` of them; an empty line of a corpus is one empty token."""
+    tags: tuple[str, ...] | None = None
+    """Part-of-speech tag per token."""
+    heads: tuple[int, ...] | None = None
+    """1-based head per token, 0 for the root."""
+    relations: tuple[str, ...] | None = None
+    """Dependency relation of each token to its head."""
+    tree: str | None = None
+    """Constituency tree in PTB brackets, one line."""
+    replaced_bytes: bool = False
+    """Undecodable bytes or NULs were replaced in this sentence's text."""
+    truncated: bool = False
+    """The line was cut at the reader's length limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Sentences in running order, with an identifier unique within the corpus."""
+
+    id: str
+    sentences: tuple[Sentence, ...]
+
+
+class Corpus(Protocol):
+    """An iterable of documents in running order, the same at every iteration."""
+
+    name: str
+    """Short name, used for the cache's folder."""
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What decides the content: reader, format, tokenizer, versions, input hash (JSON values)."""
+        ...
+
+    def __iter__(self) -> Iterable[Document]: ...  # type: ignore[override]

@@ -1,0 +1,1 @@
+"""Tree caches to sentence encoders: contrastive training, embeddings, baselines."""

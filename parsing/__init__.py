@@ -1,0 +1,1 @@
+"""Documents to dependency and binarised constituency trees, cached in HDF5."""

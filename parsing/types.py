@@ -1,0 +1,60 @@
+"""What a parser is to the rest of the pipeline, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int = NDArray[np.integer]
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyParse:
+    """Dependency tree of ``n`` tokens with exactly one root."""
+
+    heads: Int
+    """int32 [n], 1-based head per token, 0 for the root."""
+    relations: Int
+    """int32 [n], index into the parser's ``relations``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstituencyParse:
+    """Constituency tree of ``n`` tokens as labelled spans; unary chains are one span ``S::VP``."""
+
+    tags: Int
+    """int32 [n], index into the parser's ``tags``."""
+    starts: Int
+    """int32 [m], first token of each span; spans in preorder (parents first, left to right)."""
+    ends: Int
+    """int32 [m], one past the last token; a span of one word is the chain above that word."""
+    labels: Int
+    """int32 [m], index into the parser's ``labels``; the whole sentence is always a span."""
+
+
+class DependencyParser(Protocol):
+    """Parses batches of tokenised sentences into dependency trees."""
+
+    relations: tuple[str, ...]
+    identity: dict[str, str]
+    """name, version and sha256 of the weights: part of a tree cache's identity."""
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
+        """One parse per sentence, in order. Every sentence has at least one non-blank token."""
+        ...
+
+
+class ConstituencyParser(Protocol):
+    """Parses batches of tokenised sentences into constituency trees, tags included."""
+
+    labels: tuple[str, ...]
+    tags: tuple[str, ...]
+    identity: dict[str, str]
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
+        """One parse per sentence, in order. Every sentence has at least one non-blank token."""
+        ...

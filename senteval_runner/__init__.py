@@ -1,0 +1,1 @@
+"""Any encoder to scores: the SentEval protocol, reports and figures."""

