@@ -1,0 +1,149 @@
+"""The SentEval tasks by name: aliases, published row counts, where their files lie.
+
+Names are those of the original toolkit (Conneau & Kiela 2018); the aliases are the names papers
+print. Row counts are the published ones, so that a truncated or enlarged copy is noticed: one
+well-known mirror shipped a SUBJ that reads above 99 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from corpora.support.errors import UserError
+
+BINARY_TASKS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
+    {  # folder, file of class 1, file of class 0; class 1 is read first
+        "MR": ("MR", "rt-polarity.pos", "rt-polarity.neg"),
+        "CR": ("CR", "custrev.pos", "custrev.neg"),
+        "SUBJ": ("SUBJ", "subj.objective", "subj.subjective"),
+        "MPQA": ("MPQA", "mpqa.pos", "mpqa.neg"),
+    }
+)
+STS_SUBSETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+        "STS13": ("FNWN", "headlines", "OnWN"),  # the fourth, SMT, is not free and not in SentEval
+        "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+        "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+        "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+    }
+)
+PROBING_FILES: Mapping[str, str] = MappingProxyType(
+    {
+        "Length": "sentence_length",
+        "WordContent": "word_content",
+        "Depth": "tree_depth",
+        "TopConstituents": "top_constituents",
+        "BigramShift": "bigram_shift",
+        "Tense": "past_present",
+        "SubjNumber": "subj_number",
+        "ObjNumber": "obj_number",
+        "OddManOut": "odd_man_out",
+        "CoordinationInversion": "coordination_inversion",
+    }
+)
+TASK_NAMES: tuple[str, ...] = (
+    *BINARY_TASKS,
+    "TREC",
+    "MRPC",
+    "SICKRelatedness",
+    "SICKEntailment",
+    "STSBenchmark",
+    *STS_SUBSETS,
+    "SST2",
+    "SST5",
+    "SNLI",
+    *PROBING_FILES,
+)
+"""Every task this project reads, in the order they are reported."""
+
+_PROBING_COUNTS = {"train": 100_000, "dev": 10_000, "test": 10_000}
+_SICK_COUNTS = {"train": 4_500, "dev": 500, "test": 4_927}
+PUBLISHED_ROWS: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {
+        "MR": {"all": 10_662},
+        "CR": {"all": 3_775},
+        "SUBJ": {"all": 10_000},
+        "MPQA": {"all": 10_606},
+        "TREC": {"train": 5_452, "test": 500},
+        "MRPC": {"train": 4_076, "test": 1_725},
+        "SICKRelatedness": _SICK_COUNTS,
+        "SICKEntailment": _SICK_COUNTS,
+        "STSBenchmark": {"train": 5_749, "dev": 1_500, "test": 1_379},
+        "STS12": dict(zip(STS_SUBSETS["STS12"], (750, 750, 459, 750, 399), strict=True)),
+        "STS13": dict(zip(STS_SUBSETS["STS13"], (189, 750, 561), strict=True)),
+        "STS14": dict(zip(STS_SUBSETS["STS14"], (450, 300, 750, 750, 750, 750), strict=True)),
+        "STS15": dict(zip(STS_SUBSETS["STS15"], (375, 750, 375, 750, 750), strict=True)),
+        "STS16": dict(zip(STS_SUBSETS["STS16"], (254, 249, 230, 244, 209), strict=True)),
+        "SST2": {"train": 67_349, "dev": 872, "test": 1_821},
+        "SST5": {"train": 8_544, "dev": 1_101, "test": 2_210},
+        "SNLI": {"train": 549_367, "dev": 9_842, "test": 9_824},
+        **dict.fromkeys(PROBING_FILES, _PROBING_COUNTS),
+    }
+)
+"""Rows per split (per subset for STS12-16) that the papers and the task pages state."""
+
+_ALIASES = {
+    "sickr": "SICKRelatedness",
+    "sicke": "SICKEntailment",
+    "stsb": "STSBenchmark",
+    "sst": "SST2",
+    "sstbinary": "SST2",
+    "sstfine": "SST5",
+    "sentlen": "Length",
+    "wc": "WordContent",
+    "treedepth": "Depth",
+    "topconst": "TopConstituents",
+    "bshift": "BigramShift",
+    "subjnum": "SubjNumber",
+    "objnum": "ObjNumber",
+    "somo": "OddManOut",
+    "coordinv": "CoordinationInversion",
+}
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+_CANONICAL = (
+    {_fold(name): name for name in TASK_NAMES}
+    | _ALIASES
+    | {_fold(stem): name for name, stem in PROBING_FILES.items()}
+)
+
+
+def canonical_task(name: str) -> str:
+    """The toolkit's name of a task: ``"sick-r"`` -> ``"SICKRelatedness"``; case and hyphens are free.
+
+    Raises:
+        UserError: no such task; the message lists the names, or says why COCO is not among them.
+    """
+    folded = _fold(name)
+    if folded in {"imagecaptionretrieval", "coco"}:
+        raise UserError(
+            f"task {name!r} is not supported: image-caption retrieval needs a file of image features"
+        )
+    if folded not in _CANONICAL:
+        raise UserError(f"unknown task {name!r} (known: {', '.join(TASK_NAMES)})")
+    return _CANONICAL[folded]
+
+
+def downstream_folder(data: Path) -> Path:
+    """``downstream/`` in a SentEval data folder, or in the ``senteval/`` folder within it."""
+    return _first_folder(data, ("downstream", "senteval/downstream"))
+
+
+def probing_folder(data: Path) -> Path:
+    """``probing/`` in a SentEval data folder; ``probing_rebuilt`` holds look-alikes of the originals."""
+    return _first_folder(data, ("probing", "senteval/probing", "probing_rebuilt", "../probing_rebuilt"))
+
+
+def _first_folder(data: Path, names: tuple[str, ...]) -> Path:
+    for name in names:
+        folder = data / name
+        if folder.is_dir():
+            return folder
+    return data / names[0]
