@@ -1,0 +1,138 @@
+"""Which words an encoder knows, and the table row of every word type.
+
+Rows: 0 is the unknown word, 1..W the words by falling frequency, then the hash buckets. A type that is
+not in the vocabulary as written backs off to its case variants, then to a hash bucket where there are
+any, then to the unknown word (whose vector is as non-zero as any other).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.support.errors import UserError
+from corpora.support.files import write_text
+
+UNKNOWN_ROW = 0
+Case = Literal["exact", "backoff", "lower"]
+
+
+class Vocabulary:
+    """A fixed mapping of word types to table rows.
+
+    Args:
+        words: distinct words, most frequent first.
+        buckets: hash buckets shared by the words that are not listed; 0 gives them the unknown word.
+        case: ``exact``: as written only; ``backoff``: as written, then lower, Capitalised, UPPER;
+            ``lower``: the words are lower case and every type is lowered first.
+    """
+
+    def __init__(self, words: Sequence[str], *, buckets: int = 0, case: Case = "backoff") -> None:
+        self.words = list(words)
+        self.buckets = buckets
+        self.case = case
+        self._row = {word: row for row, word in enumerate(self.words, start=1)}
+        if len(self._row) != len(self.words):
+            raise UserError("vocabulary: a word is listed twice; list each once")
+        digest = hashlib.sha256(f"{case}\n{buckets}\n".encode())
+        digest.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
+        self.key = digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a table for this vocabulary: unknown word, words, buckets."""
+        return 1 + len(self.words) + self.buckets
+
+    def row(self, word: str) -> int:
+        """Table row of one word type."""
+        for variant in self._variants(word):
+            found = self._row.get(variant)
+            if found is not None:
+                return found
+        if self.buckets:
+            folded = word if self.case == "exact" else word.lower()
+            hashed = zlib.crc32(folded.encode("utf-8", "surrogatepass"))
+            return 1 + len(self.words) + hashed % self.buckets
+        return UNKNOWN_ROW
+
+    def lookup(self, types: list[str]) -> NDArray[np.int32]:
+        """Table rows of word types, int32 [len(types)]."""
+        return np.fromiter(map(self.row, types), dtype=np.int32, count=len(types))
+
+    def known(self, word: str) -> bool:
+        """Whether the word or a case variant is listed."""
+        return any(variant in self._row for variant in self._variants(word))
+
+    def _variants(self, word: str) -> tuple[str, ...]:
+        if self.case == "exact":
+            return (word,)
+        if self.case == "lower":
+            return (word.lower(),)
+        return (word, word.lower(), word.capitalize(), word.upper())
+
+    def save(self, path: Path) -> None:
+        """Write one word per line; buckets and case belong to the model's configuration."""
+        write_text(path, "".join(word + "\n" for word in self.words))
+
+    @classmethod
+    def load(cls, path: Path, *, buckets: int, case: Case) -> Vocabulary:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            UserError: the file is missing or is not UTF-8.
+        """
+        try:
+            text = path.read_bytes().decode("utf-8")
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such file; the model folder is not complete") from None
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not UTF-8 ({error})") from None
+        return cls(text.split("\n")[:-1], buckets=buckets, case=case)
+
+
+def most_frequent(
+    counts: Iterable[tuple[str, int]], limit: int, *, minimum: int = 1, lower: bool = False
+) -> tuple[list[str], NDArray[np.int64]]:
+    """The ``limit`` most frequent words and how often each occurs; ties in alphabetical order.
+
+    Words with a line break or a lone surrogate cannot stand in ``vocab.txt`` and stay unknown.
+
+    Args:
+        counts: word and number of occurrences, repeats allowed.
+        limit: words to keep at most.
+        minimum: occurrences a word needs.
+        lower: count lower-cased words.
+    """
+    total: dict[str, int] = {}
+    for word, count in counts:
+        word = word.lower() if lower else word
+        total[word] = total.get(word, 0) + int(count)
+    kept = sorted(
+        ((word, count) for word, count in total.items() if count >= minimum and _writable(word)),
+        key=lambda item: (-item[1], item[0]),
+    )[:limit]
+    return [word for word, _ in kept], np.array([count for _, count in kept], dtype=np.int64)
+
+
+def _writable(word: str) -> bool:
+    return bool(word) and "\n" not in word and word.encode("utf-8", "ignore").decode() == word
+
+
+def inverse_frequency(counts: NDArray[np.int64], rows: int, a: float = 1e-3) -> NDArray[np.float32]:
+    """Smooth inverse frequency a / (a + p(w)) per table row, float32 [rows] (Arora et al. 2017).
+
+    Rows without a count (unknown word, hash buckets) are rare words: weight 1.
+    """
+    weight = np.ones(rows, dtype=np.float32)
+    share = counts / max(int(counts.sum()), 1)
+    weight[1 : 1 + len(counts)] = a / (a + share)
+    return weight
