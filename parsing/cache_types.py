@@ -1,0 +1,183 @@
+"""The tree cache's vocabulary: fields, flags, batches, manifest rows.
+
+Shapes: B sentences, N tokens; a sentence of n tokens has n leaves and n - 1 internal nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int = NDArray[np.integer]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+UInt8 = NDArray[np.uint8]
+
+FORMAT_VERSION = 1
+SHARD_SENTENCES = 8192
+
+# Flags of a sentence, bits of one byte. Training skips rows with a fallback tree.
+DEP_FALLBACK = 1
+"""The dependency tree is the fallback chain."""
+CONST_FALLBACK = 2
+"""The constituency tree is the left-branching fallback."""
+TOO_LONG = 4
+"""Over the token limit of the parsers, or cut at the reader's length limit."""
+REPLACED_BYTES = 8
+"""Undecodable bytes, NULs or lone surrogates were replaced in the text."""
+EMPTY = 16
+"""No token but blanks: stored as one token ``""``."""
+FLAG_NAMES = {
+    DEP_FALLBACK: "dependency fallback",
+    CONST_FALLBACK: "constituency fallback",
+    TOO_LONG: "too long",
+    REPLACED_BYTES: "replaced bytes",
+    EMPTY: "empty",
+}
+
+# One value per token, or one per internal node; "dep" and "const" are the views they belong to.
+TOKEN_FIELDS = ("token", "head", "relation", "dep_height", "tag", "leaf_label")
+NODE_FIELDS = ("left", "right", "label", "const_height")
+VIEW_FIELDS = {
+    "dep": ("head", "relation", "dep_height"),
+    "const": ("tag", "leaf_label", "left", "right", "label", "const_height"),
+}
+# Reserved last names of the inventories: what fallback trees and binarisation dummies carry.
+FALLBACK_NAME = "_"
+DUMMY_NAME = "<dummy>"
+
+
+def absent() -> Int32:
+    """What a batch holds for a field that was not asked for."""
+    return np.zeros(0, np.int32)
+
+
+class Vocabulary(Protocol):
+    """Maps word types to the ids of an embedding table."""
+
+    key: str
+    """Unique per mapping: lookups of a shard's types are memoised under it."""
+
+    def lookup(self, types: list[str]) -> Int32:
+        """int32 [len(types)], the id of each type (the unknown word's id where it has none)."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inventories:
+    """Names of the ids in a cache; the same in every shard."""
+
+    relations: tuple[str, ...] = ()
+    """Dependency relations; the last is ``_``, carried by fallback trees."""
+    labels: tuple[str, ...] = ()
+    """Constituent labels, unary chains joined by ``::``; first the null label, last ``<dummy>``."""
+    tags: tuple[str, ...] = ()
+    """Part-of-speech tags; the last is ``_``, carried by fallback trees."""
+
+    @property
+    def dummy_label(self) -> int:
+        """Label id of the nodes that binarisation adds (id 0 is the null label, see ``binarise``)."""
+        return len(self.labels) - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """Trees of B successive sentences as concatenated arrays.
+
+    Arrays of fields that were not asked for are empty; ``fields`` names those present. Node ids
+    are local to their sentence: leaves ``0..n-1``, internal nodes ``n..2n-2``, root last. The
+    internal nodes of sentence i start at ``sentence_offsets[i] - i``.
+    """
+
+    sentence_offsets: Int64
+    """int64 [B+1], where each sentence's tokens start, from 0."""
+    flags: UInt8
+    """uint8 [B], bits DEP_FALLBACK ... EMPTY."""
+    fields: tuple[str, ...]
+    token: Int32 = field(default_factory=absent)
+    """int32 [N], ids into ``types``, or of the vocabulary that was given."""
+    types: list[str] | None = None
+    """Word types (possibly with duplicates and types the batch does not use); None with a vocabulary."""
+    head: Int32 = field(default_factory=absent)
+    """int32 [N], 1-based head within the sentence, 0 for the root."""
+    relation: Int32 = field(default_factory=absent)
+    """int32 [N]."""
+    dep_height: Int32 = field(default_factory=absent)
+    """int32 [N], height in the dependency tree, 0 for a word without dependents."""
+    tag: Int32 = field(default_factory=absent)
+    """int32 [N]."""
+    leaf_label: Int32 = field(default_factory=absent)
+    """int32 [N], unary chain above the word."""
+    left: Int32 = field(default_factory=absent)
+    """int32 [N-B]."""
+    right: Int32 = field(default_factory=absent)
+    """int32 [N-B]."""
+    label: Int32 = field(default_factory=absent)
+    """int32 [N-B]."""
+    const_height: Int32 = field(default_factory=absent)
+    """int32 [N-B], height in the binary tree, at least 1 (leaves have 0)."""
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+    @property
+    def node_offsets(self) -> Int64:
+        """int64 [B+1], where each sentence's internal nodes start in ``left``, ``right``, ``label``."""
+        return self.sentence_offsets - np.arange(len(self.sentence_offsets))
+
+    def words(self) -> Iterator[list[str]]:
+        """The sentences as token lists (only without a vocabulary)."""
+        assert self.types is not None, "the batch holds vocabulary ids, not types"
+        for start, stop in zip(self.sentence_offsets[:-1], self.sentence_offsets[1:], strict=True):
+            yield [self.types[t] for t in self.token[start:stop]]
+
+
+def view_fields(views: Sequence[str]) -> tuple[str, ...]:
+    """The cache fields of ``views`` (of ``dep``, ``const``), ``token`` first."""
+    return ("token", *(name for view in views for name in VIEW_FIELDS[view]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardResult:
+    """What parsing one shard gives: arrays in the narrowest stored width, and counts."""
+
+    index: int
+    """Number of the shard, from 0; it starts at sentence ``index * shard_sentences``."""
+    arrays: dict[str, NDArray]
+    """``token``, ``type_bytes``, ``type_offsets``, ``sentence_offsets``, ``document_offsets``,
+    ``document_id_bytes``, ``document_id_offsets``, ``flags`` and the fields of the parsed views."""
+    continues: bool
+    """The first sentence belongs to the previous shard's last document."""
+    reasons: dict[str, int]
+    """How many sentences were flagged, by reason."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardRow:
+    """A shard's line in the manifest."""
+
+    index: int
+    sha256: str
+    """Of the content (arrays and header), not of the file: compressors may differ."""
+    sentences: int
+    tokens: int
+    documents: int
+    """Documents that start in this shard."""
+    types: int
+    flagged: int
+    """Sentences with any flag."""
+    reasons: dict[str, int]
+
+    @property
+    def file(self) -> str:
+        """File name inside the cache's folder."""
+        return shard_name(self.index)
+
+
+def shard_name(index: int) -> str:
+    """File name of shard ``index``."""
+    return f"shard-{index:06d}.h5"

@@ -1,0 +1,178 @@
+"""One shard as an HDF5 file: written under a temporary name, reopened, verified, renamed.
+
+The content hash is over names, types, shapes and bytes of the arrays and over the header, never
+over the file: another zlib build compresses to other bytes of the same content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.support.errors import UserError
+from corpora.support.files import atomic_path
+from parsing.cache_types import FORMAT_VERSION, Inventories, ShardResult, ShardRow, UInt8, shard_name
+
+# A training batch (400 sentences) is about 8,000 tokens: a range read decodes two chunks per field.
+CHUNK = 8192
+# Files written today open with every later HDF5, and their layout does not change with the library.
+LIBVER = ("v108", "v108")
+HEADER = "header"
+
+
+def narrow(values: NDArray) -> NDArray:
+    """``values`` as int16 where all fit, else int32, else int64."""
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    for dtype in (np.int16, np.int32):
+        limits = np.iinfo(dtype)
+        if limits.min <= low and high <= limits.max:
+            return values.astype(dtype, copy=False)
+    return values.astype(np.int64, copy=False)
+
+
+def encode_strings(strings: Sequence[str]) -> tuple[UInt8, NDArray[np.int64]]:
+    """Strings as one UTF-8 blob and byte offsets [n+1]; inverse of :func:`decode_strings`."""
+    parts = [string.encode("utf-8") for string in strings]
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    return np.frombuffer(b"".join(parts), np.uint8), offsets
+
+
+def decode_strings(blob: NDArray, offsets: NDArray) -> list[str]:
+    """Strings of one UTF-8 blob with byte offsets [n+1]."""
+    data, ends = blob.tobytes(), offsets.tolist()
+    if data.isascii():  # bytes are characters: one decode, then slices
+        text = data.decode("ascii")
+        return [text[a:b] for a, b in itertools.pairwise(ends)]
+    return [data[a:b].decode("utf-8") for a, b in itertools.pairwise(ends)]
+
+
+def make_header(identity: dict[str, Any], inventories: Inventories, result: ShardResult) -> bytes:
+    """The shard's identity, inventories and place as canonical JSON."""
+    header = {
+        "format_version": FORMAT_VERSION,
+        "identity": identity,
+        "relations": inventories.relations,
+        "labels": inventories.labels,
+        "tags": inventories.tags,
+        "index": result.index,
+        "continues": result.continues,
+    }
+    return json.dumps(header, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def content_sha256(arrays: dict[str, NDArray], header: bytes) -> str:
+    """Hex SHA-256 over the header and, by name, each array's type, length and little-endian bytes."""
+    digest = hashlib.sha256(header)
+    for name in sorted(arrays):
+        array = arrays[name].astype(arrays[name].dtype.newbyteorder("<"), copy=False)
+        digest.update(f"\0{name} {array.dtype.str} {array.size}\0".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def write_shard(
+    folder: Path, result: ShardResult, *, identity: dict[str, Any], inventories: Inventories
+) -> ShardRow:
+    """Write ``result`` into ``folder`` and return its manifest row (the caller lists it).
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
+    header = make_header(identity, inventories, result)
+    sha256 = content_sha256(result.arrays, header)
+    path = folder / shard_name(result.index)
+    try:
+        with atomic_path(path) as temporary:
+            _write(temporary, result.arrays, header, sha256)
+            arrays, stored = read_shard(temporary)
+            if content_sha256(arrays, stored) != sha256:
+                raise UserError(f"{path}: what was read back differs from what was written; check the disk")
+    except OSError as error:  # h5py reports a full disk as a plain OSError with HDF5's own text
+        raise UserError(f"{path}: cannot be written ({_one_line(error)}); what is listed is kept") from None
+    return make_row(result, sha256)
+
+
+def make_row(result: ShardResult, sha256: str) -> ShardRow:
+    """The manifest row of a shard with content hash ``sha256``."""
+    arrays = result.arrays
+    return ShardRow(
+        index=result.index,
+        sha256=sha256,
+        sentences=len(arrays["flags"]),
+        tokens=len(arrays["token"]),
+        documents=len(arrays["document_offsets"]) - 1 - int(result.continues),
+        types=len(arrays["type_offsets"]) - 1,
+        flagged=int(np.count_nonzero(arrays["flags"])),
+        reasons=dict(sorted(result.reasons.items())),
+    )
+
+
+def _write(path: Path, arrays: dict[str, NDArray], header: bytes, sha256: str) -> None:
+    with h5py.File(path, "w", libver=LIBVER) as file:
+        file.attrs["format_version"] = FORMAT_VERSION
+        file.attrs["sha256"] = sha256
+        # A dataset, because an HDF5 attribute of this version ends at 64 KiB.
+        for name, array in {**arrays, HEADER: np.frombuffer(header, np.uint8)}.items():
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            if array.size == 0:  # HDF5 has no empty chunk
+                file.create_dataset(name, data=little, track_times=False)
+                continue
+            file.create_dataset(
+                name,
+                data=little,
+                chunks=(min(CHUNK, array.size),),
+                compression="gzip",
+                compression_opts=4,
+                shuffle=array.dtype.itemsize > 1,
+                fletcher32=False,
+                track_times=False,
+            )
+
+
+def read_shard(path: Path) -> tuple[dict[str, NDArray], bytes]:
+    """All arrays of a shard file and its header.
+
+    Raises:
+        UserError: missing, truncated or not a shard of this format.
+    """
+    with open_shard(path) as file:
+        try:
+            arrays = {name: file[name][:] for name in file if name != HEADER}
+            return arrays, file[HEADER][:].tobytes()
+        except (OSError, KeyError) as error:
+            raise UserError(f"{path}: damaged shard ({_one_line(error)}); {REMEDY}") from None
+
+
+REMEDY = "delete this file and its row in manifest.json, then run parsing.run again"
+
+
+def open_shard(path: Path) -> h5py.File:
+    """Open a shard for reading.
+
+    Raises:
+        UserError: missing, truncated, or of another format version.
+    """
+    try:
+        file = h5py.File(path, "r", libver=LIBVER, locking=False)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file, though the manifest lists it; {REMEDY}") from None
+    except OSError as error:
+        raise UserError(f"{path}: not a readable shard ({_one_line(error)}); {REMEDY}") from None
+    version = file.attrs.get("format_version")
+    if version != FORMAT_VERSION:
+        file.close()
+        raise UserError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}")
+    return file
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
