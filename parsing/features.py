@@ -1,0 +1,210 @@
+"""Words and characters as integers: vocabularies, word types and padded batches.
+
+A *type* is a distinct word form. Everything that depends on the form alone (word id,
+characters) is computed once per type and addressed by the type's row afterwards, so
+neither numericalisation nor the character encoder ever runs twice on the same word.
+
+Shape suffixes: B sentences, T positions (boundaries included), U distinct types of a batch,
+C characters of a type (cut at ``Vocabulary.max_characters``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from corpora.support.errors import UserError
+
+SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
+"""First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
+PAD, UNKNOWN, BEGIN, END = range(4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """Words (lower-cased) and characters (as they are) a model knows, specials first."""
+
+    words: tuple[str, ...]
+    characters: tuple[str, ...]
+    max_characters: int = 20
+    """Characters of a word beyond this are not looked at."""
+
+    @classmethod
+    def build(
+        cls, sentences: Iterable[Sequence[str]], *, min_count: int = 2, max_characters: int = 20
+    ) -> Vocabulary:
+        """Count words and characters of training sentences.
+
+        Args:
+            sentences: tokenised sentences.
+            min_count: rarer words are left out, so that the unknown word is trained.
+            max_characters: see the attribute.
+        """
+        words: Counter[str] = Counter()
+        characters: Counter[str] = Counter()
+        for tokens in sentences:
+            words.update(token.lower() for token in tokens)
+            for token in tokens:
+                characters.update(token)
+        kept = sorted(w for w, count in words.items() if count >= min_count and w not in SPECIALS)
+        return cls(
+            words=(*SPECIALS, *kept),
+            characters=(*SPECIALS, *sorted(characters)),
+            max_characters=max_characters,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "words": list(self.words),
+            "characters": list(self.characters),
+            "max_characters": self.max_characters,
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any], *, where: Path | str) -> Vocabulary:
+        """Inverse of :meth:`to_json`.
+
+        Raises:
+            UserError: the values are no vocabulary of this format; names the file.
+        """
+        try:
+            vocabulary = cls(
+                words=tuple(values["words"]),
+                characters=tuple(values["characters"]),
+                max_characters=int(values["max_characters"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{where}: not a vocabulary of this version ({error!r})") from None
+        for name, entries in (("words", vocabulary.words), ("characters", vocabulary.characters)):
+            if entries[: len(SPECIALS)] != SPECIALS:
+                raise UserError(f"{where}: {name} must start with {', '.join(SPECIALS)}")
+        return vocabulary
+
+
+class TypeTable:
+    """Rows of integer features, one per word type met so far; grows as types are met.
+
+    Rows 0, 1 and 2 are padding, the begin and the end boundary.
+    """
+
+    PAD_ROW, BEGIN_ROW, END_ROW = 0, 1, 2
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._word_ids = {w: i for i, w in enumerate(vocabulary.words) if i >= len(SPECIALS)}
+        self._character_ids = {c: i for i, c in enumerate(vocabulary.characters) if i >= len(SPECIALS)}
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget every type: bounds memory on corpora with millions of distinct words."""
+        self._rows: dict[str, int] = {}
+        self._size = 3
+        self._words = np.zeros(1024, dtype=np.int64)
+        self._characters = np.zeros((1024, self.vocabulary.max_characters), dtype=np.int64)
+        self._lengths = np.ones(1024, dtype=np.int64)
+        for row, special in ((self.PAD_ROW, PAD), (self.BEGIN_ROW, BEGIN), (self.END_ROW, END)):
+            self._words[row] = special
+            self._characters[row, 0] = special
+
+    def __len__(self) -> int:
+        return self._size
+
+    def rows(self, tokens: Iterable[str]) -> NDArray[np.int64]:
+        """Row of every token; new types get the next rows."""
+        known = self._rows
+        return np.array([known[t] if t in known else self._add(t) for t in tokens], dtype=np.int64)
+
+    def features(
+        self, rows_U: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Word ids [U], character ids [U, C] (padded with 0) and character counts [U]."""
+        lengths_U = self._lengths[rows_U]
+        width = int(lengths_U.max(initial=1))
+        return self._words[rows_U], self._characters[rows_U, :width], lengths_U
+
+    def _add(self, token: str) -> int:
+        row = self._size
+        if row == len(self._words):
+            self._words = np.concatenate([self._words, np.zeros_like(self._words)])
+            self._characters = np.concatenate([self._characters, np.zeros_like(self._characters)])
+            self._lengths = np.concatenate([self._lengths, np.ones_like(self._lengths)])
+        self._words[row] = self._word_ids.get(token.lower(), UNKNOWN)
+        # An empty token reads as one unknown character.
+        ids = [self._character_ids.get(c, UNKNOWN) for c in token[: self.vocabulary.max_characters]] or [
+            UNKNOWN
+        ]
+        self._characters[row, : len(ids)] = ids
+        self._lengths[row] = len(ids)
+        self._rows[token] = row
+        self._size = row + 1
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class WordBatch:
+    """B sentences with boundary positions, padded at the end to T positions."""
+
+    lengths_B: Tensor
+    """Positions of each sentence that are not padding: tokens plus boundaries."""
+    types_BT: Tensor
+    """Index into the U types below; padding is 0."""
+    rows_U: NDArray[np.int64]
+    """Rows of the :class:`TypeTable`, ascending; the first is the padding row."""
+    words_U: Tensor
+    characters_UC: Tensor
+    character_counts_U: Tensor
+
+    def mask_BT(self) -> Tensor:
+        """True at positions that are not padding."""
+        positions_T = torch.arange(self.types_BT.shape[1], device=self.lengths_B.device)
+        return positions_T < self.lengths_B[:, None]
+
+    def to(self, device: torch.device | str) -> WordBatch:
+        """The same batch with its tensors on ``device``."""
+        return WordBatch(
+            lengths_B=self.lengths_B.to(device),
+            types_BT=self.types_BT.to(device),
+            rows_U=self.rows_U,
+            words_U=self.words_U.to(device),
+            characters_UC=self.characters_UC.to(device),
+            character_counts_U=self.character_counts_U.to(device),
+        )
+
+
+def make_batch(table: TypeTable, sentences: Sequence[NDArray[np.int64]], *, end_boundary: bool) -> WordBatch:
+    """Pad sentences given as rows of ``table`` into a batch.
+
+    Args:
+        table: where the rows come from.
+        sentences: ``table.rows(tokens)`` of each sentence.
+        end_boundary: append the end boundary too (span scorers need both ends; a dependency
+            parser only the begin boundary, which is the root's position).
+    """
+    extra = 2 if end_boundary else 1
+    lengths_B = np.array([len(rows) + extra for rows in sentences], dtype=np.int64)
+    rows_BT = np.full((len(sentences), int(lengths_B.max())), TypeTable.PAD_ROW, dtype=np.int64)
+    rows_BT[:, 0] = TypeTable.BEGIN_ROW
+    for b, rows in enumerate(sentences):
+        rows_BT[b, 1 : 1 + len(rows)] = rows
+    if end_boundary:
+        rows_BT[np.arange(len(sentences)), lengths_B - 1] = TypeTable.END_ROW
+    # The padding row is always a type of the batch, so that type 0 is padding.
+    rows_U, flat = np.unique(np.append(rows_BT, TypeTable.PAD_ROW), return_inverse=True)
+    words_U, characters_UC, counts_U = table.features(rows_U)
+    return WordBatch(
+        lengths_B=torch.from_numpy(lengths_B),
+        types_BT=torch.from_numpy(flat[:-1].reshape(rows_BT.shape)),
+        rows_U=rows_U,
+        words_U=torch.from_numpy(words_U),
+        characters_UC=torch.from_numpy(characters_UC),
+        character_counts_U=torch.from_numpy(counts_U),
+    )

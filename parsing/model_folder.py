@@ -1,0 +1,149 @@
+"""Model folders: ``config.json``, ``vocab.json``, ``model.safetensors`` and a card ``README.md``.
+
+Nothing in them is executable. ``config.json`` names the kind of parser, the format version and the
+SHA-256 of the two other files, so a folder that was damaged or mixed is refused; the folder's
+identity (name, version, one SHA-256 over all three) becomes part of a tree cache's identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from corpora.support.errors import UserError
+from corpora.support.files import atomic_path, read_json, sha256_file, write_json, write_text
+
+FORMAT = 1
+CONFIG, VOCABULARY, WEIGHTS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFolder:
+    """What a model folder holds."""
+
+    path: Path
+    kind: str
+    """``dependency`` or ``constituency``."""
+    config: dict[str, Any]
+    """The model's configuration, JSON values."""
+    vocabulary: dict[str, Any]
+    """Words, characters, labels: JSON values."""
+    tensors: dict[str, Tensor]
+    """Weights by parameter name, as float32."""
+    identity: dict[str, str]
+    """``name``, ``version`` and ``sha256``."""
+
+
+def save_model_folder(
+    path: Path,
+    *,
+    kind: str,
+    name: str,
+    version: str,
+    config: dict[str, Any],
+    vocabulary: dict[str, Any],
+    tensors: dict[str, Tensor],
+    half: bool,
+    card: str,
+) -> dict[str, str]:
+    """Write a model folder; each file is atomic and ``config.json`` comes last.
+
+    Args:
+        path: the folder, made if missing.
+        kind: ``dependency`` or ``constituency``.
+        name: short name, part of the identity.
+        version: version of the model, part of the identity.
+        config: the model's configuration, JSON values.
+        vocabulary: words, characters, labels, JSON values.
+        tensors: weights by parameter name.
+        half: store float16 (half the size; parsing still runs in float32).
+        card: text of the model card.
+
+    Returns:
+        The folder's identity.
+    """
+    dtype = torch.float16 if half else torch.float32
+    stored = {k: v.detach().to("cpu", dtype).contiguous() for k, v in tensors.items()}
+    with atomic_path(path / WEIGHTS) as temporary:
+        save_file(stored, temporary)
+    with atomic_path(path / VOCABULARY) as temporary:
+        # Compact: an indented list of 10,000 words is a line per word.
+        text = json.dumps(vocabulary, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(path / CARD, card)
+    write_json(
+        path / CONFIG,
+        {
+            "format": FORMAT,
+            "kind": kind,
+            "name": name,
+            "version": version,
+            "model": config,
+            "sha256": {file: sha256_file(path / file) for file in (VOCABULARY, WEIGHTS)},
+        },
+    )
+    return read_identity(path)
+
+
+def read_identity(path: Path) -> dict[str, str]:
+    """Name, version and SHA-256 (over configuration, vocabulary and weights) of a folder."""
+    config = read_json(path / CONFIG)
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return {"name": str(config["name"]), "version": str(config["version"]), "sha256": digest}
+
+
+def load_model_folder(path: Path, *, kind: str) -> ModelFolder:
+    """Read and verify a model folder.
+
+    Raises:
+        UserError: no model folder, another kind or format version, or a damaged file; one line.
+    """
+    if not (path / CONFIG).is_file():
+        raise UserError(f"{path}: not a model folder (no {CONFIG}); write one with python -m parsing.train")
+    config = read_json(path / CONFIG)
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        found = config.get("format") if isinstance(config, dict) else None
+        raise UserError(f"{path / CONFIG}: model format {found!r}, this version reads {FORMAT}")
+    if config.get("kind") != kind:
+        raise UserError(f"{path / CONFIG}: a {config.get('kind')} model where a {kind} model is needed")
+    for file in (VOCABULARY, WEIGHTS):
+        if not (path / file).is_file():
+            raise UserError(f"{path / file}: missing; the model folder is incomplete")
+        if sha256_file(path / file) != config.get("sha256", {}).get(file):
+            raise UserError(f"{path / file}: does not match the SHA-256 in {CONFIG}; copy the folder again")
+    try:
+        tensors = load_file(path / WEIGHTS)
+    except SafetensorError as error:
+        raise UserError(f"{path / WEIGHTS}: not a safetensors file ({error})") from None
+    return ModelFolder(
+        path=path,
+        kind=kind,
+        config=config["model"],
+        vocabulary=read_json(path / VOCABULARY),
+        tensors={k: v.float() for k, v in tensors.items()},
+        identity=read_identity(path),
+    )
+
+
+def load_weights(module: torch.nn.Module, folder: ModelFolder) -> None:
+    """Put a folder's weights into a module.
+
+    Raises:
+        UserError: names or shapes differ (weights of another configuration).
+    """
+    expected = {k: tuple(v.shape) for k, v in module.state_dict().items()}
+    found = {k: tuple(v.shape) for k, v in folder.tensors.items()}
+    if expected != found:
+        name = sorted(set(expected.items()) ^ set(found.items()))[0][0]
+        raise UserError(
+            f"{folder.path / WEIGHTS}: {name} is {found.get(name)}, {CONFIG} implies {expected.get(name)}"
+        )
+    module.load_state_dict(folder.tensors)
