@@ -1,0 +1,115 @@
+"""Views by name: a view is one encoder class in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from corpora.support.errors import UserError
+from multiview.engines.plan import Plan, Trees
+
+ENGINES = ("native", "torch", "dgl")
+"""``native``: the fastest kernels of the device; ``torch``: the portable ones; ``dgl``: the reference."""
+
+_BUILTIN = ("seq", "dep", "const")
+_views: dict[str, type[Encoder]] = {}
+
+
+class Encoder(nn.Module):
+    """One view: the word vectors of a batch and its trees to one vector per sentence.
+
+    Subclasses set ``requires`` and implement ``plan`` and ``states``.
+
+    Args:
+        word_dim: width of the word vectors.
+        hidden: D, width of the result.
+        engine: one of ``ENGINES``; an argument of the computation, parameters are the same.
+        forget_bias: initial value of the forget gates' bias.
+    """
+
+    name: ClassVar[str]
+    """Name under which the view is registered."""
+    requires: ClassVar[frozenset[str]]
+    """Fields of a batch that ``plan`` reads, of ``tokens``, ``dep``, ``const``."""
+
+    def __init__(
+        self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
+    ) -> None:
+        super().__init__()
+        if engine not in ENGINES:
+            raise UserError(f"engine {engine!r}: choose one of {', '.join(ENGINES)}")
+        if word_dim < 1 or hidden < 1:
+            raise UserError(f"word_dim {word_dim} and hidden {hidden} must be positive")
+        self.word_dim, self.dim, self.engine, self.forget_bias = word_dim, hidden, engine, forget_bias
+
+    def plan(self, batch: Trees) -> Plan:
+        """Schedule of the batch: numpy only, for loader workers; picklable, ``.to(device)`` moves it."""
+        raise NotImplementedError
+
+    def forward(self, x_ND: Tensor, plan: Plan) -> Tensor:
+        """Sentence vectors.
+
+        Args:
+            x_ND: [T, word_dim], word vectors of all tokens of the batch in order.
+            plan: what ``plan`` returned, on any device.
+
+        Returns:
+            [B, D] in sentence order.
+        """
+        return self.states(x_ND, plan)[0]
+
+    def forward_nodes(self, x_ND: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+        """All node states in sentence order and their heights: ``(h [N, D], height int32 [N])``.
+
+        Dependency nodes are the words; constituency nodes are a sentence's n words, then its n - 1 internal
+        nodes.
+        """
+        plan = plan.to(x_ND.device)
+        h = self.states(x_ND, plan)[1]
+        return h.index_select(0, plan.tensor("node_slot")), plan.tensor("node_height")
+
+    def states(self, x_ND: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+        """Sentence vectors [B, D] and the states of all nodes [N, D] in the plan's slot order."""
+        raise NotImplementedError
+
+
+def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
+    """Class decorator: makes an encoder available as view ``name``."""
+
+    def register(view: type[Encoder]) -> type[Encoder]:
+        if name in _views:
+            raise ValueError(f"view {name!r} is registered twice")
+        view.name = name
+        _views[name] = view
+        return view
+
+    return register
+
+
+def view_class(name: str) -> type[Encoder]:
+    """The encoder class of a view.
+
+    Raises:
+        UserError: no view of that name.
+    """
+    if name in _BUILTIN:
+        import_module(f"multiview.encoders.{name}")
+    if name not in _views:
+        raise UserError(f"view {name!r}: choose one of {', '.join(sorted({*_BUILTIN, *_views}))}")
+    return _views[name]
+
+
+def build_view(name: str, word_dim: int, hidden: int, engine: str = "native", **options: Any) -> Encoder:
+    """A new encoder; initialisation draws from torch's global generator.
+
+    Args:
+        name: registered name of the view.
+        word_dim: width of the word vectors.
+        hidden: D, width of a sentence vector.
+        engine: ``native``, ``torch`` or ``dgl``.
+        options: further arguments of the encoder, e.g. ``forget_bias``.
+    """
+    return view_class(name)(word_dim, hidden, engine, **options)

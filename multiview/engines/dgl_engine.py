@@ -1,0 +1,216 @@
+"""The reference engine: a batch as one DGL graph, states passed along its edges in topological order.
+
+The cells are written as DGL's message, reduce and apply functions that read like the equations in
+``multiview.encoders.const`` and ``multiview.encoders.dep``. Chosen by ``engine="dgl"``; parameters are the
+encoders'.
+
+Shapes: N nodes, E edges, n nodes of one frontier with k children each, D hidden, V word vector.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from corpora.support.errors import MissingExtraError
+from multiview.engines.kernels_torch import NORM_FLOOR
+from multiview.engines.plan import IntArray, Plan, Trees
+
+
+def load_dgl() -> Any:
+    """The dgl module.
+
+    Its last release asks setuptools for the copy of ``packaging`` that current setuptools no longer
+    carries, so the real one is put in that place first.
+
+    Raises:
+        MissingExtraError: dgl is not installed.
+    """
+    import packaging
+    import packaging.version
+
+    extern = types.ModuleType("setuptools.extern")
+    extern.packaging = packaging  # type: ignore[attr-defined]
+    sys.modules.setdefault("setuptools.extern", extern)
+    sys.modules.setdefault("setuptools.extern.packaging", packaging)
+    try:
+        import dgl
+    except ImportError as error:
+        raise MissingExtraError("dgl", "dgl") from error
+    return dgl
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphPlan(Plan):
+    """Edges from children to parents of every sentence; ``to`` makes the graph and its frontiers."""
+
+    node_offsets: IntArray
+    """int64 [B + 1]: nodes of each sentence."""
+    source: Sequence[IntArray]
+    """Per sentence the children, sorted by (parent, side): N-ary mailboxes follow the order of edges."""
+    target: Sequence[IntArray]
+    """Per sentence the parents."""
+    root: IntArray
+    """int64 [B], node of each root."""
+    word: IntArray
+    """int64 [T], node of each word."""
+    node_slot: IntArray
+    """int64 [N], identity: states are in sentence order already."""
+    node_height: IntArray
+    """int32 [N]."""
+    graph: Any = field(default=None, repr=False)
+    frontiers: Any = field(default=None, repr=False)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        """Index arrays, the batched graph and its topological frontiers on ``device``."""
+        plan = super().to(device, non_blocking)
+        if plan.graph is not None or not self.sentences:
+            return plan
+        dgl = load_dgl()
+        sizes = np.diff(self.node_offsets)
+        graph = dgl.batch(
+            [
+                dgl.graph((torch.from_numpy(source), torch.from_numpy(target)), num_nodes=int(size))
+                for source, target, size in zip(self.source, self.target, sizes, strict=True)
+            ]
+        )
+        frontiers = [nodes.to(device) for nodes in dgl.topological_nodes_generator(graph)]
+        return replace(plan, graph=graph.to(device), frontiers=frontiers)
+
+
+def plan_const_graph(batch: Trees) -> GraphPlan:
+    """A sentence's n words, then its internal nodes; edges from the left and right child of each."""
+    offsets = np.asarray(batch.sentence_offsets, dtype=np.int64)
+    sentences = len(offsets) - 1
+    node_offsets = 2 * offsets - np.arange(sentences + 1)
+    source, target, words, heights = [], [], [], []
+    for i in range(sentences):
+        n = int(offsets[i + 1] - offsets[i])
+        internal = slice(offsets[i] - i, offsets[i + 1] - i - 1)
+        children = np.stack([batch.left[internal], batch.right[internal]], axis=1)
+        source.append(children.reshape(-1).astype(np.int64))
+        target.append(np.repeat(np.arange(n, 2 * n - 1, dtype=np.int64), 2))
+        words.append(node_offsets[i] + np.arange(n))
+        heights += [np.zeros(n, np.int32), np.asarray(batch.const_height[internal], np.int32)]
+    return GraphPlan(
+        sentences=sentences,
+        node_offsets=node_offsets,
+        source=source,
+        target=target,
+        root=node_offsets[1:] - 1,
+        word=np.concatenate([np.zeros(0, np.int64), *words]),
+        node_slot=np.arange(node_offsets[-1]),
+        node_height=np.concatenate([np.zeros(0, np.int32), *heights]),
+    )
+
+
+def plan_dep_graph(batch: Trees) -> GraphPlan:
+    """Nodes are words; edges from each dependent to its head."""
+    offsets = np.asarray(batch.sentence_offsets, dtype=np.int64)
+    source, target, roots = [], [], []
+    for start, stop in pairwise(offsets):
+        head = np.asarray(batch.head[start:stop], dtype=np.int64)
+        child = np.flatnonzero(head > 0)
+        source.append(child)
+        target.append(head[child] - 1)
+        roots.append(start + np.flatnonzero(head == 0)[0])
+    return GraphPlan(
+        sentences=len(offsets) - 1,
+        node_offsets=offsets,
+        source=source,
+        target=target,
+        root=np.asarray(roots, dtype=np.int64),
+        word=np.arange(offsets[-1]),
+        node_slot=np.arange(offsets[-1]),
+        node_height=np.asarray(batch.dep_height, dtype=np.int32),
+    )
+
+
+def const_states(
+    x: Tensor, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, plan: GraphPlan
+) -> tuple[Tensor, Tensor]:
+    """Binary Tree-LSTM: roots [B, D] and all states [N, D] in sentence order; arguments as ``ConstSweep``."""
+    hidden = recurrent_weight.shape[1] // 2
+    b_iou, b_f = bias.split([3 * hidden, hidden])
+
+    def send(edges: Any) -> dict[str, Tensor]:
+        return {"h": edges.src["h"], "c": edges.src["c"]}
+
+    def gather(nodes: Any) -> dict[str, Tensor]:
+        """Pre-activations of i, o, u from [h_l; h_r], and f_l∘c_l + f_r∘c_r."""
+        iou, forget = F.linear(nodes.mailbox["h"].flatten(1), recurrent_weight).split(
+            [3 * hidden, 2 * hidden], 1
+        )
+        f = torch.sigmoid(forget.unflatten(1, (2, hidden)) + b_f)
+        return {"iou": iou, "kept": (f * nodes.mailbox["c"]).sum(1)}
+
+    iou_word = F.linear(x, input_weight)
+    iou = x.new_zeros(len(plan.node_slot), 3 * hidden).index_copy(0, plan.tensor("word"), iou_word)
+    return _propagate(plan, {"iou": iou}, send, gather, b_iou)
+
+
+def dep_states(
+    x: Tensor,
+    input_weight: Tensor,
+    parent_weight: Tensor,
+    child_weight: Tensor,
+    recurrent_weight: Tensor,
+    bias: Tensor,
+    plan: GraphPlan,
+) -> tuple[Tensor, Tensor]:
+    """Attentive Child-Sum Tree-LSTM: roots [B, D] and all states [N, D]; arguments as ``DepSweep``."""
+    hidden = recurrent_weight.shape[1]
+    b_iou, b_q, b_f, b_p = bias.split([3 * hidden, hidden, hidden, hidden])
+    w_q, w_f = parent_weight.split(hidden)
+    w_p, u_f = child_weight.split(hidden)
+
+    def send(edges: Any) -> dict[str, Tensor]:
+        return {"h": edges.src["h"], "c": edges.src["c"]}
+
+    def gather(nodes: Any) -> dict[str, Tensor]:
+        """h̃ = Σ α_k h_k enters i, o, u; every child has its own forget gate."""
+        h, c = nodes.mailbox["h"], nodes.mailbox["c"]
+        p = F.linear(h, w_p, b_p)
+        q = nodes.data["q"].unsqueeze(1)
+        norms = q.norm(dim=2).clamp_min(NORM_FLOOR) * p.norm(dim=2).clamp_min(NORM_FLOOR)
+        alpha = torch.softmax((q * p).sum(2) / norms, dim=1)
+        mixed = (alpha.unsqueeze(2) * h).sum(1)
+        f = torch.sigmoid(nodes.data["wf"].unsqueeze(1) + F.linear(h, u_f))
+        return {"iou": nodes.data["iou"] + F.linear(mixed, recurrent_weight), "kept": (f * c).sum(1)}
+
+    data = {"iou": F.linear(x, input_weight), "q": F.linear(x, w_q, b_q), "wf": F.linear(x, w_f, b_f)}
+    return _propagate(plan, data, send, gather, b_iou)
+
+
+def _propagate(
+    plan: GraphPlan, data: dict[str, Tensor], send: Any, gather: Any, b_iou: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Messages from the leaves up, frontier by frontier; c = i∘u + kept, h = o∘tanh(c) at every node."""
+    hidden = len(b_iou) // 3
+    if not plan.sentences:
+        return b_iou.new_empty(0, hidden), b_iou.new_empty(0, hidden)
+    dgl = load_dgl()
+
+    def update(nodes: Any) -> dict[str, Tensor]:
+        i, o, u = (nodes.data["iou"] + b_iou).chunk(3, 1)
+        c = torch.sigmoid(i) * torch.tanh(u) + nodes.data["kept"]
+        return {"h": torch.sigmoid(o) * torch.tanh(c), "c": c}
+
+    with plan.graph.local_scope():
+        graph = plan.graph
+        zeros = b_iou.new_zeros(len(plan.node_slot), hidden)
+        graph.ndata.update({**data, "h": zeros, "c": zeros, "kept": zeros})
+        leaves, *frontiers = plan.frontiers
+        graph.apply_nodes(update, leaves)
+        dgl.prop_nodes(graph, frontiers, send, gather, update)
+        h = graph.ndata["h"]
+    return h.index_select(0, plan.tensor("root")), h

@@ -1,0 +1,18 @@
+"""Which element-wise kernels serve a tensor: those of ``kernels_torch`` in several implementations."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from torch import Tensor
+
+from multiview.engines import kernels_torch
+
+Kernels = ModuleType
+"""A module with the functions that ``kernels_torch`` documents."""
+
+
+def kernels_for(x: Tensor, engine: str) -> Kernels:
+    """The kernels for tensors like ``x`` under an engine: ``torch`` are the portable ones."""
+    del x, engine
+    return kernels_torch

@@ -1,0 +1,66 @@
+"""Batches of trees for tests, with the fields a tree cache's batch has."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+
+def heights_of_heads(head: list[int]) -> list[int]:
+    """Height of each word: 0 without dependents, else one more than the highest dependent."""
+
+    def height(j: int) -> int:
+        return max((1 + height(k) for k, above in enumerate(head) if above == j + 1), default=0)
+
+    return [height(j) for j in range(len(head))]
+
+
+def random_heads(n: int, rng: np.random.Generator) -> list[int]:
+    """A random tree over n words (not projective in general)."""
+    order = rng.permutation(n)
+    head = [0] * n
+    for position in range(1, n):
+        head[order[position]] = int(order[rng.integers(position)]) + 1
+    return head
+
+
+def random_children(n: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Children of the n - 1 internal nodes of a random tree over n words, adjacent spans joined."""
+    spans = list(range(n))
+    children = []
+    for node in range(n, 2 * n - 1):
+        k = int(rng.integers(len(spans) - 1))
+        children.append((spans[k], spans[k + 1]))
+        spans[k : k + 2] = [node]
+    return children
+
+
+def chain_children(n: int) -> list[tuple[int, int]]:
+    """Left-branching: each internal node joins the one before and the next word."""
+    return [(0 if j == 0 else n + j - 1, j + 1) for j in range(n - 1)]
+
+
+def batch_of(heads: list[list[int]], children: list[list[tuple[int, int]]]) -> SimpleNamespace:
+    """The batch of these trees, one dependency and one constituency tree per sentence."""
+    height = []
+    for head, pairs in zip(heads, children, strict=True):
+        above: list[int] = [0] * len(head)
+        for left, right in pairs:
+            above.append(1 + max(above[left], above[right]))
+        height += above[len(head) :]
+    flat = np.array([pair for pairs in children for pair in pairs], np.int32).reshape(-1, 2)
+    return SimpleNamespace(
+        sentence_offsets=np.cumsum([0, *map(len, heads)]).astype(np.int64),
+        head=np.array([k for head in heads for k in head], np.int32),
+        dep_height=np.array([k for head in heads for k in heights_of_heads(head)], np.int32),
+        left=flat[:, 0].copy(),
+        right=flat[:, 1].copy(),
+        const_height=np.array(height, np.int32),
+    )
+
+
+def random_batch(lengths: list[int], seed: int) -> SimpleNamespace:
+    """Random trees over sentences of these lengths."""
+    rng = np.random.default_rng(seed)
+    return batch_of([random_heads(n, rng) for n in lengths], [random_children(n, rng) for n in lengths])
