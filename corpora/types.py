@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,4 +46,4 @@ class Corpus(Protocol):
         """What decides the content: reader, format, tokenizer, versions, input hash (JSON values)."""
         ...
 
-    def __iter__(self) -> Iterable[Document]: ...  # type: ignore[override]
+    def __iter__(self) -> Iterator[Document]: ...

@@ -1,0 +1,239 @@
+"""From a corpus to a finished tree cache: shards are handed out, rows are listed, killed runs resume.
+
+Only this process writes the manifest. Whatever happens between two rows, the same command goes on
+from there, and the content hash of the finished cache equals that of an uninterrupted run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corpora.support.errors import UserError
+from corpora.support.progress import progress
+from corpora.types import Corpus
+from parsing.cache_types import REPLACED_BYTES, SHARD_SENTENCES, TOO_LONG, ShardRow, shard_name
+from parsing.engine import LOGGER, Engine, Job, ParserDescription, ParserFactories
+from parsing.local_engine import LocalEngine
+from parsing.manifest import Manifest, difference
+from parsing.shard_writer import open_shard
+from parsing.shards import ShardOptions, ShardSpec
+
+log = logging.getLogger(LOGGER)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSummary:
+    """What a run ends with."""
+
+    sentences: int
+    tokens: int
+    documents: int
+    shards: int
+    flagged: int
+    reasons: dict[str, int]
+    """Flagged sentences by reason."""
+    parsed_now: int
+    """Sentences parsed in this run (the others were there already)."""
+    seconds: float
+    content_sha256: str
+
+
+def run_corpus(
+    corpus: Corpus,
+    output: Path,
+    parsers: ParserFactories,
+    *,
+    options: ShardOptions | None = None,
+    workers: int | None = None,
+    shard_sentences: int = SHARD_SENTENCES,
+    limit: int | None = None,
+    total: int | None = None,
+    engine: Callable[[ParserFactories, int], Engine] = LocalEngine,
+) -> RunSummary:
+    """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
+
+    Args:
+        corpus: documents of tokenised sentences.
+        output: the cache's folder.
+        parsers: factories of the parsers; a None leaves that view out.
+        options: limits of parsers and micro-batches.
+        workers: processes, default one per core; they have no say in the content.
+        shard_sentences: sentences per shard.
+        limit: take the first so many sentences.
+        total: sentences to expect, for the estimate of the time left.
+        engine: makes the engine of the factories and the number of workers.
+
+    Raises:
+        UserError: the folder holds another corpus's cache, is in use, or cannot be written.
+    """
+    options = options or ShardOptions()
+    began = time.monotonic()
+    wanted = {
+        "corpus": {"name": corpus.name, **corpus.identity, "limit": limit},
+        "options": {**dataclasses.asdict(options), "shard_sentences": shard_sentences},
+    }
+    with locked(output):
+        manifest = _existing(output, wanted)
+        _sweep(output)
+        with engine(parsers, workers or os.cpu_count() or 1) as running:
+            manifest = _agree(manifest, wanted, running.describe(), shard_sentences, output)
+            before = sum(row.sentences for row in manifest.rows.values())
+            if not manifest.complete:
+                job = Job(
+                    folder=str(output),
+                    identity=manifest.identity,
+                    inventories=manifest.inventories,
+                    options=options,
+                )
+                specs = shard_specs(corpus, shard_sentences, limit, skip=frozenset(manifest.rows))
+                bar = progress(total=total, initial=before, description="parsing")
+                with bar, contextlib.closing(running.run(job, specs)) as rows:  # type: ignore[type-var]
+                    for row in rows:
+                        _list(manifest, row, output)
+                        bar.update(row.sentences)
+                _finish(manifest, output, corpus)
+    return _summary(manifest, before, time.monotonic() - began)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the operating system frees it however this process ends.
+
+    Raises:
+        UserError: another run holds it, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = open(folder / ".lock", "a+")  # noqa: SIM115 (held until the run ends)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another --output") from None
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"{folder}: another run is writing here; wait for it or stop it") from None
+        yield
+
+
+def shard_specs(
+    corpus: Corpus, size: int, limit: int | None = None, skip: frozenset[int] = frozenset()
+) -> Iterator[ShardSpec]:
+    """Cut a corpus into shards of ``size`` sentences; those in ``skip`` are read and left out."""
+    index, spec = 0, _empty(0)
+    left = limit if limit is not None else -1
+    for document in corpus:
+        for position, sentence in enumerate(document.sentences):
+            if left == 0:
+                break
+            left -= 1
+            if position == 0:
+                spec.document_starts.append(len(spec.sentences))
+                spec.document_ids.append(document.id)
+            spec.sentences.append(tuple(sentence.tokens))
+            spec.flags.append(TOO_LONG * sentence.truncated | REPLACED_BYTES * sentence.replaced_bytes)
+            if len(spec.sentences) == size:
+                if index not in skip:
+                    yield spec
+                index += 1
+                spec = _empty(index)
+        if left == 0:
+            break
+    if spec.sentences and index not in skip:
+        yield spec
+
+
+def _empty(index: int) -> ShardSpec:
+    return ShardSpec(index=index, sentences=[], flags=[], document_starts=[], document_ids=[])
+
+
+def _existing(output: Path, wanted: dict[str, Any]) -> Manifest | None:
+    """The manifest of an earlier run of the same corpus and options, its damaged shards unlisted."""
+    if not (output / "manifest.json").exists():
+        return None
+    manifest = Manifest.read(output)
+    _refuse_change(manifest, {**manifest.identity, **wanted}, output)
+    for row in list(manifest.rows.values()):
+        try:
+            with open_shard(output / row.file) as file:
+                if file.attrs["sha256"] != row.sha256:
+                    raise UserError(f"{output / row.file}: is not the shard that manifest.json lists")
+        except UserError as error:
+            log.warning("%s; parsing it again", error)
+            del manifest.rows[row.index]
+            manifest.complete = False
+    return manifest
+
+
+def _refuse_change(manifest: Manifest, wanted: dict[str, Any], output: Path) -> None:
+    changed = difference(manifest.identity, wanted)
+    if changed:
+        raise UserError(
+            f"{output}: holds the trees of another run ({changed}); use another --output or delete it"
+        )
+
+
+def _agree(
+    manifest: Manifest | None,
+    wanted: dict[str, Any],
+    parsers: ParserDescription,
+    shard_sentences: int,
+    output: Path,
+) -> Manifest:
+    """The manifest to go on with: a new one, or the earlier run's if the parsers are the same."""
+    identity = {**wanted, "dependency": parsers.dependency, "constituency": parsers.constituency}
+    if manifest is not None:
+        _refuse_change(manifest, identity, output)
+        return manifest
+    return Manifest(identity=identity, inventories=parsers.inventories, shard_sentences=shard_sentences)
+
+
+def _sweep(output: Path) -> None:
+    """Remove what a killed run left half-written."""
+    for path in output.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def _list(manifest: Manifest, row: ShardRow, output: Path) -> None:
+    manifest.rows[row.index] = row
+    manifest.write(output)
+
+
+def _finish(manifest: Manifest, output: Path, corpus: Corpus) -> None:
+    if not manifest.rows:
+        raise UserError(f"{corpus.name}: has no sentences")
+    assert sorted(manifest.rows) == list(range(len(manifest.rows))), "a shard is missing"
+    manifest.complete = True
+    manifest.write(output)
+    listed = {row.file for row in manifest.rows.values()}
+    for path in output.glob(shard_name(0).replace("000000", "*")):
+        if path.name not in listed:
+            path.unlink()
+
+
+def _summary(manifest: Manifest, before: int, seconds: float) -> RunSummary:
+    rows = manifest.rows.values()
+    reasons: Counter[str] = Counter()
+    for row in rows:
+        reasons.update(row.reasons)
+    sentences = sum(row.sentences for row in rows)
+    return RunSummary(
+        sentences=sentences,
+        tokens=sum(row.tokens for row in rows),
+        documents=sum(row.documents for row in rows),
+        shards=len(manifest.rows),
+        flagged=sum(row.flagged for row in rows),
+        reasons=dict(reasons),
+        parsed_now=sentences - before,
+        seconds=seconds,
+        content_sha256=manifest.content_sha256(),
+    )

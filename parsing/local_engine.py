@@ -1,0 +1,285 @@
+"""Worker processes on this machine, one thread each: parse a shard, write it, report its row.
+
+A worker is sent one shard at a time and only when idle, so memory is a few shards of text however
+long the corpus is. Reading and tokenising go on in a thread of the driver while workers parse. A
+worker that dies or fails is replaced and its shard tried once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import multiprocessing
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from corpora.support.errors import UserError
+from parsing.cache_types import ShardRow
+from parsing.engine import LOGGER, Job, LoadedParsers, Messages, ParserDescription, ParserFactories
+from parsing.shard_writer import write_shard
+from parsing.shards import ShardSpec, parse_shard
+
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+ATTEMPTS = 2
+READ_AHEAD = 2
+log = logging.getLogger(LOGGER)
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: Any
+    pipe: Connection
+    spec: ShardSpec | None = None
+    ready: bool = False
+
+
+class LocalEngine:
+    """Runs shards in ``workers`` spawned processes.
+
+    Args:
+        factories: how a worker makes its parsers.
+        workers: number of processes.
+    """
+
+    def __init__(self, factories: ParserFactories, workers: int) -> None:
+        self.factories = factories
+        self._context = multiprocessing.get_context("spawn")
+        self._count = workers
+        self._workers: list[_Worker] = []
+        self._description: ParserDescription | None = None
+
+    def __enter__(self) -> LocalEngine:
+        self._workers = [self._start() for _ in range(self._count)]
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for worker in self._workers:
+            worker.process.kill()  # what a worker writes is atomic: nothing to wait for
+            worker.process.join()
+            worker.pipe.close()
+        self._workers = []
+
+    def describe(self) -> ParserDescription:
+        """Wait until a worker has loaded the parsers."""
+        while self._description is None:
+            for worker, message in self._events(None):
+                self._greet(worker, message)
+        return self._description
+
+    def run(self, job: Job, specs: Iterator[ShardSpec]) -> Iterator[ShardRow]:
+        """Parse and store every shard (see :class:`parsing.engine.Engine`)."""
+        failures: dict[int, int] = {}
+        again: list[ShardSpec] = []
+        with _reader(specs) as ahead:
+            while True:
+                idle = [w for w in self._workers if w.ready and w.spec is None]
+                busy = [w for w in self._workers if w.spec is not None]
+                while idle and (again or not ahead.at_end):
+                    spec = again.pop() if again else ahead.next()
+                    if spec is None:
+                        break
+                    self._send(idle.pop(), spec, job)
+                    busy = [w for w in self._workers if w.spec is not None]
+                if not busy and not again and ahead.at_end:
+                    return
+                # A worker is idle and the corpus is slow: look again soon.
+                for worker, message in self._events(0.02 if idle and not ahead.at_end else None):
+                    if not worker.ready and message is not None:
+                        self._greet(worker, message)
+                        continue
+                    row = self._settle(worker, message, failures, again)
+                    if row is not None:
+                        yield row
+
+    def _settle(
+        self, worker: _Worker, message: Any, failures: dict[int, int], again: list[ShardSpec]
+    ) -> ShardRow | None:
+        """A worker's answer, or its death (None): the row, or the shard queued once more."""
+        spec, worker.spec = worker.spec, None
+        if message is not None:
+            kind, value, lines = message
+            for line in lines:
+                log.warning("%s", line)
+            if kind == "row":
+                row: ShardRow = value
+                return row
+            if kind == "refused":
+                raise UserError(value)
+            reason = str(value)
+        else:
+            reason = f"its process ended with exit code {worker.process.exitcode} (-9: killed, memory?)"
+            self._replace(worker)
+        if spec is None:
+            raise RuntimeError(f"a worker could not start: {reason}")
+        failures[spec.index] = failures.get(spec.index, 0) + 1
+        if failures[spec.index] >= ATTEMPTS:
+            raise RuntimeError(f"shard {spec.index} failed {ATTEMPTS} times; {reason}")
+        log.warning("shard %d: %s; trying again", spec.index, reason.splitlines()[-1])
+        again.append(spec)
+        return None
+
+    def _greet(self, worker: _Worker, message: Any) -> None:
+        if message is None:
+            code = worker.process.exitcode
+            raise RuntimeError(f"a worker ended while it loaded the parsers (exit code {code})")
+        kind, value = message[:2]
+        if kind == "refused":
+            raise UserError(value)
+        if kind == "fault":
+            raise RuntimeError(f"a worker could not load the parsers: {value}")
+        self._description = self._description or value
+        worker.ready = True
+
+    def _send(self, worker: _Worker, spec: ShardSpec, job: Job) -> None:
+        worker.spec = spec
+        # A worker that has just died is noticed by the next wait, like any other.
+        with contextlib.suppress(BrokenPipeError):
+            worker.pipe.send((job, spec))
+
+    def _events(self, timeout_s: float | None) -> list[tuple[_Worker, Any]]:
+        """Messages that have come, and None for each worker that has ended without one."""
+        sources: dict[Any, _Worker] = {w.pipe: w for w in self._workers}
+        events = []
+        for pipe in wait(list(sources), timeout_s):
+            worker = sources[pipe]
+            try:
+                events.append((worker, worker.pipe.recv()))
+            except (EOFError, ConnectionResetError):
+                worker.process.join()
+                events.append((worker, None))
+        return events
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=work, args=(theirs, self.factories), daemon=True)
+        with _environment(ONE_THREAD):
+            process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+    def _replace(self, worker: _Worker) -> None:
+        worker.pipe.close()
+        self._workers[self._workers.index(worker)] = self._start()
+
+
+def work(pipe: Connection, factories: ParserFactories) -> None:
+    """A worker's life: load the parsers, then shard after shard until the driver goes away."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business
+    _die_with_parent()
+    messages = Messages()
+    logger = logging.getLogger(LOGGER)
+    logger.propagate = False
+    logger.addHandler(messages)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        try:
+            parsers = LoadedParsers.make(factories)
+            if "torch" in sys.modules:
+                sys.modules["torch"].set_num_threads(1)
+            pipe.send(("hello", parsers.describe()))
+        except UserError as error:
+            pipe.send(("refused", str(error)))
+            return
+        except Exception:
+            pipe.send(("fault", traceback.format_exc()))
+            return
+        while True:
+            job, spec = pipe.recv()
+            pipe.send((*_shard(job, spec, parsers), messages.take()))
+
+
+def _shard(job: Job, spec: ShardSpec, parsers: LoadedParsers) -> tuple[str, Any]:
+    try:
+        result = parse_shard(spec, parsers.dependency, parsers.constituency, job.options)
+        return "row", write_shard(
+            Path(job.folder), result, identity=job.identity, inventories=job.inventories
+        )
+    except UserError as error:
+        return "refused", str(error)
+    except Exception:
+        return "fault", traceback.format_exc()
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this process with its parent, even if that is killed."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+        if os.getppid() == 1:  # it was quicker than we
+            os._exit(1)
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes started inside."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class _Ahead:
+    """Shards read ahead by a thread: at most READ_AHEAD wait here."""
+
+    def __init__(self, specs: Iterator[ShardSpec]) -> None:
+        self._queue: queue.Queue[ShardSpec | BaseException | None] = queue.Queue(READ_AHEAD)
+        self._stop = threading.Event()
+        self.at_end = False
+        self._thread = threading.Thread(target=self._fill, args=(specs,), daemon=True)
+        self._thread.start()
+
+    def next(self) -> ShardSpec | None:
+        """The next shard if one is ready, else None; raises what the reader raised."""
+        try:
+            item = self._queue.get_nowait()
+        except queue.Empty:
+            return None
+        if isinstance(item, BaseException):
+            raise item
+        self.at_end = item is None
+        return item
+
+    def _fill(self, specs: Iterator[ShardSpec]) -> None:
+        try:
+            for spec in specs:
+                self._put(spec)
+                if self._stop.is_set():
+                    return
+            self._put(None)
+        except BaseException as error:
+            self._put(error)
+
+    def _put(self, item: ShardSpec | BaseException | None) -> None:
+        while not self._stop.is_set():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(item, timeout=0.1)
+                return
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._stop.set()
+        self._thread.join(timeout=5)
+
+
+@contextlib.contextmanager
+def _reader(specs: Iterator[ShardSpec]) -> Iterator[_Ahead]:
+    ahead = _Ahead(specs)
+    try:
+        yield ahead
+    finally:
+        ahead.close()
