@@ -14,7 +14,6 @@ M relation space, R relations, N tokens of a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,24 +21,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from corpora.support.cli import config_from_json, config_to_json
+from parsing.configs import EncoderConfig, ScorerConfig
 from parsing.features import Vocabulary, WordBatch
 from parsing.model_folder import ModelFolder, load_weights
-from parsing.sentence_encoder import EncoderConfig, SentenceEncoder, TypeVectors, shared_dropout
+from parsing.sentence_encoder import SentenceEncoder, TypeVectors, shared_dropout
 
 NEGATIVE_SLOPE = 0.1
 """Slope of the leaky ReLU, as in supar."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScorerConfig:
-    """Sizes and dropout of the biaffine scorers."""
-
-    arc_dim: int = 256
-    """Width of the arc space."""
-    relation_dim: int = 64
-    """Width of the relation space."""
-    dropout: float = 0.33
-    """Dropout after each MLP, one mask per sentence."""
 
 
 class DependencyModel(nn.Module):

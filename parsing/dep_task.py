@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from corpora.types import Sentence
-from parsing.dep_model import DependencyModel, ScorerConfig
+from parsing.configs import DependencyConfig
+from parsing.dep_model import DependencyModel
 from parsing.dep_parser import BiaffineParser
 from parsing.features import TypeTable, Vocabulary, make_batch
-from parsing.sentence_encoder import EncoderConfig
 from parsing.types import DependencyParse, DependencyParser
 
 PUNCTUATION = "PUNCT"
 """Universal part-of-speech tag of the tokens that the main scores leave out."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DependencyConfig:
-    """The model to train."""
-
-    encoder: EncoderConfig = field(
-        default_factory=lambda: EncoderConfig(
-            word_dim=80, hidden=200, layers=2, embedding_dropout=0.25, dropout=0.25
-        )
-    )
-    """Sentence encoder."""
-    scorer: ScorerConfig = field(default_factory=lambda: ScorerConfig(arc_dim=200, relation_dim=50, dropout=0.25))
-    """Biaffine scorers."""
-    min_count: int = 2
-    """Words rarer than this in the training data are unknown words."""
 
 
 class DependencyTask:

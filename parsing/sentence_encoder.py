@@ -15,37 +15,12 @@ Shape suffixes: B sentences, T positions, U types, C characters, E input, D hidd
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from parsing.configs import EncoderConfig
 from parsing.features import PAD, UNKNOWN, TypeTable, WordBatch
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderConfig:
-    """Sizes and dropout rates of the sentence encoder."""
-
-    word_dim: int = 100
-    """Width of the word embedding."""
-    character_dim: int = 32
-    """Width of a character's embedding."""
-    character_hidden: int = 64
-    """Width of a word's character representation (half from each direction)."""
-    hidden: int = 192
-    """Width of one direction of an LSTM layer; the encoder's output is twice as wide."""
-    layers: int = 3
-    """Number of bidirectional LSTM layers."""
-    end_boundary: bool = False
-    """Sentences end with a boundary position too (constituency)."""
-    embedding_dropout: float = 0.33
-    """Probability of dropping a token's word, and independently its characters, as a whole."""
-    word_dropout: float = 0.0
-    """Probability of reading a token's word as unknown."""
-    dropout: float = 0.33
-    """Dropout of layer inputs and of the output, one mask per sentence (variational)."""
 
 
 def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:

@@ -29,41 +29,9 @@ from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, write_json
 from corpora.support.progress import progress
+from parsing.configs import TrainingConfig
 
 CHECKPOINT, BEST, LOG = "checkpoint.safetensors", "best.safetensors", "log.jsonl"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """Optimisation, budget and bookkeeping."""
-
-    minutes: float | None = None
-    """Time budget in minutes; the learning rate reaches 0 at its end. Overrides epochs."""
-    epochs: int = 30
-    """Budget in passes over the training data, when minutes is not given."""
-    batch_tokens: int = 640
-    """Words per batch, about."""
-    learning_rate: float = 2e-3
-    """Peak learning rate of Adam."""
-    warmup: float = 0.02
-    """Part of the budget over which the learning rate rises to its peak."""
-    beta1: float = 0.9
-    """Adam's decay of the mean."""
-    beta2: float = 0.9
-    """Adam's decay of the squares (Dozat & Manning: 0.9, not 0.999)."""
-    epsilon: float = 1e-8
-    """Adam's epsilon (torch's default; Dozat & Manning: 1e-12)."""
-    clip: float = 5.0
-    """Largest norm of the gradient."""
-    average: float = 0.0
-    """Decay per step of an exponential average of the weights, which is then what is evaluated
-    and kept; 0 for none."""
-    checkpoint_s: float = 60.0
-    """Seconds between checkpoints."""
-    seed: int = 1
-    """Seed of initial weights, batch order and dropout."""
-    threads: int = 1
-    """Threads of torch; part of what makes a run repeatable."""
 
 
 class Task(Protocol):

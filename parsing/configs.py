@@ -1,0 +1,92 @@
+"""Configuration of parsers and of their training; imports nothing heavy, so that ``--help`` is fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """Sizes and dropout rates of the sentence encoder."""
+
+    word_dim: int = 100
+    """Width of the word embedding."""
+    character_dim: int = 32
+    """Width of a character's embedding."""
+    character_hidden: int = 64
+    """Width of a word's character representation (half from each direction)."""
+    hidden: int = 192
+    """Width of one direction of an LSTM layer; the encoder's output is twice as wide."""
+    layers: int = 3
+    """Number of bidirectional LSTM layers."""
+    end_boundary: bool = False
+    """Sentences end with a boundary position too (constituency)."""
+    embedding_dropout: float = 0.33
+    """Probability of dropping a token's word, and independently its characters, as a whole."""
+    word_dropout: float = 0.0
+    """Probability of reading a token's word as unknown."""
+    dropout: float = 0.33
+    """Dropout of layer inputs and of the output, one mask per sentence (variational)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScorerConfig:
+    """Sizes and dropout of the biaffine scorers."""
+
+    arc_dim: int = 256
+    """Width of the arc space."""
+    relation_dim: int = 64
+    """Width of the relation space."""
+    dropout: float = 0.33
+    """Dropout after each MLP, one mask per sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DependencyConfig:
+    """The model to train."""
+
+    encoder: EncoderConfig = field(
+        default_factory=lambda: EncoderConfig(
+            word_dim=80, hidden=200, layers=2, embedding_dropout=0.25, dropout=0.25
+        )
+    )
+    """Sentence encoder."""
+    scorer: ScorerConfig = field(
+        default_factory=lambda: ScorerConfig(arc_dim=200, relation_dim=50, dropout=0.25)
+    )
+    """Biaffine scorers."""
+    min_count: int = 2
+    """Words rarer than this in the training data are unknown words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """Optimisation, budget and bookkeeping."""
+
+    minutes: float | None = None
+    """Time budget in minutes; the learning rate reaches 0 at its end. Overrides epochs."""
+    epochs: int = 30
+    """Budget in passes over the training data, when minutes is not given."""
+    batch_tokens: int = 640
+    """Words per batch, about."""
+    learning_rate: float = 2e-3
+    """Peak learning rate of Adam."""
+    warmup: float = 0.02
+    """Part of the budget over which the learning rate rises to its peak."""
+    beta1: float = 0.9
+    """Adam's decay of the mean."""
+    beta2: float = 0.9
+    """Adam's decay of the squares (Dozat & Manning: 0.9, not 0.999)."""
+    epsilon: float = 1e-8
+    """Adam's epsilon (torch's default; Dozat & Manning: 1e-12)."""
+    clip: float = 5.0
+    """Largest norm of the gradient."""
+    average: float = 0.0
+    """Decay per step of an exponential average of the weights, which is then what is evaluated
+    and kept; 0 for none."""
+    checkpoint_s: float = 60.0
+    """Seconds between checkpoints."""
+    seed: int = 1
+    """Seed of initial weights, batch order and dropout."""
+    threads: int = 1
+    """Threads of torch; part of what makes a run repeatable."""
