@@ -148,11 +148,13 @@ def read_shard(path: Path) -> tuple[dict[str, NDArray], bytes]:
         try:
             arrays = {name: file[name][:] for name in file if name != HEADER}
             return arrays, file[HEADER][:].tobytes()
-        except (OSError, KeyError) as error:
+        except DAMAGE as error:
             raise UserError(f"{path}: damaged shard ({_one_line(error)}); {REMEDY}") from None
 
 
-REMEDY = "delete this file and its row in manifest.json, then run parsing.run again"
+REMEDY = "delete this file: the same parsing.run command makes it again"
+# What h5py raises on damaged files, depending on where the damage lies.
+DAMAGE = (OSError, KeyError, RuntimeError, ValueError)
 
 
 def open_shard(path: Path) -> h5py.File:
@@ -165,9 +167,13 @@ def open_shard(path: Path) -> h5py.File:
         file = h5py.File(path, "r", libver=LIBVER, locking=False)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file, though the manifest lists it; {REMEDY}") from None
-    except OSError as error:
+    except DAMAGE as error:
         raise UserError(f"{path}: not a readable shard ({_one_line(error)}); {REMEDY}") from None
-    version = file.attrs.get("format_version")
+    try:
+        version, _ = file.attrs.get("format_version"), file.attrs["sha256"]
+    except DAMAGE as error:
+        file.close()
+        raise UserError(f"{path}: not a readable shard ({_one_line(error)}); {REMEDY}") from None
     if version != FORMAT_VERSION:
         file.close()
         raise UserError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}")
