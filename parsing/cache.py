@@ -37,7 +37,7 @@ from parsing.cache_types import (
 from parsing.manifest import Manifest
 from parsing.shard_writer import DAMAGE, REMEDY, decode_strings, open_shard
 
-OPEN_SHARDS = 8
+OPEN_SHARDS = 16
 
 
 class TreeCache:

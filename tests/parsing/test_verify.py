@@ -36,6 +36,8 @@ def rewrite(folder: Path, name: str, at: int, value: int) -> None:
     """Change one value of shard 1 and list it as if it were right."""
     manifest = Manifest.read(folder)
     arrays, header = read_shard(folder / "shard-000001.h5")
+    if value > 127 and arrays[name].dtype == np.int8:
+        arrays[name] = arrays[name].astype(np.int16)
     arrays[name][at] = value
     row = manifest.rows[1]
     result = ShardResult(
