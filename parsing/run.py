@@ -69,7 +69,6 @@ class RunConfig:
 def main(config: RunConfig) -> None:
     """Parse the corpus, or estimate what that would take."""
     from corpora.registry import open_corpus
-
     from corpora.support.errors import UserError
     from parsing.driver import run_corpus
     from parsing.local_engine import LocalEngine
