@@ -60,6 +60,12 @@ def open_corpus(
     folder = Path(data) if data is not None else Path(os.environ.get(DATA_VARIABLE) or "data")
     if split is not None and name != "pydocs":
         raise UserError(f"--split {split}: only pydocs is split; {name} is read whole")
+    if name == "pydocs":
+        from corpora.pydocs import pydocs_corpus
+
+        return pydocs_corpus(
+            split=split, format=format or "running", tokenize=tokenize or "spacy", limit=sentences
+        )
     if name == "umbc":
         from corpora.umbc import umbc_corpus
 
