@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gzip
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -24,14 +24,15 @@ from corpora.senteval_tasks import (
     PUBLISHED_ROWS,
     STS_SUBSETS,
     canonical_task,
-    downstream_folder,
-    probing_folder,
+    task_paths,
 )
 from corpora.support.errors import UserError
 
 Tokens = list[str]
+Files = dict[str, list[Path]]
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 SICK_CLASSES = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
+SST5_CLASSES = ("0", "1", "2", "3", "4")
 SNLI_CLASSES = ("entailment", "neutral", "contradiction")
 
 
@@ -72,7 +73,7 @@ class TaskData:
     classes: tuple[str, ...] = ()
     """Names of the class ids; empty where ``y`` is a score."""
     files: dict[str, list[Path]] = field(default_factory=dict)
-    """The files each split was read from."""
+    """The files each split was read from; ``all`` where they hold every split."""
     dropped: dict[str, int] = field(default_factory=dict)
     """Rows left out per split: STS pairs without a gold score."""
 
@@ -96,15 +97,18 @@ def read_task(name: str, data: Path) -> TaskData:
         UserError: unknown task, missing file, or a row with wrong columns; it names file and row.
     """
     name = canonical_task(name)
-    data = Path(data)
+    files = {
+        split: [find_file(path) for path in paths] for split, paths in task_paths(name, Path(data)).items()
+    }
     if name in PROBING_FILES:
-        return _read_probing(name, probing_folder(data))
-    downstream = downstream_folder(data)
+        return _read_probing(name, files)
     if name in BINARY_TASKS:
-        return _read_binary(name, downstream)
+        return _read_binary(name, files)
     if name in STS_SUBSETS:
-        return _read_sts(name, downstream)
-    return _READERS[name](downstream)
+        return _read_sts(name, files)
+    if name == "SNLI":
+        return _read_snli(files)
+    return _read_rows(name, files, *_ROW_FORMATS[name])
 
 
 def find_file(path: Path) -> Path:
@@ -170,13 +174,11 @@ def _score(path: Path, row: int, value: str) -> float:
     return score
 
 
-def _read_binary(name: str, downstream: Path) -> TaskData:
+def _read_binary(name: str, files: Files) -> TaskData:
     """MR, CR, SUBJ, MPQA: a file per class, class 1 first; blank lines are rows."""
-    folder, positive, negative = BINARY_TASKS[name]
-    files = [find_file(downstream / folder / file) for file in (positive, negative)]
-    classes = [[line.split() for line in _split_lines(path, "latin-1")] for path in files]
+    classes = [[line.split() for line in _split_lines(path, "latin-1")] for path in files["all"]]
     split = Split(a=classes[0] + classes[1], y=[1] * len(classes[0]) + [0] * len(classes[1]))
-    return TaskData(name=name, kind="single", splits={"all": split}, classes=("0", "1"), files={"all": files})
+    return TaskData(name=name, kind="single", splits={"all": split}, classes=("0", "1"), files=files)
 
 
 Row = tuple[Tokens, Tokens | None, int | float]
@@ -184,35 +186,20 @@ RowParser = Callable[[Path, int, str], Row]
 
 
 def _read_rows(
-    name: str,
-    files: dict[str, Path],
-    parse: RowParser,
-    *,
-    classes: tuple[str, ...] = (),
-    header: bool = False,
-    encoding: str = "utf-8",
+    name: str, files: Files, parse: RowParser, classes: tuple[str, ...] = (), header: bool = False
 ) -> TaskData:
-    """Read a file per split, a row per line."""
-    files = {split: find_file(path) for split, path in files.items()}
+    """A file per split, a row per line; TREC is Latin-1, the others UTF-8."""
     splits = {}
-    for split, path in files.items():
-        lines = _iterate_lines(path, encoding)
-        numbered: Iterable[tuple[int, str]] = enumerate(lines, start=1)
-        rows = [parse(path, row, line) for row, line in numbered if row > header]
-        pairs = bool(rows) and rows[0][1] is not None
+    for split, (path,) in files.items():
+        lines = _iterate_lines(path, "latin-1" if name == "TREC" else "utf-8")
+        rows = [parse(path, row, line) for row, line in enumerate(lines, start=1) if row > header]
         splits[split] = Split(
             a=[row[0] for row in rows],
-            b=[row[1] or [] for row in rows] if pairs else None,
+            b=[row[1] or [] for row in rows] if name in _PAIR_TASKS else None,
             y=[row[2] for row in rows],  # type: ignore[arg-type]
         )
-    kind: Literal["single", "pair"] = "pair" if any(s.b is not None for s in splits.values()) else "single"
-    return TaskData(
-        name=name,
-        kind=kind,
-        splits=splits,
-        classes=classes,
-        files={split: [path] for split, path in files.items()},
-    )
+    kind: Literal["single", "pair"] = "pair" if name in _PAIR_TASKS else "single"
+    return TaskData(name=name, kind=kind, splits=splits, classes=classes, files=files)
 
 
 def _trec_row(path: Path, row: int, line: str) -> Row:
@@ -253,51 +240,20 @@ def _sst5_row(path: Path, row: int, line: str) -> Row:
     label, space, text = line.strip().partition(" ")
     if not space:
         raise _bad_row(path, row, "label, space, text", line)
-    return text.split(), None, _class_id(path, row, label, ("0", "1", "2", "3", "4"))
+    return text.split(), None, _class_id(path, row, label, SST5_CLASSES)
 
 
-def _read_trec(downstream: Path) -> TaskData:
-    folder = downstream / "TREC"
-    files = {"train": folder / "train_5500.label", "test": folder / "TREC_10.label"}
-    return _read_rows("TREC", files, _trec_row, classes=TREC_CLASSES, encoding="latin-1")
-
-
-def _read_mrpc(downstream: Path) -> TaskData:
-    files = {split: downstream / "MRPC" / f"msr_paraphrase_{split}.txt" for split in ("train", "test")}
-    return _read_rows("MRPC", files, _mrpc_row, classes=("0", "1"), header=True)
-
-
-def _sick_files(downstream: Path) -> dict[str, Path]:
-    names = {"train": "train", "dev": "trial", "test": "test_annotated"}
-    return {split: downstream / "SICK" / f"SICK_{name}.txt" for split, name in names.items()}
-
-
-def _read_sick_relatedness(downstream: Path) -> TaskData:
-    return _read_rows("SICKRelatedness", _sick_files(downstream), _sick_relatedness_row, header=True)
-
-
-def _read_sick_entailment(downstream: Path) -> TaskData:
-    return _read_rows(
-        "SICKEntailment", _sick_files(downstream), _sick_entailment_row, classes=SICK_CLASSES, header=True
-    )
-
-
-def _read_sts_benchmark(downstream: Path) -> TaskData:
-    folder = downstream / "STS" / "STSBenchmark"
-    files = {split: folder / f"sts-{split}.csv" for split in ("train", "dev", "test")}
-    return _read_rows("STSBenchmark", files, _sts_benchmark_row)
-
-
-def _read_sst2(downstream: Path) -> TaskData:
-    folder = downstream / "SST" / "binary"
-    files = {split: folder / f"sentiment-{split}" for split in ("train", "dev", "test")}
-    return _read_rows("SST2", files, _sst2_row, classes=("0", "1"))
-
-
-def _read_sst5(downstream: Path) -> TaskData:
-    folder = downstream / "SST" / "fine"
-    files = {split: folder / f"sentiment-{split}" for split in ("train", "dev", "test")}
-    return _read_rows("SST5", files, _sst5_row, classes=("0", "1", "2", "3", "4"))
+_PAIR_TASKS = ("MRPC", "SICKRelatedness", "SICKEntailment", "STSBenchmark")
+_BINARY = ("0", "1")
+_ROW_FORMATS: dict[str, tuple[RowParser, tuple[str, ...], bool]] = {  # parser, classes, header line
+    "TREC": (_trec_row, TREC_CLASSES, False),
+    "MRPC": (_mrpc_row, _BINARY, True),
+    "SICKRelatedness": (_sick_relatedness_row, (), True),
+    "SICKEntailment": (_sick_entailment_row, SICK_CLASSES, True),
+    "STSBenchmark": (_sts_benchmark_row, (), False),
+    "SST2": (_sst2_row, _BINARY, False),
+    "SST5": (_sst5_row, SST5_CLASSES, False),
+}
 
 
 def _same_rows(first: Path, rows: int, second: Path, others: int) -> None:
@@ -305,12 +261,10 @@ def _same_rows(first: Path, rows: int, second: Path, others: int) -> None:
         raise UserError(f"{second}: {others:,} rows, but {first} has {rows:,}; they must correspond")
 
 
-def _read_sts(name: str, downstream: Path) -> TaskData:
+def _read_sts(name: str, files: Files) -> TaskData:
     """STS12-16: per subset ``STS.input.X.txt`` (two columns) beside ``STS.gs.X.txt`` (a score or nothing)."""
-    folder = downstream / "STS" / f"{name}-en-test"
-    splits, files, dropped = {}, {}, {}
-    for subset in STS_SUBSETS[name]:
-        inputs, golds = (find_file(folder / f"STS.{part}.{subset}.txt") for part in ("input", "gs"))
+    splits, dropped = {}, {}
+    for subset, (inputs, golds) in files.items():
         lines, scores = _split_lines(inputs), _split_lines(golds)
         _same_rows(inputs, len(lines), golds, len(scores))
         pairs = []
@@ -325,19 +279,17 @@ def _read_sts(name: str, downstream: Path) -> TaskData:
             b=[pairs[row][1] for row in kept],
             y=[_score(golds, row + 1, scores[row]) for row in kept],
         )
-        files[subset] = [inputs, golds]
         dropped[subset] = len(scores) - len(kept)
     return TaskData(name=name, kind="pair", splits=splits, files=files, dropped=dropped)
 
 
-def _read_snli(downstream: Path) -> TaskData:
+def _read_snli(files: Files) -> TaskData:
     """SNLI: three parallel files per split, as SentEval's download script writes them.
 
     The toolkit sorts SNLI rows by the label's *name*, ``classes[y]``, not by its id.
     """
-    splits, files = {}, {}
-    for split in ("train", "dev", "test"):
-        paths = [find_file(downstream / "SNLI" / f"{part}.{split}") for part in ("s1", "s2", "labels")]
+    splits = {}
+    for split, paths in files.items():
         # The toolkit splits the re-encoded bytes: at ASCII white space only, unlike every other task.
         a, b = (
             [[token.decode() for token in line.encode().split()] for line in _split_lines(path, "latin-1")]
@@ -348,13 +300,12 @@ def _read_snli(downstream: Path) -> TaskData:
         _same_rows(paths[0], len(a), paths[2], len(labels))
         y = [_class_id(paths[2], row, label.strip(), SNLI_CLASSES) for row, label in enumerate(labels, 1)]
         splits[split] = Split(a=a, b=b, y=y)
-        files[split] = paths
     return TaskData(name="SNLI", kind="pair", splits=splits, classes=SNLI_CLASSES, files=files)
 
 
-def _read_probing(name: str, folder: Path) -> TaskData:
+def _read_probing(name: str, files: Files) -> TaskData:
     """``tr|va|te <TAB> label <TAB> ... <TAB> sentence``; class ids: the train rows' labels, sorted."""
-    path = find_file(folder / f"{PROBING_FILES[name]}.txt")
+    (path,) = files["all"]
     names = {"tr": "train", "va": "dev", "te": "test"}
     sentences: dict[str, list[Tokens]] = {split: [] for split in names.values()}
     labels: dict[str, list[tuple[int, str]]] = {split: [] for split in names.values()}
@@ -377,15 +328,3 @@ def _read_probing(name: str, folder: Path) -> TaskData:
     return TaskData(
         name=name, kind="single", splits=splits, classes=classes, files={split: [path] for split in splits}
     )
-
-
-_READERS: dict[str, Callable[[Path], TaskData]] = {
-    "TREC": _read_trec,
-    "MRPC": _read_mrpc,
-    "SICKRelatedness": _read_sick_relatedness,
-    "SICKEntailment": _read_sick_entailment,
-    "STSBenchmark": _read_sts_benchmark,
-    "SST2": _read_sst2,
-    "SST5": _read_sst5,
-    "SNLI": _read_snli,
-}

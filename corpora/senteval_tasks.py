@@ -131,12 +131,51 @@ def canonical_task(name: str) -> str:
     return _CANONICAL[folded]
 
 
-def downstream_folder(data: Path) -> Path:
+_THREE = ("train", "dev", "test")
+_SICK_PARTS = {"train": "train", "dev": "trial", "test": "test_annotated"}
+_FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        **{
+            name: {"all": (f"{folder}/{one}", f"{folder}/{zero}")}
+            for name, (folder, one, zero) in BINARY_TASKS.items()
+        },
+        "TREC": {"train": ("TREC/train_5500.label",), "test": ("TREC/TREC_10.label",)},
+        "MRPC": {split: (f"MRPC/msr_paraphrase_{split}.txt",) for split in ("train", "test")},
+        "SICKRelatedness": {k: (f"SICK/SICK_{part}.txt",) for k, part in _SICK_PARTS.items()},
+        "SICKEntailment": {k: (f"SICK/SICK_{part}.txt",) for k, part in _SICK_PARTS.items()},
+        "STSBenchmark": {split: (f"STS/STSBenchmark/sts-{split}.csv",) for split in _THREE},
+        **{
+            name: {
+                subset: tuple(f"STS/{name}-en-test/STS.{part}.{subset}.txt" for part in ("input", "gs"))
+                for subset in subsets
+            }
+            for name, subsets in STS_SUBSETS.items()
+        },
+        "SST2": {split: (f"SST/binary/sentiment-{split}",) for split in _THREE},
+        "SST5": {split: (f"SST/fine/sentiment-{split}",) for split in _THREE},
+        "SNLI": {split: tuple(f"SNLI/{part}.{split}" for part in ("s1", "s2", "labels")) for split in _THREE},
+        **{name: {"all": (f"{file}.txt",)} for name, file in PROBING_FILES.items()},
+    }
+)
+
+
+def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
+    """Where a task's files should lie, per split; ``all`` where one set of files holds every split.
+
+    Args:
+        name: the toolkit's name.
+        data: folder with ``downstream/`` and ``probing/``.
+    """
+    folder = _probing_folder(data) if name in PROBING_FILES else _downstream_folder(data)
+    return {split: [folder / file for file in files] for split, files in _FILES[name].items()}
+
+
+def _downstream_folder(data: Path) -> Path:
     """``downstream/`` in a SentEval data folder, or in the ``senteval/`` folder within it."""
     return _first_folder(data, ("downstream", "senteval/downstream"))
 
 
-def probing_folder(data: Path) -> Path:
+def _probing_folder(data: Path) -> Path:
     """``probing/`` in a SentEval data folder; ``probing_rebuilt`` holds look-alikes of the originals."""
     return _first_folder(data, ("probing", "senteval/probing", "probing_rebuilt", "../probing_rebuilt"))
 

@@ -33,6 +33,8 @@ class Document:
 
     id: str
     sentences: tuple[Sentence, ...]
+    continued: bool = False
+    """This is a further piece of the previous document (same id), which was too long to hold at once."""
 
 
 class Corpus(Protocol):

@@ -21,15 +21,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parsing.cache_types import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
+
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all"]
 Score = Literal["bilinear", "dot"]
 Direction = Literal["forward", "both"]
 SelfScore = Literal["minus-inf", "zero"]
 
-# Of the cache's flags, those that make a row unusable: fallback trees (1, 2), too long (4), empty (16).
-# Replaced bytes (8) leave a sentence with real trees.
-UNUSABLE_FLAGS = 1 | 2 | 4 | 16
+# Replaced bytes alone leave a sentence with real trees.
+UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
 # Finite, so that a row whose every candidate is masked has a zero gradient instead of NaN.
 MASKED = -1e30
 

@@ -35,9 +35,9 @@ from parsing.cache_types import (
     Vocabulary,
 )
 from parsing.manifest import Manifest
-from parsing.shard_writer import REMEDY, decode_strings, open_shard
+from parsing.shard_writer import DAMAGE, REMEDY, decode_strings, open_shard
 
-OPEN_SHARDS = 8
+OPEN_SHARDS = 16
 
 
 class TreeCache:
@@ -236,7 +236,7 @@ class TreeCache:
 def _load(file: h5py.File, name: str, where: slice) -> Any:
     try:
         return file[name][where]
-    except (OSError, KeyError) as error:
+    except DAMAGE as error:
         raise UserError(f"{file.filename}: damaged at {name!r} ({error}); {REMEDY}") from None
 
 

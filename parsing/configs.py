@@ -60,6 +60,26 @@ class DependencyConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConstituencyConfig:
+    """The constituency model to train."""
+
+    encoder: EncoderConfig = field(
+        default_factory=lambda: EncoderConfig(
+            character_hidden=100, layers=2, end_boundary=True, embedding_dropout=0.33, dropout=0.4
+        )
+    )
+    """Sentence encoder."""
+    label_hidden: int = 192
+    """Hidden width of the span classifier."""
+    tag_hidden: int = 128
+    """Hidden width of the tag classifier."""
+    force_root: bool = True
+    """The whole sentence always gets a label (benepar's ``force_root_constituent``)."""
+    min_count: int = 2
+    """Words rarer than this in the training data are unknown words."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """Optimisation, budget and bookkeeping."""
 

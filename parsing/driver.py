@@ -13,14 +13,16 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from corpora.support.cli import log_to
 from corpora.support.errors import UserError
+from corpora.support.files import write_json
 from corpora.support.progress import progress
-from corpora.types import Corpus
+from corpora.types import Corpus, Document
 from parsing.cache_types import REPLACED_BYTES, SHARD_SENTENCES, TOO_LONG, ShardRow, shard_name
 from parsing.engine import LOGGER, Engine, Job, ParserDescription, ParserFactories
 from parsing.local_engine import LocalEngine
@@ -56,9 +58,9 @@ def run_corpus(
     options: ShardOptions | None = None,
     workers: int | None = None,
     shard_sentences: int = SHARD_SENTENCES,
-    limit: int | None = None,
     total: int | None = None,
     engine: Callable[[ParserFactories, int], Engine] = LocalEngine,
+    config: dict[str, Any] | None = None,
 ) -> RunSummary:
     """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
 
@@ -69,9 +71,9 @@ def run_corpus(
         options: limits of parsers and micro-batches.
         workers: processes, default one per core; they have no say in the content.
         shard_sentences: sentences per shard.
-        limit: take the first so many sentences.
         total: sentences to expect, for the estimate of the time left.
         engine: makes the engine of the factories and the number of workers.
+        config: resolved configuration, saved as ``config.json`` beside the shards, with a log.
 
     Raises:
         UserError: the folder holds another corpus's cache, is in use, or cannot be written.
@@ -79,7 +81,7 @@ def run_corpus(
     options = options or ShardOptions()
     began = time.monotonic()
     wanted = {
-        "corpus": {"name": corpus.name, **corpus.identity, "limit": limit},
+        "corpus": {"name": corpus.name, **corpus.identity},
         "options": {**dataclasses.asdict(options), "shard_sentences": shard_sentences},
     }
     with locked(output):
@@ -87,6 +89,9 @@ def run_corpus(
         _sweep(output)
         with engine(parsers, workers or os.cpu_count() or 1) as running:
             manifest = _agree(manifest, wanted, running.describe(), shard_sentences, output)
+            if config is not None:  # only now: a refused run changes nothing
+                log_to(output)
+                write_json(output / "config.json", config)
             before = sum(row.sentences for row in manifest.rows.values())
             if not manifest.complete:
                 job = Job(
@@ -95,7 +100,7 @@ def run_corpus(
                     inventories=manifest.inventories,
                     options=options,
                 )
-                specs = shard_specs(corpus, shard_sentences, limit, skip=frozenset(manifest.rows))
+                specs = shard_specs(corpus, shard_sentences, skip=frozenset(manifest.rows))
                 bar = progress(total=total, initial=before, description="parsing")
                 with bar, contextlib.closing(running.run(job, specs)) as rows:  # type: ignore[type-var]
                     for row in rows:
@@ -126,29 +131,22 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def shard_specs(
-    corpus: Corpus, size: int, limit: int | None = None, skip: frozenset[int] = frozenset()
+    documents: Iterable[Document], size: int, skip: frozenset[int] = frozenset()
 ) -> Iterator[ShardSpec]:
-    """Cut a corpus into shards of ``size`` sentences; those in ``skip`` are read and left out."""
-    index, spec = 0, _empty(0)
-    left = limit if limit is not None else -1
-    for document in corpus:
+    """Cut documents into shards of ``size`` sentences; those in ``skip`` are read and left out."""
+    spec = _empty(0)
+    for document in documents:
         for position, sentence in enumerate(document.sentences):
-            if left == 0:
-                break
-            left -= 1
-            if position == 0:
+            if position == 0 and not document.continued:
                 spec.document_starts.append(len(spec.sentences))
                 spec.document_ids.append(document.id)
             spec.sentences.append(tuple(sentence.tokens))
             spec.flags.append(TOO_LONG * sentence.truncated | REPLACED_BYTES * sentence.replaced_bytes)
             if len(spec.sentences) == size:
-                if index not in skip:
+                if spec.index not in skip:
                     yield spec
-                index += 1
-                spec = _empty(index)
-        if left == 0:
-            break
-    if spec.sentences and index not in skip:
+                spec = _empty(spec.index + 1)
+    if spec.sentences and spec.index not in skip:
         yield spec
 
 

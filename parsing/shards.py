@@ -111,9 +111,9 @@ def parse_shard(
     arrays: dict[str, NDArray] = {}
     batches = micro_batches(np.diff(offsets), parsable, options)
     if dependency is not None:
-        arrays |= _dependency_arrays(sentences, offsets, batches, dependency, flags, reasons)
+        arrays |= dependency_arrays(sentences, offsets, batches, dependency, flags, reasons)
     if constituency is not None:
-        arrays |= _constituency_arrays(sentences, offsets, batches, constituency, flags, reasons)
+        arrays |= constituency_arrays(sentences, offsets, batches, constituency, flags, reasons)
     return assemble(spec, sentences, offsets, flags, arrays, dict(reasons))
 
 
@@ -197,7 +197,7 @@ def micro_batches(lengths: Int64, parsable: Int64, options: ShardOptions) -> lis
     return batches
 
 
-def _dependency_arrays(
+def dependency_arrays(
     sentences: list[tuple[str, ...]],
     offsets: Int64,
     batches: list[Int64],
@@ -205,6 +205,11 @@ def _dependency_arrays(
     flags: NDArray[np.uint8],
     reasons: Counter[str],
 ) -> dict[str, NDArray]:
+    """Parse ``batches`` of sentence ids into ``head``, ``relation``, ``dep_height`` of all tokens.
+
+    Sentences in no batch and those whose parse is none get the fallback; ``flags`` and ``reasons``
+    are updated.
+    """
     lengths = np.diff(offsets)
     # The fallback first, for all: a chain, each word's head the one before it.
     head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)).astype(np.int32)
@@ -230,7 +235,7 @@ def _dependency_arrays(
     return {"head": head, "relation": relation, "dep_height": height}
 
 
-def _constituency_arrays(
+def constituency_arrays(
     sentences: list[tuple[str, ...]],
     offsets: Int64,
     batches: list[Int64],
@@ -238,6 +243,7 @@ def _constituency_arrays(
     flags: NDArray[np.uint8],
     reasons: Counter[str],
 ) -> dict[str, NDArray]:
+    """Parse ``batches`` of sentence ids into the fields of the ``const`` view, as for ``dep``."""
     dummy, no_tag = len(parser.labels), len(parser.tags)
     n_tokens = int(offsets[-1])
     arrays = {name: np.zeros(n_tokens, np.int32) for name in ("tag", "leaf_label")}

@@ -26,6 +26,7 @@ def run_command(
     prog: str,
     description: str,
     args: Sequence[str] | None = None,
+    default: Config | None = None,
     kept: str = "what was finished is kept; the same command resumes",
 ) -> int:
     """Parse options into ``config_type``, call ``main``, map errors to exit codes.
@@ -36,12 +37,14 @@ def run_command(
         prog: how it is typed, e.g. ``"python -m parsing.run"``.
         description: shown by ``--help``.
         args: command line without the program, default ``sys.argv[1:]``.
+        default: values of the options that are not given, instead of the dataclass's own (a preset).
         kept: what Ctrl-C leaves, in one clause.
     """
     import tyro
 
     try:
-        config = tyro.cli(config_type, prog=prog, description=description, args=args)
+        given: dict[str, Any] = {} if default is None else {"default": default}
+        config = tyro.cli(config_type, prog=prog, description=description, args=args, **given)
     except SystemExit as stop:  # --help (0) or a usage error (2)
         return int(stop.code or 0)
     try:

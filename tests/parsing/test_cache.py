@@ -248,8 +248,8 @@ def test_content_hash_sees_names_types_values_and_header(folder: Path) -> None:
     base = content_sha256(arrays, header)
     with h5py.File(folder / "shard-000000.h5") as file:
         assert file.attrs["sha256"] == base
-    changed = {**arrays, "head": arrays["head"] + np.int16(1)}
-    wider = {**arrays, "head": arrays["head"].astype(np.int32)}
+    changed = {**arrays, "head": arrays["head"] + arrays["head"].dtype.type(1)}
+    wider = {**arrays, "head": arrays["head"].astype(np.int64)}
     renamed = {("hea" if k == "head" else k): v for k, v in arrays.items()}
     hashes = {content_sha256(a, header) for a in (arrays, changed, wider, renamed)}
     assert len(hashes | {content_sha256(arrays, header + b" ")}) == 5
@@ -263,10 +263,11 @@ def test_strings_round_trip(strings: list[str]) -> None:
 
 
 def test_widths_widen_when_a_value_does_not_fit() -> None:
+    assert narrow(np.array([127, -128])).dtype == np.int8
     assert narrow(np.array([32767, -32768])).dtype == np.int16
     assert narrow(np.array([32768])).dtype == np.int32
     assert narrow(np.array([2**31])).dtype == np.int64
-    assert narrow(np.array([], np.int64)).dtype == np.int16
+    assert narrow(np.array([], np.int64)).dtype == np.int8
 
 
 def test_long_sentences_widen_and_keep_their_fallback_trees(tmp_path: Path) -> None:

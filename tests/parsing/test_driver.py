@@ -69,7 +69,16 @@ def test_shards_cut_documents_and_record_it() -> None:
     assert [spec.document_ids for spec in specs] == [["0", "2"], [], [], ["3"]]
     assert [spec.continues for spec in specs] == [False, True, True, False]
     assert [spec.index for spec in shard_specs(documents, 4, skip=frozenset({1}))] == [0, 2, 3]
-    assert sum(len(spec.sentences) for spec in shard_specs(documents, 4, limit=6)) == 6
+
+
+def test_a_document_in_pieces_is_one_document() -> None:
+    pieces = [
+        Document("long", (Sentence(("a",)), Sentence(("b",)))),
+        Document("long", (Sentence(("c",)),), continued=True),
+        Document("next", (Sentence(("d",)),)),
+    ]
+    (spec,) = shard_specs(pieces, 8)
+    assert spec.document_starts == [0, 3] and spec.document_ids == ["long", "next"]
 
 
 def test_the_cache_holds_the_corpus(whole: Path) -> None:
@@ -175,7 +184,6 @@ def test_a_shard_that_kills_two_workers_is_a_clear_fault(tmp_path: Path) -> None
     [
         ({"corpus": ToyCorpus(500, seed=1)}, "corpus.input_sha256: '500/0' is now '500/1'"),
         ({"shard_sentences": 32}, "options.shard_sentences: 64 is now 32"),
-        ({"limit": 10}, "corpus.limit: None is now 10"),
         ({"parsers": ParserFactories(dependency=ToyDependencyParser)}, "constituency: .* is now None"),
     ],
 )

@@ -1,0 +1,154 @@
+"""Where the time of a training step goes, and sentences per second.
+
+    python -m benchmarks.train_step --trees runs/trees/pydocs --dim 1200
+
+Encoders and loss are the matrix products a step exists for; everything else (waiting for reading and plans,
+word vectors and their gradient, clipping and optimiser, logging) should stay under 15 % of a step at
+hidden sizes of 1200 and more on CPU. Ends with one line of JSON: medians over the steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import torch
+
+from corpora.support.cli import run_command
+from multiview.config import PRESETS
+from multiview.data import open_trees, prefetch
+from multiview.trainer import Trainer
+from multiview.training_log import TrainingLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepBenchmark:
+    """Options of the benchmark."""
+
+    trees: Path | None = None
+    """Tree cache; by default the only one under runs/trees."""
+    views: str = "dep,const"
+    """Views."""
+    preset: str = "paper"
+    """Preset the other settings come from."""
+    dim: int = 1200
+    """Hidden size D."""
+    batch: int = 400
+    """Sentences of a step."""
+    steps: int = 6
+    """Timed steps; the first one before them is not timed."""
+    threads: int = 0
+    """CPU threads; 0: torch's default."""
+    device: str = "cpu"
+    """Where to train."""
+
+
+def main(config: StepBenchmark) -> int:
+    """Time every part of a few real steps."""
+    with tempfile.TemporaryDirectory() as folder:
+        training = dataclasses.replace(
+            PRESETS[config.preset],
+            views=config.views,
+            dim=config.dim,
+            batch=config.batch,
+            epochs=20,
+            device=config.device,
+            threads=config.threads,
+            out=Path(folder),
+        )
+        trainer = Trainer(training, open_trees(config.trees))
+        rows = measure(trainer, config.steps + 1)[1:]
+    parts = [name for name in rows[0] if name not in ("sentences", "step")]
+    step = median(row["step"] for row in rows)
+    for name in parts:
+        values = [row[name] for row in rows]
+        low, _, high = quantiles(values, n=4)
+        print(f"{name:<24} {median(values):8.4f} s  [{low:.4f}, {high:.4f}]  {median(values) / step:6.1%}")
+    outside = median(1 - row["encoders and loss"] / row["step"] for row in rows)
+    rate = median(row["sentences"] / row["step"] for row in rows)
+    print(f"{'step':<24} {step:8.4f} s")
+    result = {
+        "benchmark": "train_step",
+        "views": config.views,
+        "dim": config.dim,
+        "threads": torch.get_num_threads(),
+        "sentences_per_s": round(rate, 2),
+        "outside_share": round(outside, 4),
+        "parts_s": {name: round(median(row[name] for row in rows), 5) for name in parts},
+    }
+    print(json.dumps(result))
+    return 0
+
+
+def measure(trainer: Trainer, steps: int) -> list[dict[str, float]]:
+    """Seconds per part, for each of ``steps`` steps."""
+    log = TrainingLog(trainer.config.folder, 0)
+    rows: list[dict[str, float]] = []
+    jobs = [job for job, _ in zip(trainer.jobs(), range(steps), strict=False)]
+    prepared = iter(prefetch(iter(jobs), trainer.prepare, trainer.config.prefetch))
+    for number in range(len(jobs)):
+        clock = _Clock(trainer.device)
+        step = next(prepared)
+        row = {"waiting for the loader": clock.lap()}
+        result = trainer.gradient(step)
+        whole = clock.lap()
+        words = _word_seconds(trainer, step)
+        clock.lap()
+        row |= {"encoders and loss": whole - words, "word vectors": words}
+        figures = trainer.update(result)
+        trainer.position.step += 1
+        row["clip and optimiser"] = clock.lap()
+        log.write("train", number + 1, {"loss": result.loss, **result.pair_loss, **figures})
+        row["logging"] = clock.lap()
+        row["step"] = sum(row.values())
+        row["sentences"] = float(step.sentences)
+        rows.append(row)
+    log.close()
+    return rows
+
+
+def _word_seconds(trainer: Trainer, step: Any) -> float:
+    """Seconds to gather word vectors and to bring their gradient back to the rows, measured on their own."""
+    clock = _Clock(trainer.device)
+    table_rows = torch.from_numpy(step.table_rows).to(trainer.device)
+    for rows in trainer.network.gather_rows(table_rows):
+        for group in step.groups:
+            for micro in group.micros:
+                token = torch.from_numpy(micro.token).to(trainer.device)
+                x_ND = torch.nn.functional.embedding(token, rows)
+                x_ND.backward(torch.ones_like(x_ND))
+    return clock.lap()
+
+
+class _Clock:
+    """Seconds between laps, with the device's queue drained."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.last = time.perf_counter()
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        now = time.perf_counter()
+        seconds, self.last = now - self.last, now
+        return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_command(
+            StepBenchmark,
+            main,
+            prog="python -m benchmarks.train_step",
+            description="Breakdown of a training step.",
+        )
+    )

@@ -1,0 +1,99 @@
+"""One way to open a corpus: ``pydocs``, ``umbc``, ``senteval``, a file or a folder.
+
+    corpus = open_corpus("pydocs", limit="10k")
+    for document in corpus:
+        ...
+    print(corpus.counts.summary())
+
+==============  ==========  =============  ==========================================================
+spec            --format    --tokenize     what it is
+==============  ==========  =============  ==========================================================
+pydocs          running     spacy          documentation that is on every machine (the default)
+umbc            running     spacy          UMBC WebBase, ``word_TAG`` files with ``space``
+senteval        lines       space          sentences of the SentEval tasks
+*.conllu, *.ptb gold        gold           treebanks (fixed: the words are annotated)
+file, folder    lines       spacy          UTF-8 text, also ``.gz``, ``.xz``, ``.zst``
+==============  ==========  =============  ==========================================================
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from corpora.inputs import stem
+from corpora.stream import StreamCorpus, parse_limit
+from corpora.support.errors import UserError
+
+DATA_VARIABLE = "MULTIVIEW_DATA"
+
+
+def open_corpus(
+    spec: str | Path,
+    *,
+    format: str | None = None,
+    tokenize: str | None = None,
+    limit: int | str | None = None,
+    data: Path | None = None,
+    split: str | None = None,
+) -> StreamCorpus:
+    """Open a corpus by name or path.
+
+    Args:
+        spec: ``pydocs``, ``umbc``, ``senteval``, or a file or folder; write ``./umbc`` for a folder of
+            that name.
+        format: ``lines`` or ``running``; None is the corpus's default.
+        tokenize: ``spacy`` or ``space``; None is the corpus's default.
+        limit: sentences to keep: a number, ``"1.5k"``, ``"40M"`` or None for all.
+        data: where ``umbc`` and ``senteval`` lie; by default the folder named by the environment variable
+            MULTIVIEW_DATA, else ``data``.
+        split: ``train``, ``heldout`` or ``all`` of ``pydocs``; None is ``train``.
+
+    Returns:
+        A corpus; its ``identity`` states the defaults that were used, and its ``counts`` what was met.
+
+    Raises:
+        UserError: no such corpus, or an option that does not fit it.
+    """
+    sentences = parse_limit(limit)
+    name = str(spec)
+    folder = Path(data) if data is not None else Path(os.environ.get(DATA_VARIABLE) or "data")
+    if split is not None and name != "pydocs":
+        raise UserError(f"--split {split}: only pydocs is split; {name} is read whole")
+    if name == "pydocs":
+        from corpora.pydocs import pydocs_corpus
+
+        return pydocs_corpus(
+            split=split, format=format or "running", tokenize=tokenize or "spacy", limit=sentences
+        )
+    if name == "umbc":
+        from corpora.umbc import umbc_corpus
+
+        return umbc_corpus(folder, format=format or "running", tokenize=tokenize, limit=sentences)
+    if name == "senteval":
+        from corpora.senteval import senteval_corpus
+
+        _refuse(name, format, "lines", tokenize, "space")
+        return senteval_corpus(folder, limit=sentences)
+    return _open_path(Path(spec), format, tokenize, sentences)
+
+
+def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int | None) -> StreamCorpus:
+    from corpora.treebanks import CONLLU_SUFFIXES, PTB_SUFFIXES, treebank_corpus
+
+    if not path.exists():
+        raise UserError(f"{path}: no such corpus, file or folder (named ones: pydocs, umbc, senteval)")
+    if stem(path).endswith(CONLLU_SUFFIXES) or stem(path).endswith(PTB_SUFFIXES):
+        kind = "conllu" if stem(path).endswith(CONLLU_SUFFIXES) else "ptb"
+        _refuse(str(path), format, kind, tokenize, "gold")
+        return treebank_corpus(path, kind, limit=limit)  # type: ignore[arg-type]
+    from corpora.text import text_corpus
+
+    return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=limit)
+
+
+def _refuse(name: str, format: str | None, its_format: str, tokenize: str | None, its_tokens: str) -> None:
+    if format not in (None, its_format):
+        raise UserError(f"--format {format}: {name} is always {its_format}")
+    if tokenize not in (None, its_tokens):
+        raise UserError(f"--tokenize {tokenize}: {name} is always {its_tokens}")

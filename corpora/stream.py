@@ -1,0 +1,150 @@
+"""A corpus that is read as it is iterated: documents in order, a sentence limit, counts of what happened."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from corpora.support.errors import UserError
+from corpora.types import Document, Sentence
+
+MAX_PIECE = 8192
+"""Sentences of one :class:`Document` at most: longer documents arrive in pieces, so memory stays flat."""
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
+
+
+@dataclass
+class Counts:
+    """What one pass over a corpus met."""
+
+    documents: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    empty_sentences: int = 0
+    """Rows without text, kept as one empty token."""
+    replaced_bytes: int = 0
+    """Sentences in which undecodable bytes or NULs became U+FFFD."""
+    truncated: int = 0
+    """Sentences cut at the reader's line limit."""
+    other: Counter[str] = field(default_factory=Counter)
+    """What only one reader counts, by name, e.g. ``blank lines``."""
+
+    def add(self, document: Document) -> None:
+        """Count one document, or one piece of it."""
+        self.documents += not document.continued
+        self.sentences += len(document.sentences)
+        for sentence in document.sentences:
+            self.tokens += len(sentence.tokens)
+            self.empty_sentences += sentence.tokens == ("",)
+            self.replaced_bytes += sentence.replaced_bytes
+            self.truncated += sentence.truncated
+
+    def summary(self) -> str:
+        """One line: what was read, and what was out of the ordinary."""
+        parts = [f"{self.documents:,} documents", f"{self.sentences:,} sentences", f"{self.tokens:,} tokens"]
+        unusual = {
+            "empty": self.empty_sentences,
+            "with replaced bytes": self.replaced_bytes,
+            "truncated": self.truncated,
+            **self.other,
+        }
+        return ", ".join(parts + [f"{number:,} {what}" for what, number in unusual.items() if number])
+
+
+class StreamCorpus:
+    """A corpus whose documents are produced anew by every iteration.
+
+    Args:
+        name: short name, used for the cache's folder.
+        documents: makes the documents, counting what it alone sees in the given ``Counts``.
+        about: what decides the content besides the input, e.g. format and tokenizer.
+        hash_input: computes the input's hash; called at most once, when the identity is asked for.
+        limit: keep this many sentences, or None for all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        documents: Callable[[Counts], Iterator[Document]],
+        *,
+        about: dict[str, str],
+        hash_input: Callable[[], str],
+        limit: int | None = None,
+    ) -> None:
+        self.name = name
+        self.counts = Counts()
+        """Counts of the latest iteration; complete once it ended."""
+        self._documents = documents
+        self._about = about
+        self._hash_input = hash_input
+        self._limit = limit
+
+    @functools.cached_property
+    def identity(self) -> dict[str, str]:
+        """What decides the content: reader, format, tokenizer, limit, and the hash of the input."""
+        limit = {} if self._limit is None else {"first_sentences": str(self._limit)}
+        return {**self._about, **limit, "input_sha256": self._hash_input()}
+
+    def describe(self) -> str:
+        """One line that states how the input is read, defaults included."""
+        return f"{self.name}: " + ", ".join(f"{key} {value}" for key, value in self._about.items())
+
+    def __iter__(self) -> Iterator[Document]:
+        self.counts = Counts()
+        for document in take_sentences(self._documents(self.counts), self._limit):
+            self.counts.add(document)
+            yield document
+        if not self.counts.sentences:
+            raise UserError(f"corpus {self.name} holds no sentences ({json.dumps(self._about)})")
+
+
+def parse_limit(text: str | int | None) -> int | None:
+    """``"40M"`` -> 40,000,000; ``"1.5k"`` -> 1,500; None or ``"none"`` -> None.
+
+    Raises:
+        UserError: not a whole positive number of sentences.
+    """
+    if text is None or str(text).strip().lower() in {"", "none"}:
+        return None
+    value = str(text).strip().lower().replace(",", "").replace("_", "")
+    unit = value[-1] if value[-1] in _UNITS else ""
+    try:
+        number = float(value.removesuffix(unit)) * _UNITS[unit]
+        if number < 1 or number != int(number):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise UserError(f"--limit {text}: expected a number of sentences such as 5000, 1.5k or 40M") from None
+    return int(number)
+
+
+def take_sentences(documents: Iterable[Document], limit: int | None) -> Iterator[Document]:
+    """Documents until ``limit`` sentences are out; the last one is cut."""
+    left = limit
+    for document in documents:
+        if left is None:
+            yield document
+            continue
+        if len(document.sentences) > left:
+            document = replace(document, sentences=document.sentences[:left])
+        if document.sentences:
+            yield document
+        left -= len(document.sentences)
+        if left == 0:
+            return
+
+
+def in_pieces(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Document]:
+    """One document as pieces of at most :data:`MAX_PIECE` sentences; nothing for no sentences."""
+    piece: list[Sentence] = []
+    continued = False
+    for sentence in sentences:
+        if len(piece) == MAX_PIECE:
+            yield Document(identifier, tuple(piece), continued)
+            piece, continued = [], True
+        piece.append(sentence)
+    if piece:
+        yield Document(identifier, tuple(piece), continued)

@@ -1,0 +1,250 @@
+"""Treebanks: CoNLL-U (dependencies) and Penn Treebank brackets (constituents), read and written.
+
+CoNLL-U: the words are the syntactic ones (ids 1, 2, 3 ...). Ranges of multiword tokens (``1-2``) and
+empty nodes (``8.1``) are counted and left out; ``# newdoc`` starts a document, a file without any is
+one document. Brackets: one tree per line or spread over several; a blank line ends no document here,
+because published files put blank lines between pretty-printed trees.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name
+from corpora.stream import Counts, StreamCorpus, in_pieces
+from corpora.support.errors import UserError
+from corpora.support.files import atomic_path
+from corpora.types import Document, Sentence
+
+CONLLU_SUFFIXES = (".conllu", ".conll")
+PTB_SUFFIXES = (".ptb", ".mrg", ".clean", ".brackets")
+_ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+_ESCAPED = re.compile("|".join(_ESCAPES))
+_BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
+TagColumn = Literal["xpos", "upos"]
+
+
+def treebank_corpus(path: Path, kind: Literal["conllu", "ptb"], *, limit: int | None = None) -> StreamCorpus:
+    """A treebank file, or a folder of them in sorted order, as a corpus with gold annotation."""
+    files = list_files(path, CONLLU_SUFFIXES if kind == "conllu" else PTB_SUFFIXES)
+
+    def documents(counts: Counts) -> Iterator[Document]:
+        for file in files:
+            name = relative_name(path, file)
+            if kind == "conllu":
+                yield from read_conllu(file, name=name, counts=counts)
+            else:
+                yield from in_pieces(f"{name}#0", read_brackets(file))
+
+    return StreamCorpus(
+        path.resolve().name.split(".")[0],
+        documents,
+        about={"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"},
+        hash_input=lambda: input_hash(path, files),
+        limit=limit,
+    )
+
+
+# CoNLL-U
+
+
+def read_conllu(
+    path: Path, *, tags: TagColumn = "xpos", name: str | None = None, counts: Counts | None = None
+) -> Iterator[Document]:
+    """Documents of a CoNLL-U file, in order.
+
+    Args:
+        path: the file, possibly compressed.
+        tags: which column becomes ``Sentence.tags``; a ``_`` in XPOS is filled from UPOS.
+        name: prefix of the ids of documents that name none; the file's name by default.
+        counts: where multiword tokens and empty nodes are counted.
+
+    Raises:
+        UserError: a row without 10 columns, ids out of order, a head outside the sentence; it names
+            file and line.
+    """
+    counts = counts or Counts()
+    name = name or path.name
+    document: str | None = None
+    sentences: list[Sentence] = []
+    number = 0
+    for block in _blocks(read_lines(path)):
+        fresh = _new_document(block)
+        if fresh is not None:
+            yield from in_pieces(document or f"{name}#{number}", sentences)
+            number += bool(sentences)
+            document, sentences = fresh or f"{name}#{number}", []
+        rows = [line for line in block if not line.text.startswith("#")]
+        if rows:
+            sentences.append(_conllu_sentence(path, rows, tags, counts))
+    yield from in_pieces(document or f"{name}#{number}", sentences)
+
+
+def _blocks(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Runs of lines between blank ones."""
+    block: list[Line] = []
+    for line in lines:
+        if line.text.strip():
+            block.append(line)
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _new_document(block: list[Line]) -> str | None:
+    """The id a ``# newdoc`` comment gives, "" for a nameless one, None where there is none."""
+    for line in block:
+        key, _, value = line.text.removeprefix("#").partition("=")
+        if line.text.startswith("#") and key.split() in (["newdoc"], ["newdoc", "id"]):
+            return value.strip()
+    return None
+
+
+def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn, counts: Counts) -> Sentence:
+    words = []
+    for line in rows:
+        columns = line.text.split("\t")
+        if len(columns) != 10:
+            raise UserError(f"{path}:{line.number}: {len(columns)} columns, CoNLL-U has 10")
+        if "-" in columns[0] or "." in columns[0]:
+            counts.other["multiword tokens" if "-" in columns[0] else "empty nodes"] += 1
+            continue
+        words.append((line, columns))
+    if not words:
+        raise UserError(f"{path}:{rows[0].number}: a sentence without words")
+    for position, (line, columns) in enumerate(words, start=1):
+        if columns[0] != str(position):
+            raise UserError(f"{path}:{line.number}: word id {columns[0]!r}, expected {position}")
+    heads = [columns[6] for _, columns in words]
+    return Sentence(
+        tuple(columns[1] for _, columns in words),
+        tags=tuple(c[3] if tags == "upos" or c[4] == "_" else c[4] for _, c in words),
+        heads=_heads(path, words) if any(head != "_" for head in heads) else None,
+        relations=tuple(c[7] for _, c in words) if any(head != "_" for head in heads) else None,
+        replaced_bytes=any(line.replaced for line, _ in words),
+    )
+
+
+def _heads(path: Path, words: list[tuple[Line, list[str]]]) -> tuple[int, ...]:
+    heads = []
+    for position, (line, columns) in enumerate(words, start=1):
+        head = columns[6]
+        if not head.isascii() or not head.isdigit() or int(head) > len(words) or int(head) == position:
+            raise UserError(
+                f"{path}:{line.number}: head {head!r}, expected 0 to {len(words)} but not {position}"
+            )
+        heads.append(int(head))
+    return tuple(heads)
+
+
+def write_conllu(path: Path, documents: Iterable[Document], *, tags: TagColumn = "xpos") -> None:
+    """Write documents as CoNLL-U; annotation that is absent becomes ``_``.
+
+    Raises:
+        UserError: a word form that CoNLL-U cannot hold (empty, or with a tab or line break in it).
+    """
+    with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+        for document in documents:
+            for number, sentence in enumerate(document.sentences):
+                if number == 0 and not document.continued:
+                    stream.write(f"# newdoc id = {document.id}\n")
+                stream.writelines(_conllu_row(sentence, i, tags) for i in range(len(sentence.tokens)))
+                stream.write("\n")
+
+
+def _conllu_row(sentence: Sentence, index: int, tags: TagColumn) -> str:
+    form = sentence.tokens[index]
+    if not form or re.search(r"[\t\r\n]", form):
+        raise UserError(f"word {form!r} cannot be written as CoNLL-U")
+    tag = sentence.tags[index] if sentence.tags else "_"
+    upos, xpos = (tag, "_") if tags == "upos" else ("_", tag)
+    head = str(sentence.heads[index]) if sentence.heads else "_"
+    relation = sentence.relations[index] if sentence.relations else "_"
+    return "\t".join((str(index + 1), form, "_", upos, xpos, "_", head, relation, "_", "_")) + "\n"
+
+
+# Penn Treebank brackets
+
+
+def unescape(word: str) -> str:
+    """``-LRB-`` -> ``(`` and so on; also inside a word."""
+    return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], word) if "-" in word else word
+
+
+def escape(word: str) -> str:
+    """Round brackets of a word as ``-LRB-`` and ``-RRB-``, which bracketed trees can hold."""
+    return word.replace("(", "-LRB-").replace(")", "-RRB-")
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Collects one tree at a time from a stream of brackets and words."""
+
+    path: Path
+    depth: int = 0
+    parts: list[str] | None = None
+    first_line: int = 0
+
+    def feed(self, line: Line) -> Iterator[Sentence]:
+        for part in _BRACKET_PARTS.findall(line.text):
+            if self.parts is None:
+                if part != "(":
+                    raise UserError(f"{self.path}:{line.number}: expected '(', found {part[:40]!r}")
+                self.parts, self.first_line = [], line.number
+            self.parts.append(part)
+            self.depth += (part == "(") - (part == ")")
+            if self.depth == 0:
+                yield replace(self.sentence(self.parts), replaced_bytes=line.replaced)
+                self.parts = None
+
+    def sentence(self, parts: list[str]) -> Sentence:
+        """Leaves are ``( TAG word )``; whatever else stands in brackets is a phrase."""
+        leaves = [
+            (parts[i + 1], parts[i + 2])
+            for i in range(len(parts) - 3)
+            if parts[i] == "("
+            and parts[i + 3] == ")"
+            and parts[i + 1] not in "()"
+            and parts[i + 2] not in "()"
+        ]
+        words = [(tag, unescape(word)) for tag, word in leaves if tag != "-NONE-"]
+        if not words:
+            raise UserError(f"{self.path}:{self.first_line}: a tree without words")
+        text = " ".join(parts).replace("( ", "(").replace(" )", ")")
+        return Sentence(tuple(word for _, word in words), tags=tuple(tag for tag, _ in words), tree=text)
+
+
+def read_brackets(path: Path) -> Iterator[Sentence]:
+    """The trees of a file, one per line or spread over lines; ``Sentence.tree`` is one line each.
+
+    Words and tags are the leaves', unescaped, traces (``-NONE-``) left out; the tree keeps them.
+
+    Raises:
+        UserError: unbalanced brackets or text outside them; it names file and line.
+    """
+    reader = _Reader(Path(path))
+    for line in read_lines(path):
+        if line.truncated:
+            raise UserError(f"{path}:{line.number}: the line is too long for a tree")
+        yield from reader.feed(line)
+    if reader.parts is not None:
+        raise UserError(f"{path}:{reader.first_line}: this tree's brackets are never closed")
+
+
+def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
+    """Write each sentence's tree on a line of its own.
+
+    Raises:
+        UserError: a sentence has no tree.
+    """
+    with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+        for row, sentence in enumerate(sentences, start=1):
+            if sentence.tree is None:
+                raise UserError(f"sentence {row} ({' '.join(sentence.tokens)[:40]!r}) has no tree")
+            stream.write(sentence.tree + "\n")

@@ -1,0 +1,127 @@
+"""Checkpoints: folders that are whole or not there, the newest few kept, damage skipped.
+
+``checkpoints/step-00001200/`` holds ``weights.safetensors``, ``optimiser.safetensors`` and ``state.json``
+(position, random state, versions, SHA-256 of the two files). A checkpoint is written under a temporary
+name, flushed and renamed, so a kill or a full disk leaves the previous one as the newest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from corpora.support.errors import UserError
+from corpora.support.files import fsync_path, read_json, sha256_file, write_json
+
+log = logging.getLogger("multiview_project")
+
+FORMAT = 1
+_FILES = ("weights.safetensors", "optimiser.safetensors")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything a run needs to go on."""
+
+    weights: dict[str, Tensor]
+    optimiser: dict[str, Tensor]
+    state: dict[str, Any]
+    """JSON values: step, epoch, best figures, random state, thread count, versions."""
+
+
+def versions() -> dict[str, str]:
+    """Versions that bit-identical resumption depends on."""
+    return {"torch": torch.__version__, "numpy": np.__version__}
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        folder: ``runs/models/NAME/checkpoints``.
+        keep: how many to keep.
+    """
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder = folder
+        self.keep = keep
+
+    def save(self, step: int, checkpoint: Checkpoint) -> Path:
+        """Write a checkpoint, then delete the oldest beyond ``keep``.
+
+        Raises:
+            OSError: the disk is full or not writable; earlier checkpoints are untouched.
+        """
+        final = self.folder / f"step-{step:08d}"
+        temporary = self.folder / f".step-{step:08d}.{os.getpid()}.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir(parents=True)
+            for name, tensors in zip(_FILES, (checkpoint.weights, checkpoint.optimiser), strict=True):
+                _save_tensors(temporary / name, tensors)
+            hashes = {name: sha256_file(temporary / name) for name in _FILES}
+            random_state = torch.get_rng_state().numpy().tobytes().hex()
+            extra = {"format": FORMAT, "sha256": hashes, "random_state": random_state, "versions": versions()}
+            write_json(temporary / "state.json", {**checkpoint.state, **extra})
+            for name in _FILES:
+                fsync_path(temporary / name)
+            fsync_path(temporary)
+            shutil.rmtree(final, ignore_errors=True)
+            os.replace(temporary, final)
+            fsync_path(self.folder)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        for old in self.listed()[: -self.keep]:
+            shutil.rmtree(old, ignore_errors=True)
+        return final
+
+    def listed(self) -> list[Path]:
+        """Checkpoint folders, oldest first."""
+        return sorted(self.folder.glob("step-*"))
+
+    def newest(self) -> Checkpoint | None:
+        """The newest whole checkpoint, or None; damaged ones are skipped with a warning."""
+        for path in reversed(self.listed()):
+            try:
+                return self._load(path)
+            except (UserError, OSError, SafetensorError, KeyError, ValueError) as error:
+                log.warning("checkpoint %s is damaged and skipped (%s)", path, error)
+        return None
+
+    def _load(self, path: Path) -> Checkpoint:
+        state = read_json(path / "state.json")
+        if state["format"] != FORMAT:
+            raise UserError(f"{path}: checkpoint format {state['format']}, this program reads {FORMAT}")
+        for name in _FILES:
+            if sha256_file(path / name) != state["sha256"][name]:
+                raise UserError(f"{path / name}: content does not match its SHA-256")
+        if state["versions"] != versions():
+            log.warning(
+                "%s was written by %s, this is %s: the resumed run may differ in the last bits",
+                path,
+                state["versions"],
+                versions(),
+            )
+        random_state = np.frombuffer(bytes.fromhex(state["random_state"]), dtype=np.uint8)
+        torch.set_rng_state(torch.from_numpy(random_state.copy()))
+        return Checkpoint(load_file(path / _FILES[0]), load_file(path / _FILES[1]), state)
+
+
+def _save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Save as safetensors, an empty mapping included; disk errors surface as OSError."""
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(whole, path)
+    except SafetensorError as error:
+        raise OSError(f"{path}: {error}") from None

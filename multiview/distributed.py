@@ -1,0 +1,134 @@
+"""Several processes as one: who we are under torchrun, gathered features, summed gradients.
+
+Gradients are summed by hand, not by DistributedDataParallel: the word rows of a step are sparse, the loss
+is divided by the anchors of all processes beforehand, and gradient caching runs several backward passes per
+step. Sums over stretches are the same for any number of processes, up to the order of additions.
+
+Legend of dimension suffixes: B own sentences, C all sentences, D features, U own rows, E word-vector size.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among all of them."""
+
+    rank: int = 0
+    world: int = 1
+    local_rank: int = 0
+    """Number on this machine: the GPU to take."""
+
+    @property
+    def first(self) -> bool:
+        """The one that writes files and talks."""
+        return self.rank == 0
+
+    @classmethod
+    def from_environment(cls, cuda: bool) -> Processes:
+        """Join the others when started by torchrun; alone otherwise."""
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
+            return cls()
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if cuda else "gloo")
+        return cls(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
+
+    def close(self) -> None:
+        """Leave the group."""
+        if self.world > 1:
+            dist.destroy_process_group()
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum over processes, in place."""
+        if self.world > 1:
+            dist.all_reduce(values)
+        return values
+
+    def barrier(self) -> None:
+        """Wait for the others."""
+        if self.world > 1:
+            dist.barrier()
+
+    def gather(self, features: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+        """Features [C, D] of all processes, with gradient, per view.
+
+        Args:
+            features: own ones per view [B, D].
+            sizes: B of every process.
+        """
+        if self.world == 1:
+            return list(features)
+        widths = [feature.shape[1] for feature in features]
+        # One collective for all views: fewer launches, and one order of them on every process.
+        joined: Tensor = _Gather.apply(torch.cat(list(features), dim=1), tuple(sizes), self.rank)
+        return list(joined.split(widths, dim=1))
+
+    def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
+        """Sum the gradients of dense parameters over processes, through one flat buffer."""
+        if self.world == 1:
+            return
+        flat = torch.cat(
+            [(p.grad if p.grad is not None else torch.zeros_like(p)).flatten() for p in parameters]
+        )
+        dist.all_reduce(flat)
+        for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = part.view_as(parameter).clone()
+
+    def sum_rows(self, rows: Tensor, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Distinct rows of all processes and the sums of their gradients.
+
+        Args:
+            rows: int64 [U], distinct, ascending.
+            gradients: per table [U, E].
+        """
+        if self.world == 1:
+            return rows, list(gradients)
+        sizes = self._sizes(len(rows), rows.device)
+        padded = rows.new_full((max(sizes),), -1)
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(parts, padded)
+        everyone = torch.unique(torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]))
+        at = torch.searchsorted(everyone, rows)
+        sums = []
+        for gradient in gradients:
+            total = gradient.new_zeros(len(everyone), gradient.shape[1])
+            total[at] = gradient
+            dist.all_reduce(total)
+            sums.append(total)
+        return everyone, sums
+
+    def _sizes(self, size: int, device: torch.device) -> list[int]:
+        sizes = torch.zeros(self.world, dtype=torch.int64, device=device)
+        sizes[self.rank] = size
+        dist.all_reduce(sizes)
+        return [int(value) for value in sizes]
+
+
+class _Gather(torch.autograd.Function):
+    """Concatenate over processes; the gradient of a row is the sum of what every process makes of it."""
+
+    @staticmethod
+    def forward(ctx: Any, own_BD: Tensor, sizes: tuple[int, ...], rank: int) -> Tensor:  # type: ignore[override]
+        ctx.sizes, ctx.rank = sizes, rank
+        padded = own_BD.new_zeros(max(sizes), own_BD.shape[1])
+        padded[: len(own_BD)] = own_BD
+        parts = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, gradient_CD: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        total_CD = gradient_CD.contiguous().clone()
+        dist.all_reduce(total_CD)
+        start = sum(ctx.sizes[: ctx.rank])
+        return total_CD[start : start + ctx.sizes[ctx.rank]], None, None

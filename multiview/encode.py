@@ -1,0 +1,155 @@
+"""Sentences in, vectors out.
+
+    python -m multiview.encode runs/models/dep-const-laptop sentences.txt --output vectors.npy
+    python -m multiview.encode runs/models/dep-const-laptop runs/trees/pydocs --output vectors.h5
+    python -m multiview.encode runs/models/dep-const-laptop corpus.txt --query "How do I open a file?"
+
+In: a text file with one sentence per line (an empty line gives a vector too, so that row i is line i), or a
+tree cache. Out: ``.npy``, or HDF5 with the dataset ``embeddings`` (float32 [n, D]) and the options as JSON
+beside it; with ``--query`` the nearest sentences instead.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from corpora.support.cli import config_to_json, run_command
+from corpora.support.errors import UserError
+from corpora.support.files import atomic_path, write_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeConfig:
+    """Options of ``python -m multiview.encode``."""
+
+    model: Annotated[Path, tyro.conf.Positional]
+    """Model folder."""
+    file: Annotated[Path, tyro.conf.Positional]
+    """Text file, one sentence per line, or a tree cache."""
+    output: Path | None = None
+    """Where the vectors go, .npy or .h5; by default FILE.npy beside the input."""
+    trees: Path | None = None
+    """Tree cache that holds (some of) the sentences, to skip parsing them."""
+    views: str = ""
+    """Only these views, separated by commas; all by default."""
+    normalize: bool = False
+    """Scale every vector to length 1."""
+    expand: Path | None = None
+    """Pre-trained vectors to expand the model's vocabulary with before encoding."""
+    expand_words: int = 200_000
+    """Words to add at most."""
+    batch_size: int = 64
+    """Sentences encoded at a time."""
+    device: str = "auto"
+    """cpu, cuda, ...; auto takes a GPU if there is one."""
+    query: str = ""
+    """Print the nearest sentences to this one instead of writing vectors."""
+    top: int = 10
+    """Sentences to print for a query."""
+    seed: int = 0
+    """Accepted by every command; encoding draws nothing at random."""
+
+
+def main(config: EncodeConfig) -> int:
+    """Encode a file or a cache."""
+    import numpy as np
+
+    from multiview.data import open_trees
+    from multiview.model import MultiViewEncoder
+
+    encoder = MultiViewEncoder.load(config.model, None if config.device == "auto" else config.device)
+    if config.expand is not None:
+        added = encoder.expand_vocabulary(config.expand, limit=config.expand_words)
+        print(f"words    {added} added from {config.expand}")
+    is_cache = config.file.is_dir()
+    texts: list[Any] | None = None if is_cache else _lines(config.file)
+    source = config.file if is_cache else config.trees
+    trees = open_trees(source) if source else None
+    start = time.perf_counter()
+    vectors = encoder.encode(
+        texts,
+        batch_size=config.batch_size,
+        normalize_embeddings=config.normalize,
+        views=config.views.split(",") if config.views else None,
+        trees=trees,
+    )
+    seconds = time.perf_counter() - start
+    if config.query:
+        _print_nearest(encoder, config, np.asarray(vectors), texts, trees)
+        return 0
+    output = config.output or Path(f"{config.file}.npy")
+    _write(output, np.asarray(vectors), config)
+    print(f"vectors  {output}: {vectors.shape[0]} x {vectors.shape[1]} float32")
+    print(f"speed    {len(vectors) / max(seconds, 1e-9):.0f} sentences/s")
+    return 0
+
+
+def _lines(path: Path) -> list[str]:
+    """Lines of a UTF-8 file without their ends.
+
+    Raises:
+        UserError: no such file, or bytes that are not UTF-8; the line is named.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; give a text file with one sentence per line, or a tree cache")
+    lines = path.read_bytes().split(b"\n")
+    texts = []
+    for number, line in enumerate(lines[:-1] if lines[-1] == b"" else lines, start=1):
+        try:
+            texts.append(line.rstrip(b"\r").decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}, line {number}: not UTF-8 at byte {error.start}; convert it") from None
+    return texts
+
+
+def _write(output: Path, vectors: Any, config: EncodeConfig) -> None:
+    import h5py
+    import numpy as np
+
+    if output.suffix not in (".npy", ".h5", ".hdf5"):
+        raise UserError(f"--output {output}: must end in .npy, .h5 or .hdf5")
+    with atomic_path(output) as temporary:
+        if output.suffix == ".npy":
+            with open(temporary, "wb") as stream:
+                np.save(stream, vectors)
+        else:
+            with h5py.File(temporary, "w", libver="v110") as file:
+                file.create_dataset("embeddings", data=vectors, track_times=False)
+    write_json(Path(f"{output}.json"), config_to_json(config))
+
+
+def _print_nearest(
+    encoder: Any, config: EncodeConfig, vectors: Any, texts: list[str] | None, trees: Any
+) -> None:
+    from multiview.search import semantic_search
+
+    views = config.views.split(",") if config.views else None
+    query = encoder.encode(config.query, views=views)
+    for hit in semantic_search(query, vectors, top_k=config.top)[0]:
+        row = hit.corpus_id
+        text = (
+            texts[row] if texts is not None else " ".join(next(trees.read(row, row + 1, ("token",)).words()))
+        )
+        print(f"{hit.score:.4f}  {row:>7}  {text}")
+
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        EncodeConfig,
+        main,
+        prog="python -m multiview.encode",
+        description="Vectors of the sentences of a file or tree cache.",
+        args=args,
+        kept="nothing was written",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

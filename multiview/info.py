@@ -1,0 +1,89 @@
+"""What a model folder or a run is: shape, words, parsers, figures, progress, curves.
+
+python -m multiview.info runs/models/dep-const-laptop
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from corpora.support.cli import run_command
+from corpora.support.errors import UserError
+from corpora.support.files import read_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoConfig:
+    """Options of ``python -m multiview.info``."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Model folder, finished or in training."""
+    plot: bool = False
+    """Draw curves.png anew from the log."""
+
+
+def main(config: InfoConfig) -> int:
+    """Print one screen about a run."""
+    from multiview.training_log import plot_curves, read_log
+
+    folder = config.run
+    if not any((folder / name).exists() for name in ("config.json", "train.json", "trained")):
+        raise UserError(f"{folder}: neither a model nor a training run")
+    if (folder / "config.json").exists():
+        _print_model(folder, read_json(folder / "config.json"))
+    log = read_log(folder / "log.jsonl")
+    train = [line for line in log if line["kind"] == "train"]
+    if train:
+        last = train[-1]
+        print(f"progress   step {last['step']}, epoch {last['epoch'] + 1}, loss {last['loss']:.3f}")
+        print(f"speed      {last['sentences_per_s']:.0f} sentences/s in the last step")
+    for line in (line for line in log if line["kind"] == "held-out"):
+        print(f"held out   step {line['step']:>6}  loss {line['loss']:.4f}  recall@1 {line['recall@1']:.4f}")
+    checkpoints = sorted(path.name for path in (folder / "checkpoints").glob("step-*"))
+    if checkpoints:
+        print(f"resumable  {', '.join(checkpoints)}")
+    if config.plot:
+        print(f"curves     {plot_curves(folder)}")
+    return 0
+
+
+def _print_model(folder: Path, config: dict[str, Any]) -> None:
+    if "members" in config:
+        print(f"model      {folder}: {' + '.join(config['members'])}, concatenated")
+        for name in config["members"]:
+            _print_model(folder / name, read_json(folder / name / "config.json"))
+        return
+    shape, words = config["shape"], config["words"]
+    size = len(shape["views"]) * shape["dim"]
+    print(f"model      {folder}: views {', '.join(shape['views'])}, {size} dimensions")
+    kind = "fixed" if words["fixed"] else "trained"
+    print(
+        f"words      {kind}, size {shape['word_dim']}, {words['buckets']} hash buckets, case {words['case']}"
+    )
+    for need, identity in sorted(config["parsers"].items()):
+        print(f"{need:<10} {identity.get('name', '?')} {identity.get('version', '')}")
+    best, untrained = config["training"]["held_out"], config["training"]["untrained"]
+    if best.get("anchors"):
+        before = untrained["recall@1"]
+        print(f"best       step {best['step']}: recall@1 {best['recall@1']:.4f} ({before:.4f} untrained)")
+
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        InfoConfig,
+        main,
+        prog="python -m multiview.info",
+        description="Shape, figures and progress of a model or training run.",
+        args=args,
+        kept="nothing was changed",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -1,0 +1,359 @@
+"""Sentences in, vectors out: load a trained model folder and encode.
+
+    from multiview.model import MultiViewEncoder
+    encoder = MultiViewEncoder.load("runs/models/dep-const-laptop")
+    vectors = encoder.encode(["A cat sat down.", ["already", "tokenised"]])      # float32 [2, D]
+
+Trees come from the parsers the model was trained with, on the fly, or from a tree cache that holds the
+sentences. Every input gives one vector, whatever its punctuation, in input order.
+
+Legend of dimension suffixes: n sentences, N tokens, U distinct words, D embedding size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from corpora.support.errors import UserError
+from corpora.support.progress import progress
+from multiview.model_folder import Member, load_members
+from multiview.network import MultiViewNetwork, Shape
+from multiview.reading import Reader, select
+from multiview.vocabulary import Vocabulary
+from multiview.word_vectors import WordVectors, expand_table, load_word_vectors
+from multiview.words import Words
+from parsing.cache_types import Batch
+
+if TYPE_CHECKING:
+    from parsing.cache import TreeCache
+
+Tokens = Sequence[str]
+# Sentences parsed at a time: enough to fill the parsers' batches, little enough memory.
+CHUNK_SENTENCES = 4096
+UNTRAINED_BUCKETS = 50_000
+
+
+class MultiViewEncoder:
+    """Trained encoders of several views behind one ``encode``.
+
+    Args:
+        members: networks whose vectors are concatenated, views in order within each.
+        device: where to compute.
+        name: for messages.
+    """
+
+    pretokenized = True
+    """Evaluation may hand over token lists instead of strings."""
+
+    def __init__(
+        self, members: Sequence[Member], *, device: str | torch.device = "cpu", name: str = ""
+    ) -> None:
+        self.members = list(members)
+        self.name = name
+        self.device = torch.device(device)
+        self.reader = Reader(self.members)
+        for member in self.members:
+            member.network.to(self.device).eval()
+
+    @classmethod
+    def load(cls, folder: Path | str, device: str | torch.device | None = None) -> Self:
+        """Load a model folder.
+
+        Args:
+            folder: written by ``python -m multiview.train``.
+            device: default: a GPU if there is one.
+
+        Raises:
+            UserError: the folder is incomplete or damaged; the file is named.
+        """
+        chosen = _device(device)
+        return cls(load_members(Path(folder), chosen), device=chosen, name=Path(folder).name)
+
+    @classmethod
+    def untrained(
+        cls,
+        views: Sequence[str] | str,
+        *,
+        dim: int = 256,
+        word_dim: int = 128,
+        like: MultiViewEncoder | None = None,
+        forget_bias: float = 0.0,
+        seed: int = 0,
+        device: str | torch.device | None = None,
+    ) -> Self:
+        """Random weights, unit-scale word vectors: what a trained model has to beat.
+
+        Args:
+            views: ``"dep,const"`` or a list.
+            dim: hidden size of each view.
+            word_dim: word-vector size.
+            like: take vocabulary, sizes and parsers from this model; otherwise words are hashed.
+            forget_bias: of the trees' forget gates.
+            seed: of all weights.
+            device: default: a GPU if there is one.
+        """
+        names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
+        parsers: dict[str, Any] = {}
+        vocabulary = Vocabulary([], buckets=UNTRAINED_BUCKETS)
+        if like is not None:
+            first = like.members[0]
+            dim, word_dim, parsers = first.network.shape.dim, first.network.shape.word_dim, first.parsers
+            vocabulary = first.words.vocabulary
+        shape = Shape(
+            views=tuple(names),
+            dim=dim,
+            word_dim=word_dim,
+            table_rows=vocabulary.rows,
+            forget_bias=forget_bias,
+        )
+        torch.manual_seed(seed)
+        network = MultiViewNetwork(shape)
+        network.initialise_tables("unit", equal=True, seed=seed)
+        corpus = like.members[0].corpus if like is not None else {}
+        member = Member(network, Words(vocabulary), parsers, corpus)
+        return cls([member], device=_device(device), name=f"random:{','.join(names)}")
+
+    @property
+    def views(self) -> list[str]:
+        """View names in the order of their vectors, over all members."""
+        return [view for member in self.members for view in member.network.shape.views]
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """D, the size of a full vector."""
+        return sum(len(m.network.shape.views) * m.network.shape.dim for m in self.members)
+
+    @overload
+    def encode(
+        self,
+        inputs: str | Sequence[str | Tokens] | None,
+        *,
+        batch_size: int = ...,
+        show_progress_bar: bool | None = ...,
+        convert_to_numpy: bool = ...,
+        convert_to_tensor: Literal[False] = ...,
+        device: str | torch.device | None = ...,
+        normalize_embeddings: bool = ...,
+        views: Sequence[str] | None = ...,
+        trees: TreeCache | None = ...,
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def encode(
+        self,
+        inputs: str | Sequence[str | Tokens] | None,
+        *,
+        batch_size: int = ...,
+        show_progress_bar: bool | None = ...,
+        convert_to_numpy: bool = ...,
+        convert_to_tensor: Literal[True],
+        device: str | torch.device | None = ...,
+        normalize_embeddings: bool = ...,
+        views: Sequence[str] | None = ...,
+        trees: TreeCache | None = ...,
+    ) -> Tensor: ...
+    def encode(
+        self,
+        inputs: str | Sequence[str | Tokens] | None,
+        *,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        device: str | torch.device | None = None,
+        normalize_embeddings: bool = False,
+        views: Sequence[str] | None = None,
+        trees: TreeCache | None = None,
+    ) -> NDArray[np.float32] | Tensor | list[Tensor]:
+        """Vectors of sentences.
+
+        Args:
+            inputs: one sentence, or a list of sentences, each a string or a list of tokens; None with
+                ``trees``: all sentences of the cache in order.
+            batch_size: sentences encoded at a time.
+            show_progress_bar: None: when standard error is a terminal.
+            convert_to_numpy: return an array; with both conversions off, a list of tensors.
+            convert_to_tensor: return a tensor on the device; wins over ``convert_to_numpy``.
+            device: compute here from now on.
+            normalize_embeddings: scale every vector to length 1 (a zero vector stays).
+            views: only these, by name (``dep``) or position (``0-dep``), in model order.
+            trees: cache of a corpus parsed by the model's parsers; sentences it holds are not parsed.
+
+        Returns:
+            float32 [D] for a string, [n, D] for a list, in input order.
+
+        Raises:
+            UserError: unknown view, missing parser, or a parser of another version.
+        """
+        if device is not None:
+            self._move(torch.device(device))
+        single = isinstance(inputs, str)
+        texts: list[str | Tokens] | None = None
+        if inputs is not None:
+            texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        chosen = self._chosen(views)
+        vectors = self._encode_all(texts, chosen, max(batch_size, 1), show_progress_bar, trees)
+        if normalize_embeddings:
+            vectors = torch.nn.functional.normalize(vectors, dim=1)
+        result = vectors[0] if single else vectors
+        if convert_to_tensor:
+            return result
+        if convert_to_numpy or single:
+            return result.cpu().numpy()
+        return list(result)
+
+    def similarity(self, one: NDArray[np.floating] | Tensor, other: NDArray[np.floating] | Tensor) -> Tensor:
+        """Cosine of every vector of ``one`` [n, D] with every vector of ``other`` [m, D]: [n, m]."""
+        left, right = (
+            torch.nn.functional.normalize(torch.atleast_2d(torch.as_tensor(x)).float(), dim=1)
+            for x in (one, other)
+        )
+        return left @ right.to(left.device).T
+
+    def expand_vocabulary(
+        self, vectors: Path | str, *, limit: int = 200_000, cache: Path = Path("runs/vectors")
+    ) -> int:
+        """Give words the model was not trained on a vector, by least squares from pre-trained ones.
+
+        Every trained table gets its own map (Kiros et al. 2015, section 2.2). Existing rows keep their
+        values; hash buckets still serve the words that neither the corpus nor the vectors know.
+
+        Args:
+            vectors: GloVe or word2vec file.
+            limit: words to add at most, from the top of the file.
+            cache: where the converted vectors are kept.
+
+        Returns:
+            Number of words added.
+
+        Raises:
+            UserError: the file is malformed, or shares too few words with the model.
+        """
+        loaded = load_word_vectors(Path(vectors), cache)
+        added = 0
+        for member in self.members:
+            if not member.words.is_fixed:
+                added = max(added, _expand(member, loaded, limit))
+        return added
+
+    def _move(self, device: torch.device) -> None:
+        if device != self.device:
+            self.device = device
+            for member in self.members:
+                member.network.to(device)
+
+    def _chosen(self, views: Sequence[str] | None) -> list[list[int]]:
+        """Positions of the wanted views per member."""
+        wanted = None if views is None else [views] if isinstance(views, str) else list(views)
+        chosen, known = [], set()
+        for member in self.members:
+            names = list(member.network.shape.views)
+            known |= {*names, *(f"{i}-{name}" for i, name in enumerate(names))}
+            chosen.append(
+                [i for i, n in enumerate(names) if wanted is None or n in wanted or f"{i}-{n}" in wanted]
+            )
+        for view in wanted or []:
+            if view not in known:
+                raise UserError(f"view {view!r}: this model has {', '.join(sorted(known))}")
+        return chosen
+
+    @torch.inference_mode()
+    def _encode_all(
+        self,
+        texts: list[str | Tokens] | None,
+        chosen: list[list[int]],
+        batch_size: int,
+        show_progress_bar: bool | None,
+        trees: TreeCache | None,
+    ) -> Tensor:
+        """Vectors in input order, computed in order of length within a chunk."""
+        requires = {
+            need
+            for member, positions in zip(self.members, chosen, strict=True)
+            for p in positions
+            for need in member.network.encoder_list[p].requires
+        }
+        dims = [len(p) * m.network.shape.dim for m, p in zip(self.members, chosen, strict=True)]
+        total = len(texts) if texts is not None else len(trees) if trees is not None else 0
+        vectors = torch.zeros(total, sum(dims), device=self.device)
+        shown: dict[str, Any] = {} if show_progress_bar is None else {"disable": not show_progress_bar}
+        with progress(total=total, description="encode", **shown) as bar:
+            for places, batch in self._batches(texts, requires, trees):
+                order = np.argsort(-np.diff(batch.sentence_offsets), kind="stable")
+                for start in range(0, len(order), batch_size):
+                    rows = order[start : start + batch_size]
+                    where = torch.from_numpy(places[rows]).to(self.device)
+                    vectors[where] = self._vectors(select(batch, rows), chosen)
+                bar.update(len(order))
+        return vectors
+
+    def _batches(
+        self, texts: list[str | Tokens] | None, requires: set[str], trees: TreeCache | None
+    ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
+        """Places in the result and the parsed sentences that belong there."""
+        if texts is None:
+            if trees is None:
+                raise UserError("encode(None) encodes a tree cache: give trees=")
+            for start in range(0, len(trees), CHUNK_SENTENCES):
+                stop = min(start + CHUNK_SENTENCES, len(trees))
+                yield np.arange(start, stop), self.reader.from_cache(trees, start, stop, requires)
+            return
+        tokens = [self.reader.tokens(text) for text in texts]
+        left = np.arange(len(tokens))
+        if trees is not None:
+            left, found = self.reader.look_up(trees, tokens)
+            yield from self.reader.found_in_cache(trees, found, requires, CHUNK_SENTENCES)
+        for start in range(0, len(left), CHUNK_SENTENCES):
+            places = left[start : start + CHUNK_SENTENCES]
+            yield places, self.reader.parse([tokens[place] for place in places], requires)
+
+    def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:
+        """Concatenated vectors [B, D] of parsed sentences."""
+        assert batch.types is not None
+        used, inverse = np.unique(batch.token, return_inverse=True)
+        types = [batch.types[index] for index in used]
+        parts: list[Tensor] = []
+        for member, positions in zip(self.members, chosen, strict=True):
+            table_rows = member.words.vocabulary.lookup(types)
+            encoders = member.network.encoder_list
+            token = torch.from_numpy(inverse.astype(np.int64)).to(self.device)
+            for position in positions:
+                rows_UE = self._word_vectors(member, position, table_rows)
+                x_ND = torch.nn.functional.embedding(token, rows_UE)
+                parts.append(encoders[position](x_ND, encoders[position].plan(batch)))
+        return torch.cat(parts, dim=1).float()
+
+    def _word_vectors(self, member: Member, position: int, table_rows: NDArray[np.int32]) -> Tensor:
+        if member.words.is_fixed:
+            return member.words.fixed_rows(table_rows, self.device)
+        return member.network.tables[position][torch.from_numpy(table_rows.astype(np.int64)).to(self.device)]
+
+
+def _expand(member: Member, vectors: WordVectors, limit: int) -> int:
+    """Insert new rows between the words and the hash buckets of each table."""
+    old = member.words.vocabulary
+    known = {word: row for row, word in enumerate(old.words, start=1)}
+    words: list[str] = []
+    for table in member.network.tables:
+        values = table.detach().cpu().numpy()
+        words, rows = expand_table(known, values, vectors, limit)
+        cut = 1 + len(old)
+        grown = np.concatenate([values[:cut], rows, values[cut:]])
+        table.data = torch.from_numpy(grown).to(table.device)
+    grown_words = Vocabulary([*old.words, *words], buckets=old.buckets, case=old.case)
+    member.words = Words(grown_words)
+    shape = dataclasses.replace(member.network.shape, table_rows=grown_words.rows)
+    member.network.shape = shape
+    return len(words)
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(device)

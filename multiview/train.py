@@ -1,0 +1,170 @@
+"""Train encoders of several views of a sentence by contrast with its neighbours.
+
+    python -m multiview.train --views dep,const --trees runs/trees/pydocs
+    python -m multiview.train --preset paper --words both --vectors glove.840B.300d.txt
+    torchrun --nproc-per-node 4 -m multiview.train --preset gpu --views dep,const
+
+Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
+``runs/models/NAME/``: the model (best by neighbour retrieval on held-out documents), ``train.json`` (this
+run's configuration; ``--config`` repeats it), ``log.jsonl``, TensorBoard events, ``curves.png`` and
+checkpoints. The same command resumes an interrupted run. Exit codes: 0 done, 2 bad input or a loss that
+is not finite, 130 and 143 stopped by Ctrl-C or SIGTERM with a checkpoint, 1 a fault.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from corpora.support.cli import config_to_json, log_to, run_command
+from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.files import read_json, write_json
+from multiview.config import TrainConfig, defaults_from, differing_options, read_config
+
+if TYPE_CHECKING:
+    from multiview.distributed import Processes
+    from multiview.trainer import Trainer
+
+
+def main(config: TrainConfig) -> int:
+    """Train one model, or both of the paper's configurations into one folder."""
+    config.check()
+    import torch
+
+    from multiview.distributed import Processes
+    from multiview.model_card import combined_card
+    from multiview.model_folder import save_members
+
+    wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
+    processes = Processes.from_environment(wants_cuda)
+    try:
+        if config.words != "both":
+            return train_one(config, processes)
+        for words in ("trained", "fixed"):
+            part = dataclasses.replace(config, words=words, out=config.folder, name=words)
+            code = train_one(part, processes)
+            if code or config.dry_run:
+                return code
+        if processes.first:
+            save_members(config.folder, ["trained", "fixed"], card=combined_card(config))
+            print(f"model  {config.folder} (both configurations, concatenated)")
+        return 0
+    finally:
+        processes.close()
+
+
+def train_one(config: TrainConfig, processes: Processes) -> int:
+    """Train one model, resuming what an interrupted run left."""
+    from multiview.data import open_trees
+    from multiview.dry_run import dry_run
+    from multiview.trainer import Trainer
+
+    cache = open_trees(config.trees)
+    if config.dry_run:
+        return dry_run(Trainer(config, cache, processes))
+    content = str(cache.identity.get("content_sha256", ""))
+    if processes.first:
+        _claim_folder(config, content)
+    processes.barrier()
+    logger = log_to(config.folder)
+    logger.setLevel("INFO" if processes.first else "ERROR")
+    trainer = Trainer(config, cache, processes)
+    if trainer.resume() and not trainer.position.finished:
+        logger.info("resuming %s at step %d", config.folder, trainer.position.step)
+    code = trainer.run(keep_model)
+    if processes.first:
+        _finish(trainer)
+    return code
+
+
+def keep_model(trainer: Trainer) -> None:
+    """Write the model folder: the trainer's current weights are the best so far."""
+    from multiview.model_card import model_card
+    from multiview.model_folder import Member, parsers_of, save_member
+
+    identity = trainer.cache.identity
+    member = Member(trainer.network, trainer.words, parsers_of(identity), identity.get("corpus") or {})
+    training = {
+        "config": config_to_json(trainer.config),
+        "trees": str(identity.get("content_sha256", "")),
+        "step": trainer.position.step,
+        "sentences": trainer.position.sentences,
+        "held_out": trainer.position.best,
+        "untrained": trainer.position.untrained,
+    }
+    card = model_card(trainer.config, member, training)
+    save_member(trainer.config.folder, member, card=card, training=training)
+
+
+def _claim_folder(config: TrainConfig, content: str) -> None:
+    """Start a new model folder, or make sure that what is there is this very run.
+
+    Raises:
+        UserError: the folder holds a run with other options or on another cache.
+    """
+    folder, record = config.folder, config.folder / "train.json"
+    if config.fresh and folder.exists():
+        shutil.rmtree(folder)
+    if not record.exists():
+        write_json(record, {"config": config_to_json(config), "trees": content})
+        return
+    changed = differing_options(read_config(record), config)
+    if read_json(record).get("trees") != content:
+        changed.append("the content of the tree cache")
+    if changed:
+        raise UserError(
+            f"{folder}: holds a run with other options ({'; '.join(changed)}); choose another --name, "
+            "or --fresh to delete it"
+        )
+
+
+def _finish(trainer: Trainer) -> None:
+    """Curves and the one-screen summary."""
+    from multiview.training_log import plot_curves
+
+    position, folder = trainer.position, trainer.config.folder
+    try:
+        plot_curves(folder)
+    except MissingExtraError as error:
+        print(f"no curves.png: {error}", file=sys.stderr)
+    rate = position.sentences / max(position.seconds, 1e-9)
+    print(f"model      {folder}")
+    print(f"state      {position.finished or 'interrupted; the same command resumes'}")
+    print(f"trained    {position.step} steps, {position.sentences} sentences, {position.seconds:.0f} s")
+    print(f"speed      {rate:.0f} sentences/s")
+    for name, figures in (("untrained", position.untrained), ("best", position.best)):
+        if figures.get("anchors"):
+            print(f"{name:<10} {_figures(figures)}")
+
+
+def _figures(figures: dict[str, Any]) -> str:
+    pairs = "  ".join(f"{k} {v:.4f}" for k, v in figures.items() if k.startswith("accuracy"))
+    return (
+        f"recall@1 {figures['recall@1']:.4f}  loss {figures['loss']:.3f}  {pairs}  (step {figures['step']}, "
+        f"{figures['anchors']} held-out anchors)"
+    )
+
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point; ``--preset`` and ``--config`` decide the other options' defaults."""
+    given = sys.argv[1:] if args is None else args
+    try:
+        default = defaults_from(given)
+    except UserError as error:
+        print(f"python -m multiview.train: {error}", file=sys.stderr)
+        return 2
+    return run_command(
+        TrainConfig,
+        main,
+        prog="python -m multiview.train",
+        description=(__doc__ or "").split("\n\n")[0],
+        args=given,
+        default=default,
+        kept="checkpoints are kept; the same command resumes",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

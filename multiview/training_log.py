@@ -1,0 +1,103 @@
+"""What a run writes while it trains: JSON lines, TensorBoard where installed, curves as a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from corpora.support.errors import MissingExtraError
+from corpora.support.files import atomic_path
+
+
+class TrainingLog:
+    """``log.jsonl`` and TensorBoard events of one run.
+
+    Args:
+        folder: the model folder.
+        step: the step to go on from; later lines of an interrupted run are dropped, since the resumed
+            run writes them again.
+    """
+
+    def __init__(self, folder: Path, step: int) -> None:
+        self.path = folder / "log.jsonl"
+        kept = [line for line in read_log(self.path) if line["step"] <= step]
+        with atomic_path(self.path) as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        self._stream = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 (closed in close)
+        self._events = _event_writer(folder / "tensorboard", step)
+
+    def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        """Append one line; its numbers also go to TensorBoard as ``kind/name``."""
+        self._stream.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        self._stream.flush()
+        if self._events is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._events.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        """Flush and close both."""
+        self._stream.close()
+        if self._events is not None:
+            self._events.close()
+
+
+def _event_writer(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:  # the extra "report" brings it
+        return None
+    return SummaryWriter(str(folder), purge_step=step + 1)
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Lines of a log; a last line cut by a kill is left out."""
+    if not path.exists():
+        return []
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+def plot_curves(folder: Path) -> Path:
+    """Draw ``curves.png`` from ``log.jsonl``: loss, and retrieval of each pair and of the whole.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtraError("matplotlib", "report") from None
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    lines = read_log(folder / "log.jsonl")
+    train = [line for line in lines if line["kind"] == "train"]
+    held_out = [line for line in lines if line["kind"] == "held-out"]
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot(
+        [line["step"] for line in train], [line["loss"] for line in train], linewidth=0.6, label="train"
+    )
+    left.plot(
+        [line["step"] for line in held_out], [line["loss"] for line in held_out], "o-", label="held out"
+    )
+    left.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
+    names = [name for name in (held_out or train or [{}])[-1] if "@1" in name]
+    for name in names:
+        points = [(line["step"], line[name]) for line in held_out or train if name in line]
+        right.plot(*zip(*points, strict=True), "o-", label=name)
+    right.set(xlabel="step", ylabel="share of sentences", title="nearest is a neighbour (held out)")
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend()
+    with atomic_path(folder / "curves.png") as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+    return folder / "curves.png"

@@ -1,0 +1,103 @@
+"""Trees of a cache as CoNLL-U and Penn Treebank brackets.
+
+    python -m parsing.export_trees runs/trees/pydocs --conllu pydocs.conllu --ptb pydocs.ptb
+
+Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
+brackets is sentence i of the CoNLL-U. An empty word is written ``_``, for neither format can hold it.
+Fallback trees are written as they are (relations and tags ``_``) unless ``--skip-flagged``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tyro.conf import Positional
+
+from corpora.support.cli import run_command
+
+if TYPE_CHECKING:
+    from corpora.types import Document, Sentence
+    from parsing.cache import TreeCache
+    from parsing.sentences import StoredSentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportConfig:
+    """Options of ``parsing.export_trees``."""
+
+    cache: Positional[Path]
+    """Folder of the tree cache."""
+    conllu: Path | None = None
+    """CoNLL-U file to write (tags in XPOS)."""
+    ptb: Path | None = None
+    """Bracket file to write, one tree per line."""
+    skip_flagged: bool = False
+    """Leave out sentences with any flag."""
+
+
+def main(config: ExportConfig) -> None:
+    """Write the files that were asked for."""
+    from corpora.support.errors import UserError
+    from corpora.treebanks import write_brackets, write_conllu
+    from parsing.cache import TreeCache
+
+    cache = TreeCache.open(config.cache, allow_partial=True)
+    if config.conllu is None and config.ptb is None:
+        raise UserError("--conllu or --ptb is needed")
+    for path, view in ((config.conllu, "dep"), (config.ptb, "const")):
+        if path is not None and not cache.has(view):
+            raise UserError(f"{config.cache}: has no {view} trees to write into {path}")
+    if config.conllu is not None:
+        write_conllu(config.conllu, documents(cache, skip_flagged=config.skip_flagged))
+        print(f"{config.conllu}: written")
+    if config.ptb is not None:
+        write_brackets(
+            config.ptb,
+            (s for d in documents(cache, skip_flagged=config.skip_flagged) for s in d.sentences),
+        )
+        print(f"{config.ptb}: written")
+
+
+def documents(cache: TreeCache, *, skip_flagged: bool = False) -> Iterator[Document]:
+    """The cache's documents with their trees as annotation, long ones in pieces."""
+    from corpora.stream import in_pieces
+    from parsing.sentences import stored_sentences
+
+    starts = cache.documents().tolist()
+    for name, start, stop in zip(cache.document_ids(), starts[:-1], starts[1:], strict=True):
+        stored = stored_sentences(cache, start, stop)
+        yield from in_pieces(name, (annotated(s) for s in stored if not (skip_flagged and s.flags)))
+
+
+def annotated(stored: StoredSentence) -> Sentence:
+    """A stored sentence in the form that treebank writers take."""
+    from corpora.types import Sentence
+    from parsing.trees import SpanTree, write_tree
+
+    words = tuple(re.sub(r"[\t\r\n]", " ", word) or "_" for word in stored.words)
+    tree = None
+    if stored.spans is not None and stored.tags is not None:
+        tree = write_tree(SpanTree(words, tuple(stored.tags), tuple(stored.spans)))
+    return Sentence(
+        words,
+        tags=tuple(stored.tags) if stored.tags is not None else None,
+        heads=tuple(stored.heads) if stored.heads is not None else None,
+        relations=tuple(stored.relations) if stored.relations is not None else None,
+        tree=tree,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_command(
+            ExportConfig,
+            main,
+            prog="python -m parsing.export_trees",
+            description="Write the trees of a cache as CoNLL-U and brackets.",
+        )
+    )

@@ -1,0 +1,166 @@
+"""Parse a corpus into a tree cache: both trees of every sentence, ready for training.
+
+    python -m parsing.run pydocs
+    python -m parsing.run corpus.txt.xz --format lines --tokenize space --output runs/trees/mine
+    python -m parsing.run umbc --limit 1M --dry-run
+
+Input: a corpus (see corpora.registry). Output: ``runs/trees/<corpus>/`` with HDF5 shards,
+``manifest.json``, the resolved configuration and a log. The same command finishes a run that was
+stopped, and does nothing when everything is there.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tyro.conf import Positional
+
+from corpora.support.cli import config_to_json, run_command
+
+if TYPE_CHECKING:
+    from corpora.types import Corpus
+    from parsing.driver import RunSummary
+    from parsing.engine import ParserFactories
+
+VIEWS = ("dep", "const")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Options of ``parsing.run``."""
+
+    corpus: Positional[str]
+    """pydocs, umbc, senteval, or a text file or folder."""
+    output: Path | None = None
+    """Folder of the tree cache; None is runs/trees/<corpus>."""
+    views: str = "dep,const"
+    """Which trees: dep, const, or both separated by a comma."""
+    dep_model: str = "builtin"
+    """Dependency parser: builtin, a folder of parsing.train, or a library's name or file."""
+    const_model: str = "builtin"
+    """Constituency parser: builtin, a folder of parsing.train, or a library's name or file."""
+    format: Literal["lines", "running"] | None = None
+    """Sentences per line, or running text; None is the corpus's own default."""
+    tokenize: Literal["spacy", "space"] | None = None
+    """spaCy's rules, or white space as it is; None is the corpus's own default."""
+    limit: str | None = None
+    """First so many sentences, e.g. 5000, 1.5k or 40M; None is all."""
+    data: Path | None = None
+    """Folder where umbc and senteval lie; None is $MULTIVIEW_DATA, else data."""
+    split: Literal["train", "heldout", "all"] | None = None
+    """Part of pydocs; None is train."""
+    max_tokens: int = 128
+    """Sentences of more tokens keep their row with a flagged fallback tree."""
+    workers: int | None = None
+    """Worker processes (or Ray actors), one thread each; None is one per core."""
+    engine: Literal["local", "ray"] = "local"
+    """Worker processes on this machine, or actors on a Ray cluster."""
+    address: str | None = None
+    """Address of a running Ray cluster; None starts one on this machine."""
+    dry_run: bool = False
+    """Print the resolved configuration and an estimate of time and disk, write nothing."""
+
+
+def main(config: RunConfig) -> None:
+    """Parse the corpus, or estimate what that would take."""
+    from corpora.registry import open_corpus
+    from corpora.support.errors import UserError
+    from parsing.driver import run_corpus
+    from parsing.local_engine import LocalEngine
+    from parsing.shards import ShardOptions
+
+    if config.max_tokens < 1 or (config.workers is not None and config.workers < 1):
+        raise UserError("--max-tokens and --workers must be at least 1")
+    corpus = open_corpus(config.corpus, format=config.format, tokenize=config.tokenize, limit=config.limit)
+    output = config.output or Path("runs/trees") / corpus.name
+    workers = config.workers or available_cores()
+    parsers = parser_factories(config)
+    options = ShardOptions(max_tokens=config.max_tokens)
+    resolved = config_to_json(config) | {"output": str(output), "workers": workers}
+    print(corpus.describe())
+    if config.dry_run:
+        from parsing.estimate import dry_run
+
+        print("\n".join(f"{key} = {value}" for key, value in resolved.items()))
+        print(dry_run(corpus, parsers, options, workers))
+        return
+    engine: Any = LocalEngine
+    if config.engine == "ray":
+        from parsing.ray_engine import RayEngine
+
+        engine = functools.partial(RayEngine, address=config.address)
+    summary = run_corpus(
+        corpus,
+        output,
+        parsers,
+        options=options,
+        workers=workers,
+        engine=engine,
+        config=resolved,
+    )
+    print(report(corpus, output, summary))
+
+
+def available_cores() -> int:
+    """Cores this process may use (a container may have fewer than the machine)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def parser_factories(config: RunConfig) -> ParserFactories:
+    """How workers load the parsers that ``config`` names.
+
+    Raises:
+        UserError: a view that does not exist, or none.
+    """
+    from corpora.support.errors import UserError
+    from parsing.engine import ParserFactories
+    from parsing.models import load_constituency_parser, load_dependency_parser
+
+    views = [view.strip() for view in config.views.split(",") if view.strip()]
+    unknown = [view for view in views if view not in VIEWS]
+    if unknown or not views:
+        raise UserError(f"--views {config.views}: expected dep, const or dep,const")
+    return ParserFactories(
+        dependency=functools.partial(load_dependency_parser, config.dep_model) if "dep" in views else None,
+        constituency=functools.partial(load_constituency_parser, config.const_model)
+        if "const" in views
+        else None,
+    )
+
+
+def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
+    """One screen: what is in the cache, what was flagged and why, how long it took."""
+    size = sum(path.stat().st_size for path in output.glob("shard-*.h5"))
+    lines = [
+        f"{corpus.name} -> {output}",
+        f"  {summary.sentences:,} sentences, {summary.tokens:,} tokens, {summary.documents:,} documents, "
+        f"{summary.shards:,} shards",
+        f"  {size / 1e6:.1f} MB, {size / max(summary.tokens, 1):.2f} bytes per token",
+        f"  flagged: {summary.flagged:,} sentences",
+        *(f"    {reason}: {count:,}" for reason, count in sorted(summary.reasons.items()) if count),
+    ]
+    if summary.parsed_now:
+        rate = summary.parsed_now / summary.seconds
+        lines.append(
+            f"  parsed {summary.parsed_now:,} now in {summary.seconds:.1f} s: {rate:,.0f} sentences/s"
+        )
+    else:
+        lines.append("  everything was there already")
+    lines.append(f"  content sha256 {summary.content_sha256}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_command(
+            RunConfig,
+            main,
+            prog="python -m parsing.run",
+            description="Parse a corpus into a cache of dependency and constituency trees.",
+        )
+    )

@@ -1,0 +1,102 @@
+"""Look at the trees of sentences in a cache.
+
+    python -m parsing.show runs/trees/pydocs --sentence 17
+    python -m parsing.show runs/trees/pydocs --sentence 17 --count 5 --format html > trees.html
+
+Input: a folder written by parsing.run. Output: drawings on standard output, or in ``--output``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tyro.conf import Positional
+
+from corpora.support.cli import run_command
+
+if TYPE_CHECKING:
+    from parsing.cache import TreeCache
+
+PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>body{{font-family:system-ui,sans-serif;margin:2em}}div{{overflow-x:auto}}</style></head>
+<body><h1>{title}</h1>
+{body}
+</body></html>
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowConfig:
+    """Options of ``parsing.show``."""
+
+    cache: Positional[Path]
+    """Folder of the tree cache."""
+    sentence: int = 0
+    """Number of the first sentence, from 0."""
+    count: int = 1
+    """How many successive sentences."""
+    format: Literal["text", "svg", "html"] = "text"
+    """Indented text, one bare SVG per tree, or a page."""
+    output: Path | None = None
+    """File to write instead of standard output."""
+
+
+def main(config: ShowConfig) -> None:
+    """Draw the sentences."""
+    from corpora.support.errors import UserError
+    from corpora.support.files import write_text
+    from parsing.cache import TreeCache
+
+    cache = TreeCache.open(config.cache, allow_partial=True)
+    last = min(config.sentence + config.count, len(cache))
+    if not 0 <= config.sentence < last:
+        raise UserError(f"{config.cache}: no sentence {config.sentence}; it has 0 to {len(cache) - 1}")
+    drawings = [draw(cache, i, config.format) for i in range(config.sentence, last)]
+    text = "\n".join(drawings)
+    if config.format == "html":
+        title = f"{config.cache.name}: sentences {config.sentence} to {last - 1}"
+        text = PAGE.format(title=escape(title), body=text)
+    if config.output is None:
+        print(text)
+    else:
+        write_text(config.output, text + "\n")
+
+
+def draw(cache: TreeCache, i: int, form: str) -> str:
+    """Both trees of sentence ``i`` in one of the formats."""
+    from parsing import draw as drawing
+    from parsing.cache_types import FLAG_NAMES
+    from parsing.sentences import stored_sentences
+
+    sentence = next(stored_sentences(cache, i, i + 1))
+    flags = [name for bit, name in FLAG_NAMES.items() if sentence.flags & bit]
+    title = f"sentence {i}" + (f" [{', '.join(flags)}]" if flags else "")
+    words = " ".join(drawing.printable(word) for word in sentence.words)
+    trees = []
+    if sentence.heads is not None and sentence.relations is not None:
+        make = drawing.dependency_text if form == "text" else drawing.dependency_svg
+        trees.append(make(sentence.words, sentence.heads, sentence.relations, sentence.tags))
+    if sentence.spans is not None and sentence.tags is not None:
+        draw_spans = drawing.constituency_text if form == "text" else drawing.constituency_svg
+        trees.append(draw_spans(sentence.words, sentence.tags, sentence.spans))
+    if form == "text":
+        return f"# {title}\n{words}\n\n" + "\n\n".join(trees) + "\n"
+    if form == "svg":
+        return "\n".join(trees)
+    figures = "".join(f"<div>{tree}</div>" for tree in trees)
+    return f"<h2>{escape(title)}</h2><p>{escape(words)}</p>{figures}"
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_command(
+            ShowConfig,
+            main,
+            prog="python -m parsing.show",
+            description="Draw the trees of sentences in a tree cache.",
+        )
+    )

@@ -1,0 +1,186 @@
+"""Check every hash and invariant of a tree cache.
+
+    python -m parsing.verify runs/trees/pydocs
+
+Input: a folder written by parsing.run. Output: one line per check that failed first, naming the shard
+and the row (exit code 2), or a summary (exit code 0).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tyro.conf import Positional
+
+from corpora.support.cli import run_command
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from parsing.cache_types import Inventories, ShardRow
+    from parsing.manifest import Manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyConfig:
+    """Options of ``parsing.verify``."""
+
+    cache: Positional[Path]
+    """Folder of the tree cache."""
+
+
+def main(config: VerifyConfig) -> None:
+    """Verify and print what was checked."""
+    from corpora.support.progress import progress
+    from parsing.manifest import Manifest
+
+    manifest = Manifest.read(config.cache)
+    sentences = 0
+    total = sum(row.sentences for row in manifest.rows.values())
+    with progress(total=total, description="verifying") as bar:
+        for row in verify_shards(config.cache, manifest):
+            sentences += row.sentences
+            bar.update(row.sentences)
+    state = "complete" if manifest.complete else "unfinished (the same parsing.run command finishes it)"
+    print(f"{config.cache}: {len(manifest.rows)} shards, {sentences:,} sentences, all sound; {state}")
+    print(f"content sha256 {manifest.content_sha256()}")
+
+
+def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
+    """Check shard after shard, yielding the row of each that is sound.
+
+    Raises:
+        UserError: the first defect, with its shard and, where there is one, its row.
+    """
+    import json
+
+    from corpora.support.errors import UserError
+    from parsing.cache_types import ShardResult
+    from parsing.shard_writer import REMEDY, content_sha256, make_header, make_row, read_shard
+
+    if manifest.complete and sorted(manifest.rows) != list(range(len(manifest.rows))):
+        raise UserError(f"{folder / 'manifest.json'}: complete, but does not list every shard")
+    for index in sorted(manifest.rows):
+        row = manifest.rows[index]
+        path = folder / row.file
+        arrays, header = read_shard(path)
+        found = content_sha256(arrays, header)
+        if found != row.sha256:
+            raise UserError(f"{path}: content hash {found[:12]}, listed {row.sha256[:12]}; {REMEDY}")
+        defect = shard_defect(arrays, manifest.inventories)
+        if defect is not None:
+            sentence, what = defect
+            at = index * manifest.shard_sentences + sentence
+            raise UserError(f"{path}: row {sentence} (sentence {at} of the corpus): {what}; {REMEDY}")
+        result = ShardResult(
+            index=index,
+            arrays=arrays,
+            continues=bool(json.loads(header)["continues"]),
+            reasons=row.reasons,
+        )
+        if header != make_header(manifest.identity, manifest.inventories, result):
+            raise UserError(f"{path}: belongs to another cache (its identity is not the manifest's)")
+        if make_row(result, found) != row:
+            raise UserError(f"{folder / 'manifest.json'}: the counts of shard {index} are not the shard's")
+        yield row
+
+
+def shard_defect(arrays: dict[str, NDArray], inventories: Inventories) -> tuple[int, str] | None:
+    """The first row of a shard that breaks an invariant, and what is wrong with it; None if sound."""
+    import numpy as np
+
+    from parsing.shard_writer import decode_strings
+
+    offsets = arrays["sentence_offsets"].astype(np.int64)
+    lengths = np.diff(offsets)
+    if offsets[0] != 0 or offsets[-1] != len(arrays["token"]) or len(arrays["flags"]) != len(lengths):
+        return 0, "sentence offsets do not fit the tokens"
+    if (lengths < 1).any():
+        return int(np.argmax(lengths < 1)), "a sentence without a token"
+    starts = arrays["document_offsets"]
+    if starts[0] != 0 or starts[-1] != len(lengths) or (np.diff(starts) < 1).any():
+        return 0, "document offsets do not fit the sentences"
+    try:
+        types = decode_strings(arrays["type_bytes"], arrays["type_offsets"])
+    except UnicodeDecodeError as error:
+        return 0, f"a word type is not UTF-8 ({error})"
+    if len(set(types)) != len(types):
+        return 0, "a word type is listed twice"
+    return _outside(arrays, offsets, len(types), inventories) or _tree_defect(arrays, offsets)
+
+
+def _outside(
+    arrays: dict[str, NDArray], offsets: NDArray, types: int, inventories: Inventories
+) -> tuple[int, str] | None:
+    """The first sentence with an id that names nothing."""
+    import numpy as np
+
+    from parsing.cache_types import NODE_FIELDS
+
+    bounds = {
+        "token": types,
+        "relation": len(inventories.relations),
+        "tag": len(inventories.tags),
+        "leaf_label": len(inventories.labels),
+        "label": len(inventories.labels),
+    }
+    for field, bound in bounds.items():
+        if field not in arrays:
+            continue
+        begins = offsets - np.arange(len(offsets)) if field in NODE_FIELDS else offsets
+        if len(arrays[field]) != begins[-1]:
+            return 0, f"{field}: {len(arrays[field])} values for {begins[-1]} places"
+        wrong = (arrays[field] < 0) | (arrays[field] >= bound)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            sentence = int(np.searchsorted(begins, at, "right")) - 1
+            return sentence, f"{field} {arrays[field][at]} is not one of {bound}"
+    return None
+
+
+def _tree_defect(arrays: dict[str, NDArray], offsets: NDArray) -> tuple[int, str] | None:
+    """The first sentence whose tree is none, whose heights are wrong, or whose fallback is no fallback."""
+    import numpy as np
+
+    from parsing.cache_types import CONST_FALLBACK, DEP_FALLBACK
+    from parsing.tree_arrays import DEFECTS, constituency_heights, dependency_heights
+
+    places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+    nodes = offsets - np.arange(len(offsets))
+    checks = []
+    if "head" in arrays:
+        heights, defects = dependency_heights(arrays["head"].astype(np.int32), offsets)
+        chain = arrays["head"] == places
+        checks.append((defects, heights, arrays["dep_height"], offsets, chain, DEP_FALLBACK))
+    if "left" in arrays:
+        left, right = arrays["left"].astype(np.int32), arrays["right"].astype(np.int32)
+        heights, defects = constituency_heights(left, right, offsets)
+        ranks = np.arange(nodes[-1]) - np.repeat(nodes[:-1], np.diff(nodes))
+        branching = right == ranks + 1
+        checks.append((defects, heights, arrays["const_height"], nodes, branching, CONST_FALLBACK))
+    for defects, heights, stored, begins, is_fallback, flag in checks:
+        if defects.any():
+            return int(np.argmax(defects > 0)), DEFECTS[defects[np.argmax(defects > 0)]]
+        fallback = np.repeat((arrays["flags"] & flag) > 0, np.diff(begins))
+        for wrong, what in (
+            (heights != stored, DEFECTS[-1]),
+            (fallback & ~is_fallback, "flagged as a fallback, but the tree is another"),
+        ):
+            if wrong.any():
+                return int(np.searchsorted(begins, np.argmax(wrong), "right")) - 1, what
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_command(
+            VerifyConfig,
+            main,
+            prog="python -m parsing.verify",
+            description="Check every hash and invariant of a tree cache.",
+        )
+    )

@@ -1,0 +1,101 @@
+"""UMBC WebBase and the sentences of SentEval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corpora.registry import open_corpus
+from corpora.support.errors import UserError
+
+PARAGRAPHS = "He came. He saw!\n\nNobody knew why, e.g. because of it. Caf\xe9.\n"
+
+
+def umbc(folder: Path, *, plain: bool = True, tagged: bool = True) -> Path:
+    """Two files made in the distribution's format."""
+    (folder / "webbase_all").mkdir()
+    if plain:
+        for name in ("b.com_x.pages_1", "a.com_x.pages_0"):
+            (folder / "webbase_all" / f"{name}.txt").write_bytes(PARAGRAPHS.encode("latin-1"))
+    if tagged:
+        (folder / "webbase_all" / "a.com_x.pages_0.possf2").write_text(
+            "The_DT snake_case_NN ran_VBD ._. It_PRP hid_VBD odd ._.\n\nEnd_NN _SYM\n"
+        )
+    return folder
+
+
+def test_umbc_paragraphs_are_documents(tmp_path: Path) -> None:
+    corpus = open_corpus("umbc", data=umbc(tmp_path))
+    documents = list(corpus)
+    assert [document.id for document in documents] == [
+        "a.com_x.pages_0.txt#0",
+        "a.com_x.pages_0.txt#1",
+        "b.com_x.pages_1.txt#0",
+        "b.com_x.pages_1.txt#1",
+    ]
+    sentences = documents[1].sentences
+    assert [s.tokens[0] for s in sentences] == ["Nobody", "Caf"]
+    assert [s.replaced_bytes for s in sentences] == [False, True]
+    assert corpus.counts.replaced_bytes == 2
+    assert corpus.identity["variant"] == "plain"
+    limited = open_corpus("umbc", data=tmp_path / "webbase_all", limit="3")
+    assert sum(len(document.sentences) for document in limited) == 3
+
+
+def test_umbc_tagged_words_and_tags_are_taken_as_they_are(tmp_path: Path) -> None:
+    corpus = open_corpus("umbc", data=umbc(tmp_path), tokenize="space")
+    first, second = list(corpus)
+    assert [s.tokens for s in first.sentences] == [
+        ("The", "snake_case", "ran", "."),
+        ("It", "hid", "odd", "."),
+    ]
+    assert first.sentences[1].tags == ("PRP", "VBD", "_", ".")
+    assert second.sentences[0].tokens == ("End", "SYM")
+    assert corpus.identity["variant"] == "word_TAG"
+
+
+def test_umbc_with_only_tagged_files_needs_no_option(tmp_path: Path) -> None:
+    assert open_corpus("umbc", data=umbc(tmp_path, plain=False)).identity["variant"] == "word_TAG"
+
+
+def test_umbc_says_where_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"UMBC WebBase is not in .*umbc_webbase_corpus.tar.gz .*webbase_all"):
+        open_corpus("umbc", data=tmp_path)
+    with pytest.raises(UserError, match=r"no \.possf2 files"):
+        open_corpus("umbc", data=umbc(tmp_path, tagged=False), tokenize="space")
+
+
+def test_senteval_sentences_appear_once(tmp_path: Path) -> None:
+    (tmp_path / "downstream" / "CR").mkdir(parents=True)
+    (tmp_path / "downstream" / "CR" / "custrev.pos").write_text("a fine one\n\nagain\n")
+    (tmp_path / "downstream" / "CR" / "custrev.neg").write_text("a  fine one\n\nbad\n")
+    corpus = open_corpus("senteval", data=tmp_path)
+    (document,) = corpus
+    assert document.id == "CR/all"
+    assert [s.tokens for s in document.sentences] == [("a", "fine", "one"), ("",), ("again",), ("bad",)]
+    assert corpus.counts.other["repeated rows left out"] == 2
+    assert corpus.counts.empty_sentences == 1
+    assert corpus.identity["tasks"] == "CR"
+    with pytest.raises(UserError, match="--format running: senteval is always lines"):
+        open_corpus("senteval", data=tmp_path, format="running")
+    with pytest.raises(UserError, match="no SentEval task found"):
+        open_corpus("senteval", data=tmp_path / "downstream")
+
+
+@pytest.mark.data
+def test_senteval_covers_every_distinct_sentence(data_folder: Path) -> None:
+    from corpora.senteval import senteval_corpus
+    from corpora.senteval_files import read_task
+
+    tasks = ("TREC", "MRPC", "SICKRelatedness", "SICKEntailment")
+    expected = {
+        tuple(tokens) or ("",)
+        for name in tasks
+        for split in read_task(name, data_folder).splits.values()
+        for tokens in split.sentences()
+    }
+    corpus = senteval_corpus(data_folder, tasks=tasks)
+    sentences = [s.tokens for document in corpus for s in document.sentences]
+    assert len(sentences) == len(set(sentences))
+    assert set(sentences) == expected

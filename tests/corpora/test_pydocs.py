@@ -1,0 +1,168 @@
+"""The embedded corpus: markup to English, split by package, nothing imported, nothing twice."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+
+from corpora import pydocs
+from corpora.docstrings import is_english, prose
+from corpora.pydocs import Source, fresh_documents, sources, split_of
+from corpora.registry import open_corpus
+from corpora.stream import Counts
+from corpora.support.errors import UserError
+
+DOCSTRING = """
+    Sort the *items* of a list with ``key``, as :func:`sorted` does [1]_.
+
+    The `manual <https://example.org>`_ says that it is stable::
+
+        >>> sort([2, 1])
+        this is code and is left out.
+
+    Parameters
+    ----------
+    items : list of int, optional
+        The values that are to be sorted; they
+        are left as they are.
+    key: the function that is called for each of them.
+
+    .. note:: It is an error to call this with an empty list.
+
+    .. code-block:: python
+
+        for x in the_list_of_all: the code is not in the text.
+
+    =====  ======
+    name   meaning of the columns in this table.
+    =====  ======
+
+    - The first of the points is that it is fast.
+    - The second of the points is
+      that it goes on.
+
+    sort(items, key=None) -> list of the items
+"""
+
+
+def test_markup_becomes_paragraphs() -> None:
+    assert list(prose(DOCSTRING)) == [
+        "Sort the items of a list with key, as sorted does.",
+        "The manual says that it is stable:",
+        "The values that are to be sorted; they are left as they are.",
+        "the function that is called for each of them.",
+        "It is an error to call this with an empty list.",
+        "The first of the points is that it is fast.",
+        "The second of the points is that it goes on.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = f(a, b) + g(c) if the y else z.",
+        "int PyList_Append(PyObject *list, PyObject *item).",
+        "float32 float64 int8 int16 int32 uint8 complex64.",
+        "Too short.",
+        "The sentence that is not finished and goes",
+        "| a | b | c | the | of | is |",
+        "Copyright Foo Bar Baz Qux Corge Grault Garply Waldo.",
+    ],
+)
+def test_what_is_no_english_is_left_out(text: str) -> None:
+    assert not is_english(text)
+
+
+def library(folder: Path, **files: str) -> list[Source]:
+    found = []
+    for name, text in files.items():
+        path = folder / f"{name}.py"
+        path.write_text(text)
+        found.append(Source(name, f"{name}.py", path))
+    return found
+
+
+def test_documents_are_modules_and_classes_without_repetition(tmp_path: Path) -> None:
+    shared = '"""This is the text that both of the methods have in common."""'
+    first = (
+        '"""The module is about the order of the things in it."""\nraise SystemExit("imported")\n'
+        f"class A:\n  '''The class has a text that is its own.'''\n  def f(self):\n    {shared}\n"
+        f"def g():\n  '''The function belongs to the module and not to a class.'''\n"
+        "add_docstr(h, '''The text of this compiled function is an argument of a call.''')\n"
+    )
+    counts = Counts()
+    files = library(tmp_path, one=first, two=f"def f():\n  {shared}\n", three="this is no Python")
+    assert list(fresh_documents(files, counts)) == [
+        (
+            "one",
+            "one.py",
+            [
+                "The module is about the order of the things in it.",
+                "The function belongs to the module and not to a class.",
+                "The text of this compiled function is an argument of a call.",
+            ],
+        ),
+        (
+            "one",
+            "one.py:A@3",
+            [
+                "The class has a text that is its own.",
+                "This is the text that both of the methods have in common.",
+            ],
+        ),
+    ]
+    assert counts.other == {
+        "repeated paragraphs left out": 1,
+        "files that are no Python of this version": 1,
+    }
+
+
+def test_sources_are_in_a_fixed_order_without_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = sources()
+    names = [file.name for file in files]
+    assert names[0] == "pydoc_data/topics.py"
+    assert len(set(names)) == len(names)
+    assert not [name for name in names if "/tests/" in name or "/test/" in name]
+    assert {"argparse", "numpy", "torch", "spacy"} <= {file.package for file in files}
+    assert names.index("argparse.py") < names.index("torch/__init__.py") < names.index("numpy/__init__.py")
+
+
+def test_the_splits_are_disjoint_and_the_default_is_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {"heldout": 0, "train": 0}
+    files = []
+    for source in sources():
+        if source.path.stat().st_size < 60_000 and kept[split_of(source.package)] < 8:
+            kept[split_of(source.package)] += 1
+            files.append(source)
+    monkeypatch.setattr(pydocs, "sources", lambda: files)
+    ids = {
+        split: [document.id for document in open_corpus("pydocs", split=split)]
+        for split in ("train", "heldout", "all")
+    }
+    assert ids["train"]
+    assert ids["heldout"]
+    assert not set(ids["train"]) & set(ids["heldout"])
+    assert sorted(ids["train"] + ids["heldout"]) == sorted(ids["all"])
+    assert [d.id for d in open_corpus("pydocs")] == ids["train"]
+    train, other = open_corpus("pydocs"), open_corpus("pydocs", split="heldout")
+    assert train.identity["input_sha256"] == other.identity["input_sha256"]
+    assert train.identity != other.identity
+
+
+def test_a_limit_reads_no_more_than_it_needs() -> None:
+    corpus = open_corpus("pydocs", limit="300")
+    sentences = list(itertools.chain.from_iterable(document.sentences for document in corpus))
+    assert len(sentences) == 300
+    assert all(sentence.tokens != ("",) for sentence in sentences)
+    assert corpus.counts.documents < 60
+    assert "antigravity" not in sys.modules
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(UserError, match="--split dev: must be train, heldout or all"):
+        open_corpus("pydocs", split="dev")
+    with pytest.raises(UserError, match="--format lines: pydocs is always running text"):
+        open_corpus("pydocs", format="lines")

@@ -1,0 +1,191 @@
+"""Text corpora: documents, rows, marks, tokenizers, limits."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpora.registry import open_corpus
+from corpora.stream import MAX_PIECE, StreamCorpus, in_pieces, parse_limit
+from corpora.support.errors import UserError
+from corpora.text import text_corpus
+from corpora.tokenize import MAX_RUN, SpaceTokenizer, SpacyTokenizer
+from corpora.types import Document, Sentence
+
+
+def rows(corpus: StreamCorpus) -> list[tuple[str, list[str]]]:
+    return [(doc.id, [" ".join(s.tokens) for s in doc.sentences]) for doc in corpus]
+
+
+def test_a_blank_line_ends_the_document(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("\n\nOne two.\nThree.\n \t\n\nFour")
+    corpus = text_corpus(path)
+    assert rows(corpus) == [("a.txt#0", ["One two .", "Three ."]), ("a.txt#1", ["Four"])]
+    assert rows(corpus) == rows(corpus)
+    assert corpus.counts.documents == 2
+    assert corpus.counts.sentences == 3
+    assert corpus.counts.other["blank lines"] == 4
+    assert corpus.counts.summary() == "2 documents, 3 sentences, 6 tokens, 4 blank lines"
+
+
+def test_running_text_is_cut_within_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("He left. She asked twice, e.g. today! And then\nnothing more\n\nThe end.")
+    corpus = text_corpus(path, format="running")
+    assert rows(corpus) == [
+        ("a.txt#0", ["He left .", "She asked twice , e.g. today !", "And then", "nothing more"]),
+        ("a.txt#1", ["The end ."]),
+    ]
+    assert "sentencizer" not in corpus.identity["tokenizer"]
+
+
+def test_space_tokens_are_kept_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("do n't  (split) me . Now what\n")
+    assert rows(text_corpus(path, tokenize="space")) == [("a.txt#0", ["do n't (split) me . Now what"])]
+    running = text_corpus(path, tokenize="space", format="running")
+    assert rows(running) == [("a.txt#0", ["do n't (split) me .", "Now what"])]
+    assert "sentencizer of spacy" in running.identity["tokenizer"]
+
+
+def test_bad_bytes_and_long_lines_are_marked_and_shift_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"good one\nb\xffd\nnul\0\n" + b"word " * 60_000 + b"\nlast line\n")
+    (document,) = corpus = list(text_corpus(path, tokenize="space"))
+    assert corpus
+    marks = [(s.replaced_bytes, s.truncated) for s in document.sentences]
+    assert marks == [(False, False), (True, False), (True, False), (False, True), (False, False)]
+    assert document.sentences[-1].tokens == ("last", "line")
+    assert len(document.sentences[3].tokens) == 256 * 1024 // 5 + 1
+
+
+def test_only_the_touched_sentences_of_running_text_are_marked(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"All is well here. But \xff this is not. Fine again.\n" + b"Go on. " * 40_000)
+    (piece, *more) = text_corpus(path, format="running")
+    assert [s.replaced_bytes for s in piece.sentences[:3]] == [False, True, False]
+    sentences = [s for document in (piece, *more) for s in document.sentences]
+    assert [s.truncated for s in sentences] == [False] * (len(sentences) - 1) + [True]
+    assert all(document.continued for document in more)
+
+
+def test_mixed_compression_in_a_folder_is_read_in_sorted_order(tmp_path: Path) -> None:
+    (tmp_path / "c.txt").write_text("third")
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"first\n"))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x.xz").write_bytes(lzma.compress(b"second\r\n"))
+    assert rows(text_corpus(tmp_path)) == [
+        ("a.txt.gz#0", ["first"]),
+        ("b/x.xz#0", ["second"]),
+        ("c.txt#0", ["third"]),
+    ]
+
+
+def test_errors_are_one_line(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n")
+    with pytest.raises(UserError, match="corpus empty holds no sentences"):
+        list(open_corpus(empty))
+    with pytest.raises(UserError, match=r"nowhere\.txt: no such corpus, file or folder"):
+        open_corpus(tmp_path / "nowhere.txt")
+    with pytest.raises(UserError, match=r"--format pages: must be lines or running"):
+        open_corpus(empty, format="pages")
+    with pytest.raises(UserError, match=r"--tokenize moses: must be spacy or space"):
+        open_corpus(empty, tokenize="moses")
+    with pytest.raises(UserError, match="only pydocs is split"):
+        open_corpus(empty, split="train")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("40M", 40_000_000), ("1.5k", 1500), (7, 7), ("2b", 2 * 10**9), ("1,000", 1000), (None, None)],
+)
+def test_limits(text: str | int | None, value: int | None) -> None:
+    assert parse_limit(text) == value
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "many", "1.5", "k", "1e999", "nan", "inf"])
+def test_bad_limits_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match=f"--limit {text}"):
+        parse_limit(text)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(min_value=1, max_value=5), min_size=1, max_size=6), st.integers(1, 40))
+def test_a_limit_cuts_the_stream_exactly(tmp_path_factory, sizes: list[int], limit: int) -> None:
+    path = tmp_path_factory.mktemp("limit") / "a.txt"
+    path.write_text("\n\n".join("\n".join(f"d{d} s{s}" for s in range(n)) for d, n in enumerate(sizes)))
+    whole = text_corpus(path, tokenize="space")
+    part = text_corpus(path, tokenize="space", limit=limit)
+    sentences = [s.tokens for doc in whole for s in doc.sentences]
+    assert [s.tokens for doc in part for s in doc.sentences] == sentences[:limit]
+    assert part.identity == {**whole.identity, "first_sentences": str(limit)}
+
+
+def test_long_documents_come_in_pieces() -> None:
+    sentence = Sentence(("a",))
+    pieces = list(in_pieces("d", [sentence] * (2 * MAX_PIECE + 1)))
+    assert [len(piece.sentences) for piece in pieces] == [MAX_PIECE, MAX_PIECE, 1]
+    assert [(piece.id, piece.continued) for piece in pieces] == [("d", False), ("d", True), ("d", True)]
+    assert list(in_pieces("d", [])) == []
+    assert list(in_pieces("d", [sentence])) == [Document("d", (sentence,))]
+
+
+SPACY, SPACE = SpacyTokenizer(), SpaceTokenizer(running=True)
+words = st.text(st.characters(exclude_categories=["Cs", "Z", "Cc"]), min_size=1, max_size=6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.lists(st.lists(words, min_size=1, max_size=5), min_size=1, max_size=4), max_size=4))
+def test_lines_round_trip(tmp_path_factory, documents: list[list[list[str]]]) -> None:
+    path = tmp_path_factory.mktemp("trip") / "a.txt"
+    text = "\n\n".join("\n".join(" ".join(tokens) for tokens in doc) for doc in documents)
+    path.write_text(text, encoding="utf-8")
+    if not documents or text.startswith("\ufeff"):
+        return
+    got = [[list(s.tokens) for s in doc.sentences] for doc in text_corpus(path, tokenize="space")]
+    assert got == documents
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.text(max_size=300))
+def test_tokens_hold_every_character_but_white_space(text: str) -> None:
+    bare = "".join(text.split())
+    for tokenizer in (SPACY, SPACE):
+        tokens = tokenizer.line(text)
+        assert "".join("".join(tokens).split()) == bare
+        assert tokens == ("",) or not any(not token or token.isspace() for token in tokens)
+        cut = tokenizer.sentences(text)
+        assert "".join("".join("".join(s) for s in cut).split()) == bare
+        assert all(cut)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", ["(" * 100_000, "'s" * 50_000, "a." * 50_000, "http://" + "a/" * 50_000])
+def test_a_run_without_white_space_costs_linear_time(text: str) -> None:
+    tokens = SPACY.line(text)
+    assert "".join(tokens) == text
+    assert max(map(len, tokens)) <= MAX_RUN
+    assert "".join(token for sentence in SPACY.sentences(text) for token in sentence) == text
+
+
+def test_a_fresh_pipeline_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "Mr. Smith can't go to the U.S. today; he'll try tomorrow."
+    before = SPACY.line(text)
+    monkeypatch.setattr("corpora.tokenize.MAX_LEXEMES", 0)
+    assert SPACY.line(text) == before
+
+
+@pytest.mark.data
+def test_the_data_folder_has_the_sentences_its_readme_states(data_folder: Path) -> None:
+    corpus = text_corpus(data_folder / "corpora" / "brown.txt.xz", tokenize="space")
+    for _ in corpus:
+        pass
+    assert (corpus.counts.documents, corpus.counts.sentences) == (500, 57_340)
+    assert corpus.counts.tokens == 1_161_192

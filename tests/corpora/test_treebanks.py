@@ -1,0 +1,133 @@
+"""CoNLL-U and bracketed trees: read, written, and refused with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpora.registry import open_corpus
+from corpora.stream import Counts
+from corpora.support.errors import UserError
+from corpora.treebanks import escape, read_brackets, read_conllu, unescape, write_brackets, write_conllu
+from corpora.types import Document, Sentence
+
+
+def row(
+    number: object, form: str, head: object, relation: str = "dep", upos: str = "X", xpos: str = "_"
+) -> str:
+    return f"{number}\t{form}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t_\n"
+
+
+def test_documents_multiword_tokens_and_empty_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(
+        "# newdoc id = first\n# text = x\n"
+        + row("1-2", "don't", "_")
+        + row(1, "do", 0, "root", "AUX", "VB")
+        + row(2, "n't", 1, "advmod", "PART", "_")
+        + row("2.1", "ghost", "_")
+        + "\n\n# newpar\n"
+        + row(1, "Go", 0)
+        + "\n# newdoc\n"
+        + row(1, "End", 0)
+    )
+    counts = Counts()
+    documents = list(read_conllu(path, counts=counts))
+    assert [(d.id, len(d.sentences)) for d in documents] == [("first", 2), ("a.conllu#1", 1)]
+    first = documents[0].sentences[0]
+    assert first == Sentence(("do", "n't"), tags=("VB", "PART"), heads=(0, 1), relations=("root", "advmod"))
+    assert counts.other == {"multiword tokens": 1, "empty nodes": 1}
+    upos = next(read_conllu(path, tags="upos")).sentences[0]
+    assert upos.tags == ("AUX", "PART")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\tword\n", r"a\.conllu:1: 2 columns, CoNLL-U has 10"),
+        (row(1, "a", 0) + row(3, "b", 1), r"a\.conllu:2: word id '3', expected 2"),
+        (row(1, "a", 0) + row(2, "b", 5), r"a\.conllu:2: head '5', expected 0 to 2 but not 2"),
+        (row(1, "a", 1), r"a\.conllu:1: head '1'"),
+        (row(1, "a", 0) + row(2, "b", "_"), r"a\.conllu:2: head '_'"),
+        (row("1-2", "a", "_"), r"a\.conllu:1: a sentence without words"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        list(read_conllu(path))
+
+
+forms = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=5)
+
+
+@st.composite
+def annotated(draw: st.DrawFn) -> Sentence:
+    tokens = draw(st.lists(forms.filter(lambda w: not w.startswith("#")), min_size=1, max_size=6))
+    n = len(tokens)
+    heads = [draw(st.sampled_from([h for h in range(n + 1) if h != i + 1])) for i in range(n)]
+    labels = st.lists(st.sampled_from(["nsubj", "root", "obj"]), min_size=n, max_size=n)
+    return Sentence(tuple(tokens), tuple(draw(labels)), tuple(heads), tuple(draw(labels)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.lists(annotated(), min_size=1, max_size=3), max_size=3))
+def test_conllu_round_trip(tmp_path_factory, sentences: list[list[Sentence]]) -> None:
+    path = tmp_path_factory.mktemp("trip") / "a.conllu"
+    documents = [Document(f"d{i}", tuple(doc)) for i, doc in enumerate(sentences)]
+    write_conllu(path, documents)
+    assert list(read_conllu(path)) == documents
+
+
+def test_brackets_over_several_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.ptb"
+    path.write_text(
+        "(ROOT (NP (NN One)))\n\n( (S (NP-SBJ (-NONE- *) )\n   (VP (VB Go)\n (-LRB- -LRB-) "
+        "(NN a-LRB-b))))(X (Y z))\n"
+    )
+    trees = list(read_brackets(path))
+    assert [tree.tokens for tree in trees] == [("One",), ("Go", "(", "a(b"), ("z",)]
+    assert trees[1].tags == ("VB", "-LRB-", "NN")
+    assert trees[1].tree == "((S (NP-SBJ (-NONE- *)) (VP (VB Go) (-LRB- -LRB-) (NN a-LRB-b))))"
+    again = tmp_path / "b.ptb"
+    write_brackets(again, trees)
+    assert list(read_brackets(again)) == trees
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(A (B c))\nword (A (B c))\n", r"a\.ptb:2: expected '\(', found 'word'"),
+        ("(A (B c)))\n", r"a\.ptb:1: expected '\(', found '\)'"),
+        ("\n(A (B c)\n(D e)\n", r"a\.ptb:2: this tree's brackets are never closed"),
+        ("(A )\n", r"a\.ptb:1: a tree without words"),
+    ],
+)
+def test_bad_brackets_are_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "a.ptb"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        list(read_brackets(path))
+
+
+@given(st.text("ab()-", max_size=8))
+def test_escapes_are_undone(word: str) -> None:
+    assert unescape(escape(word)) == word
+    assert not set(escape(word)) & set("()")
+
+
+@pytest.mark.data
+def test_gum_dev_in_both_formats(data_folder: Path) -> None:
+    conllu = open_corpus(data_folder / "treebank" / "gum" / "dev.conllu")
+    ptb = open_corpus(data_folder / "treebank" / "gum" / "dev.ptb")
+    words = [s.tokens for document in conllu for s in document.sentences]
+    leaves = [s.tokens for document in ptb for s in document.sentences]
+    assert conllu.counts.sentences == ptb.counts.sentences == 1022
+    assert conllu.counts.tokens == 18_432
+    assert words == leaves
+    with pytest.raises(UserError, match=r"--tokenize spacy: .* is always gold"):
+        open_corpus(data_folder / "treebank" / "gum" / "dev.ptb", tokenize="spacy")

@@ -1,0 +1,60 @@
+"""Tiny tree caches and training configurations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from multiview.config import TrainConfig
+from tests.parsing.test_cache import write_cache
+
+TOPICS = """
+the cat chased a small mouse in our garden while it rained
+stock prices fell as investors sold their bank shares on Monday
+she boiled the rice with salt before adding fresh green peas
+the rocket left its orbit and flew past Mars toward Jupiter
+""".strip().split("\n")
+
+
+def toy_corpus(sentences: int = 260, seed: int = 0) -> tuple[list[tuple[str, ...]], list[int]]:
+    """Documents that each draw their words from one topic, so that neighbours can be learnt."""
+    random = np.random.default_rng(seed)
+    texts: list[tuple[str, ...]] = []
+    documents: list[int] = []
+    while len(texts) < sentences:
+        documents.append(len(texts))
+        topic = TOPICS[random.integers(len(TOPICS))].split()
+        for _ in range(random.integers(3, 8)):
+            texts.append(tuple(random.choice(topic, size=random.integers(2, 9)).tolist()))
+    return texts, documents
+
+
+@pytest.fixture(scope="session")
+def toy_trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with both annotations over several shards."""
+    folder = tmp_path_factory.mktemp("trees") / "toy"
+    texts, documents = toy_corpus()
+    write_cache(folder, texts, documents=documents, shard=64)
+    return folder
+
+
+@pytest.fixture
+def tiny(toy_trees: Path, tmp_path: Path) -> TrainConfig:
+    """A run of about a second."""
+    return TrainConfig(
+        trees=toy_trees,
+        out=tmp_path / "models",
+        name="tiny",
+        dim=8,
+        word_dim=6,
+        batch=20,
+        held_out=26,
+        epochs=2,
+        learning_rate=1e-2,
+        checkpoint_every=3,
+        validate_every=4,
+        device="cpu",
+        buckets=3,
+    )

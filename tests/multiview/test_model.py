@@ -1,0 +1,194 @@
+"""Encoding: order, batches, caches, views, parsers, model folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from corpora.support.errors import UserError
+from multiview.config import TrainConfig
+from multiview.data import open_trees
+from multiview.model import MultiViewEncoder
+from multiview.model_folder import save_members
+from multiview.reading import select
+from multiview.train import main
+from parsing.shards import parse_sentences
+from tests.multiview.conftest import toy_corpus
+from tests.parsing.test_cache import rows_of, write_cache
+from tests.parsing.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+
+SENTENCES = [
+    "the cat chased a mouse",
+    "",
+    "word",
+    "!!! ... ? ¿",
+    "an unknown zyzzyva flew past Mars . Then it left .",
+    "the " * 60,
+    "日本語 🙂 née",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(toy_trees: Path, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("models")
+    config = TrainConfig(
+        trees=toy_trees,
+        out=out,
+        name="m",
+        views="dep,const,seq",
+        dim=8,
+        word_dim=6,
+        batch=20,
+        held_out=26,
+        buckets=3,
+        device="cpu",
+    )
+    main(config)
+    return out / "m"
+
+
+def load(folder: Path) -> MultiViewEncoder:
+    encoder = MultiViewEncoder.load(folder)
+    encoder.reader.use_parser("dep", ToyDependencyParser())
+    encoder.reader.use_parser("const", ToyConstituencyParser())
+    return encoder
+
+
+@pytest.fixture
+def encoder(folder: Path) -> MultiViewEncoder:
+    return load(folder)
+
+
+def test_shapes_types_and_order(encoder: MultiViewEncoder) -> None:
+    vectors = encoder.encode(SENTENCES)
+    assert isinstance(vectors, np.ndarray) and vectors.dtype == np.float32
+    assert vectors.shape == (len(SENTENCES), 24) == (7, encoder.get_sentence_embedding_dimension())
+    assert np.isfinite(vectors).all() and (np.linalg.norm(vectors, axis=1) > 0).all()
+    one = encoder.encode(SENTENCES[0])
+    assert one.shape == (24,)
+    np.testing.assert_allclose(one, vectors[0], atol=1e-6)
+    tokens = encoder.encode([sentence.split() for sentence in SENTENCES])
+    np.testing.assert_allclose(tokens, vectors, atol=1e-6)
+    assert encoder.encode([]).shape == (0, 24)
+    tensor = encoder.encode(SENTENCES, convert_to_tensor=True)
+    assert isinstance(tensor, torch.Tensor)
+    listed = encoder.encode(SENTENCES, convert_to_numpy=False)
+    assert isinstance(listed, list) and torch.equal(listed[2], tensor[2])
+
+
+def test_independent_of_batch_size_order_and_company(encoder: MultiViewEncoder) -> None:
+    texts = [" ".join(tokens) for tokens in toy_corpus(60, seed=5)[0]] + SENTENCES
+    vectors = encoder.encode(texts, batch_size=32)
+    for size in (1, 7, 1000):
+        np.testing.assert_allclose(encoder.encode(texts, batch_size=size), vectors, atol=1e-5)
+    order = np.random.default_rng(0).permutation(len(texts))
+    shuffled = encoder.encode([texts[i] for i in order])
+    np.testing.assert_allclose(shuffled, vectors[order], atol=1e-5)
+    alone = np.stack([encoder.encode(text) for text in texts])
+    np.testing.assert_allclose(alone, vectors, atol=1e-5)
+
+
+def test_normalised_vectors_and_similarity(encoder: MultiViewEncoder) -> None:
+    plain = encoder.encode(SENTENCES)
+    unit = encoder.encode(SENTENCES, normalize_embeddings=True)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(encoder.similarity(plain, plain).numpy(), unit @ unit.T, atol=1e-5)
+
+
+def test_views_can_be_chosen(encoder: MultiViewEncoder) -> None:
+    whole = encoder.encode(SENTENCES)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, views=["const"]), whole[:, 8:16], atol=1e-6)
+    np.testing.assert_allclose(
+        encoder.encode(SENTENCES, views=["2-seq", "dep"]), whole[:, [*range(8), *range(16, 24)]], atol=1e-6
+    )
+    with pytest.raises(UserError, match=r"view 'srl'.*0-dep"):
+        encoder.encode(SENTENCES, views=["srl"])
+
+
+def test_a_tree_cache_saves_parsing(folder: Path, toy_trees: Path) -> None:
+    texts, _ = toy_corpus()
+    expected = load(folder).encode(texts)
+    cache = open_trees(toy_trees)
+    silent = MultiViewEncoder.load(folder)  # has no parser to fall back to
+    np.testing.assert_allclose(silent.encode(None, trees=cache), expected, atol=1e-5)
+    picked = [texts[i] for i in (250, 3, 3, 99)]
+    np.testing.assert_allclose(silent.encode(picked, trees=cache), expected[[250, 3, 3, 99]], atol=1e-5)
+    mixed = [*picked, ("brand", "new")]
+    np.testing.assert_allclose(load(folder).encode(mixed, trees=cache), load(folder).encode(mixed), atol=1e-5)
+
+
+def test_other_parsers_are_refused(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    other = ToyDependencyParser()
+    monkeypatch.setattr(ToyDependencyParser, "identity", {**other.identity, "version": "2"})
+    encoder = MultiViewEncoder.load(folder)
+    with pytest.raises(UserError, match="is not toy-dep"):
+        encoder.reader.use_parser("dep", other)
+    write_cache(tmp_path, [("a", "b")] * 3)
+    with pytest.raises(UserError, match=r"parsed by toy-dep 2 .*trained on trees of toy-dep 1"):
+        encoder.encode(None, trees=open_trees(tmp_path))
+
+
+def test_untrained_twin(encoder: MultiViewEncoder) -> None:
+    twin = MultiViewEncoder.untrained("dep,const", like=encoder)
+    twin.reader.use_parser("dep", ToyDependencyParser())
+    twin.reader.use_parser("const", ToyConstituencyParser())
+    assert twin.encode(SENTENCES).shape == (7, 16)
+    hashed = MultiViewEncoder.untrained(["seq", "seq"], dim=4, word_dim=5)
+    again = MultiViewEncoder.untrained(["seq", "seq"], dim=4, word_dim=5)
+    np.testing.assert_array_equal(hashed.encode(SENTENCES), again.encode(SENTENCES))
+
+
+def test_several_models_in_one_folder(folder: Path, tmp_path: Path) -> None:
+    for name in ("trained", "other"):
+        shutil.copytree(folder, tmp_path / name)
+    save_members(tmp_path, ["trained", "other"], card="# both\n")
+    both, one = load(tmp_path).encode(SENTENCES), load(folder).encode(SENTENCES)
+    np.testing.assert_allclose(both, np.hstack([one, one]), atol=1e-6)
+
+
+def test_fixed_vectors_and_both_configurations(tiny: TrainConfig, tmp_path: Path) -> None:
+    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
+    random = np.random.default_rng(0)
+    lines = [f"{word} {' '.join(map(str, random.normal(size=5).round(3)))}\n" for word in words[4:]]
+    (tmp_path / "v.txt").write_text("".join(lines))
+    config = dataclasses.replace(tiny, words="both", vectors=tmp_path / "v.txt", epochs=1)
+    assert main(config) == 0
+    encoder = load(config.folder)
+    assert encoder.get_sentence_embedding_dimension() == 2 * 2 * 8
+    assert np.isfinite(encoder.encode(SENTENCES)).all()
+    fixed = load(config.folder / "fixed")
+    assert not list(fixed.members[0].network.tables)
+    known, unknown = fixed.encode([words[10], "zyzzyva"])
+    assert not np.allclose(known, unknown) and np.abs(unknown).max() > 0
+
+
+def test_damaged_folders_are_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no model here"):
+        MultiViewEncoder.load(tmp_path)
+    for name, pattern in (("model.safetensors", "cannot be loaded"), ("vocab.txt", "rows, the tables")):
+        copy = tmp_path / name
+        shutil.copytree(folder, copy)
+        data = (copy / name).read_bytes()
+        (copy / name).write_bytes(data[: len(data) // 2])
+        with pytest.raises(UserError, match=pattern):
+            MultiViewEncoder.load(copy)
+    copy = tmp_path / "config"
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "format": 9}))
+    with pytest.raises(UserError, match="model format 9"):
+        MultiViewEncoder.load(copy)
+
+
+def test_select_picks_any_sentences_in_any_order() -> None:
+    texts = toy_corpus(30)[0]
+    batch = parse_sentences(texts, ToyDependencyParser(), ToyConstituencyParser())
+    rows = np.random.default_rng(1).integers(0, 30, 50)
+    expected = rows_of(batch)
+    assert rows_of(select(batch, rows)) == [expected[row] for row in rows]

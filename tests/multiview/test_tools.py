@@ -1,0 +1,132 @@
+"""Search, the encode and info commands, vocabulary expansion, the sentence-transformers adapter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from corpora.support.errors import UserError
+from multiview import encode, info, train
+from multiview.config import TrainConfig
+from multiview.model import MultiViewEncoder
+from multiview.search import semantic_search
+from tests.multiview.conftest import toy_corpus
+
+
+@pytest.fixture(scope="module")
+def folder(toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of sequences only, which needs no parser."""
+    out = tmp_path_factory.mktemp("models")
+    config = TrainConfig(
+        trees=toy_trees,
+        out=out,
+        name="m",
+        views="seq,seq",
+        dim=8,
+        word_dim=6,
+        batch=20,
+        held_out=26,
+        device="cpu",
+        buckets=2,
+    )
+    assert train.main(config) == 0
+    return out / "m"
+
+
+def test_search_equals_sorting_everything(monkeypatch) -> None:
+    random = np.random.default_rng(0)
+    queries, corpus = random.normal(size=(3, 5)), random.normal(size=(40, 5))
+    corpus[7] = corpus[20]
+    monkeypatch.setattr("multiview.search.BLOCK_SENTENCES", 9)
+    for query, hits in zip(queries, semantic_search(queries, corpus, top_k=6), strict=True):
+        cosine = corpus @ query / np.linalg.norm(corpus, axis=1) / np.linalg.norm(query)
+        assert [hit.corpus_id for hit in hits] == np.argsort(-cosine, kind="stable")[:6].tolist()
+        assert [hit.score for hit in hits] == pytest.approx(sorted(cosine, reverse=True)[:6], abs=1e-6)
+    assert len(semantic_search(queries[0], corpus, top_k=99)[0]) == 40
+
+
+def test_encode_command(folder: Path, tmp_path: Path, toy_trees: Path, capsys) -> None:
+    lines = ["the cat rained", "", "stock prices fell !"]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
+    expected = MultiViewEncoder.load(folder).encode(lines)
+    for name in ("out.npy", "out.h5"):
+        assert encode.cli([str(folder), str(tmp_path / "in.txt"), "--output", str(tmp_path / name)]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+    with h5py.File(tmp_path / "out.h5") as file:
+        np.testing.assert_array_equal(file["embeddings"][:], expected)
+    assert json.loads((tmp_path / "out.npy.json").read_text())["model"] == str(folder)
+    assert "3 x 16" in capsys.readouterr().out
+    assert encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / "trees.npy")]) == 0
+    texts = toy_corpus()[0]
+    np.testing.assert_allclose(
+        np.load(tmp_path / "trees.npy"), MultiViewEncoder.load(folder).encode(texts), atol=1e-5
+    )
+    capsys.readouterr()
+    assert encode.cli([str(folder), str(tmp_path / "in.txt"), "--query", lines[2], "--top", "2"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("1.0000") and first.endswith(lines[2])
+
+
+def test_encode_command_errors(folder: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"fine\n\xff\xfe\n")
+    (tmp_path / "good.txt").write_text("fine\n")
+    cases = {
+        "bad.txt, line 2: not UTF-8": [folder, tmp_path / "bad.txt"],
+        "no such file": [folder, tmp_path / "none.txt"],
+        "no model here": [tmp_path, tmp_path / "good.txt"],
+        "must end in .npy": [folder, tmp_path / "good.txt", "--output", tmp_path / "x.csv"],
+        "view 'dep'": [folder, tmp_path / "good.txt", "--views", "dep"],
+    }
+    for message, args in cases.items():
+        assert encode.cli([str(arg) for arg in args]) == 2
+        errors = capsys.readouterr().err
+        assert message in errors and len(errors.strip().splitlines()) == 1, errors
+
+
+def test_info_command(folder: Path, tmp_path: Path, capsys) -> None:
+    assert info.cli([str(folder), "--plot"]) == 0
+    out = capsys.readouterr().out
+    for word in ("views seq, seq", "16 dimensions", "recall@1", "progress", "resumable", "curves"):
+        assert word in out
+    assert info.cli([str(tmp_path)]) == 2
+
+
+def test_vocabulary_expansion_of_a_model(folder: Path, tmp_path: Path) -> None:
+    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
+    random = np.random.default_rng(0)
+    lines = [f"{w} {' '.join(map(str, random.normal(size=4).round(3)))}\n" for w in [*words, "zyzzyva"]]
+    (tmp_path / "v.txt").write_text("".join(lines))
+    plain, grown = MultiViewEncoder.load(folder), MultiViewEncoder.load(folder)
+    assert grown.expand_vocabulary(tmp_path / "v.txt", cache=tmp_path) == 1
+    known = [" ".join(sentence) for sentence in toy_corpus(20)[0]]
+    unknown = ["zyzzyva", "quokka zyzzyva"]
+    np.testing.assert_allclose(grown.encode(known), plain.encode(known), atol=1e-6)
+    assert np.abs(grown.encode(unknown) - plain.encode(unknown)).max() > 1e-4
+    np.testing.assert_allclose(grown.encode("quokka"), plain.encode("quokka"), atol=1e-6)
+    # The expansion made "zyzzyva" a known word: two in common, four needed.
+    (tmp_path / "few.txt").write_text("the 1 2 3 4\nzyzzyva 1 2 3 4\n")
+    with pytest.raises(UserError, match="share 2"):
+        grown.expand_vocabulary(tmp_path / "few.txt", cache=tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    from sentence_transformers import SentenceTransformer
+
+    from multiview import st_adapter
+
+    texts = ["the cat rained", "stock prices fell !", "word"]
+    expected = MultiViewEncoder.load(folder).encode(texts)
+    own = st_adapter.load(folder)
+    np.testing.assert_allclose(own.encode(texts, show_progress_bar=False), expected, atol=1e-5)
+    st_adapter.export(folder)
+    model = SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
+    np.testing.assert_allclose(model.encode(texts, batch_size=2), expected, atol=1e-5)
+    assert model.encode(texts[0]).shape == (16,)
+    model.save(str(tmp_path / "copy"))
+    np.testing.assert_allclose(MultiViewEncoder.load(tmp_path / "copy").encode(texts), expected, atol=1e-6)

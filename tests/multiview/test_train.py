@@ -1,0 +1,336 @@
+"""Training: what a run leaves, resumption to the bit, limits, options, bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from corpora.support.errors import UserError
+from multiview.config import PRESETS, TrainConfig, defaults_from, read_config
+from multiview.data import Stretches, cut, open_trees
+from multiview.train import cli, main
+from multiview.trainer import Trainer
+from multiview.training_log import read_log
+from tests.conftest import ROOT
+from tests.parsing.test_cache import write_cache
+
+PAIRS = ["dep,const", "seq,dep", "const,seq", "seq,seq", "dep,dep", "const,const"]
+
+
+def replace(config: TrainConfig, **changes) -> TrainConfig:
+    return dataclasses.replace(config, **changes)
+
+
+def newest(config: TrainConfig) -> dict[str, torch.Tensor]:
+    folder = sorted((config.folder / "checkpoints").glob("step-*"))[-1]
+    weights = load_file(folder / "weights.safetensors")
+    moments = load_file(folder / "optimiser.safetensors")
+    return weights | {f"optimiser.{name}": value for name, value in moments.items()}
+
+
+def assert_same_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(value, other[name]), name
+
+
+def test_a_run_learns_and_leaves_a_model_folder(tiny: TrainConfig, capsys) -> None:
+    config = replace(tiny, epochs=8, denominator="all")
+    assert main(config) == 0
+    folder = config.folder
+    for name in ("config.json", "model.safetensors", "vocab.txt", "README.md", "train.json", "curves.png"):
+        assert (folder / name).stat().st_size > 0, name
+    assert list((folder / "tensorboard").iterdir())
+    lines = read_log(folder / "log.jsonl")
+    train = [line for line in lines if line["kind"] == "train"]
+    assert [line["step"] for line in train] == list(range(1, len(train) + 1))
+    first, last = np.mean([x["loss"] for x in train[:3]]), np.mean([x["loss"] for x in train[-3:]])
+    assert last < 0.9 * first
+    assert {"accuracy@1/0-dep,1-const", "gradient_norm", "learning_rate"} <= train[0].keys()
+    summary = capsys.readouterr().out
+    assert "all " in summary and "recall@1" in summary
+    assert main(config) == 0, "a finished run is left alone"
+    card = (folder / "README.md").read_text()
+    assert "python -m multiview.train" in card and "toy" in card
+    assert read_config(folder / "train.json") == config
+
+
+class Killed(Exception):
+    """Stands for SIGKILL: nothing after it runs."""
+
+
+def killed_after(config: TrainConfig, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    update = Trainer.update
+
+    def dying(self: Trainer, result):
+        if self.position.step == steps:
+            raise Killed
+        return update(self, result)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "update", dying)
+        with pytest.raises(Killed):
+            main(config)
+
+
+@pytest.mark.parametrize("views", PAIRS)
+def test_resume_in_mid_epoch_is_bit_identical(tiny: TrainConfig, views: str, monkeypatch) -> None:
+    config = replace(tiny, views=views)
+    main(config)
+    broken = replace(config, name="broken")
+    for steps in (5, 13):  # checkpoints are at 3, 6, ...; an epoch has 11 steps
+        killed_after(broken, steps, monkeypatch)
+    main(broken)
+    assert_same_bits(newest(config), newest(broken))
+    for name in ("model.safetensors", "config.json"):
+        one, other = (c.folder / name for c in (config, broken))
+        assert one.read_bytes() == other.read_bytes().replace(b'"broken"', b'"tiny"')
+    strip = [
+        [
+            {k: v for k, v in line.items() if k != "sentences_per_s"}
+            for line in read_log(c.folder / "log.jsonl")
+        ]
+        for c in (config, broken)
+    ]
+    assert strip[0] == strip[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"table_update": "rows", "score": "dot", "schedule": "cosine", "warmup_steps": 4, "clip": 0.1},
+        {"negatives": "step", "stretches": 2, "micro_batch": 7},
+        {"word_init": "unit", "equal_tables": True, "direction": "both", "forget_bias": 1.5},
+    ],
+    ids=["rows", "gathered", "laptop-like"],
+)
+def test_resume_with_other_options(tiny: TrainConfig, changes: dict, monkeypatch) -> None:
+    config = replace(tiny, **changes)
+    main(config)
+    broken = replace(config, name="broken")
+    killed_after(broken, 4, monkeypatch)
+    main(broken)
+    assert_same_bits(newest(config), newest(broken))
+
+
+def start(config: TrainConfig, *more: str) -> subprocess.Popen[str]:
+    options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    base = PRESETS["paper"]
+    args = [
+        f"--{name.replace('_', '-')}={value}"
+        for name, value in options.items()
+        if value != getattr(base, name) and name != "preset"
+    ]
+    return subprocess.Popen(
+        [sys.executable, "-m", "multiview.train", "--preset=paper", *args, *more],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_steps(config: TrainConfig, process: subprocess.Popen[str], steps: int) -> None:
+    deadline = time.monotonic() + 100
+    while time.monotonic() < deadline:
+        lines = read_log(config.folder / "log.jsonl")
+        if lines and lines[-1]["step"] >= steps:
+            return
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
+    raise AssertionError("no progress")
+
+
+def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig) -> None:
+    config = replace(tiny, epochs=300, max_steps=120, validate_every=50, checkpoint_every=10, preset="paper")
+    main(replace(config, name="whole", threads=1))
+    for number, code, steps in ((signal.SIGTERM, 143, 12), (signal.SIGKILL, -9, 35)):
+        process = start(config)
+        wait_for_steps(config, process, steps)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == code, errors
+        assert "Traceback" not in errors
+    assert main(replace(config, threads=1)) == 0
+    text = (config.folder / "log.txt").read_text()
+    assert text.count("resuming") == 2 and "last bits may differ" not in text
+    assert_same_bits(newest(replace(config, name="whole")), newest(config))
+
+
+def test_ctrl_c_checkpoints_and_exits_with_130(tiny: TrainConfig, monkeypatch, capsys) -> None:
+    update = Trainer.update
+
+    def interrupted(self: Trainer, result):
+        if self.position.step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return update(self, result)
+
+    monkeypatch.setattr(Trainer, "update", interrupted)
+    assert main(tiny) == 130
+    assert [p.name for p in sorted((tiny.folder / "checkpoints").iterdir())] == [
+        "step-00000003",
+        "step-00000005",
+    ]
+    assert "the same command resumes" in capsys.readouterr().out
+
+
+def test_corrupted_newest_checkpoint_is_skipped(tiny: TrainConfig, monkeypatch, caplog) -> None:
+    main(tiny)
+    broken = replace(tiny, name="broken")
+    killed_after(broken, 8, monkeypatch)
+    last = sorted((broken.folder / "checkpoints").glob("step-*"))[-1]
+    data = bytearray((last / "weights.safetensors").read_bytes())
+    data[-1] ^= 1
+    (last / "weights.safetensors").write_bytes(data)
+    main(broken)
+    assert "damaged and skipped" in (broken.folder / "log.txt").read_text()
+    assert_same_bits(newest(tiny), newest(broken))
+
+
+def test_full_disk_keeps_the_previous_checkpoint(tiny: TrainConfig, monkeypatch) -> None:
+    import multiview.checkpoints as checkpoints
+
+    save = checkpoints._save_tensors
+
+    def full(path: Path, tensors) -> None:
+        if "00000006" in str(path) and path.name.startswith("optimiser"):
+            raise OSError(28, "No space left on device")
+        save(path, tensors)
+
+    monkeypatch.setattr(checkpoints, "_save_tensors", full)
+    killed_after(tiny, 8, monkeypatch)
+    assert [p.name for p in (tiny.folder / "checkpoints").iterdir()] == ["step-00000003"]
+    assert "No space left" in (tiny.folder / "log.txt").read_text()
+
+
+def test_keeps_the_last_checkpoints_only(tiny: TrainConfig) -> None:
+    main(replace(tiny, keep=3))
+    assert [p.name[-2:] for p in sorted((tiny.folder / "checkpoints").iterdir())] == ["18", "21", "24"]
+
+
+def test_non_finite_loss_stops_before_the_update(tiny: TrainConfig, monkeypatch) -> None:
+    gradient = Trainer.gradient
+
+    def poisoned(self: Trainer, step):
+        result = gradient(self, step)
+        if self.position.step == 4:
+            result.loss = float("nan")
+            self.before = {name: value.clone() for name, value in self.network.state_dict().items()}
+            seen.append(self)
+        return result
+
+    seen: list[Trainer] = []
+    monkeypatch.setattr(Trainer, "gradient", poisoned)
+    with pytest.raises(UserError, match=r"step 5: loss nan.*before the update"):
+        main(tiny)
+    assert_same_bits(seen[0].before, dict(seen[0].network.state_dict()))
+
+
+def test_limits_and_early_stopping(tiny: TrainConfig) -> None:
+    main(replace(tiny, max_steps=5, name="steps"))
+    main(replace(tiny, max_minutes=1e-6, name="minutes"))
+    main(replace(tiny, learning_rate=1e-12, patience=2, epochs=20, name="patience"))
+    states = {}
+    for name in ("steps", "minutes", "patience"):
+        folder = sorted((tiny.out / name / "checkpoints").iterdir())[-1]
+        states[name] = json.loads((folder / "state.json").read_text())
+    assert states["steps"]["step"] == 5 and "all 5 steps" in states["steps"]["finished"]
+    assert states["minutes"]["step"] == 1 and "time limit" in states["minutes"]["finished"]
+    assert states["patience"]["step"] == 12 and "2 validations" in states["patience"]["finished"]
+
+
+def test_other_options_or_cache_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path) -> None:
+    main(replace(tiny, max_steps=2))
+    with pytest.raises(UserError, match=r"batch 20 -> 21.*--fresh"):
+        main(replace(tiny, max_steps=2, batch=21))
+    write_cache(tmp_path / "other", [("a", "b")] * 90, documents=range(0, 90, 9))
+    with pytest.raises(UserError, match="content of the tree cache"):
+        main(replace(tiny, max_steps=2, trees=tmp_path / "other"))
+    main(replace(tiny, max_steps=2, batch=21, fresh=True))
+
+
+def test_dry_run_writes_nothing(tiny: TrainConfig, capsys) -> None:
+    assert main(replace(tiny, dry_run=True)) == 0
+    out = capsys.readouterr().out
+    for word in ("parameters", "memory", "sentences/s", "minutes for 24 steps", "held out"):
+        assert word in out
+    assert not tiny.folder.exists()
+
+
+def test_bad_input_is_one_line_and_exit_code_2(
+    command, toy_trees: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    write_cache(tmp_path / "trees" / "only-dep", [("a", "b")] * 40, views=("dep",))
+    write_cache(tmp_path / "old", [("a", "b")] * 40)
+    manifest = tmp_path / "old" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 0'))
+    only_dep = f"--trees={tmp_path}/trees/only-dep"
+    cases = {
+        "view 'srl'": ["--views=dep,srl", f"--trees={toy_trees}"],
+        "no const trees": ["--views=dep,const", only_dep],
+        "format version 0": [f"--trees={tmp_path}/old"],
+        "no tree cache under runs/trees": [],
+        "at least two views": ["--views=dep", f"--trees={toy_trees}"],
+        "needs --vectors": ["--words=fixed", f"--trees={toy_trees}"],
+        "lower them": ["--batch=400", only_dep, "--views=dep,dep", "--stretches=9"],
+    }
+    monkeypatch.chdir(tmp_path)
+    for message, args in cases.items():
+        assert cli([*args, f"--out={tmp_path}/models"]) == 2, message
+        errors = capsys.readouterr().err
+        assert message in errors
+        assert len(errors.strip().splitlines()) == 1, errors
+    done = command("multiview.train", "--views=dep,const", only_dep, cwd=tmp_path)
+    assert done.returncode == 2 and "no const trees" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_only_cache_is_found_and_several_are_listed(tmp_path: Path) -> None:
+    write_cache(tmp_path / "one", [("a", "b")] * 4)
+    assert len(open_trees(None, tmp_path)) == 4
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    with pytest.raises(UserError, match=r"one \| .*two"):
+        open_trees(None, tmp_path)
+
+
+def test_presets_and_repeating_a_configuration(tmp_path: Path) -> None:
+    assert defaults_from(["--preset", "paper"]).dim == 1200
+    assert defaults_from(["--preset=paper-2400"]).dim == 2400
+    assert defaults_from([]).preset == "laptop"
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps({"config": {"batch": 7, "nonsense": 1}}))
+    with pytest.raises(UserError, match="nonsense"):
+        defaults_from(["--config", str(path)])
+    path.write_text("[]")
+    with pytest.raises(UserError, match=r"not the train\.json"):
+        read_config(path)
+
+
+def test_split_and_stretches_cover_whole_documents() -> None:
+    documents = np.concatenate([[0], np.cumsum(np.random.default_rng(0).integers(1, 30, 400))])
+    split = Stretches.split(documents, held_out=500, batch=50)
+    held = {row for start, stop in split.held_out for row in range(start, stop)}
+    trained = {row for start, stop in split.training for row in range(start, stop)}
+    assert held.isdisjoint(trained) and len(held) + len(trained) == documents[-1]
+    assert 400 <= len(held) <= 900
+    edges = {edge for span in split.held_out for edge in span}
+    assert edges <= set(documents.tolist())
+    for epoch in range(3):
+        rows = [row for start, stop in split.epoch(epoch, 50, seed=1) for row in range(start, stop)]
+        assert len(rows) == len(set(rows)) and set(rows) <= trained
+        assert len(rows) > 0.9 * len(trained)
+    assert split.epoch(1, 50, 1) == split.epoch(1, 50, 1) != split.epoch(2, 50, 1)
+    assert cut(10, 31, 10) == [(10, 20), (20, 30)]
+    assert cut(10, 36, 10, offset=4) == [(14, 24), (24, 34)]

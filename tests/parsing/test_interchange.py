@@ -1,0 +1,134 @@
+"""Treebank files to a cache and back: the same trees, or one line that says what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corpora.support.errors import UserError
+from parsing.cache import TreeCache
+from parsing.export_trees import ExportConfig, main
+from parsing.import_trees import import_trees
+from parsing.manifest import Manifest
+from parsing.sentences import stored_sentences
+from parsing.verify import verify_shards
+from tests.parsing.test_cache import corpus_of, write_cache
+
+CONLLU = """# newdoc id = one
+1\tIt\t_\t_\tPRP\t_\t2\tnsubj\t_\t_
+2\trains\t_\t_\tVBZ\t_\t0\troot\t_\t_
+3\t.\t_\t_\t.\t_\t2\tpunct\t_\t_
+
+1\tYes\t_\t_\tUH\t_\t0\troot\t_\t_
+
+# newdoc id = two
+1\t(\t_\t_\t-LRB-\t_\t2\tpunct\t_\t_
+2\tNo\t_\t_\tDT\t_\t3\tdet\t_\t_
+3\train\t_\t_\tNN\t_\t0\troot\t_\t_
+4\t)\t_\t_\t-RRB-\t_\t2\tpunct\t_\t_
+
+"""
+PTB = """(TOP (S (NP (PRP It)) (VP (VBZ rains)) (. .)))
+(TOP (INTJ (UH Yes)))
+(TOP (NP (-LRB- -LRB-) (DT No) (NP (NN rain)) (-RRB- -RRB-)))
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    (tmp_path / "a.conllu").write_text(CONLLU)
+    (tmp_path / "a.ptb").write_text(PTB)
+    return tmp_path / "a.conllu", tmp_path / "a.ptb"
+
+
+def export(cache: Path, **files: Path) -> None:
+    main(ExportConfig(cache=cache, **files))
+
+
+def test_files_come_back_as_they_were(files, tmp_path: Path) -> None:
+    conllu, ptb = files
+    import_trees(tmp_path / "cache", conllu=conllu, ptb=ptb, shard_sentences=2)
+    cache = TreeCache.open(tmp_path / "cache")
+    assert cache.documents().tolist() == [0, 2, 3]
+    assert sum(r.sentences for r in verify_shards(cache.folder, cache.manifest)) == 3
+    export(cache.folder, conllu=tmp_path / "b.conllu", ptb=tmp_path / "b.ptb")
+    assert (tmp_path / "b.conllu").read_text() == CONLLU
+    assert (tmp_path / "b.ptb").read_text() == PTB
+
+
+def test_one_format_alone(files, tmp_path: Path) -> None:
+    import_trees(tmp_path / "dep", conllu=files[0])
+    import_trees(tmp_path / "const", ptb=files[1])
+    assert TreeCache.open(tmp_path / "dep").fields == ("token", "head", "relation", "dep_height")
+    assert not TreeCache.open(tmp_path / "const").has("dep")
+    with pytest.raises(UserError, match="has no const trees"):
+        export(tmp_path / "dep", ptb=tmp_path / "x.ptb")
+
+
+def test_a_parsed_cache_goes_out_and_in(tmp_path: Path) -> None:
+    sentences = [tuple(w for w in s if w.isprintable()) or ("x",) for s in corpus_of(50)]
+    write_cache(tmp_path / "first", sentences, documents=(0, 20))
+    for at, again in (("first", "second"), ("second", "third")):
+        names = {"conllu": tmp_path / f"{at}.conllu", "ptb": tmp_path / f"{at}.ptb"}
+        export(tmp_path / at, **names)
+        import_trees(tmp_path / again, **names, shard_sentences=16)
+    stored = [list(stored_sentences(TreeCache.open(tmp_path / name), 0, 50)) for name in ("first", "second")]
+    assert stored[0] == stored[1]
+    assert (tmp_path / "first.conllu").read_bytes() == (tmp_path / "second.conllu").read_bytes()
+    assert Manifest.read(tmp_path / "second").inventories == Manifest.read(tmp_path / "third").inventories
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "rains\t_\t_\tVBZ\t_\t0",
+            "rains\t_\t_\tVBZ\t_\t1",
+            r"sentence 1 \('It rains \.'\): its heads are no",
+        ),
+        ("Yes", "No", r"sentence 2 is not that of .*: word 1 is 'Yes', there 'No'"),
+        ("1\tYes\t_\t_\tUH\t_\t0\troot\t_\t_\n\n", "", "sentence 2 is not that of"),
+        ("0\troot", "_\t_", "has no heads|head '_'"),
+    ],
+)
+def test_what_does_not_fit_is_named(files, tmp_path: Path, old: str, new: str, message: str) -> None:
+    files[0].write_text(CONLLU.replace(old, new))
+    with pytest.raises(UserError, match=message):
+        import_trees(tmp_path / "cache", conllu=files[0], ptb=files[1])
+    assert not (tmp_path / "cache" / "manifest.json").exists()
+
+
+def test_files_of_different_length(files, tmp_path: Path) -> None:
+    files[1].write_text(PTB + "(TOP (X (A more)))\n")
+    with pytest.raises(UserError, match="goes on after the 3 sentences"):
+        import_trees(tmp_path / "cache", conllu=files[0], ptb=files[1])
+    files[1].write_text("".join(PTB.splitlines(keepends=True)[:2]))
+    with pytest.raises(UserError, match="ends before sentence 3"):
+        import_trees(tmp_path / "cache", conllu=files[0], ptb=files[1])
+
+
+def test_a_cache_is_not_overwritten(files, tmp_path: Path) -> None:
+    import_trees(tmp_path / "cache", conllu=files[0])
+    with pytest.raises(UserError, match="holds a tree cache already"):
+        import_trees(tmp_path / "cache", conllu=files[0])
+    with pytest.raises(UserError, match="--conllu or --ptb"):
+        import_trees(tmp_path / "other")
+
+
+def test_flagged_sentences_can_be_left_out(tmp_path: Path) -> None:
+    write_cache(tmp_path / "cache", [("fine",), ("",), ("w",) * 200])
+    export(tmp_path / "cache", conllu=tmp_path / "all.conllu", ptb=tmp_path / "all.ptb")
+    assert len((tmp_path / "all.ptb").read_text().splitlines()) == 3
+    main(ExportConfig(cache=tmp_path / "cache", ptb=tmp_path / "some.ptb", skip_flagged=True))
+    assert len((tmp_path / "some.ptb").read_text().splitlines()) == 1
+
+
+@pytest.mark.data
+def test_a_real_treebank_round_trips(data_folder: Path, tmp_path: Path) -> None:
+    gum = data_folder / "treebank" / "gum"
+    import_trees(tmp_path / "gum", conllu=gum / "dev.conllu")
+    export(tmp_path / "gum", conllu=tmp_path / "dev.conllu")
+    import_trees(tmp_path / "again", conllu=tmp_path / "dev.conllu")
+    first, second = (TreeCache.open(tmp_path / name) for name in ("gum", "again"))
+    assert list(stored_sentences(first, 0, len(first))) == list(stored_sentences(second, 0, len(second)))
