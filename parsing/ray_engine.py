@@ -82,7 +82,7 @@ class RayEngine:
         ray.shutdown()
 
     def _start(self) -> Any:
-        # One core each (Ray sets OMP_NUM_THREADS by it), and no restarts of Ray's own: a shard is tried again by us, and counted.
+        # One core each (Ray sets OMP_NUM_THREADS by it). No restarts of Ray's own: we count attempts.
         return ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(ShardActor).remote(self.factories)
 
     def describe(self) -> ParserDescription:
