@@ -1,0 +1,116 @@
+"""Word and phrase pairs with human similarity scores, in the formats they were published in.
+
+Each set is found by its published file name anywhere below a folder:
+
+- SimLex-999: ``SimLex-999.txt`` (header; word1 word2 POS score) or ``EN-SIMLEX-999.txt``
+- WS-353 sim and rel: ``wordsim_{similarity,relatedness}_goldstandard.txt`` or ``EN-WS-353-{SIM,REL}.txt``
+- MEN: ``MEN_dataset_natural_form_full`` or ``EN-MEN-TR-3k.txt``
+- RW: ``rw.txt`` or ``EN-RW-STANFORD.txt``
+- SimVerb: ``SimVerb-3500.txt`` (word1 word2 POS score) or ``EN-SimVerb-3500.txt``
+- SCWS: its ``ratings.txt`` (id word1 POS word2 POS context context score ...)
+
+Where nothing else is said the columns are word1 word2 score, by tabs or spaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from corpora.support.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPairs:
+    """Pairs of words or phrases with gold scores; higher is more similar."""
+
+    name: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    score: tuple[float, ...]
+    file: Path
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How one set is published: file names, and which columns hold words and score."""
+
+    files: tuple[str, ...]
+    left: int
+    right: int
+    score: Callable[[list[str]], str]
+    header: bool = False
+    tabs_only: bool = False
+
+
+def _third(row: list[str]) -> str:
+    return row[2]
+
+
+def _after_tag(row: list[str]) -> str:
+    """The score follows an optional part-of-speech column."""
+    return row[3] if len(row) > 3 else row[2]
+
+
+_FORMATS: Final[dict[str, tuple[_Format, ...]]] = {
+    "SimLex-999": (
+        _Format(("SimLex-999.txt",), 0, 1, _after_tag, header=True),
+        _Format(("EN-SIMLEX-999.txt",), 0, 1, _third),
+    ),
+    "WS-353-sim": (_Format(("wordsim_similarity_goldstandard.txt", "EN-WS-353-SIM.txt"), 0, 1, _third),),
+    "WS-353-rel": (_Format(("wordsim_relatedness_goldstandard.txt", "EN-WS-353-REL.txt"), 0, 1, _third),),
+    "MEN": (_Format(("MEN_dataset_natural_form_full", "EN-MEN-TR-3k.txt"), 0, 1, _third),),
+    "SCWS": (_Format(("ratings.txt",), 1, 3, lambda row: row[7], tabs_only=True),),
+    "RW": (_Format(("rw.txt", "EN-RW-STANFORD.txt"), 0, 1, _third),),
+    "SimVerb-3500": (_Format(("SimVerb-3500.txt", "EN-SimVerb-3500.txt"), 0, 1, _after_tag),),
+}
+SETS: Final = tuple(_FORMATS)
+"""The sets that can be read, in the order of BURT's table of words."""
+
+
+def find_set(name: str, folder: Path) -> ScoredPairs | None:
+    """Read the set ``name`` from anywhere below ``folder``; None where its file is not there.
+
+    Raises:
+        UserError: the folder is missing, or a row has too few columns or a score that is no number.
+    """
+    if name not in _FORMATS:
+        raise UserError(f"unknown similarity set {name!r} (known: {', '.join(SETS)})")
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    for layout in _FORMATS[name]:
+        for file_name in layout.files:
+            found = sorted(folder.rglob(file_name))
+            if found:
+                return _read(name, found[0], layout)
+    return None
+
+
+def published_files(name: str) -> tuple[str, ...]:
+    """The file names under which a set is looked for."""
+    return tuple(file for layout in _FORMATS[name] for file in layout.files)
+
+
+def _read(name: str, path: Path, layout: _Format) -> ScoredPairs:
+    left, right, scores = [], [], []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or (layout.header and number == 1):
+            continue
+        row = line.split("\t") if layout.tabs_only or "\t" in line else line.split()
+        try:
+            value = float(layout.score(row))
+            words = row[layout.left].strip(), row[layout.right].strip()
+        except (IndexError, ValueError):
+            raise UserError(f"{path}, row {number}: not two words and a score: {line[:80]!r}") from None
+        left.append(words[0])
+        right.append(words[1])
+        scores.append(value)
+    if not scores:
+        raise UserError(f"{path}: no pairs")
+    return ScoredPairs(name, tuple(left), tuple(right), tuple(scores), path)
