@@ -21,6 +21,7 @@ from multiview.model_folder import Member
 from parsing.cache_types import NODE_FIELDS, Batch
 
 if TYPE_CHECKING:
+    from corpora.tokenize import Tokenizer
     from parsing.cache import TreeCache
 
 KINDS = {"dep": "dependency", "const": "constituency"}
@@ -37,6 +38,7 @@ class Reader:
         self.identities: dict[str, Any] = {}
         self.corpus: dict[str, Any] = members[0].corpus if members else {}
         self._parsers: dict[str, Any] = {}
+        self._tokenizer: Tokenizer | None = None
         self._index: tuple[TreeCache, dict[tuple[str, ...], int]] | None = None
         for member in members:
             for need, identity in member.parsers.items():
@@ -44,14 +46,15 @@ class Reader:
                     raise UserError(f"the model's parts were trained on trees of different {need} parsers")
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
-        """Tokens of one input; a string is tokenised as the training corpus was."""
+        """Tokens of one input; a string is tokenised as the training text was (by spaCy after gold)."""
         if not isinstance(text, str):
             return tuple(text)
-        if "spacy" in str(self.corpus.get("tokenizer", "")).lower():
-            from corpora.tokenize import tokenize_sentence
+        if self._tokenizer is None:
+            from corpora.tokenize import make_tokenizer
 
-            return tuple(tokenize_sentence(text))
-        return tuple(text.split())
+            spaced = str(self.corpus.get("tokenizer", "")).startswith("space")
+            self._tokenizer = make_tokenizer("space" if spaced else "spacy", running=False)
+        return self._tokenizer.line(text)
 
     def parser(self, need: str) -> Any:
         """The parser of an annotation, loaded on first use.

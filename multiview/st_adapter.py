@@ -1,6 +1,6 @@
 """A model folder as a sentence-transformers model.
 
-    python -m multiview.st_adapter runs/models/dep-const-laptop        # writes modules.json into the folder
+    python -m multiview.export runs/models/dep-const-laptop        # writes modules.json into the folder
     SentenceTransformer("runs/models/dep-const-laptop", trust_remote_code=True).encode([...])
 
 ``trust_remote_code`` is sentence-transformers' word for modules outside its own package; the code is this
@@ -10,17 +10,13 @@ file. ``load`` needs no export and no such trust.
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import tyro
 from torch import Tensor
 
-from corpora.support.cli import run_command
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import write_json
 from multiview.model import MultiViewEncoder
@@ -109,29 +105,3 @@ def export(folder: Path | str) -> None:
         "similarity_fn_name": "cosine",
     }
     write_json(folder / "config_sentence_transformers.json", config)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportConfig:
-    """Options of ``python -m multiview.st_adapter``."""
-
-    model: Annotated[Path, tyro.conf.Positional]
-    """Model folder."""
-
-
-def main(config: ExportConfig) -> int:
-    """Export one folder."""
-    export(config.model)
-    print(f"loads with SentenceTransformer({str(config.model)!r}, trust_remote_code=True)")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            ExportConfig,
-            main,
-            prog="python -m multiview.st_adapter",
-            description="Make a model folder loadable by sentence-transformers.",
-        )
-    )

@@ -116,8 +116,8 @@ def _halves(
     eligible = [(a, changed) for a in sentences if (changed := change(a)) is not None]
     rng.shuffle(eligible)
     half = len(eligible) // 2
-    changed = [Item(labels[0], " ".join(tokens), a.text) for a, tokens in eligible[:half]]
-    return changed + [Item(labels[1], a.text, a.text) for a, _ in eligible[half : 2 * half]]
+    inverted = [Item(labels[0], " ".join(tokens), a.text) for a, tokens in eligible[:half]]
+    return inverted + [Item(labels[1], a.text, a.text) for a, _ in eligible[half : 2 * half]]
 
 
 def _bigram_shift(sentences: list[Annotated], rng: Random) -> list[Item]:
