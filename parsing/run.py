@@ -47,6 +47,10 @@ class RunConfig:
     """Sentences per line, or running text; None is the corpus's own default."""
     tokenize: Literal["spacy", "space"] | None = None
     """spaCy's rules, or white space as it is; None is the corpus's own default."""
+    data: Path | None = None
+    """Folder where umbc and senteval lie; None is $MULTIVIEW_DATA, else data."""
+    split: Literal["train", "heldout", "all"] | None = None
+    """Part of pydocs; None is train."""
     limit: str | None = None
     """First so many sentences, e.g. 5000, 1.5k or 40M; None is all."""
     data: Path | None = None
@@ -75,7 +79,14 @@ def main(config: RunConfig) -> None:
 
     if config.max_tokens < 1 or (config.workers is not None and config.workers < 1):
         raise UserError("--max-tokens and --workers must be at least 1")
-    corpus = open_corpus(config.corpus, format=config.format, tokenize=config.tokenize, limit=config.limit)
+    corpus = open_corpus(
+        config.corpus,
+        format=config.format,
+        tokenize=config.tokenize,
+        limit=config.limit,
+        data=config.data,
+        split=config.split,
+    )
     output = config.output or Path("runs/trees") / corpus.name
     parsers = parser_factories(config)
     options = ShardOptions(max_tokens=config.max_tokens)
