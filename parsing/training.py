@@ -37,9 +37,13 @@ CHECKPOINT, BEST, LOG = "checkpoint.safetensors", "best.safetensors", "log.jsonl
 class Task(Protocol):
     """What is trained: the loop knows nothing else about a parser."""
 
-    module: nn.Module
     metric: str
     """Which of the dev scores decides on the best weights; larger is better."""
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that is trained."""
+        ...
 
     def sizes(self) -> Sequence[int]:
         """Number of words of each training sentence."""

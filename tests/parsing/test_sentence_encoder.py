@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from parsing.features import TypeTable, Vocabulary, make_batch
-from parsing.sentence_encoder import EncoderConfig, SentenceEncoder, TypeVectors, reverse_within
+from parsing.sentence_encoder import EncoderConfig, SentenceEncoder, TypeVectors, reversal, reverse_within
 
 SENTENCES = [
     ["The", "cat", "sat", "on", "the", "extraordinarily-comfortable", "mat", "."],
@@ -54,7 +54,8 @@ def test_each_layer_is_torchs_bidirectional_lstm(encoder):
 
 def test_reverse_within_reverses_each_row_alone():
     x = torch.arange(8.0).reshape(2, 4, 1)
-    assert reverse_within(x, torch.tensor([3, 4]))[..., 0].tolist() == [[2, 1, 0, 3], [7, 6, 5, 4]]
+    index = reversal(torch.tensor([3, 4]), 4)
+    assert reverse_within(x, index)[..., 0].tolist() == [[2, 1, 0, 3], [7, 6, 5, 4]]
 
 
 def test_cached_type_vectors_equal_computed_ones(encoder):

@@ -1,0 +1,98 @@
+"""Turn a parsing library's own checkpoint into a model folder, once.
+
+    python -m parsing.convert dep ptb.biaffine.dep.lstm.char runs/parsers/ptb --trust-pickle
+    python -m parsing.convert dep biaffine-dep-en runs/parsers/ptb --trust-pickle
+
+A library's checkpoint is a pickle: opening it runs whatever its author put in. This is the only place
+that opens one, and only when told so. The folder that comes out holds numbers and JSON, loads without
+the library and parses as the checkpoint does in the library (weights are kept as float32).
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from corpora.support.errors import UserError
+from parsing.subcommands import Subcommand, run_subcommand
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert:
+    """What to convert, and the consent."""
+
+    checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT")]
+    """The library's checkpoint file, or a name that its authors publish (downloaded)."""
+    output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+    """Model folder to write."""
+    trust_pickle: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Open the checkpoint although that runs code from it: say so only of a file you trust."""
+    name: str = ""
+    """Name of the model, part of its identity; the checkpoint's name by default."""
+
+
+def unpickle(path: str) -> Any:
+    """The content of a torch checkpoint, code in it run.
+
+    Raises:
+        UserError: not a torch checkpoint.
+    """
+    import pickle
+
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=False)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError, ImportError) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{path}: not a checkpoint that can be opened ({text})") from None
+
+
+def convert_dependency(config: Convert) -> None:
+    """A supar biaffine parser to a model folder."""
+    require_consent(config)
+    from corpora.support.files import sha256_file
+    from parsing.model_folder import save_model_folder
+    from parsing.supar_adapter import checkpoint_path, model_from_state
+
+    path = checkpoint_path(config.checkpoint)
+    state = unpickle(path)
+    if not isinstance(state, dict):
+        raise UserError(f"{path}: holds a {type(state).__name__}, a supar checkpoint is a dictionary")
+    model = model_from_state(state, where=path)
+    name = config.name or Path(config.checkpoint).name
+    identity = save_model_folder(
+        config.output,
+        kind="dependency",
+        name=name,
+        version="converted",
+        config=model.config_json(),
+        vocabulary=model.vocabulary_json(),
+        tensors=model.state_dict(),
+        half=False,
+        card=f"# {name}\n\nConverted from the supar checkpoint `{Path(path).name}` "
+        f"(sha256 {sha256_file(Path(path))}); its data, scores and licence are those of its authors.\n",
+    )
+    print(f"{config.output}: {len(model.relations)} relations, sha256 {identity['sha256'][:16]}")
+
+
+def require_consent(config: Convert) -> None:
+    """Refuse to go on without ``--trust-pickle``.
+
+    Raises:
+        UserError: the option was not given.
+    """
+    if not config.trust_pickle:
+        raise UserError(
+            f"{config.checkpoint}: opening a pickle runs code in it; add --trust-pickle if you trust it"
+        )
+
+
+COMMANDS = {"dep": Subcommand(Convert, convert_dependency, "a supar biaffine dependency parser")}
+
+if __name__ == "__main__":
+    sys.exit(run_subcommand(COMMANDS, prog="python -m parsing.convert", description="Convert a checkpoint:"))

@@ -1,0 +1,54 @@
+"""Parsers by specification: ``builtin``, or a folder written by ``parsing.train`` or ``parsing.convert``.
+
+Checkpoints of the libraries themselves are pickles. They are never opened here: the message says
+how to convert them once, after which the folder loads like any other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from corpora.support.errors import UserError
+
+if TYPE_CHECKING:
+    from parsing.types import DependencyParser
+
+BUILTIN = Path(__file__).parent / "builtin"
+BUILTIN_DEPENDENCY = "dep-v1"
+
+
+def load_dependency_parser(spec: str) -> DependencyParser:
+    """The dependency parser that ``--dep-model`` names.
+
+    Args:
+        spec: ``builtin``, or a model folder.
+
+    Raises:
+        UserError: no such model, a damaged one, or one that has to be converted first.
+    """
+    from parsing.dep_model import DependencyModel
+    from parsing.dep_parser import BiaffineParser
+    from parsing.model_folder import load_model_folder
+
+    folder = load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), kind="dependency")
+    return BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
+
+
+def _folder(spec: str, kind: str, builtin: str) -> Path:
+    """Where a specification's model folder is.
+
+    Raises:
+        UserError: it is no folder; says what would make one of it.
+    """
+    if spec == "builtin":
+        return BUILTIN / builtin
+    path = Path(spec)
+    if path.is_dir():
+        return path
+    if path.is_file() or "/" not in spec:
+        raise UserError(
+            f"{spec}: not a model folder; a library's model becomes one with "
+            f"python -m parsing.convert {kind} {spec} FOLDER --trust-pickle"
+        )
+    raise UserError(f"{spec}: no such model folder")

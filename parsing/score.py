@@ -1,0 +1,62 @@
+"""Score a parser on a treebank.
+
+    python -m parsing.score dep builtin gum/dev.conllu
+
+The parser sees the words alone. Prints the scores and, as the last line, the same as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from parsing.subcommands import Subcommand, run_subcommand
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreDependency:
+    """Options of ``dep``."""
+
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """builtin, or a model folder."""
+    treebank: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TREEBANK...")]
+    """CoNLL-U files."""
+    threads: int = 1
+    """Threads of torch."""
+
+
+def score_dependency(config: ScoreDependency) -> None:
+    """Attachment scores with and without punctuation."""
+    import torch
+
+    from parsing.dep_task import score_parser
+    from parsing.dep_train import read_dependencies
+    from parsing.models import load_dependency_parser
+
+    torch.set_num_threads(config.threads)
+    parser = load_dependency_parser(config.model)
+    sentences = read_dependencies(config.treebank)
+    start = time.perf_counter()
+    scores = score_parser(parser, sentences)
+    seconds = time.perf_counter() - start
+    tokens = sum(len(s.tokens) for s in sentences)
+    rate = len(sentences) / seconds
+    print(f"{config.model} on {len(sentences):,} sentences, {tokens:,} tokens ({rate:,.0f} sentences/s)")
+    print("                       UAS     LAS   (per cent of tokens; LAS with relation subtypes)")
+    print(f"without punctuation  {scores['uas']:6.2f}  {scores['las']:6.2f}")
+    print(f"all tokens           {scores['uas_punct']:6.2f}  {scores['las_punct']:6.2f}")
+    print(json.dumps({**{k: round(v, 4) for k, v in scores.items()}, **parser.identity}))
+
+
+COMMANDS = {
+    "dep": Subcommand(ScoreDependency, score_dependency, "a dependency parser: UAS, LAS"),
+}
+
+if __name__ == "__main__":
+    sys.exit(run_subcommand(COMMANDS, prog="python -m parsing.score", description="Score a parser:"))
