@@ -173,7 +173,7 @@ def _topics(tree: ast.Module, file: Source) -> Iterator[tuple[str, list[str]]]:
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
-                    yield f"{file.name}:{key.value}", [str(value.value)]
+                    yield f"{file.name}:{key.value!s}", [str(value.value)]
 
 
 _Scope = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -208,6 +208,18 @@ class MultiViewEncoder:
             return result.cpu().numpy()
         return list(result)
 
+    @torch.inference_mode()
+    def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """Input vectors of words, every view's table side by side: float32 [n, views x word size]."""
+        types, inverse = np.unique(list(words), return_inverse=True)
+        parts = [
+            self._word_vectors(member, position, member.words.vocabulary.lookup(types.tolist()))
+            for member in self.members
+            for position in range(len(member.network.shape.views))
+        ]
+        vectors: NDArray[np.float32] = torch.cat(parts, dim=1).float().cpu().numpy()[inverse]
+        return vectors
+
     def similarity(self, one: NDArray[np.floating] | Tensor, other: NDArray[np.floating] | Tensor) -> Tensor:
         """Cosine of every vector of ``one`` [n, D] with every vector of ``other`` [m, D]: [n, m]."""
         left, right = (
