@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import fcntl
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +58,7 @@ def run_corpus(
     workers: int | None = None,
     shard_sentences: int = SHARD_SENTENCES,
     total: int | None = None,
-    engine: Callable[[ParserFactories, int], Engine] = LocalEngine,
+    engine: Callable[[ParserFactories, int | None], Engine] = LocalEngine,
     config: dict[str, Any] | None = None,
 ) -> RunSummary:
     """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
@@ -69,7 +68,7 @@ def run_corpus(
         output: the cache's folder.
         parsers: factories of the parsers; a None leaves that view out.
         options: limits of parsers and micro-batches.
-        workers: processes, default one per core; they have no say in the content.
+        workers: processes or actors, default one per core; they have no say in the content.
         shard_sentences: sentences per shard.
         total: sentences to expect, for the estimate of the time left.
         engine: makes the engine of the factories and the number of workers.
@@ -87,7 +86,7 @@ def run_corpus(
     with locked(output):
         manifest = _existing(output, wanted)
         _sweep(output)
-        with engine(parsers, workers or os.cpu_count() or 1) as running:
+        with engine(parsers, workers) as running:
             manifest = _agree(manifest, wanted, running.describe(), shard_sentences, output)
             if config is not None:  # only now: a refused run changes nothing
                 log_to(output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -36,6 +37,8 @@ class LoadedParsers:
             dependency=factories.dependency() if factories.dependency else None,
             constituency=factories.constituency() if factories.constituency else None,
         )
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(1)
         return loaded
 
     def describe(self) -> ParserDescription:
@@ -96,6 +99,15 @@ class Messages(logging.Handler):
 
     def __post_init__(self) -> None:
         super().__init__()
+
+    @classmethod
+    def install(cls) -> Messages:
+        """Make this process's log lines go into a new collector, and nowhere else."""
+        messages = cls()
+        logger = logging.getLogger(LOGGER)
+        logger.propagate = False
+        logger.addHandler(messages)
+        return messages
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line unless there are enough."""

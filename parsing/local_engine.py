@@ -12,10 +12,8 @@ import ctypes
 import logging
 import multiprocessing
 import os
-import queue
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,12 +24,12 @@ from typing import Any
 from corpora.support.errors import UserError
 from parsing.cache_types import ShardRow
 from parsing.engine import LOGGER, Job, LoadedParsers, Messages, ParserDescription, ParserFactories
+from parsing.read_ahead import read_ahead
 from parsing.shard_writer import write_shard
 from parsing.shards import ShardSpec, parse_shard
 
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 ATTEMPTS = 2
-READ_AHEAD = 2
 log = logging.getLogger(LOGGER)
 
 
@@ -48,13 +46,13 @@ class LocalEngine:
 
     Args:
         factories: how a worker makes its parsers.
-        workers: number of processes.
+        workers: number of processes, None for one per core.
     """
 
-    def __init__(self, factories: ParserFactories, workers: int) -> None:
+    def __init__(self, factories: ParserFactories, workers: int | None) -> None:
         self.factories = factories
         self._context = multiprocessing.get_context("spawn")
-        self._count = workers
+        self._count = workers or available_cores()
         self._workers: list[_Worker] = []
         self._description: ParserDescription | None = None
 
@@ -80,7 +78,7 @@ class LocalEngine:
         """Parse and store every shard (see :class:`parsing.engine.Engine`)."""
         failures: dict[int, int] = {}
         again: list[ShardSpec] = []
-        with _reader(specs) as ahead:
+        with read_ahead(specs) as ahead:
             while True:
                 idle = [w for w in self._workers if w.ready and w.spec is None]
                 busy = [w for w in self._workers if w.spec is not None]
@@ -172,19 +170,19 @@ class LocalEngine:
         self._workers[self._workers.index(worker)] = self._start()
 
 
+def available_cores() -> int:
+    """Cores this process may use (a container may have fewer than the machine)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def work(pipe: Connection, factories: ParserFactories) -> None:
     """A worker's life: load the parsers, then shard after shard until the driver goes away."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business
     _die_with_parent()
-    messages = Messages()
-    logger = logging.getLogger(LOGGER)
-    logger.propagate = False
-    logger.addHandler(messages)
+    messages = Messages.install()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             parsers = LoadedParsers.make(factories)
-            if "torch" in sys.modules:
-                sys.modules["torch"].set_num_threads(1)
             pipe.send(("hello", parsers.describe()))
         except UserError as error:
             pipe.send(("refused", str(error)))
@@ -231,55 +229,3 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-class _Ahead:
-    """Shards read ahead by a thread: at most READ_AHEAD wait here."""
-
-    def __init__(self, specs: Iterator[ShardSpec]) -> None:
-        self._queue: queue.Queue[ShardSpec | BaseException | None] = queue.Queue(READ_AHEAD)
-        self._stop = threading.Event()
-        self.at_end = False
-        self._thread = threading.Thread(target=self._fill, args=(specs,), daemon=True)
-        self._thread.start()
-
-    def next(self) -> ShardSpec | None:
-        """The next shard if one is ready, else None; raises what the reader raised."""
-        try:
-            item = self._queue.get_nowait()
-        except queue.Empty:
-            return None
-        if isinstance(item, BaseException):
-            raise item
-        self.at_end = item is None
-        return item
-
-    def _fill(self, specs: Iterator[ShardSpec]) -> None:
-        try:
-            for spec in specs:
-                self._put(spec)
-                if self._stop.is_set():
-                    return
-            self._put(None)
-        except BaseException as error:
-            self._put(error)
-
-    def _put(self, item: ShardSpec | BaseException | None) -> None:
-        while not self._stop.is_set():
-            with contextlib.suppress(queue.Full):
-                self._queue.put(item, timeout=0.1)
-                return
-
-    def close(self) -> None:
-        """Let the thread end."""
-        self._stop.set()
-        self._thread.join(timeout=5)
-
-
-@contextlib.contextmanager
-def _reader(specs: Iterator[ShardSpec]) -> Iterator[_Ahead]:
-    ahead = _Ahead(specs)
-    try:
-        yield ahead
-    finally:
-        ahead.close()

@@ -12,7 +12,6 @@ stopped, and does nothing when everything is there.
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +70,7 @@ def main(config: RunConfig) -> None:
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError
     from parsing.driver import run_corpus
-    from parsing.local_engine import LocalEngine
+    from parsing.local_engine import LocalEngine, available_cores
     from parsing.shards import ShardOptions
 
     if config.max_tokens < 1 or (config.workers is not None and config.workers < 1):
@@ -85,16 +84,15 @@ def main(config: RunConfig) -> None:
         split=config.split,
     )
     output = config.output or Path("runs/trees") / corpus.name
-    workers = config.workers or available_cores()
     parsers = parser_factories(config)
     options = ShardOptions(max_tokens=config.max_tokens)
-    resolved = config_to_json(config) | {"output": str(output), "workers": workers}
+    resolved = config_to_json(config) | {"output": str(output)}
     print(corpus.describe())
     if config.dry_run:
         from parsing.estimate import dry_run
 
         print("\n".join(f"{key} = {value}" for key, value in resolved.items()))
-        print(dry_run(corpus, parsers, options, workers))
+        print(dry_run(corpus, parsers, options, config.workers or available_cores()))
         return
     engine: Any = LocalEngine
     if config.engine == "ray":
@@ -106,16 +104,11 @@ def main(config: RunConfig) -> None:
         output,
         parsers,
         options=options,
-        workers=workers,
+        workers=config.workers,
         engine=engine,
         config=resolved,
     )
     print(report(corpus, output, summary))
-
-
-def available_cores() -> int:
-    """Cores this process may use (a container may have fewer than the machine)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def parser_factories(config: RunConfig) -> ParserFactories:

@@ -1,1 +1,31 @@
-"""Any encoder to scores: the SentEval protocol, reports and figures."""
+"""Any encoder to scores: the SentEval protocol, reports and figures.
+
+from senteval_runner import evaluate
+results = evaluate(encoder, ["MR", "TREC", "SICK-R"], "data/senteval")
+results["MR"]["acc"]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from senteval_runner.evaluation import evaluate
+    from senteval_runner.results import Results, TaskResult
+
+__all__ = ["Results", "TaskResult", "evaluate"]
+
+_HOMES = {
+    "Results": "senteval_runner.results",
+    "TaskResult": "senteval_runner.results",
+    "evaluate": "senteval_runner.evaluation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: ``--help`` must not wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,145 @@
+"""The same ``parse_shard`` on a Ray cluster: one actor per core, shards handed out, arrays returned.
+
+The driver writes the files, so the machines need no common folder; they need this package installed.
+Ray is imported here only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from corpora.support.errors import MissingExtraError, UserError
+from parsing.cache_types import ShardResult, ShardRow
+from parsing.engine import LOGGER, Job, LoadedParsers, Messages, ParserDescription, ParserFactories
+from parsing.local_engine import ATTEMPTS
+from parsing.read_ahead import read_ahead
+from parsing.shard_writer import write_shard
+from parsing.shards import ShardOptions, ShardSpec, parse_shard
+
+try:
+    import ray
+    from ray.exceptions import RayActorError, RayError, RayTaskError
+except ImportError:
+    raise MissingExtraError("ray", "ray") from None
+
+log = logging.getLogger(LOGGER)
+
+
+class ShardActor:
+    """Parsers loaded once in a process of the cluster."""
+
+    def __init__(self, factories: ParserFactories) -> None:
+        self.messages = Messages.install()
+        self.parsers = LoadedParsers.make(factories)
+
+    def describe(self) -> ParserDescription:
+        """Who parses, and the names of the ids."""
+        return self.parsers.describe()
+
+    def parse(self, spec: ShardSpec, options: ShardOptions) -> tuple[ShardResult, list[str]]:
+        """The arrays of a shard, and what was logged meanwhile."""
+        result = parse_shard(spec, self.parsers.dependency, self.parsers.constituency, options)
+        return result, self.messages.take()
+
+
+class RayEngine:
+    """Runs shards on the actors of a Ray cluster.
+
+    Args:
+        factories: how an actor makes its parsers.
+        workers: number of actors, None for one per core of the cluster.
+        address: of a running cluster (``auto``, ``host:port``); None starts one on this machine.
+    """
+
+    def __init__(
+        self, factories: ParserFactories, workers: int | None, *, address: str | None = None
+    ) -> None:
+        self.factories = factories
+        self._workers = workers
+        self._address = address
+        self._actors: list[Any] = []
+
+    def __enter__(self) -> RayEngine:
+        own: dict[str, Any] = {} if self._address else {"num_cpus": self._workers, "include_dashboard": False}
+        try:
+            ray.init(
+                address=self._address,
+                log_to_driver=False,
+                **own,
+            )
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise UserError(f"--address {self._address}: no Ray cluster answers ({error})") from None
+        count = self._workers or int(ray.cluster_resources().get("CPU", 1))
+        self._actors = [self._start() for _ in range(count)]
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for actor in self._actors:
+            ray.kill(actor)
+        ray.shutdown()
+
+    def _start(self) -> Any:
+        # One core each (Ray sets OMP_NUM_THREADS by it). No restarts of Ray's own: we count attempts.
+        return ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(ShardActor).remote(self.factories)
+
+    def describe(self) -> ParserDescription:
+        """Ask the first actor, once it has loaded the parsers."""
+        try:
+            description: ParserDescription = ray.get(self._actors[0].describe.remote())
+        except RayTaskError as error:
+            if isinstance(error.cause, UserError):
+                raise error.cause from None
+            raise
+        return description
+
+    def run(self, job: Job, specs: Iterator[ShardSpec]) -> Iterator[ShardRow]:
+        """Parse on the cluster, store here (see :class:`parsing.engine.Engine`)."""
+        idle = list(self._actors)
+        running: dict[Any, tuple[Any, ShardSpec]] = {}
+        failures: dict[int, int] = {}
+        again: list[ShardSpec] = []
+        with read_ahead(specs) as ahead:
+            while running or again or not ahead.at_end:
+                while idle and (again or not ahead.at_end):
+                    spec = again.pop() if again else ahead.next()
+                    if spec is None:
+                        break
+                    actor = idle.pop()
+                    running[actor.parse.remote(spec, job.options)] = (actor, spec)
+                # An actor is idle and the corpus is slow: look again soon.
+                wait_s = 0.02 if idle and not ahead.at_end else None
+                done, _ = ray.wait(list(running), timeout=wait_s) if running else ([], [])
+                for reference in done:
+                    actor, spec = running.pop(reference)
+                    result = self._settle(reference, actor, spec, failures)
+                    if result is None:
+                        again.append(spec)
+                        idle.append(self._actors[-1] if actor not in self._actors else actor)
+                        continue
+                    idle.append(actor)
+                    yield write_shard(
+                        Path(job.folder), result, identity=job.identity, inventories=job.inventories
+                    )
+
+    def _settle(
+        self, reference: Any, actor: Any, spec: ShardSpec, failures: dict[int, int]
+    ) -> ShardResult | None:
+        """The result, or None when the shard is to be tried once more (a dead actor is replaced)."""
+        try:
+            result, lines = ray.get(reference)
+        except RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            if isinstance(error, RayActorError):
+                self._actors.remove(actor)
+                self._actors.append(self._start())
+            failures[spec.index] = failures.get(spec.index, 0) + 1
+            if failures[spec.index] >= ATTEMPTS:
+                raise RuntimeError(f"shard {spec.index} failed {ATTEMPTS} times; {reason}") from error
+            log.warning("shard %d: %s; trying again", spec.index, reason)
+            return None
+        for line in lines:
+            log.warning("%s", line)
+        return result  # type: ignore[no-any-return]

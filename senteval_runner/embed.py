@@ -1,0 +1,204 @@
+"""Every distinct sentence is encoded once per model: vectors stay in memory, or on disk across runs.
+
+On disk a store is a folder of immutable shards, ``NNNNN.vectors.npy`` (float32 [n, d]) then
+``NNNNN.digests.npy`` (uint8 [n, 16], BLAKE2b of the text); a shard exists when its digests do, so a killed
+run loses at most the chunk it was encoding. Shards are memory-mapped when read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from corpora.support.errors import UserError
+from corpora.support.files import atomic_path
+from corpora.support.progress import progress
+from senteval_runner.features import Float, glorot_projection
+
+Tokens = list[str]
+CHUNK = 4096
+
+
+class Encoder(Protocol):
+    """What the runner evaluates.
+
+    ``encode`` gets sentences as tokens joined by one space (an empty one as "."), or as token lists when the
+    encoder has ``pretokenized = True``, and returns an array or tensor [n, d], one row per sentence.
+    """
+
+    def encode(self, sentences: Any) -> Any:
+        """Vectors [n, d]."""
+        ...
+
+
+class SentenceVectors(Protocol):
+    """Tokenised sentences to float32 [n, d]: an encoder behind its cache, or several combined."""
+
+    def __call__(self, sentences: Sequence[Tokens]) -> Float:
+        """One row per sentence, in order."""
+        ...
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+class VectorStore:
+    """Vectors by text, in memory or in a folder.
+
+    Args:
+        folder: where shards lie and go; None keeps them in memory. A folder belongs to one model: the caller
+            names it by the model's hash.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.shards: list[Float] = []
+        self.place: dict[bytes, tuple[int, int]] = {}
+        if folder is not None and folder.is_dir():
+            for digests in sorted(folder.glob("*.digests.npy")):
+                self._add(np.load(digests), self._mapped(digests.name.split(".")[0]))
+
+    def _mapped(self, number: str) -> Float:
+        assert self.folder is not None
+        path = self.folder / f"{number}.vectors.npy"
+        try:
+            array: Float = np.load(path, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{path}: not a shard of vectors ({error}); delete {self.folder} to encode again"
+            ) from None
+        return array
+
+    def _add(self, digests: np.ndarray, vectors: Float) -> None:
+        if len(digests) != len(vectors) or (self.shards and self.shards[0].shape[1] != vectors.shape[1]):
+            raise UserError(
+                f"{self.folder}: shards of vectors do not fit together; delete the folder to encode again"
+            )
+        self.shards.append(vectors)
+        for row, digest in enumerate(digests):
+            self.place[digest.tobytes()] = len(self.shards) - 1, row
+
+    def __contains__(self, text: str) -> bool:
+        return _digest(text) in self.place
+
+    def add(self, texts: Sequence[str], vectors: Float) -> None:
+        """Keep new vectors [n, d] of ``n`` distinct texts."""
+        digests = np.frombuffer(b"".join(map(_digest, texts)), dtype=np.uint8).reshape(-1, 16)
+        if self.folder is not None:
+            number = f"{len(self.shards):05d}"
+            for name, array in (("vectors", vectors), ("digests", digests)):
+                with (
+                    atomic_path(self.folder / f"{number}.{name}.npy") as temporary,
+                    open(temporary, "wb") as out,
+                ):
+                    np.save(out, array, allow_pickle=False)
+            vectors = self._mapped(number)
+        self._add(digests, vectors)
+
+    def get(self, texts: Sequence[str]) -> Float:
+        """Vectors of texts that are all in the store: [n, d]."""
+        places = np.array([self.place[_digest(text)] for text in texts])
+        out = np.empty((len(texts), self.shards[0].shape[1]), dtype=np.float32)
+        for shard in np.unique(places[:, 0]):
+            here = places[:, 0] == shard
+            out[here] = self.shards[shard][places[here, 1]]
+        return out
+
+
+class StoredEncoder:
+    """An encoder that is asked for every distinct sentence once.
+
+    Args:
+        encoder: see :class:`Encoder`.
+        store: where its vectors are kept.
+        name: how messages call the model.
+    """
+
+    def __init__(self, encoder: Encoder, store: VectorStore | None = None, name: str = "encoder") -> None:
+        self.encoder, self.store, self.name = encoder, store or VectorStore(), name
+        self.pretokenized = bool(getattr(encoder, "pretokenized", False))
+        self.encoded = 0
+
+    def __call__(self, sentences: Sequence[Tokens]) -> Float:
+        """Vectors [n, d]; sentences the store lacks are encoded in chunks.
+
+        Raises:
+            UserError: the encoder returned another shape, another dimension or values that are not finite.
+        """
+        texts = [" ".join(tokens) or "." for tokens in sentences]
+        missing = [text for text in dict.fromkeys(texts) if text not in self.store]
+        with progress(total=len(missing), description=f"encode {self.name}") as bar:
+            for start in range(0, len(missing), CHUNK):
+                chunk = missing[start : start + CHUNK]
+                self.store.add(chunk, self._encode(chunk))
+                bar.update(len(chunk))
+        self.encoded += len(missing)
+        return self.store.get(texts)
+
+    def _encode(self, texts: list[str]) -> Float:
+        output = self.encoder.encode([text.split(" ") for text in texts] if self.pretokenized else texts)
+        if hasattr(output, "detach"):
+            output = output.detach().cpu().float().numpy()
+        vectors = np.asarray(output)
+        if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.dtype.kind not in "fiu":
+            raise UserError(
+                f"{self.name}: encode() returned {vectors.dtype} {list(vectors.shape)} for {len(texts)} "
+                "sentences; expected numbers [sentences, dimensions]"
+            )
+        known = self.store.shards[0].shape[1] if self.store.shards else vectors.shape[1]
+        if vectors.shape[1] != known:
+            raise UserError(
+                f"{self.name}: encode() returned {vectors.shape[1]} dimensions for {texts[0][:80]!r}, "
+                f"before {known}"
+            )
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            bad = int(np.argmin(finite))
+            raise UserError(
+                f"{self.name}: encode() returned NaN or infinity for {int((~finite).sum())} of {len(texts)} "
+                f"sentences, first {texts[bad][:80]!r}"
+            )
+        return vectors.astype(np.float32)
+
+
+def as_vectors(encoder: Encoder | SentenceVectors) -> SentenceVectors:
+    """An encoder behind a store in memory; what is callable on token lists already stays as it is."""
+    if hasattr(encoder, "encode"):
+        return StoredEncoder(cast(Encoder, encoder))
+    return encoder
+
+
+class Concatenation:
+    """Several models side by side: [n, Σ d]; ``normalize`` scales each part's rows to length 1 first."""
+
+    def __init__(self, parts: Sequence[SentenceVectors], *, normalize: bool = False) -> None:
+        self.parts, self.normalize = parts, normalize
+
+    def __call__(self, sentences: Sequence[Tokens]) -> Float:
+        """One row per sentence, in order."""
+        blocks = [part(sentences) for part in self.parts]
+        if self.normalize:
+            blocks = [
+                b / np.maximum(np.linalg.norm(b, axis=1, keepdims=True), np.float32(1e-12)) for b in blocks
+            ]
+        return np.concatenate(blocks, axis=1)
+
+
+class Projection:
+    """A fixed Glorot random matrix applied to the vectors: the control for embedding size."""
+
+    def __init__(self, inner: SentenceVectors, out: int, seed: int) -> None:
+        if out < 1:
+            raise UserError(f"the projection needs at least 1 dimension, not {out}")
+        self.inner, self.out, self.seed = inner, out, seed
+
+    def __call__(self, sentences: Sequence[Tokens]) -> Float:
+        """One row per sentence, in order: [n, out]."""
+        vectors = self.inner(sentences)
+        projected: Float = vectors @ glorot_projection(vectors.shape[1], self.out, self.seed)
+        return projected

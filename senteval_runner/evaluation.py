@@ -1,0 +1,244 @@
+"""``evaluate``: an encoder's SentEval scores.
+
+    from senteval_runner import evaluate
+    results = evaluate(encoder, ["MR", "SICK-R"], "data/senteval")
+    results["MR"]["acc"], results["SICKRelatedness"]["pearson"]
+
+Rows are sorted as the original sorts them before anything else happens (folds and shuffles index into that
+order); predictions are returned in the files' order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import f1_score
+
+from corpora.senteval_files import Split, TaskData, read_task
+from corpora.senteval_tasks import BINARY_TASKS, STS_SUBSETS, canonical_task
+from corpora.support.errors import UserError
+from corpora.support.files import sha256_file
+from senteval_runner import sts
+from senteval_runner.classify import Classification, inner_kfold, kfold, split
+from senteval_runner.embed import Encoder, SentenceVectors, as_vectors
+from senteval_runner.features import Float, design, pair_blocks, snli_blocks
+from senteval_runner.protocol import Protocol, get_protocol
+from senteval_runner.relatedness import relatedness
+from senteval_runner.results import Results, TaskResult
+
+Int = NDArray[np.integer]
+
+
+def evaluate(
+    encoder: Encoder | SentenceVectors,
+    tasks: Sequence[str],
+    data: Path | str,
+    protocol: str | Protocol = "default",
+    seed: int = 1111,
+    *,
+    nhid: int | None = None,
+    done: Callable[[TaskResult], None] | None = None,
+) -> Results:
+    """Score an encoder.
+
+    Args:
+        encoder: an object with ``encode(list of sentences) -> [n, d]``
+            (:class:`senteval_runner.embed.Encoder`), or a callable on token lists
+            (:class:`senteval_runner.embed.SentenceVectors`).
+        tasks: SentEval's names or aliases.
+        data: folder with ``downstream/`` and ``probing/``.
+        protocol: ``default``, ``fast``, ``sklearn`` or a :class:`Protocol`.
+        seed: seed of every fit (and of the folds of TREC and MRPC).
+        nhid: width of the classifier's hidden layer, instead of the protocol's.
+        done: called with every task's result as it is ready.
+
+    Returns:
+        Scores by task; a task whose files are missing or bad is under ``skipped`` with the reason.
+
+    Raises:
+        UserError: an unknown task or protocol name.
+    """
+    protocol = get_protocol(protocol, nhid=nhid)
+    vectors = as_vectors(encoder)
+    results = Results(protocol=protocol, seed=seed)
+    for name in [canonical_task(task) for task in tasks]:
+        try:
+            result = evaluate_task(vectors, read_task(name, Path(data)), protocol, seed)
+        except UserError as error:
+            results.skipped[name] = str(error)
+            continue
+        results.tasks[name] = result
+        if done:
+            done(result)
+    return results
+
+
+class _Rows:
+    """One split in the original's order, encoded."""
+
+    def __init__(self, part: Split, vectors: SentenceVectors) -> None:
+        y = part.y
+        if part.b is None:
+            self.order = sorted(range(len(part)), key=lambda i: (len(part.a[i]), y[i]))
+        else:
+            b = part.b
+            self.order = sorted(range(len(part)), key=lambda i: (len(part.a[i]), len(b[i]), y[i]))
+        self._take(part, vectors)
+
+    def _take(self, part: Split, vectors: SentenceVectors) -> None:
+        self.y = np.array([part.y[i] for i in self.order])
+        self.u = vectors([part.a[i] for i in self.order])
+        self.v = None if part.b is None else vectors([part.b[i] for i in self.order])
+
+    def blocks(self) -> tuple[Float, ...]:
+        """What the classifier sees: u, or |u - v| and u ∗ v."""
+        return (self.u,) if self.v is None else pair_blocks(self.u, self.v)
+
+    def to_file_order(self, values: NDArray[np.generic]) -> list[float]:
+        """Values per sorted row as a list in the file's order."""
+        out = np.empty_like(values)
+        out[self.order] = values
+        listed: list[float] = out.tolist()
+        return listed
+
+
+class _SnliRows(_Rows):
+    """SNLI sorts by (length of s2, length of s1, label) and has features of its own."""
+
+    def __init__(self, part: Split, vectors: SentenceVectors) -> None:
+        assert part.b is not None
+        b, y = part.b, part.y
+        self.order = sorted(range(len(part)), key=lambda i: (len(b[i]), len(part.a[i]), y[i]))
+        self._take(part, vectors)
+
+    def blocks(self) -> tuple[Float, ...]:
+        """[u, v, u ∗ v, |u - v|]."""
+        assert self.v is not None
+        return snli_blocks(self.u, self.v)
+
+
+def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
+    """Encode and score one task.
+
+    Raises:
+        UserError: a split has no rows, or the encoder's vectors are unusable.
+    """
+    for name, part in task.splits.items():
+        if not len(part):
+            raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
+    rows_type = _SnliRows if task.name == "SNLI" else _Rows
+    rows = {name: rows_type(part, vectors) for name, part in task.splits.items()}
+    started = time.perf_counter()
+    scored = _scorer(task.name)(task, rows, protocol, seed)
+    files = sorted({path for paths in task.files.values() for path in paths})
+    return TaskResult(
+        task=task.name,
+        dim=next(iter(rows.values())).u.shape[1],
+        rows={name: len(part) for name, part in task.splits.items()},
+        notes=task.count_notes(),
+        data_sha256={path.name: sha256_file(path) for path in files},
+        seconds=time.perf_counter() - started,
+        **scored,  # type: ignore[arg-type]
+    )
+
+
+Scored = dict[str, object]
+Scorer = Callable[[TaskData, dict[str, _Rows], Protocol, int], Scored]
+
+
+def _scorer(task: str) -> Scorer:
+    if task in BINARY_TASKS:
+        return _score_binary
+    if task in STS_SUBSETS:
+        return _score_sts
+    if task in ("SICKRelatedness", "STSBenchmark"):
+        return _score_relatedness
+    return _score_kfold if task in ("TREC", "MRPC") else _score_split
+
+
+def _classified(task: TaskData, test: str, rows: _Rows, outcome: Classification) -> Scored:
+    metrics = {"devacc": outcome.devacc, "acc": outcome.acc}
+    if task.name == "MRPC":
+        metrics["f1"] = float(round(100 * f1_score(rows.y, outcome.predictions), 2))
+    return {
+        "metrics": metrics,
+        "regularisers": outcome.regularisers,
+        "chosen": outcome.chosen,
+        "dev_scores": outcome.dev_scores,
+        "predictions": {test: rows.to_file_order(outcome.predictions)},
+        "gold": {test: rows.to_file_order(rows.y)},
+    }
+
+
+def _score_binary(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
+    whole = rows["all"]
+    _enough_per_class(task, "all", whole.y, protocol.kfold + 1)
+    outcome = inner_kfold(design(whole.blocks()), whole.y, len(task.classes), protocol, seed)
+    return _classified(task, "all", whole, outcome)
+
+
+def _stacked(rows: dict[str, _Rows], splits: Sequence[str]) -> tuple[Float, Int, list[Int]]:
+    """One design matrix for several splits, and the rows of each."""
+    matrix = design(
+        [np.concatenate(columns) for columns in zip(*(rows[s].blocks() for s in splits), strict=True)]
+    )
+    y = np.concatenate([rows[s].y for s in splits])
+    ends = np.cumsum([len(rows[s].y) for s in splits])
+    return matrix, y, [np.arange(end - len(rows[s].y), end) for s, end in zip(splits, ends, strict=True)]
+
+
+def _score_kfold(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
+    _enough_per_class(task, "train", rows["train"].y, protocol.kfold)
+    x, y, (train, test) = _stacked(rows, ("train", "test"))
+    outcome = kfold(x, y, train, test, len(task.classes), protocol, seed)
+    return _classified(task, "test", rows["test"], outcome)
+
+
+def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
+    """SICK-E, SST, SNLI and the probing tasks; WordContent never has a hidden layer."""
+    if task.name == "WordContent":
+        protocol = protocol.without_hidden_layer()
+    if task.name == "SNLI":
+        protocol = protocol.snli()
+    x, y, (train, dev, test) = _stacked(rows, ("train", "dev", "test"))
+    outcome = split(x, y, train, dev, test, len(task.classes), protocol, seed, nominal=task.name == "SNLI")
+    return _classified(task, "test", rows["test"], outcome)
+
+
+def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
+    """Trained the same way under every protocol."""
+    parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
+    outcome = relatedness(parts[0], parts[1], parts[2], seed)
+    return {
+        "metrics": {
+            "devpearson": outcome.devpearson,
+            "pearson": outcome.pearson,
+            "spearman": outcome.spearman,
+            "mse": outcome.mse,
+        },
+        "predictions": {"test": rows["test"].to_file_order(outcome.predictions)},
+        "gold": {"test": rows["test"].to_file_order(rows["test"].y)},
+    }
+
+
+def _score_sts(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
+    predicted = {name: sts.cosine(part.u, part.v) for name, part in rows.items() if part.v is not None}
+    gold = {name: part.y.astype(np.float64) for name, part in rows.items()}
+    return {
+        "metrics": sts.summarise(predicted, gold),
+        "predictions": {name: rows[name].to_file_order(value) for name, value in predicted.items()},
+        "gold": {name: rows[name].to_file_order(value) for name, value in gold.items()},
+    }
+
+
+def _enough_per_class(task: TaskData, split: str, y: Int, needed: int) -> None:
+    counts = np.bincount(y, minlength=len(task.classes))
+    if counts.min() < needed:
+        raise UserError(
+            f"{task.name} {split}: class {task.classes[int(counts.argmin())]} has {counts.min()} rows, the "
+            f"folds need {needed}; is {task.files[split][0]} truncated?"
+        )

@@ -1,0 +1,49 @@
+"""From sentence vectors to the rows a classifier sees.
+
+A design matrix is float32 [n, d + 1] with a last column of ones, whose weight is the bias: the batched
+classifiers train on it as it is, scikit-learn's on all but that column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Float = NDArray[np.float32]
+Combine = Callable[[Float, Float], tuple[Float, ...]]
+
+
+def design(blocks: Sequence[Float]) -> Float:
+    """Put blocks [n, d_i] side by side and append the column of ones: [n, Σ d_i + 1]."""
+    rows, width = len(blocks[0]), sum(block.shape[1] for block in blocks)
+    matrix = np.empty((rows, width + 1), dtype=np.float32)
+    start = 0
+    for block in blocks:
+        matrix[:, start : start + block.shape[1]] = block
+        start += block.shape[1]
+    matrix[:, -1] = 1.0
+    return matrix
+
+
+def pair_blocks(u: Float, v: Float) -> tuple[Float, ...]:
+    """[|u - v|, u ∗ v], the features of MRPC, SICK and STS-B."""
+    return np.abs(u - v), u * v
+
+
+def snli_blocks(u: Float, v: Float) -> tuple[Float, ...]:
+    """[u, v, u ∗ v, |u - v|], the features of SNLI."""
+    return u, v, u * v, np.abs(u - v)
+
+
+def glorot_projection(dim: int, out: int, seed: int) -> Float:
+    """A fixed random matrix [dim, out], uniform in ±sqrt(6 / (dim + out)): the embedding-size control."""
+    bound = np.sqrt(6.0 / (dim + out))
+    return np.random.RandomState(seed).uniform(-bound, bound, (dim, out)).astype(np.float32)
+
+
+def as_tensor(matrix: Float) -> torch.Tensor:
+    """The same memory as a torch tensor."""
+    return torch.from_numpy(np.ascontiguousarray(matrix))

@@ -1,0 +1,115 @@
+"""SICK-R and STS-B: predict a distribution over the scores 1..5, score its mean.
+
+A softmax layer on [|u - v|, u ∗ v] trained with the mean squared error against the target distribution
+(Tai et al. 2015 as SentEval runs it), early-stopped on development Pearson.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import ConstantInputWarning, pearsonr, spearmanr
+from torch import Tensor
+
+from senteval_runner.features import Float, as_tensor
+from senteval_runner.heads import LogisticHead
+from senteval_runner.optimisers import Adam
+
+Scores = NDArray[np.float64]
+CLASSES = 5
+BATCH = 64
+EPOCHS_PER_ROUND = 50
+MAX_EPOCH = 1000
+FORGIVEN_ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relatedness:
+    """Correlations in [-1, 1] and the mean squared error on the 1..5 scale."""
+
+    devpearson: float
+    pearson: float
+    spearman: float
+    mse: float
+    predictions: Scores
+    """Predicted score per test row."""
+
+
+def correlation(kind: str, predicted: Scores, gold: Scores) -> float:
+    """Pearson's or Spearman's coefficient; 0 when it is undefined (constant predictions)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantInputWarning)
+        value = float((pearsonr if kind == "pearson" else spearmanr)(predicted, gold)[0])
+    return value if np.isfinite(value) else 0.0
+
+
+def target_distribution(scores: Scores) -> Float:
+    """With i = floor(y): weight y - i on class i + 1 and i + 1 - y on class i; [n, 5].
+
+    Scores under 1 (STS-B has them) lose the weight of class 0, as in the original.
+    """
+    targets = np.zeros((len(scores), CLASSES), dtype=np.float32)
+    floor = np.floor(scores).astype(int)
+    for row, (i, y) in enumerate(zip(floor, scores, strict=True)):
+        if 1 <= i <= CLASSES:
+            targets[row, i - 1] = i + 1 - y
+        if i + 1 <= CLASSES:
+            targets[row, i] = y - i
+    return targets
+
+
+def _gradient(x_BD: Tensor, target_KB: Tensor, w_KD: Tensor) -> Tensor:
+    """L = mean((p - t)²); dL/dz = p ∘ (g - Σ g p) with g = 2 (p - t) / (5 B); dL/dW = dL/dz x."""
+    p_KB = torch.softmax(w_KD @ x_BD.t(), dim=0)
+    g_KB = (p_KB - target_KB).mul_(2.0 / target_KB.numel())
+    g_KB = p_KB * (g_KB - (g_KB * p_KB).sum(dim=0))
+    return g_KB @ x_BD
+
+
+def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
+    """ŷ = p · [1..5]."""
+    p_NK = torch.softmax(x_ND @ w_KD.t(), dim=1).numpy()
+    scores: Scores = np.dot(p_NK, np.arange(1, CLASSES + 1))
+    return scores
+
+
+def relatedness(
+    train: tuple[Float, Scores], dev: tuple[Float, Scores], test: tuple[Float, Scores], seed: int
+) -> Relatedness:
+    """Train on (design matrix, scores), stop on development Pearson, score the test rows."""
+    x_ND, x_dev, x_test = (as_tensor(part[0]) for part in (train, dev, test))
+    targets_NK = torch.from_numpy(target_distribution(train[1]))
+    stream = np.random.RandomState(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        w = LogisticHead(x_ND.shape[1] - 1, CLASSES).initial()[0][None, None].contiguous()
+    adam, state, no_l2 = Adam(), [torch.zeros_like(w), torch.zeros_like(w)], np.zeros(1, dtype=np.float32)
+    best, best_w, misses, step = -1.0, w, 0, 0
+    for _ in range(0, MAX_EPOCH + 1, EPOCHS_PER_ROUND):
+        for _ in range(EPOCHS_PER_ROUND):
+            order = torch.from_numpy(stream.permutation(len(x_ND)))
+            for rows in order.split(BATCH):
+                step += 1
+                gradient = _gradient(
+                    x_ND.index_select(0, rows), targets_NK.index_select(0, rows).t(), w[0, 0]
+                )
+                adam.update(w, gradient[None, None], state, no_l2, step)
+        pearson = correlation("pearson", _expected_score(x_dev, w[0, 0]), dev[1])
+        if pearson > best:
+            best, best_w = pearson, w.clone()
+        elif misses >= FORGIVEN_ROUNDS:
+            break
+        else:
+            misses += 1
+    predictions = _expected_score(x_test, best_w[0, 0])
+    return Relatedness(
+        devpearson=best,
+        pearson=correlation("pearson", predictions, test[1]),
+        spearman=correlation("spearman", predictions, test[1]),
+        mse=float(np.mean((predictions - test[1]) ** 2)),
+        predictions=predictions,
+    )

@@ -1,0 +1,184 @@
+"""evaluate(): order, contract, bad data; on small synthetic task files."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.support.errors import UserError
+from senteval_runner import evaluate
+from senteval_runner.embed import Concatenation, Projection, StoredEncoder, VectorStore
+from senteval_runner.protocol import Protocol, get_protocol
+from senteval_runner.relatedness import target_distribution
+from senteval_runner.sts import cosine, summarise
+from tests.senteval_runner.encoders import RandomBag
+
+QUICK = dataclasses.replace(get_protocol("fast"), kfold=2)
+WORDS = {0: ["bad", "dull", "poor"], 1: ["good", "bright", "rich"], 2: ["tall", "far", "near"]}
+
+
+def text(rng: random.Random, label: int) -> str:
+    return " ".join(rng.choice(WORDS[label] + ["a", "the"]) for _ in range(rng.randint(1, 6)))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """CR, MRPC, SICK and a probing task, 30-60 rows each."""
+    rng = random.Random(1)
+    down = tmp_path / "downstream"
+    for folder in ("CR", "MRPC", "SICK"):
+        (down / folder).mkdir(parents=True)
+    (tmp_path / "probing").mkdir()
+    for label, end in ((1, "pos"), (0, "neg")):
+        lines = [text(rng, label) for _ in range(25)] + [""]
+        (down / "CR" / f"custrev.{end}").write_text("\n".join(lines) + "\n")
+    for split, n in (("train", 40), ("test", 20)):
+        rows = [f"{i % 2}\t1\t2\t{text(rng, i % 2)}\t{text(rng, 1)}" for i in range(n)]
+        (down / "MRPC" / f"msr_paraphrase_{split}.txt").write_text("\n".join(["header", *rows]) + "\n")
+    names = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
+    for split in ("train", "trial", "test_annotated"):
+        rows = [
+            f"{i}\t{text(rng, i % 3)}\t{text(rng, 1)}\t{1 + i % 9 / 2}\t{names[i % 3]}" for i in range(45)
+        ]
+        (down / "SICK" / f"SICK_{split}.txt").write_text("\n".join(["header", *rows]) + "\n")
+    rows = [f"{s}\t{'AB'[i % 2]}\t{text(rng, i % 2)}" for s in ("tr", "va", "te") for i in range(30)]
+    (tmp_path / "probing" / "word_content.txt").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+TASKS = ["CR", "MRPC", "SICK-E", "SICK-R", "WordContent"]
+
+
+def test_results_carry_what_led_to_them(data: Path) -> None:
+    results = evaluate(RandomBag(20), TASKS, data, QUICK)
+    assert list(results) == ["CR", "MRPC", "SICKEntailment", "SICKRelatedness", "WordContent"]
+    cr = results["CR"]
+    assert cr.rows == {"all": 52} and cr.notes == ["CR all: 52 rows, published 3,775"]
+    assert len(cr.chosen) == 2 and len(cr.dev_scores) == 2 and len(cr.dev_scores[0]) == 4
+    assert cr.gold["all"] == [1] * 26 + [0] * 26  # the file's order, not the sorted one
+    accuracy = 100 * np.mean(np.array(cr.predictions["all"]) == cr.gold["all"])
+    assert cr["acc"] == pytest.approx(accuracy, abs=1.0)
+    mrpc = results["MRPC"]
+    hits = np.array(mrpc.predictions["test"]) == mrpc.gold["test"]
+    assert mrpc["acc"] == round(100 * hits.mean(), 2)
+    assert set(mrpc.data_sha256) == {"msr_paraphrase_train.txt", "msr_paraphrase_test.txt"}
+    assert set(results["SICKRelatedness"].metrics) == {"devpearson", "pearson", "spearman", "mse"}
+
+
+def test_strings_or_token_lists_give_the_same(data: Path) -> None:
+    class Strings:
+        def __init__(self) -> None:
+            self.bag = RandomBag(8)
+            self.seen: set[str] = set()
+
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            assert all(isinstance(s, str) and s for s in sentences)
+            assert not self.seen & set(sentences)  # every distinct sentence once
+            self.seen |= set(sentences)
+            return self.bag.encode([s.split() for s in sentences])
+
+    strings = Strings()
+    a = evaluate(strings, ["CR", "MRPC"], data, QUICK)
+    b = evaluate(RandomBag(8), ["CR", "MRPC"], data, QUICK)
+    assert "." in strings.seen  # the empty line
+    assert a["CR"].metrics == b["CR"].metrics and a["MRPC"].predictions == b["MRPC"].predictions
+
+
+def test_bad_data_skips_that_task_only(data: Path) -> None:
+    (data / "downstream/MRPC/msr_paraphrase_test.txt").unlink()
+    (data / "downstream/SICK/SICK_trial.txt").write_text("header\n1\tonly two\n")
+    results = evaluate(RandomBag(8), ["MR", *TASKS], data, QUICK)
+    assert list(results) == ["CR", "WordContent"]
+    assert "rt-polarity.pos" in results.skipped["MR"]
+    assert "msr_paraphrase_test.txt" in results.skipped["MRPC"]
+    assert "SICK_trial.txt:2" in results.skipped["SICKRelatedness"]
+
+
+def test_truncated_file_is_named(data: Path) -> None:
+    path = data / "downstream/CR/custrev.neg"
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    results = evaluate(RandomBag(8), ["CR"], data, QUICK)
+    assert "class 0 has 1 rows" in results.skipped["CR"] and "truncated" in results.skipped["CR"]
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (lambda s: np.full((len(s), 8), np.nan), "NaN or infinity"),
+        (lambda s: np.zeros((len(s) - 1, 4)), "expected numbers"),
+        (lambda s: np.zeros(len(s)), "expected numbers"),
+        (lambda s: np.zeros((len(s), 9)), "9 dimensions"),
+    ],
+)
+def test_bad_vectors_are_named_and_other_tasks_finish(data: Path, output, message: str) -> None:
+    class Bad(RandomBag):
+        def encode(self, sentences):
+            sick = any("tall" in sentence for sentence in sentences)  # a word of the third class
+            return output(sentences) if sick else super().encode(sentences)
+
+    results = evaluate(Bad(8), ["CR", "SICK-E", "MRPC"], data, QUICK)
+    assert message in results.skipped["SICKEntailment"]
+    assert "CR" in results.tasks
+
+
+def test_unknown_names_are_refused(data: Path) -> None:
+    with pytest.raises(UserError, match="unknown task"):
+        evaluate(RandomBag(8), ["MRX"], data)
+    with pytest.raises(UserError, match="unknown protocol"):
+        evaluate(RandomBag(8), ["MR"], data, "slow")
+    with pytest.raises(UserError, match="hidden layer"):
+        Protocol(name="x", backend="sklearn", nhid=5)
+
+
+def test_store_on_disk_is_used_by_the_next_run(tmp_path: Path) -> None:
+    bag = RandomBag(6)
+    sentences = [["a", "b"], [], ["c"], ["a", "b"]]
+    first = StoredEncoder(bag, VectorStore(tmp_path / "v"))(sentences)
+    assert bag.calls == [3] and first.shape == (4, 6)
+    (tmp_path / "v" / "00001.vectors.npy").write_bytes(b"half a shard")  # killed before its digests
+    again = StoredEncoder(bag, VectorStore(tmp_path / "v"))([["d"], *sentences])
+    assert bag.calls == [3, 1]
+    np.testing.assert_array_equal(again[1:], first)
+
+
+def test_concatenation_and_projection() -> None:
+    a, b = StoredEncoder(RandomBag(3)), StoredEncoder(RandomBag(5))
+    sentences = [["x", "y"], ["z"]]
+    raw = Concatenation([a, b])(sentences)
+    np.testing.assert_array_equal(raw, np.c_[a(sentences), b(sentences)])
+    unit = Concatenation([a, b], normalize=True)(sentences)
+    np.testing.assert_allclose(np.linalg.norm(unit[:, :3], axis=1), 1, rtol=1e-6)
+    projected = Projection(Concatenation([a, b]), 16, 1)(sentences)
+    assert projected.shape == (2, 16) and projected.dtype == np.float32
+    np.testing.assert_array_equal(projected, Projection(Concatenation([a, b]), 16, 1)(sentences))
+
+
+def test_target_distribution_against_the_formula() -> None:
+    scores = np.array([0.0, 0.4, 1.0, 2.25, 4.9, 5.0])
+    expected = np.zeros((6, 5))
+    for row, y in enumerate(scores):
+        i = int(np.floor(y))
+        for c, weight in ((i + 1, y - i), (i, i + 1 - y)):
+            if 1 <= c <= 5:
+                expected[row, c - 1] = weight
+    np.testing.assert_allclose(target_distribution(scores), expected, rtol=1e-6)
+
+
+def test_cosine_of_zero_vectors_is_zero() -> None:
+    u = np.array([[1, 0], [0, 0], [np.nan, 1]], dtype=np.float32)
+    v = np.array([[2, 0], [1, 1], [0, 1]], dtype=np.float32)
+    np.testing.assert_allclose(cosine(u, v), [1, 0, 1])
+
+
+def test_sts_summaries_are_kept_apart() -> None:
+    rng = np.random.RandomState(0)
+    gold = {"a": rng.rand(30), "b": rng.rand(10) + 3}
+    predicted = {k: v + 0.3 * rng.rand(len(v)) for k, v in gold.items()}
+    m = summarise(predicted, gold)
+    assert m["all.pearson.mean"] == pytest.approx((m["a.pearson"] + m["b.pearson"]) / 2)
+    assert m["all.pearson.wmean"] == pytest.approx((30 * m["a.pearson"] + 10 * m["b.pearson"]) / 40)
+    assert m["concatenated.pearson"] > m["all.pearson.mean"]
