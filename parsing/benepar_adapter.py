@@ -39,6 +39,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from parsing.const_model import ConstituencyModel, length_batches, parse_states
 from parsing.features import TypeTable, WordBatch, make_batch
+from parsing.model_folder import ModelFolder, load_weights
 from parsing.types import ConstituencyParse
 
 VERSION = "0.2.0"
@@ -250,13 +251,20 @@ def from_checkpoint(data: Any, *, where: str) -> Checkpoint:
     return Checkpoint(config={"hparams": hparams}, vocabulary=vocabulary, tensors=dict(tensors))
 
 
-def from_folder(checkpoint: Checkpoint, identity: dict[str, str]) -> BeneparParser:
-    """The parser of a converted checkpoint."""
-    vocabularies = {f"{name}_vocab": checkpoint.vocabulary[key] for key, name in _VOCABULARIES.items()}
-    hparams = {"force_root_constituent": True, **checkpoint.config["hparams"]}
-    parser = ChartParser(hparams=HParams(**hparams), **vocabularies)
-    parser.load_state_dict(checkpoint.tensors)
-    return BeneparParser(parser, identity)
+def from_folder(folder: ModelFolder) -> BeneparParser:
+    """The parser of a checkpoint that was converted to a model folder.
+
+    Raises:
+        UserError: the folder does not fit benepar's model.
+    """
+    try:
+        vocabularies = {f"{name}_vocab": folder.vocabulary[key] for key, name in _VOCABULARIES.items()}
+        hparams = {"force_root_constituent": True, **folder.config["hparams"]}
+        parser = ChartParser(hparams=HParams(**hparams), **vocabularies)
+    except (KeyError, AttributeError) as error:
+        raise UserError(f"{folder.path}: not a converted benepar model ({error!r})") from None
+    load_weights(parser, folder)
+    return BeneparParser(parser, folder.identity)
 
 
 _VOCABULARIES = {"tags": "tag", "labels": "label", "characters": "char"}

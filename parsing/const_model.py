@@ -11,14 +11,19 @@ N words (packed), D encoder output, S spans.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from parsing.configs import ConstituencyConfig
+from corpora.support.cli import config_from_json, config_to_json
+from corpora.support.errors import UserError
+from parsing.configs import ConstituencyConfig, EncoderConfig
 from parsing.const_decode import decode_batch
 from parsing.features import TypeTable, Vocabulary, WordBatch, make_batch
+from parsing.model_folder import ModelFolder, load_weights
 from parsing.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.span_head import SpanHead, SpanScorer, project
 from parsing.types import ConstituencyParse, Int
@@ -49,6 +54,33 @@ class ConstituencyModel(nn.Module):
             nn.ReLU(),
             nn.Linear(config.tag_hidden, len(tags)),
         )
+
+    def config_json(self) -> dict[str, Any]:
+        """Configuration for the model folder."""
+        return config_to_json(self.config)
+
+    def vocabulary_json(self) -> dict[str, Any]:
+        """Vocabulary for the model folder."""
+        return {**self.vocabulary.to_json(), "labels": list(self.labels), "tags": list(self.tags)}
+
+    @classmethod
+    def from_folder(cls, folder: ModelFolder) -> ConstituencyModel:
+        """Build the model a folder holds, in eval mode.
+
+        Raises:
+            UserError: the folder does not fit this version.
+        """
+        where = folder.path / "config.json"
+        values = dict(folder.config)
+        encoder = config_from_json(EncoderConfig, values.pop("encoder", {}), where=where)
+        config = replace(config_from_json(ConstituencyConfig, values, where=where), encoder=encoder)
+        labels, tags = folder.vocabulary.get("labels", ()), folder.vocabulary.get("tags", ())
+        if not labels or labels[0] != "" or not tags:
+            raise UserError(f"{folder.path / 'vocab.json'}: needs labels, the empty one first, and tags")
+        vocabulary = Vocabulary.from_json(folder.vocabulary, where=folder.path / "vocab.json")
+        model = cls(vocabulary, labels, tags, config)
+        load_weights(model, folder)
+        return model.eval()
 
 
 def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:

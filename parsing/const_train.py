@@ -1,156 +1,223 @@
-"""What :mod:`parsing.train` trains when it trains a constituency parser.
-
-Loss of a batch: mean margin loss of the trees (:mod:`parsing.const_loss`) + 5 times the mean
-cross-entropy of the tags (benepar's weighting) + 5 times that of the arcs.
-
-Arcs are a second use of dependency treebanks, which are larger: a linear layer on the word states
-tells each word's relation, the side on which its head lies and the head's coarse tag. The layer is
-thrown away after training; what the encoder learns from it stays. Sentences of those treebanks that
-are among the trees (same words) are not repeated.
-
-Shapes: B sentences, T positions, P fenceposts (packed), N words (packed), D encoder output.
-"""
+"""``python -m parsing.train const``: from treebank files to a constituency model folder with its card."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
+import json
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-
+from corpora.support.cli import config_to_json, log_to
+from corpora.support.errors import UserError
+from corpora.support.files import sha256_file, write_json
+from corpora.treebanks import read_conllu
 from corpora.types import Sentence
-from parsing.configs import ConstituencyConfig
-from parsing.const_loss import margin_loss
-from parsing.const_model import (
-    ConstituencyModel,
-    SpanParser,
-    fencepost_vectors,
-    word_states,
-)
-from parsing.const_score import score_trees
-from parsing.features import TypeTable, Vocabulary, make_batch
-from parsing.trees import SpanTree, from_parse, to_parse, vocabularies
-from parsing.types import ConstituencyParse, ConstituencyParser, Int
-
-TAG_SCALE = 5.0
-ARC_SCALE = 5.0
-IGNORED = -100
-MIN_ARC_COUNT = 20
-"""Rarer arc classes are not learned."""
+from parsing.configs import ConstituencyConfig, TrainingConfig
+from parsing.const_model import ConstituencyModel, SpanParser
+from parsing.const_task import ConstituencyTask, score_parser
+from parsing.model_folder import load_model_folder, save_model_folder
+from parsing.training import LOG, Trainer, seed_everything
+from parsing.trees import SpanTree, read_trees
 
 
-class TrainedNetwork(nn.Module):
-    """The parser and the layer that helps to train it."""
-
-    def __init__(self, parser: ConstituencyModel, n_arcs: int) -> None:
-        super().__init__()
-        self.parser = parser
-        self.arcs = nn.Linear(parser.encoder.output_dim, n_arcs) if n_arcs else None
-
-
-class ConstituencyTask:
-    """A :class:`parsing.training.Task`.
+def read_treebank(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) -> list[SpanTree]:
+    """Trees of bracket files.
 
     Args:
-        train: training trees.
-        dev: trees to score on.
-        config: sizes and dropout.
-        extra: sentences with tags, heads and relations, trees or not.
+        paths: the files, in order.
+        exclude_documents: prefixes of ids of documents to leave out. Brackets name no documents:
+            the file of the same name that ends in ``.conllu`` does, sentence by sentence.
+
+    Raises:
+        UserError: a file is missing, malformed, empty, or its ``.conllu`` has other sentences.
     """
-
-    metric = "f1"
-
-    def __init__(
-        self,
-        train: Sequence[SpanTree],
-        dev: Sequence[SpanTree],
-        config: ConstituencyConfig,
-        *,
-        extra: Sequence[Sentence] = (),
-    ) -> None:
-        labels, tags = vocabularies(train)
-        label_ids = {label: i for i, label in enumerate(labels)}
-        tag_ids = {tag: i for i, tag in enumerate(tags)}
-        words = [tree.words for tree in train]
-        position = {tokens: i for i, tokens in enumerate(words)}
-        words += [s.tokens for s in extra if s.tokens not in position]
-        self._parses: list[ConstituencyParse | None] = [to_parse(t, label_ids, tag_ids) for t in train]
-        self._tags: list[Int] = [parse.tags for parse in self._parses if parse is not None]
-        self._arcs: list[Int] = [np.full(len(tokens), IGNORED) for tokens in words]
-        names = [arc_names(sentence) for sentence in extra]
-        counts = Counter(name for arcs in names for name in arcs)
-        self.arc_ids = {n: i for i, n in enumerate(sorted(n for n in counts if counts[n] >= MIN_ARC_COUNT))}
-        for sentence, arcs in zip(extra, names, strict=True):
-            at = position.get(sentence.tokens)
-            if at is None:
-                at = len(self._tags)
-                self._parses.append(None)
-                self._tags.append(np.array([tag_ids.get(tag, IGNORED) for tag in sentence.tags or ()]))
-            self._arcs[at] = np.array([self.arc_ids.get(name, IGNORED) for name in arcs])
-        vocabulary = Vocabulary.build(words, min_count=config.min_count)
-        self.model = ConstituencyModel(vocabulary, labels, tags, config)
-        self.module = TrainedNetwork(self.model, len(self.arc_ids))
-        self.table = TypeTable(vocabulary)
-        self._rows = [self.table.rows(tokens) for tokens in words]
-        self._dev = dev
-
-    def sizes(self) -> list[int]:
-        """Number of words of each training sentence."""
-        return [len(rows) for rows in self._rows]
-
-    def loss(self, sentences: Sequence[int]) -> Tensor:
-        """Mean loss of the sentences with these indices."""
-        batch = make_batch(self.table, [self._rows[i] for i in sentences], end_boundary=True)
-        states_BTD = self.model.encoder(batch)
-        states_ND = word_states(states_BTD, batch.lengths_B)
-        loss = TAG_SCALE * _cross_entropy(self.model.tag_head(states_ND), [self._tags[i] for i in sentences])
-        if self.module.arcs is not None:
-            loss = loss + ARC_SCALE * _cross_entropy(
-                self.module.arcs(states_ND), [self._arcs[i] for i in sentences]
-            )
-        with_tree = [b for b, i in enumerate(sentences) if self._parses[i] is not None]
-        if with_tree:
-            positions = batch.lengths_B[with_tree]
-            posts_PD = fencepost_vectors(states_BTD[with_tree], positions)
-            parses = [parse for i in sentences if (parse := self._parses[i]) is not None]
-            force = self.model.config.force_root
-            lengths = positions.numpy() - 2
-            loss = loss + margin_loss(self.model.span_head, posts_PD, lengths, parses, force=force).mean()
-        return loss
-
-    def evaluate(self) -> dict[str, float]:
-        """Bracket scores and tag accuracy on the dev trees, per cent."""
-        # A fresh parser: its cache of type vectors must not outlive a step.
-        return score_parser(SpanParser(self.model, {}), self._dev)
+    trees: list[SpanTree] = []
+    for path in paths:
+        found = list(read_trees(path))
+        if exclude_documents:
+            names = _document_names(path.with_suffix(".conllu"))
+            if len(names) != len(found):
+                raise UserError(
+                    f"{path}: {len(found)} trees, but {path.with_suffix('.conllu').name} has "
+                    f"{len(names)} sentences; --exclude-documents needs the same ones"
+                )
+            excluded = tuple(exclude_documents)
+            found = [tree for tree, name in zip(found, names, strict=True) if not name.startswith(excluded)]
+        trees += found
+    if not trees:
+        raise UserError(f"{', '.join(map(str, paths)) or 'no file'}: no trees to read")
+    return trees
 
 
-def score_parser(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> dict[str, float]:
-    """Parse treebank sentences from their words alone and score the result, per cent."""
-    parses = parser.parse([tree.words for tree in gold])
-    predicted = [
-        from_parse(parse, tree.words, parser.labels, parser.tags)
-        for parse, tree in zip(parses, gold, strict=True)
-    ]
-    scores = dataclasses.asdict(score_trees(gold, predicted))
-    return {key: value for key, value in scores.items() if key != "sentences"}
+def _document_names(path: Path) -> list[str]:
+    """Id of the document of every sentence of a CoNLL-U file."""
+    return [document.id for document in read_conllu(path) for _ in document.sentences]
 
 
-def arc_names(sentence: Sentence) -> list[str]:
-    """Class of each word's arc: relation without subtype, side of the head, the head's coarse tag."""
-    if sentence.heads is None or sentence.relations is None or sentence.tags is None:
-        return [""] * len(sentence.tokens)
+def read_extra(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) -> list[Sentence]:
+    """Sentences of CoNLL-U files whose tags and arcs are learned along.
+
+    Raises:
+        UserError: a file is missing or malformed.
+    """
     return [
-        f"{relation.split(':')[0]} {'<' if head <= i else '>'} {sentence.tags[head - 1][:2] if head else ''}"
-        for i, (head, relation) in enumerate(zip(sentence.heads, sentence.relations, strict=True))
+        sentence
+        for path in paths
+        for document in read_conllu(path, tags="xpos")
+        if not document.id.startswith(tuple(exclude_documents))
+        for sentence in document.sentences
     ]
 
 
-def _cross_entropy(scores_NC: Tensor, targets: Sequence[Int]) -> Tensor:
-    """Mean cross-entropy over the words that have a target; 0 when none has."""
-    targets_N = torch.from_numpy(np.concatenate(targets).astype(np.int64))
-    total = F.cross_entropy(scores_NC, targets_N, ignore_index=IGNORED, reduction="sum")
-    return total / max(int((targets_N != IGNORED).sum()), 1)
+def train_constituency_parser(
+    *,
+    train: Sequence[Path],
+    dev: Sequence[Path],
+    extra: Sequence[Path],
+    output: Path,
+    exclude_documents: Sequence[str],
+    name: str,
+    version: str,
+    half: bool,
+    model: ConstituencyConfig,
+    training: TrainingConfig,
+) -> dict[str, float]:
+    """Train, write the model folder, return the dev scores of what was stored.
+
+    Args:
+        train: bracket files to learn from.
+        dev: bracket files to choose on.
+        extra: CoNLL-U files whose tags and arcs are learned along.
+        output: the model folder; checkpoints and learning curve go to its ``training/``.
+        exclude_documents: see :func:`read_treebank`; applies to ``train`` and ``extra``.
+        name: of the model.
+        version: of the model.
+        half: store float16.
+        model: configuration of the model.
+        training: configuration of the optimisation.
+    """
+    log = log_to(output / "training")
+    trees, dev_trees = read_treebank(train, exclude_documents), read_treebank(dev)
+    sentences = read_extra(extra, exclude_documents)
+    seed_everything(training)
+    task = ConstituencyTask(trees, dev_trees, model, extra=sentences)
+    run = {
+        "model": config_to_json(model),
+        **{
+            role: {str(path): sha256_file(path) for path in paths}
+            for role, paths in (("train", train), ("extra", extra), ("dev", dev))
+        },
+        "exclude_documents": list(exclude_documents),
+    }
+    write_json(
+        output / "training" / "config.json",
+        {**run, "training": config_to_json(training), "name": name, "version": version, "half": half},
+    )
+    log.info(
+        "%d training trees, %d words; %d sentences without trees; %d dev trees; %d parameters",
+        len(trees),
+        sum(len(tree.words) for tree in trees),
+        len(task.sizes()) - len(trees),
+        len(dev_trees),
+        sum(p.numel() for p in task.model.parameters()),
+    )
+    trainer = Trainer(task, training, output / "training", run)
+    summary = trainer.run()
+    task.module.load_state_dict(trainer.best_tensors())
+    scores = write_model(
+        task.model, output, dev_trees, name=name, version=version, half=half, summary=summary, run=run
+    )
+    log.info("%s: F1 %.2f, tags %.2f", output, scores["f1"], scores["tags"])
+    return scores
+
+
+def write_model(
+    model: ConstituencyModel,
+    output: Path,
+    dev_trees: Sequence[SpanTree],
+    *,
+    name: str,
+    version: str,
+    half: bool,
+    summary: dict[str, Any],
+    run: dict[str, Any],
+) -> dict[str, float]:
+    """Write a trained model with its card; the scores of what was stored."""
+    save: dict[str, Any] = {
+        "kind": "constituency",
+        "name": name,
+        "version": version,
+        "config": model.config_json(),
+        "vocabulary": model.vocabulary_json(),
+        "tensors": model.state_dict(),
+        "half": half,
+    }
+    save_model_folder(output, **save, card="")
+    # The stored weights are scored, not those in memory: float16 rounds them.
+    scores = score_parser(load_span_parser(output), dev_trees)
+    lines = (output / "training" / LOG).read_text(encoding="utf-8").splitlines()
+    card = model_card(save, scores, summary, run, [json.loads(line) for line in lines])
+    save_model_folder(output, **save, card=card)
+    return scores
+
+
+def load_span_parser(path: Path) -> SpanParser:
+    """The parser of a model folder that :func:`write_model` wrote."""
+    folder = load_model_folder(path, kind="constituency")
+    return SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
+
+
+def model_card(
+    save: dict[str, Any],
+    scores: dict[str, float],
+    summary: dict[str, Any],
+    run: dict[str, Any],
+    curve: Sequence[dict[str, float]],
+) -> str:
+    """Text of a model's README: what it is, data, scores, learning curve."""
+    files = [
+        f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
+        for role in ("train", "extra", "dev")
+        for path, digest in run[role].items()
+    ]
+    if run["exclude_documents"]:
+        files.append(f"- left out of train and extra: documents `{'*`, `'.join(run['exclude_documents'])}*`")
+    shown = [line for i, line in enumerate(curve) if i % max(1, len(curve) // 12) == 0 or line is curve[-1]]
+    rows = [
+        f"| {c['epoch'] + 1:.0f} | {c['minutes']:.1f} | {c['loss']:.3f} | {c['f1']:.2f} | {c['tags']:.2f} |"
+        for c in shown
+    ]
+    parameters = sum(tensor.numel() for tensor in save["tensors"].values())
+    return "\n".join(
+        [
+            f"# {save['name']}, version {save['version']}",
+            "",
+            "Span parser (Kitaev & Klein 2018) with part-of-speech tags over a word and character BiLSTM; "
+            f"{parameters:,} parameters, {len(save['vocabulary']['labels'])} labels (unary chains are "
+            f"labels), {len(save['vocabulary']['tags'])} tags.",
+            "",
+            "## Data",
+            "",
+            *files,
+            "",
+            "Trees are learned from train; tags, and arcs as a help that is thrown away, from extra too.",
+            "",
+            "## Scores on dev, in per cent",
+            "",
+            "| precision | recall | F1 | tags | complete |",
+            "|---|---|---|---|---|",
+            f"| {scores['precision']:.2f} | {scores['recall']:.2f} | {scores['f1']:.2f} "
+            f"| {scores['tags']:.2f} | {scores['complete']:.2f} |",
+            "",
+            "Labelled brackets without function tags, punctuation and wrapper (`parsing/const_score.py` has "
+            f"the rules). The best epoch was {summary['best_epoch'] + 1} of {summary['epochs']}, chosen on "
+            "the same dev sentences.",
+            "",
+            "## Learning curve (dev)",
+            "",
+            "| epoch | minutes | loss | F1 | tags |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )

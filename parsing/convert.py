@@ -92,7 +92,37 @@ def require_consent(config: Convert) -> None:
         )
 
 
-COMMANDS = {"dep": Subcommand(Convert, convert_dependency, "a supar biaffine dependency parser")}
+def convert_constituency(config: Convert) -> None:
+    """A benepar parser with a character LSTM to a model folder."""
+    require_consent(config)
+    from corpora.support.files import sha256_file
+    from parsing.benepar_adapter import from_checkpoint
+    from parsing.model_folder import save_model_folder
+
+    path = Path(config.checkpoint)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    parts = from_checkpoint(unpickle(str(path)), where=str(path))
+    name = config.name or path.name
+    identity = save_model_folder(
+        config.output,
+        kind="benepar",
+        name=name,
+        version="converted",
+        config=parts.config,
+        vocabulary=parts.vocabulary,
+        tensors=parts.tensors,
+        half=False,
+        card=f"# {name}\n\nConverted from the benepar checkpoint `{path.name}` "
+        f"(sha256 {sha256_file(path)}); its data, scores and licence are those of its authors.\n",
+    )
+    print(f"{config.output}: {len(parts.vocabulary['labels'])} labels, sha256 {identity['sha256'][:16]}")
+
+
+COMMANDS = {
+    "const": Subcommand(Convert, convert_constituency, "a benepar parser with a character LSTM"),
+    "dep": Subcommand(Convert, convert_dependency, "a supar biaffine dependency parser"),
+}
 
 if __name__ == "__main__":
     sys.exit(run_subcommand(COMMANDS, prog="python -m parsing.convert", description="Convert a checkpoint:"))

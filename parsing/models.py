@@ -1,7 +1,8 @@
 """Parsers by specification: ``builtin``, or a folder written by ``parsing.train`` or ``parsing.convert``.
 
-Checkpoints of the libraries themselves are pickles. They are never opened here: the message says
-how to convert them once, after which the folder loads like any other.
+supar's checkpoints are pickles and never opened here: the message says how to convert them once, after
+which the folder loads like any other. benepar's hold weights and plain values; they are read by name or
+file without running code.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpora.support.errors import UserError
+from corpora.support.files import read_json
 
 if TYPE_CHECKING:
-    from parsing.types import DependencyParser
+    from parsing.types import ConstituencyParser, DependencyParser
 
 BUILTIN = Path(__file__).parent / "builtin"
 BUILTIN_DEPENDENCY = "dep-v1"
+BUILTIN_CONSTITUENCY = "const-v1"
 
 
 def load_dependency_parser(spec: str) -> DependencyParser:
@@ -33,6 +36,33 @@ def load_dependency_parser(spec: str) -> DependencyParser:
 
     folder = load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), kind="dependency")
     return BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
+
+
+def load_constituency_parser(spec: str) -> ConstituencyParser:
+    """The constituency parser that ``--const-model`` names.
+
+    Args:
+        spec: ``builtin``, a model folder, or a benepar model by name, file or folder.
+
+    Raises:
+        UserError: no such model, or a damaged one.
+    """
+    from parsing.model_folder import CONFIG, load_model_folder
+
+    path = BUILTIN / BUILTIN_CONSTITUENCY if spec == "builtin" else Path(spec)
+    if spec != "builtin" and (not path.is_dir() or (path / "benepar_model.bin").exists()):
+        from parsing.benepar_adapter import load_benepar
+
+        return load_benepar(spec)
+    kind = read_json(path / CONFIG).get("kind") if (path / CONFIG).is_file() else None
+    if kind == "benepar":
+        from parsing.benepar_adapter import from_folder
+
+        return from_folder(load_model_folder(path, kind="benepar"))
+    from parsing.const_model import ConstituencyModel, SpanParser
+
+    folder = load_model_folder(path, kind="constituency")
+    return SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
 
 
 def _folder(spec: str, kind: str, builtin: str) -> Path:

@@ -1,6 +1,7 @@
 """Score a parser on a treebank.
 
     python -m parsing.score dep builtin gum/dev.conllu
+    python -m parsing.score const builtin gum/dev.ptb
 
 The parser sees the words alone. Prints the scores and, as the last line, the same as JSON.
 """
@@ -54,7 +55,43 @@ def score_dependency(config: ScoreDependency) -> None:
     print(json.dumps({**{k: round(v, 4) for k, v in scores.items()}, **parser.identity}))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScoreConstituency:
+    """Options of ``const``."""
+
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """builtin, a model folder, or a benepar name or file."""
+    treebank: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TREEBANK...")]
+    """Bracket files."""
+    threads: int = 1
+    """Threads of torch."""
+
+
+def score_constituency(config: ScoreConstituency) -> None:
+    """Labelled brackets without function tags and punctuation, and tags."""
+    import torch
+
+    from parsing.const_task import score_parser
+    from parsing.const_train import read_treebank
+    from parsing.models import load_constituency_parser
+
+    torch.set_num_threads(config.threads)
+    parser = load_constituency_parser(config.model)
+    trees = read_treebank(config.treebank)
+    start = time.perf_counter()
+    scores = score_parser(parser, trees)
+    seconds = time.perf_counter() - start
+    tokens = sum(len(tree.words) for tree in trees)
+    rate = len(trees) / seconds
+    print(f"{config.model} on {len(trees):,} trees, {tokens:,} tokens ({rate:,.0f} sentences/s)")
+    print("labelled brackets, without function tags, punctuation and wrapper, in per cent:")
+    print(f"precision {scores['precision']:.2f}  recall {scores['recall']:.2f}  F1 {scores['f1']:.2f}")
+    print(f"tags {scores['tags']:.2f} of words, complete trees {scores['complete']:.2f} of sentences")
+    print(json.dumps({**{k: round(v, 4) for k, v in scores.items()}, **parser.identity}))
+
+
 COMMANDS = {
+    "const": Subcommand(ScoreConstituency, score_constituency, "a constituency parser: bracket F1, tags"),
     "dep": Subcommand(ScoreDependency, score_dependency, "a dependency parser: UAS, LAS"),
 }
 

@@ -3,8 +3,12 @@ r"""Train a parser from a treebank.
     python -m parsing.train dep --train ewt/train.conllu gum/train.conllu --dev gum/dev.conllu \
         --output runs/parsers/dep --minutes 60
 
-In: CoNLL-U treebanks. Out: a model folder that ``--dep-model`` takes, with a model card; the learning
-curve and the checkpoints lie in its ``training/`` folder. A killed run goes on with the same command.
+    python -m parsing.train const --train gum/train.ptb --extra gum/train.conllu ewt/train.conllu \
+        --dev gum/dev.ptb --output runs/parsers/const --minutes 60
+
+In: CoNLL-U or bracket treebanks. Out: a model folder that ``--dep-model`` or ``--const-model`` takes, with
+a model card; the learning curve and the checkpoints lie in its ``training/`` folder. A killed run goes on
+with the same command.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import Annotated
 
 import tyro
 
-from parsing.configs import DependencyConfig, TrainingConfig
+from parsing.configs import ConstituencyConfig, DependencyConfig, TrainingConfig
 from parsing.subcommands import Subcommand, run_subcommand
 
 
@@ -63,7 +67,57 @@ def train_dependency(config: TrainDependency) -> None:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainConstituency:
+    """Options of ``const``."""
+
+    train: tuple[Path, ...]
+    """Bracket files to learn trees and tags from."""
+    dev: tuple[Path, ...]
+    """Bracket files to choose the best weights on; the card quotes their scores."""
+    output: Path
+    """Model folder to write."""
+    extra: tuple[Path, ...] = ()
+    """CoNLL-U files whose tags and arcs are learned along; sentences that are in train count once."""
+    exclude_documents: tuple[str, ...] = ()
+    """Leave documents of train and extra out whose id starts with one of these. Brackets name no
+    documents: the .conllu file beside a .ptb file does."""
+    name: str = ""
+    """Name of the model, part of its identity; the output folder's name by default."""
+    version: str = "1"
+    """Version of the model, part of its identity."""
+    half: bool = True
+    """Store weights as float16: half the size (the card's scores are those of the stored weights)."""
+    model: ConstituencyConfig = field(default_factory=ConstituencyConfig)
+    """The model."""
+    training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(
+        default_factory=lambda: TrainingConfig(
+            learning_rate=2.5e-3, beta2=0.98, batch_tokens=800, average=0.998
+        )
+    )
+    """Optimisation and budget."""
+
+
+def train_constituency(config: TrainConstituency) -> None:
+    """Train a constituency parser and write its folder."""
+    from parsing.const_train import train_constituency_parser
+
+    train_constituency_parser(
+        train=config.train,
+        dev=config.dev,
+        extra=config.extra,
+        output=config.output,
+        exclude_documents=config.exclude_documents,
+        name=config.name or config.output.resolve().name,
+        version=config.version,
+        half=config.half,
+        model=config.model,
+        training=config.training,
+    )
+
+
 COMMANDS = {
+    "const": Subcommand(TrainConstituency, train_constituency, "a constituency parser (spans) from brackets"),
     "dep": Subcommand(TrainDependency, train_dependency, "a dependency parser (biaffine) from CoNLL-U"),
 }
 

@@ -19,21 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from corpora.support.errors import UserError
+from corpora.treebanks import escape, read_brackets, unescape
 from parsing.types import ConstituencyParse
 
 CHAIN = "::"
 """Between the labels of a unary chain, outermost first."""
 WRAPPERS = frozenset({"", "TOP", "ROOT", "S1", "VROOT"})
 TRACE = "-NONE-"
-_BRACKETS = {
-    "-LRB-": "(",
-    "-RRB-": ")",
-    "-LSB-": "[",
-    "-RSB-": "]",
-    "-LCB-": "{",
-    "-RCB-": "}",
-}
-_ESCAPED = re.compile("|".join(_BRACKETS))
 _SYMBOL = re.compile(r"[()]|[^\s()]+")
 
 
@@ -58,32 +50,16 @@ class _Node:
     word: str | None = None
 
 
-def read_trees(path: Path) -> Iterator[tuple[int, SpanTree]]:
-    """Trees of a bracket file, each with the line it starts on; a tree may span lines.
+def read_trees(path: Path) -> Iterator[SpanTree]:
+    """Trees of a bracket file; a tree may span lines.
 
     Raises:
-        UserError: not UTF-8, brackets that do not match, or a node without words.
+        UserError: no such file, brackets that do not match, or a node without words; it names file
+            and tree.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 ({error})") from None
-    pending: list[str] = []
-    depth, first = 0, 0
-    for row, line in enumerate(lines, 1):
-        if not pending:
-            if not line.strip():
-                continue
-            first = row
-        pending.append(line)
-        depth += line.count("(") - line.count(")")
-        if depth <= 0:
-            yield first, read_tree(" ".join(pending), where=f"{path}, line {first}")
-            pending, depth = [], 0
-    if pending:
-        raise UserError(f"{path}, line {first}: {depth} bracket(s) are never closed")
+    for number, sentence in enumerate(read_brackets(path), 1):
+        assert sentence.tree is not None
+        yield read_tree(sentence.tree, where=f"{path}, tree {number}")
 
 
 def read_tree(text: str, *, where: str = "tree") -> SpanTree:
@@ -195,7 +171,7 @@ def _read_node(text: str, where: str) -> _Node:
         elif len(stack) == 1 or stack[-1].word is not None or stack[-1].children:
             raise UserError(f"{where}: word {symbol!r} has no tag of its own; write (TAG {symbol})")
         else:
-            stack[-1].word = _ESCAPED.sub(lambda match: _BRACKETS[match.group()], symbol)
+            stack[-1].word = unescape(symbol)
         previous = symbol
     if len(stack) > 1 or not top.children:
         raise UserError(f"{where}: {len(stack) - 1} bracket(s) are never closed")
@@ -243,4 +219,4 @@ def _collect(root: _Node, words: list[str], tags: list[str], spans: list[tuple[i
 
 def _escape(word: str) -> str:
     """A word as brackets can hold it."""
-    return re.sub(r"\s", "_", word).replace("(", "-LRB-").replace(")", "-RRB-") or "_"
+    return escape(re.sub(r"\s", "_", word)) or "_"
