@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import torch
 from torch import Tensor
 
 from multiview.engines import kernels_torch
@@ -14,5 +15,8 @@ Kernels = ModuleType
 
 def kernels_for(x: Tensor, engine: str) -> Kernels:
     """The kernels for tensors like ``x`` under an engine: ``torch`` are the portable ones."""
-    del x, engine
+    if engine == "native" and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
+        from multiview.engines import kernels_numba
+
+        return kernels_numba
     return kernels_torch

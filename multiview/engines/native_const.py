@@ -5,7 +5,6 @@ Shapes: T words, I internal nodes, N = T + I nodes, D hidden, E word vector.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from multiview.engines.kernels import Kernels
 from multiview.engines.plan import ConstPlan
 from multiview.engines.products import Products
+from multiview.engines.workspace import Workspace
 
 
 class ConstSweep(torch.autograd.Function):
@@ -49,19 +49,19 @@ class ConstSweep(torch.autograd.Function):
             products: matrix products.
         """
         hidden, tokens, internal = recurrent_weight.shape[1] // 2, plan.tokens, plan.internal
-        slot = plan.tensor("slot")
-        h, c = x.new_empty(2, tokens + internal, hidden)
-        leaf_gates = products.new_mm(x, products.cast(input_weight).t())
-        kernels.leaf_forward(leaf_gates, bias[: 3 * hidden], slot[:tokens], h, c)
+        states = (tokens + internal, hidden)
+        work = Workspace(x, states, states, (tokens, 3 * hidden), (internal, 5 * hidden))
+        h, c, leaf_gates, gates = work.buffers
+        products.mm(x, products.cast(input_weight).t(), leaf_gates)
+        child_h, weight = _pairs(h, internal), products.cast(recurrent_weight).t()
 
-        gates = x.new_empty(internal, 5 * hidden)
-        child_h, child_c = _pairs(h, internal), _pairs(c, internal)
-        weight = products.cast(recurrent_weight).t()
-        for low, high in _levels(plan):
+        view = kernels.view
+        state = view(bias), view(plan.tensor("slot")), view(h), view(c)
+        gates_view = view(gates)
+        kernels.leaf_forward(view(leaf_gates), *state, tokens)
+        for low, high in plan.levels():
             products.mm(child_h[low:high], weight, gates[low:high])
-            kernels.const_forward(
-                gates[low:high], bias, child_c[low:high], slot[tokens + low : tokens + high], h, c
-            )
+            kernels.const_forward(gates_view, *state, low, high, tokens)
         roots = h[2 * internal :].clone()
         ctx.save_for_backward(x, input_weight, recurrent_weight, leaf_gates, gates, h, c)
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
@@ -75,55 +75,38 @@ class ConstSweep(torch.autograd.Function):
         x, input_weight, recurrent_weight, leaf_gates, gates, h, c = ctx.saved_tensors
         plan, kernels, products = ctx.plan, ctx.kernels, ctx.products
         tokens, internal = plan.tokens, plan.internal
-        slot = plan.tensor("slot")
-        dh, dc = slot_gradients(h, droots, dh_all, 2 * internal)
-        child_h, child_c = _pairs(h, internal), _pairs(c, internal)
-        child_dh, child_dc = _pairs(dh, internal), _pairs(dc, internal)
-
-        dgates = torch.empty_like(gates)
-        weight = products.cast(recurrent_weight)
+        work = Workspace(h, h.shape, h.shape, leaf_gates.shape, gates.shape)
+        dh, dc, dleaf, dgates = work.buffers
+        start_gradients(dh, dc, droots, dh_all, 2 * internal)
+        dbias = x.new_zeros(4 * h.shape[1])
+        child_dh, weight = _pairs(dh, internal), products.cast(recurrent_weight)
         product = products.mm if dh_all is None else products.addmm
-        for low, high in reversed(_levels(plan)):
-            kernels.const_backward(
-                gates[low:high],
-                child_c[low:high],
-                slot[tokens + low : tokens + high],
-                c,
-                dh,
-                dc,
-                dgates[low:high],
-                child_dc[low:high],
-            )
-            product(dgates[low:high], weight, child_dh[low:high])
-        dleaf = torch.empty_like(leaf_gates)
-        kernels.leaf_backward(leaf_gates, slot[:tokens], c, dh, dc, dleaf)
 
-        hidden = h.shape[1]
-        summed = dgates.sum(0)
-        dbias = torch.cat([dleaf.sum(0) + summed[: 3 * hidden], summed[3 * hidden :].view(2, -1).sum(0)])
+        view = kernels.view
+        state = view(plan.tensor("slot")), view(c), view(dh), view(dc)
+        gates_view, dgates_view, dbias_view = view(gates), view(dgates), view(dbias)
+        for low, high in reversed(plan.levels()):
+            kernels.const_backward(gates_view, *state, dgates_view, dbias_view, low, high, tokens)
+            product(dgates[low:high], weight, child_dh[low:high])
+        kernels.leaf_backward(view(leaf_gates), *state, view(dleaf), dbias_view, tokens)
+
         dx = products.new_mm(dleaf, products.cast(input_weight)) if ctx.needs_input_grad[0] else None
-        dinput_weight = products.new_mm(dleaf.t(), x)
-        drecurrent_weight = products.new_mm(dgates.t(), child_h)
+        dinput_weight = products.gradient(dleaf, x)
+        drecurrent_weight = products.gradient(dgates, _pairs(h, internal))
         return dx, dinput_weight, drecurrent_weight, dbias, None, None, None
 
 
-def slot_gradients(
-    h: Tensor, droots: Tensor | None, dh_all: Tensor | None, first_root: int
-) -> tuple[Tensor, Tensor]:
-    """Gradients of h and c by slot: the roots' are known, others are written by their parent."""
-    dh = torch.empty_like(h) if dh_all is None else dh_all.clone()
-    dc = torch.empty_like(h)
+def start_gradients(
+    dh: Tensor, dc: Tensor, droots: Tensor | None, dh_all: Tensor | None, first_root: int
+) -> None:
+    """Fills what is known before the sweep: the roots' gradients. Other slots are written by their parent."""
     dc[first_root:] = 0
-    if dh_all is None:
-        dh[first_root:] = 0 if droots is None else droots
-    elif droots is not None:
+    if dh_all is not None:
+        dh.copy_(dh_all)
+    else:
+        dh[first_root:] = 0
+    if droots is not None:
         dh[first_root:] += droots
-    return dh, dc
-
-
-def _levels(plan: ConstPlan) -> list[tuple[int, int]]:
-    bounds = plan.level_offsets.tolist()
-    return list(pairwise(bounds))
 
 
 def _pairs(states: Tensor, internal: int) -> Tensor:

@@ -5,16 +5,17 @@ Shapes: N words (each one a node), I of them with dependents, E = N - B edges, D
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from multiview.engines.kernels import Kernels
-from multiview.engines.native_const import slot_gradients
+from multiview.engines.native_const import start_gradients
 from multiview.engines.plan import DepPlan
 from multiview.engines.products import Products
+from multiview.engines.workspace import Workspace
 
 
 class DepSweep(torch.autograd.Function):
@@ -51,55 +52,30 @@ class DepSweep(torch.autograd.Function):
             kernels: element-wise steps.
             products: matrix products.
         """
-        hidden, nodes, leaves, internal = recurrent_weight.shape[1], len(x), plan.leaves, plan.internal
-        slot = plan.tensor("slot")
-        b_iou, b_q, b_f, b_p = bias.split([3 * hidden, hidden, hidden, hidden])
-        x = x.index_select(0, plan.tensor("order"))
-        gates = products.new_mm(x, products.cast(input_weight).t())
-        parents = products.new_mm(x[leaves:], products.cast(parent_weight).t())
-        query, forget_input = parents[:, :hidden], parents[:, hidden:]
+        hidden, nodes, leaves = recurrent_weight.shape[1], len(x), plan.leaves
+        edges, internal = nodes - plan.sentences, plan.internal
+        shapes = [(nodes, hidden)] * 2 + [(nodes, 3 * hidden), (internal, 2 * hidden), (edges, 2 * hidden)]
+        work = Workspace(x, x.shape, *shapes, (edges,), (edges,), (internal, hidden))
+        ranked, h, c, gates, parents, children, alpha, cosine, mixed = work.buffers
+        x = torch.index_select(x.detach(), 0, plan.tensor("order"), out=ranked)
+        products.mm(x, products.cast(input_weight).t(), gates)
+        products.mm(x[leaves:], products.cast(parent_weight).t(), parents)
+        child_product = products.cast(child_weight).t()
+        recurrent_product = products.cast(recurrent_weight).t()
 
-        h, c = x.new_empty(2, nodes, hidden)
-        children = x.new_empty(nodes - plan.sentences, 2 * hidden)
-        keys, forget = children[:, :hidden], children[:, hidden:]
-        alpha, cosine = x.new_empty(2, len(children))
-        mixed = x.new_empty(internal, hidden)
-        kernels.leaf_forward(gates[:leaves], b_iou, slot[:leaves], h, c)
-
-        child_weight, recurrent_weight_t = (
-            products.cast(child_weight).t(),
-            products.cast(recurrent_weight).t(),
-        )
-        for level in _levels(plan):
-            node, edge, rank, offsets, parent = level
-            products.mm(h[edge], child_weight, children[edge])
-            kernels.dep_attend(
-                query[node],
-                b_q,
-                keys[edge],
-                b_p,
-                h[edge],
-                offsets,
-                parent,
-                alpha[edge],
-                cosine[edge],
-                mixed[node],
-            )
-            products.addmm(mixed[node], recurrent_weight_t, gates[rank])
-            kernels.dep_forward(
-                gates[rank],
-                b_iou,
-                forget_input[node],
-                b_f,
-                forget[edge],
-                c[edge],
-                offsets,
-                parent,
-                slot[rank],
-                h,
-                c,
-            )
-        roots = h[len(children) :].clone()
+        view = kernels.view
+        tree = view(plan.tensor("child_offsets")), view(plan.tensor("edge_parent"))
+        parts, state = (view(parents), view(children), view(bias)), (view(h), view(c))
+        attention = view(alpha), view(cosine), view(mixed)
+        gates_view, slot = view(gates), view(plan.tensor("slot"))
+        kernels.leaf_forward(gates_view, parts[2], slot, *state, leaves)
+        for level in plan.levels():
+            low, high, edge_low, edge_high = level
+            products.mm(h[edge_low:edge_high], child_product, children[edge_low:edge_high])
+            kernels.dep_attend(*parts, state[0], *tree, *attention, *level)
+            products.addmm(mixed[low:high], recurrent_product, gates[leaves + low : leaves + high])
+            kernels.dep_forward(gates_view, *parts, slot, *state, *tree, leaves, *level)
+        roots = h[edges:].clone()
         ctx.save_for_backward(
             x, input_weight, parent_weight, child_weight, recurrent_weight,
             gates, parents, children, alpha, cosine, mixed, h, c,
@@ -113,78 +89,50 @@ class DepSweep(torch.autograd.Function):
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
         """Levels from the roots down; then each weight gradient is one product over all nodes."""
         (
-            x, input_weight, parent_weight, child_weight_t, recurrent_weight,
+            x, input_weight, parent_weight, child_weight, recurrent_weight,
             gates, parents, children, alpha, cosine, mixed, h, c,
         ) = ctx.saved_tensors  # fmt: skip
         plan, kernels, products = ctx.plan, ctx.kernels, ctx.products
-        hidden, leaves, edges = h.shape[1], plan.leaves, len(children)
-        slot = plan.tensor("slot")
-        query, keys, forget = parents[:, :hidden], children[:, :hidden], children[:, hidden:]
-        dh, dc = slot_gradients(h, droots, dh_all, edges)
-        dgates, dparents, dchildren = map(torch.empty_like, (gates, parents, children))
-        dquery, dforget_input = dparents[:, :hidden], dparents[:, hidden:]
-        dkeys, dforget = dchildren[:, :hidden], dchildren[:, hidden:]
-        dmixed = torch.empty_like(mixed)
+        leaves, edges = plan.leaves, len(children)
+        like = (h, c, gates, parents, children, mixed)
+        work = Workspace(h, *(buffer.shape for buffer in like))
+        dh, dc, dgates, dparents, dchildren, dmixed = work.buffers
+        start_gradients(dh, dc, droots, dh_all, edges)
+        dbias = x.new_zeros(6 * h.shape[1])
+        child_product, recurrent_product = products.cast(child_weight), products.cast(recurrent_weight)
 
-        child_weight, cast_recurrent_weight = child_weight_t.t(), products.cast(recurrent_weight)
-        for node, edge, rank, offsets, parent in reversed(_levels(plan)):
+        view = kernels.view
+        tree = view(plan.tensor("child_offsets")), view(plan.tensor("edge_parent"))
+        parts, dparts = (view(parents), view(children)), (view(dparents), view(dchildren))
+        attention = view(alpha), view(cosine), view(dmixed)
+        gates_view, slot, h_view, c_view = view(gates), view(plan.tensor("slot")), view(h), view(c)
+        dh_view, dc_view, dgates_view, dbias_view = view(dh), view(dc), view(dgates), view(dbias)
+        for level in reversed(plan.levels()):
+            low, high, edge_low, edge_high = level
             kernels.dep_backward(
-                gates[rank], forget[edge], c[edge], offsets, parent, slot[rank], c, dh, dc,
-                dgates[rank], dforget_input[node], dforget[edge], dc[edge],
+                gates_view, parts[1], slot, c_view, *tree, dh_view, dc_view, dgates_view, *dparts, dbias_view,
+                leaves, *level,
             )  # fmt: skip
-            products.mm(dgates[rank], cast_recurrent_weight, dmixed[node])
+            products.mm(dgates[leaves + low : leaves + high], recurrent_product, dmixed[low:high])
             kernels.dep_attend_backward(
-                query[node], keys[edge], h[edge], offsets, parent, alpha[edge], cosine[edge], dmixed[node],
-                dquery[node], dkeys[edge], dh[edge], dh_all is not None,
-            )  # fmt: skip
-            products.addmm(dchildren[edge], child_weight, dh[edge])
-        kernels.leaf_backward(gates[:leaves], slot[:leaves], c, dh, dc, dgates[:leaves])
+                *parts, h_view, *tree, *attention, *dparts, dh_view, dbias_view, dh_all is not None, *level
+            )
+            products.addmm(dchildren[edge_low:edge_high], child_product, dh[edge_low:edge_high])
+        kernels.leaf_backward(gates_view, slot, c_view, dh_view, dc_view, dgates_view, dbias_view, leaves)
 
         dx = None
         if ctx.needs_input_grad[0]:
             dx_ranked = products.new_mm(dgates, products.cast(input_weight))
             products.addmm(dparents, products.cast(parent_weight), dx_ranked[leaves:])
             dx = torch.empty_like(dx_ranked).index_copy_(0, plan.tensor("order"), dx_ranked)
-        dbias = torch.cat([dgates.sum(0), dparents.sum(0), dkeys.sum(0)])
         return (
             dx,
-            products.new_mm(dgates.t(), x),
-            products.new_mm(dparents.t(), x[leaves:]),
-            products.new_mm(dchildren.t(), h[:edges]),
-            products.new_mm(dgates[leaves:].t(), mixed),
+            products.gradient(dgates, x),
+            products.gradient(dparents, x[leaves:]),
+            products.gradient(dchildren, h[:edges]),
+            products.gradient(dgates[leaves:], mixed),
             dbias,
             None,
             None,
             None,
         )
-
-
-class _Level(NamedTuple):
-    """Where one level lies: its nodes, their children and how those are grouped."""
-
-    node: slice
-    """Internal nodes in rank order."""
-    edge: slice
-    """Slots of their children."""
-    rank: slice
-    """Ranks of the nodes."""
-    offsets: Tensor
-    """int64 [n + 1]: children of each node, from 0."""
-    parent: Tensor
-    """int64 [m]: node of each child, from 0."""
-
-
-def _levels(plan: DepPlan) -> list[_Level]:
-    bounds = plan.level_offsets.tolist()
-    edges = plan.child_offsets[plan.level_offsets].tolist()
-    offsets, parent = plan.tensor("child_offsets"), plan.tensor("edge_parent")
-    return [
-        _Level(
-            slice(low, high),
-            slice(edge_low, edge_high),
-            slice(plan.leaves + low, plan.leaves + high),
-            offsets[low : high + 1] - edge_low,
-            parent[edge_low:edge_high] - low,
-        )
-        for low, high, edge_low, edge_high in zip(bounds[:-1], bounds[1:], edges[:-1], edges[1:], strict=True)
-    ]

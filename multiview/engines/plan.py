@@ -14,6 +14,7 @@ nodes, E edges (N - B), L levels of internal nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -108,6 +109,10 @@ class ConstPlan(Plan):
         """I, the number of internal nodes."""
         return self.tokens - self.sentences
 
+    def levels(self) -> list[tuple[int, int]]:
+        """Internal nodes of each level: ``(low, high)``, lowest level first."""
+        return list(pairwise(self.level_offsets.tolist()))
+
 
 @dataclass(frozen=True, kw_only=True)
 class DepPlan(Plan):
@@ -134,6 +139,12 @@ class DepPlan(Plan):
     def internal(self) -> int:
         """I, the number of words with dependents."""
         return len(self.order) - self.leaves
+
+    def levels(self) -> list[tuple[int, int, int, int]]:
+        """Internal nodes of each level and their children's slots: ``(low, high, edge_low, edge_high)``."""
+        nodes = pairwise(self.level_offsets.tolist())
+        edges = pairwise(self.child_offsets[self.level_offsets].tolist())
+        return [(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,308 @@
+"""The native tree engine against DGL and against its own matrix products, alternating in one run.
+
+    MULTIVIEW_DATA=... python -m benchmarks.tree_engine [--hidden 100 300 1200 2400] [--views const dep seq]
+
+A step is forward and backward over a batch of 400 gold-tree sentences of GUM (random trees of the same size
+without the data). ``floor`` makes the same matrix products at the same level sizes with weight gradients
+merged, into buffers allocated beforehand, and nothing else: ``floor_fraction`` is its time over ours.
+``ratio_dgl`` is DGL's time over ours, with DGL's graphs and frontiers made beforehand, as our plans. For
+seq the peer is ``nn.GRU`` alone on a packed sequence. Prints a table and one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import re
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multiview.encoders.registry import Encoder, build_view
+from multiview.engines import workspace
+from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
+from parsing.tree_arrays import constituency_heights, dependency_heights
+
+WORD_DIM = 300
+Step = Callable[[], object]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--hidden", type=int, nargs="+", default=[100, 300, 1200, 2400], help="widths D")
+    parser.add_argument("--views", nargs="+", default=["const", "dep", "seq"], help="views to measure")
+    parser.add_argument("--sentences", type=int, default=400, help="sentences per batch")
+    parser.add_argument("--rounds", type=int, default=7, help="alternations")
+    parser.add_argument("--threads", type=int, default=2, help="torch threads")
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: on a machine in use")
+    parser.add_argument("--without-dgl", action="store_true", help="measure against the floor alone")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    clock = time.perf_counter if arguments.clock == "wall" else time.process_time
+    report: dict[str, dict[str, dict[str, float]]] = {}
+    for view in arguments.views:
+        for hidden in arguments.hidden:
+            # At 2400 a step of 400 sentences of DGL takes minutes on two cores.
+            sentences = arguments.sentences if hidden <= 300 else arguments.sentences * 240 // hidden
+            batch = gum_batch(sentences)
+            steps = engine_steps(view, hidden, batch, dgl=not arguments.without_dgl)
+            seconds = alternate(steps, arguments.rounds, clock)
+            row = summary(seconds)
+            row["sentences"] = sentences
+            row.update({f"peak_mb_{name}": peak_mb(step) for name, step in steps.items() if name != "floor"})
+            report.setdefault(view, {})[str(hidden)] = row
+            print(view, hidden, " ".join(f"{key}={value:.4g}" for key, value in row.items()), flush=True)
+    print(json.dumps(report))
+
+
+def engine_steps(view: str, hidden: int, batch: SimpleNamespace, dgl: bool) -> dict[str, Step]:
+    """One step of each contestant on the same parameters and word vectors."""
+    torch.manual_seed(0)
+    native = build_view(view, WORD_DIM, hidden)
+    x = torch.randn(int(batch.sentence_offsets[-1]), WORD_DIM)
+    steps = {"native": encoder_step(native, x, batch)}
+    if view == "seq":
+        return {**steps, "floor": bare_gru_step(native, x, native.plan(batch))}
+    steps["floor"] = floor_const(native, x, batch) if view == "const" else floor_dep(native, x, batch)
+    if dgl:
+        peer = build_view(view, WORD_DIM, hidden, "dgl")
+        peer.load_state_dict(native.state_dict())
+        steps["dgl"] = encoder_step(peer, x, batch)
+    return steps
+
+
+def encoder_step(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> Step:
+    """Forward, backward of the sum of squares, gradients dropped."""
+    plan = encoder.plan(batch).to("cpu")
+    x = x.clone().requires_grad_()
+
+    def step() -> None:
+        encoder(x, plan).square().sum().backward()
+        encoder.zero_grad(set_to_none=True)
+        x.grad = None
+
+    return step
+
+
+def bare_gru_step(encoder: Encoder, x: Tensor, plan: Any) -> Step:
+    """``nn.GRU`` on input packed beforehand: the least that SEQ can cost."""
+    assert isinstance(plan, SequencePlan)
+    rows = x[torch.from_numpy(plan.packed)].requires_grad_()
+    packed = torch.nn.utils.rnn.PackedSequence(rows, torch.from_numpy(plan.batch_sizes))
+
+    def step() -> None:
+        encoder.gru(packed)[1].square().sum().backward()
+        encoder.zero_grad(set_to_none=True)
+        rows.grad = None
+
+    return step
+
+
+def floor_const(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> Step:
+    """The products of CONST: leaves, every level both ways, and merged weight gradients."""
+    plan = encoder.plan(batch)
+    assert isinstance(plan, ConstPlan)
+    w, u = encoder.input_weight.detach(), encoder.recurrent_weight.detach()
+    hidden, levels = encoder.dim, plan.levels()
+    pairs, gates = torch.randn(plan.internal, 2 * hidden), torch.randn(plan.internal, 5 * hidden)
+    dpairs, leaf, dx, dw, du = (
+        torch.randn_like(pairs),
+        torch.randn(len(x), 3 * hidden),
+        *map(torch.empty_like, (x, w, u)),
+    )
+
+    def step() -> None:
+        torch.mm(x, w.t(), out=leaf)
+        for low, high in levels:
+            torch.mm(pairs[low:high], u.t(), out=gates[low:high])
+        for low, high in reversed(levels):
+            torch.mm(gates[low:high], u, out=dpairs[low:high])
+        torch.mm(leaf, w, out=dx)
+        torch.mm(leaf.t(), x, out=dw)
+        torch.mm(gates.t(), pairs, out=du)
+
+    return step
+
+
+def floor_dep(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> Step:
+    """The products of DEP: inputs, two per level each way, and merged weight gradients."""
+    plan = encoder.plan(batch)
+    assert isinstance(plan, DepPlan)
+    w, wp, uc, u = (
+        parameter.detach()
+        for parameter in (
+            encoder.input_weight,
+            encoder.parent_weight,
+            encoder.child_weight,
+            encoder.recurrent_weight,
+        )
+    )
+    hidden, leaves, levels = encoder.dim, plan.leaves, plan.levels()
+    h, gates = torch.randn(len(x), hidden), torch.randn(len(x), 3 * hidden)
+    mixed, parents = torch.randn(plan.internal, hidden), torch.randn(plan.internal, 2 * hidden)
+    children = torch.randn(len(x) - plan.sentences, 2 * hidden)
+    dx, dw, dwp, duc, du = map(torch.empty_like, (x, w, wp, uc, u))
+    edges = len(children)
+
+    def step() -> None:
+        torch.mm(x, w.t(), out=gates)
+        torch.mm(x[leaves:], wp.t(), out=parents)
+        for low, high, edge_low, edge_high in levels:
+            torch.mm(h[edge_low:edge_high], uc.t(), out=children[edge_low:edge_high])
+            torch.mm(mixed[low:high], u.t(), out=gates[leaves + low : leaves + high])
+        for low, high, edge_low, edge_high in reversed(levels):
+            torch.mm(gates[leaves + low : leaves + high], u, out=mixed[low:high])
+            torch.mm(children[edge_low:edge_high], uc, out=h[edge_low:edge_high])
+        torch.mm(gates, w, out=dx)
+        torch.mm(parents, wp, out=dx[leaves:])
+        torch.mm(gates.t(), x, out=dw)
+        torch.mm(parents.t(), x[leaves:], out=dwp)
+        torch.mm(children.t(), h[:edges], out=duc)
+        torch.mm(gates[leaves:].t(), mixed, out=du)
+
+    return step
+
+
+def alternate(steps: dict[str, Step], rounds: int, clock: Callable[[], float]) -> dict[str, list[float]]:
+    """Seconds of every step, in turns, after one round to warm up."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(rounds + 1):
+        for name, step in steps.items():
+            start = clock()
+            step()
+            if turn:
+                seconds[name].append(clock() - start)
+    return seconds
+
+
+def summary(seconds: dict[str, list[float]]) -> dict[str, float]:
+    """Medians of the ratios of each round, with quartiles."""
+    row: dict[str, float] = {"native_s": statistics.median(seconds["native"])}
+    for name, key in (("floor", "floor_fraction"), ("dgl", "ratio_dgl")):
+        if name in seconds:
+            ratios = sorted(peer / ours for peer, ours in zip(seconds[name], seconds["native"], strict=True))
+            row[key] = statistics.median(ratios)
+            row[f"{key}_low"], row[f"{key}_high"] = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    return row
+
+
+def peak_mb(step: Step) -> float:
+    """Highest resident memory during a step above that before it, in MB, sampled every millisecond."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    workspace.release()
+    ctypes.CDLL(None).malloc_trim(0)  # what earlier steps left in the allocator's hands hides this one's need
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * page
+
+    before, peak, done = resident(), [0], threading.Event()
+
+    def sample() -> None:
+        while not done.wait(0.001):
+            peak[0] = max(peak[0], resident())
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    step()
+    done.set()
+    sampler.join()
+    return max(peak[0] - before, 0) / 1e6
+
+
+def gum_batch(sentences: int) -> SimpleNamespace:
+    """The first sentences of GUM's training part with gold trees; random trees without the data folder."""
+    folder = os.environ.get("MULTIVIEW_DATA")
+    if folder:
+        gum = Path(folder) / "treebank" / "gum"
+        heads = read_heads(gum / "train.conllu", sentences)
+        children = read_children(gum / "train.ptb", sentences)
+    else:
+        rng = np.random.default_rng(0)
+        lengths = np.clip(rng.gamma(1.6, 10.6, sentences), 1, 100).astype(int)
+        heads = [random_heads(n, rng) for n in lengths]
+        children = [random_children(n, rng) for n in lengths]
+    offsets = np.cumsum([0, *map(len, heads)]).astype(np.int64)
+    head = np.concatenate(heads).astype(np.int32)
+    pairs = np.concatenate([np.reshape(pair, (-1, 2)) for pair in children]).astype(np.int32)
+    left, right = pairs[:, 0].copy(), pairs[:, 1].copy()
+    return SimpleNamespace(
+        sentence_offsets=offsets,
+        head=head,
+        dep_height=dependency_heights(head, offsets)[0],
+        left=left,
+        right=right,
+        const_height=constituency_heights(left, right, offsets)[0],
+    )
+
+
+def read_heads(path: Path, sentences: int) -> list[list[int]]:
+    """Heads of the first sentences of a CoNLL-U file."""
+    with path.open(encoding="utf-8") as lines:
+        found: list[list[int]] = [[]]
+        for line in lines:
+            fields = line.split("\t")
+            if fields[0].isdigit():
+                found[-1].append(int(fields[6]))
+            elif not line.strip() and found[-1]:
+                if len(found) == sentences:
+                    break
+                found.append([])
+    return found[:sentences]
+
+
+def read_children(path: Path, sentences: int) -> list[list[tuple[int, int]]]:
+    """Children of internal nodes of the first trees of a bracket file, left-branching, no unary chains."""
+    with path.open(encoding="utf-8") as lines:
+        return [binary_children(line) for _, line in zip(range(sentences), lines, strict=False)]
+
+
+def binary_children(brackets: str) -> list[tuple[int, int]]:
+    """Children of the n - 1 internal nodes, words 0..n-1; all children but the last are joined first."""
+    stack: list[list[int]] = [[]]
+    found: list[tuple[int, int]] = []
+    leaves = 0
+    words = len(re.findall(r"\([^\s()]+ [^\s()]+\)", brackets))
+    for token in re.findall(r"\([^\s()]* ?[^\s()]+\)|\(|\)", brackets):
+        if token == "(":
+            stack.append([])
+        elif token == ")":
+            node, *others = stack.pop()
+            for other in others:
+                found.append((node, other))
+                node = words + len(found) - 1
+            stack[-1].append(node)
+        else:
+            stack[-1].append(leaves)
+            leaves += 1
+    return found
+
+
+def random_heads(n: int, rng: np.random.Generator) -> list[int]:
+    """Each word after the first hangs under a random earlier one."""
+    return [0, *(int(rng.integers(j)) + 1 for j in range(1, n))]
+
+
+def random_children(n: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Adjacent spans joined at random."""
+    spans, found = list(range(n)), []
+    for node in range(n, 2 * n - 1):
+        k = int(rng.integers(len(spans) - 1))
+        found.append((spans[k], spans[k + 1]))
+        spans[k : k + 2] = [node]
+    return found
+
+
+if __name__ == "__main__":
+    main()
