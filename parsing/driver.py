@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import logging
 import time
 from collections import Counter
@@ -22,12 +23,13 @@ from corpora.support.errors import UserError
 from corpora.support.files import write_json
 from corpora.support.progress import progress
 from corpora.types import Corpus, Document
-from parsing.cache_types import REPLACED_BYTES, SHARD_SENTENCES, TOO_LONG, ShardRow, shard_name
-from parsing.engine import LOGGER, Engine, Job, ParserDescription, ParserFactories
+from parsing.cache_types import REPLACED_BYTES, SHARD_SENTENCES, TOO_LONG, ShardResult, shard_name
+from parsing.engine import LOGGER, Engine, Parsed, ParserDescription, ParserFactories
 from parsing.local_engine import LocalEngine
 from parsing.manifest import Manifest, difference
-from parsing.shard_writer import open_shard
-from parsing.shards import ShardOptions, ShardSpec
+from parsing.shard_arrays import ShardSpec, merge_parts, split_shard
+from parsing.shard_writer import open_shard, write_shard
+from parsing.shards import ShardOptions
 
 log = logging.getLogger(LOGGER)
 
@@ -93,18 +95,13 @@ def run_corpus(
                 write_json(output / "config.json", config)
             before = sum(row.sentences for row in manifest.rows.values())
             if not manifest.complete:
-                job = Job(
-                    folder=str(output),
-                    identity=manifest.identity,
-                    inventories=manifest.inventories,
-                    options=options,
-                )
                 specs = shard_specs(corpus, shard_sentences, skip=frozenset(manifest.rows))
+                parts = itertools.chain.from_iterable(
+                    split_shard(spec, options.part_sentences) for spec in specs
+                )
                 bar = progress(total=total, initial=before, description="parsing")
-                with bar, contextlib.closing(running.run(job, specs)) as rows:  # type: ignore[type-var]
-                    for row in rows:
-                        _list(manifest, row, output)
-                        bar.update(row.sentences)
+                with bar, contextlib.closing(running.run(options, parts)) as results:  # type: ignore[type-var]
+                    _store(results, manifest, output, bar)
                 _finish(manifest, output, corpus)
     return _summary(manifest, before, time.monotonic() - began)
 
@@ -200,9 +197,22 @@ def _sweep(output: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _list(manifest: Manifest, row: ShardRow, output: Path) -> None:
-    manifest.rows[row.index] = row
-    manifest.write(output)
+def _store(results: Iterator[Parsed], manifest: Manifest, output: Path, bar: Any) -> None:
+    """Merge, write and list each shard as soon as its last part has come."""
+    waiting: dict[int, dict[int, ShardResult]] = {}
+    for spec, result in results:
+        done = waiting.setdefault(spec.index, {})
+        done[spec.part] = result
+        bar.update(len(spec.sentences))
+        if len(done) < spec.parts:
+            continue
+        shard = merge_parts([done[part] for part in range(spec.parts)])
+        del waiting[spec.index]
+        manifest.rows[spec.index] = write_shard(
+            output, shard, identity=manifest.identity, inventories=manifest.inventories
+        )
+        manifest.write(output)
+    assert not waiting, "a part is missing"
 
 
 def _finish(manifest: Manifest, output: Path, corpus: Corpus) -> None:

@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from parsing.cache_types import Inventories, ShardRow
-from parsing.shards import ShardOptions, ShardSpec, inventories_of
+from parsing.cache_types import Inventories, ShardResult
+from parsing.shard_arrays import ShardSpec
+from parsing.shards import ShardOptions, inventories_of
 from parsing.types import ConstituencyParser, DependencyParser
 
 LOGGER = "multiview_project"
+Parsed = tuple[ShardSpec, ShardResult]
+"""A part of a shard and what came of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,16 +62,6 @@ class ParserDescription:
     inventories: Inventories
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """What every worker needs to know besides a shard's text."""
-
-    folder: str
-    identity: dict[str, Any]
-    inventories: Inventories
-    options: ShardOptions
-
-
 class Engine(Protocol):
     """Runs shards somewhere; used as a context manager."""
 
@@ -76,12 +69,12 @@ class Engine(Protocol):
         """The parsers' description, once the first worker has loaded them."""
         ...
 
-    def run(self, job: Job, specs: Iterator[ShardSpec]) -> Iterator[ShardRow]:
-        """Parse and store every shard; rows come in the order in which shards are done.
+    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Iterator[Parsed]:
+        """Parse every part of every shard; results come in the order in which they are done.
 
         Raises:
-            UserError: a shard could not be written, or the corpus could not be read.
-            RuntimeError: the worker of one shard died or failed twice.
+            UserError: the corpus could not be read.
+            RuntimeError: the worker of one part died or failed twice.
         """
         ...
 
@@ -121,3 +114,24 @@ class Messages(logging.Handler):
 
     def __hash__(self) -> int:
         return id(self)
+
+
+@dataclass
+class Failures:
+    """Counts how often each part failed; the last straw is a fault."""
+
+    attempts: int = 2
+    counts: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def add(self, spec: ShardSpec, reason: str) -> None:
+        """Note a failure of ``spec``, to be tried again.
+
+        Raises:
+            RuntimeError: it failed too often; the message names the shard and its part.
+        """
+        key = spec.index, spec.part
+        self.counts[key] = self.counts.get(key, 0) + 1
+        where = f"shard {spec.index}, part {spec.part + 1} of {spec.parts}"
+        if self.counts[key] >= self.attempts:
+            raise RuntimeError(f"{where}: failed {self.attempts} times; {reason}")
+        logging.getLogger(LOGGER).warning("%s: %s; trying again", where, reason.splitlines()[-1])

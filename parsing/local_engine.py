@@ -1,8 +1,8 @@
-"""Worker processes on this machine, one thread each: parse a shard, write it, report its row.
+"""Worker processes on this machine, one thread each: parse a part of a shard, send its arrays back.
 
-A worker is sent one shard at a time and only when idle, so memory is a few shards of text however
+A worker is sent one part at a time and only when idle, so memory is a few shards of text however
 long the corpus is. Reading and tokenising go on in a thread of the driver while workers parse. A
-worker that dies or fails is replaced and its shard tried once more.
+worker that dies or fails is replaced and its part tried once more.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from corpora.support.errors import UserError
-from parsing.cache_types import ShardRow
-from parsing.engine import LOGGER, Job, LoadedParsers, Messages, ParserDescription, ParserFactories
+from parsing.cache_types import ShardResult
+from parsing.engine import LOGGER, Failures, LoadedParsers, Messages, ParserDescription, ParserFactories
 from parsing.read_ahead import read_ahead
-from parsing.shard_writer import write_shard
-from parsing.shards import ShardSpec, parse_shard
+from parsing.shard_arrays import ShardSpec
+from parsing.shards import ShardOptions, parse_shard
 
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-ATTEMPTS = 2
 log = logging.getLogger(LOGGER)
 
 
@@ -74,11 +72,11 @@ class LocalEngine:
                 self._greet(worker, message)
         return self._description
 
-    def run(self, job: Job, specs: Iterator[ShardSpec]) -> Iterator[ShardRow]:
-        """Parse and store every shard (see :class:`parsing.engine.Engine`)."""
-        failures: dict[int, int] = {}
+    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Iterator[Parsed]:
+        """Parse every part (see :class:`parsing.engine.Engine`)."""
+        failures: Failures = Failures()
         again: list[ShardSpec] = []
-        with read_ahead(specs) as ahead:
+        with read_ahead(parts) as ahead:
             while True:
                 idle = [w for w in self._workers if w.ready and w.spec is None]
                 busy = [w for w in self._workers if w.spec is not None]
@@ -86,7 +84,7 @@ class LocalEngine:
                     spec = again.pop() if again else ahead.next()
                     if spec is None:
                         break
-                    self._send(idle.pop(), spec, job)
+                    self._send(idle.pop(), spec, options)
                     busy = [w for w in self._workers if w.spec is not None]
                 if not busy and not again and ahead.at_end:
                     return
@@ -95,34 +93,30 @@ class LocalEngine:
                     if not worker.ready and message is not None:
                         self._greet(worker, message)
                         continue
-                    row = self._settle(worker, message, failures, again)
-                    if row is not None:
-                        yield row
+                    spec = worker.spec
+                    result = self._settle(worker, message, failures, again)
+                    if spec is not None and result is not None:
+                        yield spec, result
 
     def _settle(
-        self, worker: _Worker, message: Any, failures: dict[int, int], again: list[ShardSpec]
-    ) -> ShardRow | None:
-        """A worker's answer, or its death (None): the row, or the shard queued once more."""
+        self, worker: _Worker, message: Any, failures: Failures, again: list[ShardSpec]
+    ) -> ShardResult | None:
+        """A worker's answer, or its death (None): the result, or the part queued once more."""
         spec, worker.spec = worker.spec, None
         if message is not None:
             kind, value, lines = message
             for line in lines:
                 log.warning("%s", line)
-            if kind == "row":
-                row: ShardRow = value
-                return row
-            if kind == "refused":
-                raise UserError(value)
+            if kind == "result":
+                result: ShardResult = value
+                return result
             reason = str(value)
         else:
             reason = f"its process ended with exit code {worker.process.exitcode} (-9: killed, memory?)"
             self._replace(worker)
         if spec is None:
             raise RuntimeError(f"a worker could not start: {reason}")
-        failures[spec.index] = failures.get(spec.index, 0) + 1
-        if failures[spec.index] >= ATTEMPTS:
-            raise RuntimeError(f"shard {spec.index} failed {ATTEMPTS} times; {reason}")
-        log.warning("shard %d: %s; trying again", spec.index, reason.splitlines()[-1])
+        failures.add(spec, reason)
         again.append(spec)
         return None
 
@@ -138,11 +132,11 @@ class LocalEngine:
         self._description = self._description or value
         worker.ready = True
 
-    def _send(self, worker: _Worker, spec: ShardSpec, job: Job) -> None:
+    def _send(self, worker: _Worker, spec: ShardSpec, options: ShardOptions) -> None:
         worker.spec = spec
         # A worker that has just died is noticed by the next wait, like any other.
         with contextlib.suppress(BrokenPipeError):
-            worker.pipe.send((job, spec))
+            worker.pipe.send((options, spec))
 
     def _events(self, timeout_s: float | None) -> list[tuple[_Worker, Any]]:
         """Messages that have come, and None for each worker that has ended without one."""
@@ -191,18 +185,13 @@ def work(pipe: Connection, factories: ParserFactories) -> None:
             pipe.send(("fault", traceback.format_exc()))
             return
         while True:
-            job, spec = pipe.recv()
-            pipe.send((*_shard(job, spec, parsers), messages.take()))
+            options, spec = pipe.recv()
+            pipe.send((*_parse(options, spec, parsers), messages.take()))
 
 
-def _shard(job: Job, spec: ShardSpec, parsers: LoadedParsers) -> tuple[str, Any]:
+def _parse(options: ShardOptions, spec: ShardSpec, parsers: LoadedParsers) -> tuple[str, Any]:
     try:
-        result = parse_shard(spec, parsers.dependency, parsers.constituency, job.options)
-        return "row", write_shard(
-            Path(job.folder), result, identity=job.identity, inventories=job.inventories
-        )
-    except UserError as error:
-        return "refused", str(error)
+        return "result", parse_shard(spec, parsers.dependency, parsers.constituency, options)
     except Exception:
         return "fault", traceback.format_exc()
 

@@ -1,6 +1,6 @@
 """The same ``parse_shard`` on a Ray cluster: one actor per core, shards handed out, arrays returned.
 
-The driver writes the files, so the machines need no common folder; they need this package installed.
+The machines need no common folder, but they need this package installed.
 Ray is imported here only.
 """
 
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from corpora.support.errors import MissingExtraError, UserError
-from parsing.cache_types import ShardResult, ShardRow
-from parsing.engine import LOGGER, Job, LoadedParsers, Messages, ParserDescription, ParserFactories
-from parsing.local_engine import ATTEMPTS
+from parsing.cache_types import ShardResult
+from parsing.engine import LOGGER, Failures, LoadedParsers, Messages, ParserDescription, ParserFactories
 from parsing.read_ahead import read_ahead
-from parsing.shard_writer import write_shard
-from parsing.shards import ShardOptions, ShardSpec, parse_shard
+from parsing.shard_arrays import ShardSpec
+from parsing.shards import ShardOptions, parse_shard
 
 try:
     import ray
@@ -95,51 +93,38 @@ class RayEngine:
             raise
         return description
 
-    def run(self, job: Job, specs: Iterator[ShardSpec]) -> Iterator[ShardRow]:
-        """Parse on the cluster, store here (see :class:`parsing.engine.Engine`)."""
+    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Iterator[Parsed]:
+        """Parse on the cluster (see :class:`parsing.engine.Engine`)."""
         idle = list(self._actors)
         running: dict[Any, tuple[Any, ShardSpec]] = {}
-        failures: dict[int, int] = {}
+        failures = Failures()
         again: list[ShardSpec] = []
-        with read_ahead(specs) as ahead:
+        with read_ahead(parts) as ahead:
             while running or again or not ahead.at_end:
                 while idle and (again or not ahead.at_end):
                     spec = again.pop() if again else ahead.next()
                     if spec is None:
                         break
                     actor = idle.pop()
-                    running[actor.parse.remote(spec, job.options)] = (actor, spec)
+                    running[actor.parse.remote(spec, options)] = (actor, spec)
                 # An actor is idle and the corpus is slow: look again soon.
                 wait_s = 0.02 if idle and not ahead.at_end else None
                 done, _ = ray.wait(list(running), timeout=wait_s) if running else ([], [])
                 for reference in done:
                     actor, spec = running.pop(reference)
-                    result = self._settle(reference, actor, spec, failures)
-                    if result is None:
+                    try:
+                        result, lines = ray.get(reference)
+                    except RayError as error:
+                        failures.add(spec, str(error).strip().splitlines()[-1])
                         again.append(spec)
-                        idle.append(self._actors[-1] if actor not in self._actors else actor)
+                        idle.append(self._replaced(actor) if isinstance(error, RayActorError) else actor)
                         continue
                     idle.append(actor)
-                    yield write_shard(
-                        Path(job.folder), result, identity=job.identity, inventories=job.inventories
-                    )
+                    for line in lines:
+                        log.warning("%s", line)
+                    yield spec, result
 
-    def _settle(
-        self, reference: Any, actor: Any, spec: ShardSpec, failures: dict[int, int]
-    ) -> ShardResult | None:
-        """The result, or None when the shard is to be tried once more (a dead actor is replaced)."""
-        try:
-            result, lines = ray.get(reference)
-        except RayError as error:
-            reason = str(error).strip().splitlines()[-1]
-            if isinstance(error, RayActorError):
-                self._actors.remove(actor)
-                self._actors.append(self._start())
-            failures[spec.index] = failures.get(spec.index, 0) + 1
-            if failures[spec.index] >= ATTEMPTS:
-                raise RuntimeError(f"shard {spec.index} failed {ATTEMPTS} times; {reason}") from error
-            log.warning("shard %d: %s; trying again", spec.index, reason)
-            return None
-        for line in lines:
-            log.warning("%s", line)
-        return result  # type: ignore[no-any-return]
+    def _replaced(self, actor: Any) -> Any:
+        """A new actor in place of a dead one."""
+        self._actors[self._actors.index(actor)] = fresh = self._start()
+        return fresh

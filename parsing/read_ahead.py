@@ -1,4 +1,4 @@
-"""Reading and tokenising in a thread, while others parse: a bounded queue of shards."""
+"""Reading and tokenising in a thread, while others parse: a bounded queue."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import queue
 import threading
 from collections.abc import Iterator
 
-from parsing.shards import ShardSpec
+from parsing.shard_arrays import ShardSpec
 
-SHARDS = 2
+# Parts of shards; two shards of the usual sizes, about 20 MB of text.
+PARTS = 16
 
 
 class ReadAhead:
-    """Shards read ahead by a thread: at most SHARDS wait here."""
+    """Parts of shards read ahead by a thread: at most PARTS wait here."""
 
-    def __init__(self, specs: Iterator[ShardSpec]) -> None:
-        self._queue: queue.Queue[ShardSpec | BaseException | None] = queue.Queue(SHARDS)
+    def __init__(self, parts: Iterator[ShardSpec]) -> None:
+        self._queue: queue.Queue[ShardSpec | BaseException | None] = queue.Queue(PARTS)
         self._stop = threading.Event()
         self.at_end = False
-        self._thread = threading.Thread(target=self._fill, args=(specs,), daemon=True)
+        self._thread = threading.Thread(target=self._fill, args=(parts,), daemon=True)
         self._thread.start()
 
     def next(self) -> ShardSpec | None:
-        """The next shard if one is ready, else None; raises what the reader raised."""
+        """The next part if one is ready, else None; raises what the reader raised."""
         try:
             item = self._queue.get_nowait()
         except queue.Empty:
@@ -33,10 +34,10 @@ class ReadAhead:
         self.at_end = item is None
         return item
 
-    def _fill(self, specs: Iterator[ShardSpec]) -> None:
+    def _fill(self, parts: Iterator[ShardSpec]) -> None:
         try:
-            for spec in specs:
-                self._put(spec)
+            for part in parts:
+                self._put(part)
                 if self._stop.is_set():
                     return
             self._put(None)
@@ -56,9 +57,9 @@ class ReadAhead:
 
 
 @contextlib.contextmanager
-def read_ahead(specs: Iterator[ShardSpec]) -> Iterator[ReadAhead]:
-    """Read ``specs`` in a thread for as long as the context lasts."""
-    ahead = ReadAhead(specs)
+def read_ahead(parts: Iterator[ShardSpec]) -> Iterator[ReadAhead]:
+    """Read ``parts`` in a thread for as long as the context lasts."""
+    ahead = ReadAhead(parts)
     try:
         yield ahead
     finally:

@@ -1,7 +1,9 @@
-"""``parse_shard``: 8,192 tokenised sentences in, arrays out; pure, the unit of scale.
+"""``parse_shard``: tokenised sentences in, arrays out; pure, the unit of scale.
 
 Whoever runs it (a worker process, a Ray actor, a test) gets the same arrays: micro-batches are
-formed by length from the shard alone, so neither the number of workers nor time has a say.
+formed by length from the sentences alone, so neither the number of workers nor time has a say. A
+shard of 8,192 sentences is handed out in parts, which keeps all cores busy to the end also when a
+corpus is only a few shards; ``merge_parts`` puts the results together.
 
 Shapes: B sentences, N tokens.
 """
@@ -34,7 +36,8 @@ from parsing.cache_types import (
     Vocabulary,
     view_fields,
 )
-from parsing.shard_writer import decode_strings, encode_strings, narrow
+from parsing.shard_arrays import ShardSpec, assemble, encodable, is_encodable
+from parsing.shard_writer import decode_strings
 from parsing.tree_arrays import DEFECTS, constituency_heights, dependency_heights
 from parsing.types import ConstituencyParse, ConstituencyParser, DependencyParse, DependencyParser
 
@@ -42,29 +45,11 @@ MAX_TOKENS = 128
 # Sentences in a micro-batch: enough to fill one core's matrix products, little enough memory.
 BATCH_SENTENCES = 256
 BATCH_TOKENS = 4096
+# A second or so of work: the last workers to finish wait for each other no longer than that.
+PART_SENTENCES = 1024
 
 Parse = TypeVar("Parse", DependencyParse, ConstituencyParse)
 log = logging.getLogger("multiview_project")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShardSpec:
-    """The text of one shard."""
-
-    index: int
-    sentences: list[tuple[str, ...]]
-    """Tokens of each sentence, as the corpus gave them."""
-    flags: list[int]
-    """What the reader already knows of each sentence: TOO_LONG (cut), REPLACED_BYTES."""
-    document_starts: list[int]
-    """Sentences of this shard at which a document starts."""
-    document_ids: list[str]
-    """Identifiers of these documents."""
-
-    @property
-    def continues(self) -> bool:
-        """The first sentence belongs to the previous shard's last document."""
-        return bool(self.sentences) and (not self.document_starts or self.document_starts[0] != 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +59,7 @@ class ShardOptions:
     max_tokens: int = MAX_TOKENS
     batch_sentences: int = BATCH_SENTENCES
     batch_tokens: int = BATCH_TOKENS
+    part_sentences: int = PART_SENTENCES
 
 
 def inventories_of(
@@ -93,7 +79,7 @@ def parse_shard(
     constituency: ConstituencyParser | None,
     options: ShardOptions | None = None,
 ) -> ShardResult:
-    """Parse the sentences of a shard; none is lost, whatever it is.
+    """Parse the sentences of a shard or of a part of one; none is lost, whatever it is.
 
     A sentence that a parser cannot take keeps its row with a fallback tree, is flagged and counted.
 
@@ -117,36 +103,6 @@ def parse_shard(
     return assemble(spec, sentences, offsets, flags, arrays, dict(reasons))
 
 
-def assemble(
-    spec: ShardSpec,
-    sentences: Sequence[Sequence[str]],
-    offsets: Int64,
-    flags: NDArray,
-    trees: dict[str, NDArray],
-    reasons: dict[str, int],
-) -> ShardResult:
-    """Text and tree arrays of a shard as they are stored."""
-    ids: dict[str, int] = {}
-    token = np.fromiter(
-        (ids.setdefault(word, len(ids)) for tokens in sentences for word in tokens), np.int32, offsets[-1]
-    )
-    type_bytes, type_offsets = encode_strings(list(ids))
-    id_bytes, id_offsets = encode_strings([_encodable(name) for name in spec.document_ids])
-    starts = [0, *spec.document_starts] if spec.continues else spec.document_starts
-    arrays = {name: narrow(values) for name, values in trees.items()}
-    arrays |= {
-        "token": token,
-        "type_bytes": type_bytes,
-        "type_offsets": type_offsets.astype(np.int32),
-        "sentence_offsets": offsets.astype(np.int32),
-        "document_offsets": np.array([*starts, len(sentences)], np.int32),
-        "document_id_bytes": id_bytes,
-        "document_id_offsets": id_offsets.astype(np.int32),
-        "flags": np.asarray(flags, np.uint8),
-    }
-    return ShardResult(index=spec.index, arrays=arrays, continues=spec.continues, reasons=reasons)
-
-
 def prepare(
     spec: ShardSpec, max_tokens: int, reasons: Counter[str]
 ) -> tuple[list[tuple[str, ...]], NDArray[np.uint8], NDArray[np.int64]]:
@@ -160,8 +116,8 @@ def prepare(
     parsable: list[int] = []
     for i, given in enumerate(spec.sentences):
         tokens = tuple(given)
-        if not all(_is_encodable(word) for word in tokens):
-            tokens = tuple(_encodable(word) for word in tokens)
+        if not all(is_encodable(word) for word in tokens):
+            tokens = tuple(encodable(word) for word in tokens)
             flags[i] |= REPLACED_BYTES
         blank = [not word or word.isspace() for word in tokens]
         if all(blank):
@@ -314,14 +270,6 @@ def _fits(values: NDArray, length: int, bound: int) -> bool:
 
 def _excerpt(tokens: Sequence[str]) -> str:
     return repr(" ".join(tokens)[:80])
-
-
-def _is_encodable(word: str) -> bool:
-    return word.isascii() or not any("\ud800" <= character <= "\udfff" for character in word)
-
-
-def _encodable(word: str) -> str:
-    return word.encode("utf-8", "replace").decode("utf-8")
 
 
 def to_batch(

@@ -24,6 +24,7 @@ from parsing.cache import TreeCache
 from parsing.driver import locked, run_corpus, shard_specs
 from parsing.engine import ParserFactories
 from parsing.manifest import Manifest
+from parsing.shards import ShardOptions
 from tests.conftest import ROOT
 from tests.parsing.toy_corpus import ListCorpus, ToyCorpus
 from tests.parsing.toy_parsers import (
@@ -35,10 +36,13 @@ from tests.parsing.toy_parsers import (
 
 TOYS = ParserFactories(dependency=ToyDependencyParser, constituency=ToyConstituencyParser)
 SHARD = 64
+OPTIONS = ShardOptions(part_sentences=40)
 
 
 def run(corpus, folder: Path, parsers: ParserFactories = TOYS, **options):
-    return run_corpus(corpus, folder, parsers, **{"workers": 1, "shard_sentences": SHARD, **options})
+    return run_corpus(
+        corpus, folder, parsers, **{"workers": 1, "shard_sentences": SHARD, "options": OPTIONS, **options}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +111,9 @@ def test_a_finished_cache_is_not_parsed_again(whole: Path) -> None:
 
 def launch(script: str, *values: object) -> subprocess.Popen:
     """Run ``script`` on ``values`` in a process of its own, which a test may kill."""
-    prelude = "import sys, pickle, base64; from parsing.driver import run_corpus; " + (
+    prelude = (
+        "import sys, pickle, base64; from parsing.driver import run_corpus\n"
+        "from tests.parsing.test_driver import OPTIONS\n"
         "values = pickle.loads(base64.b64decode(sys.argv[1]))\n"
     )
     return subprocess.Popen(
@@ -123,7 +129,7 @@ def start(folder: Path, seconds: float) -> subprocess.Popen:
     """The run of ``whole`` with two workers, slowed down to ``seconds`` per micro-batch."""
     slow = functools.partial(SlowDependencyParser, seconds=seconds)
     parsers = ParserFactories(dependency=slow, constituency=ToyConstituencyParser)
-    script = f"run_corpus(*values, workers=2, shard_sentences={SHARD})"
+    script = f"run_corpus(*values, workers=2, shard_sentences={SHARD}, options=OPTIONS)"
     return launch(script, ToyCorpus(500), folder, parsers)
 
 
@@ -174,7 +180,7 @@ def test_a_dead_worker_is_replaced_and_its_shard_tried_again(tmp_path: Path) -> 
 
 def test_a_shard_that_kills_two_workers_is_a_clear_fault(tmp_path: Path) -> None:
     corpus = ListCorpus([Sentence(("all", "well"))] * 100 + [Sentence(("die", "here"))])
-    with pytest.raises(RuntimeError, match="shard 1 failed 2 times; its process ended with exit code 9"):
+    with pytest.raises(RuntimeError, match=r"shard 1, part 1 of 1: failed 2 times; .* exit code 9"):
         run(corpus, tmp_path, ParserFactories(dependency=DyingDependencyParser))
     assert list(Manifest.read(tmp_path).rows) == [0]  # what was finished is kept
 
@@ -258,7 +264,7 @@ def test_a_full_disk_is_one_line_and_the_listed_shards_stay(whole: Path, tmp_pat
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY))\n"
         "try:\n"
-        f"    run_corpus(*values, workers=1, shard_sentences={SHARD})\n"
+        f"    run_corpus(*values, workers=1, shard_sentences={SHARD}, options=OPTIONS)\n"
         "except UserError as error:\n"
         "    print('REFUSED', error, file=sys.stderr)\n"
     )

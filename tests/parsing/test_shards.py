@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsing.cache_types import Batch
+from parsing.shard_arrays import merge_parts, split_shard
 from parsing.shards import (
     ShardOptions,
     ShardSpec,
@@ -200,6 +201,36 @@ def test_constituency_defects(left: list[int], right: list[int], defect: int) ->
     offsets = np.array([0, 1, 4], np.int64)  # a one-word sentence before it has no node
     _, defects = constituency_heights(np.array(left), np.array(right), offsets)
     assert defects.tolist() == [0, defect]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["a", "b", "日本", "", "boom"]), max_size=6), min_size=1, max_size=30),
+    st.integers(1, 12),
+    st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_parts_merge_into_the_whole(sentences, size: int, data: st.DataObject) -> None:
+    starts = sorted(data.draw(st.sets(st.integers(0, len(sentences) - 1))))
+    spec = ShardSpec(
+        index=3,
+        sentences=[tuple(s) for s in sentences],
+        flags=data.draw(
+            st.lists(st.sampled_from([0, 4, 8]), min_size=len(sentences), max_size=len(sentences))
+        ),
+        document_starts=starts,
+        document_ids=[f"d{i}" for i in starts],
+    )
+    parsers = FaultyDependencyParser(), ToyConstituencyParser()
+    whole = parse_shard(spec, *parsers)
+    parts = split_shard(spec, size)
+    assert [part.part for part in parts] == list(range(parts[0].parts))
+    merged = merge_parts([parse_shard(part, *parsers) for part in parts])
+    assert (merged.index, merged.continues) == (3, whole.continues)
+    assert {k: v for k, v in merged.reasons.items() if v} == {k: v for k, v in whole.reasons.items() if v}
+    assert merged.arrays.keys() == whole.arrays.keys()
+    for name, values in whole.arrays.items():
+        assert merged.arrays[name].dtype == values.dtype, name
+        assert merged.arrays[name].tolist() == values.tolist(), name
 
 
 def test_a_view_can_be_left_out() -> None:
