@@ -12,7 +12,15 @@ from typing import Any
 
 from corpora.support.errors import MissingExtraError, UserError
 from parsing.cache_types import ShardResult
-from parsing.engine import LOGGER, Failures, LoadedParsers, Messages, ParserDescription, ParserFactories
+from parsing.engine import (
+    LOGGER,
+    Failures,
+    LoadedParsers,
+    Messages,
+    Parsed,
+    ParserDescription,
+    ParserFactories,
+)
 from parsing.read_ahead import read_ahead
 from parsing.shard_arrays import ShardSpec
 from parsing.shards import ShardOptions, parse_shard

@@ -47,10 +47,6 @@ class RunConfig:
     """Sentences per line, or running text; None is the corpus's own default."""
     tokenize: Literal["spacy", "space"] | None = None
     """spaCy's rules, or white space as it is; None is the corpus's own default."""
-    data: Path | None = None
-    """Folder where umbc and senteval lie; None is $MULTIVIEW_DATA, else data."""
-    split: Literal["train", "heldout", "all"] | None = None
-    """Part of pydocs; None is train."""
     limit: str | None = None
     """First so many sentences, e.g. 5000, 1.5k or 40M; None is all."""
     data: Path | None = None
