@@ -59,7 +59,7 @@ def run_corpus(
     options: ShardOptions | None = None,
     workers: int | None = None,
     shard_sentences: int = SHARD_SENTENCES,
-    total: int | None = None,
+    expected: Callable[[], int | None] = lambda: None,
     engine: Callable[[ParserFactories, int | None], Engine] = LocalEngine,
     config: dict[str, Any] | None = None,
 ) -> RunSummary:
@@ -72,7 +72,7 @@ def run_corpus(
         options: limits of parsers and micro-batches.
         workers: processes or actors, default one per core; they have no say in the content.
         shard_sentences: sentences per shard.
-        total: sentences to expect, for the estimate of the time left.
+        expected: about how many sentences there are, for the time left; called while workers start.
         engine: makes the engine of the factories and the number of workers.
         config: resolved configuration, saved as ``config.json`` beside the shards, with a log.
 
@@ -89,6 +89,7 @@ def run_corpus(
         manifest = _existing(output, wanted)
         _sweep(output)
         with engine(parsers, workers) as running:
+            total = expected()
             manifest = _agree(manifest, wanted, running.describe(), shard_sentences, output)
             if config is not None:  # only now: a refused run changes nothing
                 log_to(output)

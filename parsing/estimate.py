@@ -1,4 +1,4 @@
-"""What a parsing run would take: a short calibration on the corpus's first sentences."""
+"""What a parsing run would take: how many sentences there are, and a short calibration."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ from parsing.shards import ShardOptions, parse_shard
 
 SAMPLE = 2048
 WARM_UP = 64
-COUNT_S = 20.0
+# A named corpus is counted for so long at most; a file's length is estimated from its bytes.
+COUNT_S = 3.0
+_BLOCK_BYTES = 1 << 20
 
 
-def dry_run(corpus: Corpus, parsers: ParserFactories, options: ShardOptions, workers: int) -> str:
+def dry_run(corpus: Corpus, spec: str, parsers: ParserFactories, options: ShardOptions, workers: int) -> str:
     """Parse the first sentences in this process and scale up; a few lines to print.
+
+    Args:
+        corpus: what would be parsed.
+        spec: how it was named, a path perhaps.
+        parsers: factories of the parsers.
+        options: limits.
+        workers: how many processes would work.
 
     Raises:
         UserError: the corpus has no sentences.
@@ -37,16 +46,43 @@ def dry_run(corpus: Corpus, parsers: ParserFactories, options: ShardOptions, wor
     with tempfile.TemporaryDirectory() as folder:
         row = write_shard(Path(folder), result, identity={}, inventories=loaded.describe().inventories)
         size = (Path(folder) / row.file).stat().st_size / row.sentences
-    total, ended = count_sentences(corpus, COUNT_S)
+    total = expected_sentences(corpus, spec)
     return (
-        f"corpus: {'' if ended else 'more than '}{total:,} sentences\n"
+        f"corpus: {'of unknown length' if total is None else f'about {total:,} sentences'}\n"
         f"speed: {rate:,.0f} sentences/s with {workers} workers "
         f"(one measured on {len(sample.sentences):,} sentences)\n"
-        f"time: {'' if ended else 'more than '}{total / rate / 60:.1f} min; "
-        f"{1e6 / rate / 60:.1f} min per million sentences\n"
-        f"disk: {'' if ended else 'more than '}{total * size / 1e6:.1f} MB; "
-        f"{size:.0f} MB per million sentences"
+        + (f"time: {total / rate / 60:.1f} min, disk: {total * size / 1e6:.1f} MB; " if total else "")
+        + f"{1e6 / rate / 60:.1f} min and {size:.0f} MB per million sentences"
     )
+
+
+def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | None:
+    """About how many sentences a corpus has; None when that cannot be said quickly.
+
+    Args:
+        corpus: the corpus.
+        spec: how it was named; for files the estimate is their bytes other than white space, divided
+            by those of a sentence among the first ``sample``. Others are counted for a few seconds.
+        sample: sentences to look at.
+    """
+    from corpora.inputs import list_files, open_bytes
+
+    limit = corpus.identity.get("limit", "none")
+    bound = int(limit) if limit != "none" else None
+    if not Path(spec).exists():
+        counted, ended = count_sentences(corpus, COUNT_S)
+        return counted if ended else bound
+    total_bytes = 0
+    for path in list_files(Path(spec)):
+        with open_bytes(path) as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                total_bytes += len(block.translate(None, b" \t\r\n"))
+    first = list(itertools.islice((s for d in corpus for s in d.sentences), sample))
+    if len(first) < sample:
+        return len(first)
+    seen_bytes = sum(len(word.encode("utf-8", "replace")) for s in first for word in s.tokens)
+    estimate = total_bytes * len(first) // max(seen_bytes, 1)
+    return estimate if bound is None else min(estimate, bound)
 
 
 def count_sentences(corpus: Corpus, budget_s: float) -> tuple[int, bool]:

@@ -70,6 +70,7 @@ def main(config: RunConfig) -> None:
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError
     from parsing.driver import run_corpus
+    from parsing.estimate import dry_run, expected_sentences
     from parsing.local_engine import LocalEngine, available_cores
     from parsing.shards import ShardOptions
 
@@ -89,10 +90,8 @@ def main(config: RunConfig) -> None:
     resolved = config_to_json(config) | {"output": str(output)}
     print(corpus.describe())
     if config.dry_run:
-        from parsing.estimate import dry_run
-
         print("\n".join(f"{key} = {value}" for key, value in resolved.items()))
-        print(dry_run(corpus, parsers, options, config.workers or available_cores()))
+        print(dry_run(corpus, config.corpus, parsers, options, config.workers or available_cores()))
         return
     engine: Any = LocalEngine
     if config.engine == "ray":
@@ -104,6 +103,7 @@ def main(config: RunConfig) -> None:
         output,
         parsers,
         options=options,
+        expected=functools.partial(expected_sentences, corpus, config.corpus),
         workers=config.workers,
         engine=engine,
         config=resolved,

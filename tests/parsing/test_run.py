@@ -1,0 +1,113 @@
+"""The command: a text file becomes a cache, a summary and a log; the toy parsers stand for the real ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corpora.support.errors import UserError
+from parsing import estimate
+from parsing import run as command_module
+from parsing.cache import TreeCache
+from parsing.engine import ParserFactories
+from parsing.estimate import count_sentences, expected_sentences
+from parsing.run import RunConfig, main, parser_factories
+from tests.parsing.toy_corpus import ToyCorpus
+from tests.parsing.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+
+TEXT = (
+    "The first sentence .\nThe second , of the first document .\n\n\n"
+    "A nul \0 in it .\n\u202eשלום עולם\n" + "long " * 200 + "\n" + "x" * 1000 + "\n日本語 の 文 🙂 \x07"
+)
+
+
+@pytest.fixture
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    factories = ParserFactories(dependency=ToyDependencyParser, constituency=ToyConstituencyParser)
+    monkeypatch.setattr(command_module, "parser_factories", lambda config: factories)
+
+
+def config_of(tmp_path: Path, **options) -> RunConfig:
+    (tmp_path / "hard.txt").write_bytes(TEXT.encode())
+    return RunConfig(
+        corpus=str(tmp_path / "hard.txt"),
+        output=tmp_path / "cache",
+        **{"tokenize": "space", "workers": 1, **options},
+    )
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_text_file_becomes_a_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(config_of(tmp_path))
+    out = capsys.readouterr().out
+    assert "7 sentences" in out and "2 documents" in out
+    assert "too long: 1" in out and "replaced bytes: 1" in out and "content sha256" in out
+    cache = TreeCache.open(tmp_path / "cache")
+    assert cache.documents().tolist() == [0, 2, 7]
+    assert cache.flags().tolist() == [0, 0, 8, 0, 7, 0, 0]
+    assert list(cache.read(6, 7).words()) == [["日本語", "の", "文", "🙂", "\x07"]]
+    saved = json.loads((tmp_path / "cache" / "config.json").read_text())
+    assert saved["tokenize"] == "space" and saved["output"] == str(tmp_path / "cache")
+    assert (tmp_path / "cache" / "log.txt").exists()
+    main(config_of(tmp_path))
+    assert "everything was there already" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("toys")
+def test_changed_input_is_refused(tmp_path: Path) -> None:
+    main(config_of(tmp_path))
+    config = config_of(tmp_path)
+    (tmp_path / "hard.txt").write_text("Something else .\n")
+    with pytest.raises(UserError, match=r"corpus\.input_sha256"):
+        main(config)
+    with pytest.raises(UserError, match=r"corpus\.tokenizer"):
+        main(config_of(tmp_path, tokenize="spacy"))
+
+
+@pytest.mark.usefixtures("toys")
+def test_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(config_of(tmp_path, dry_run=True))
+    out = capsys.readouterr().out
+    assert "corpus: about 7 sentences" in out and "max_tokens = 128" in out and "MB per million" in out
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"views": "dep,amr"}, "--views dep,amr"),
+        ({"views": ""}, "expected dep, const"),
+        ({"workers": 0}, "at least 1"),
+        ({"max_tokens": 0}, "at least 1"),
+    ],
+)
+def test_bad_options_are_refused(tmp_path: Path, options: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        main(config_of(tmp_path, **options))
+
+
+def test_views_choose_the_parsers() -> None:
+    factories = parser_factories(RunConfig(corpus="x", views="dep"))
+    assert factories.dependency is not None and factories.constituency is None
+
+
+def test_sentences_are_counted_within_a_budget() -> None:
+    assert count_sentences(ToyCorpus(500), budget_s=30) == (500, True)
+    counted, ended = count_sentences(ToyCorpus(500), budget_s=0)
+    assert 0 < counted < 500 and not ended
+
+
+def test_expected_sentences_from_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from corpora.registry import open_corpus
+
+    assert expected_sentences(ToyCorpus(40), "toy") == 40
+    monkeypatch.setattr(estimate, "COUNT_S", 0.0)
+    path = tmp_path / "many.txt"
+    path.write_text("A sentence of six words .\n" * 5000 + "\n" + "Short .\n" * 300)
+    exact = open_corpus(path, tokenize="space")
+    assert expected_sentences(exact, str(path), sample=100) == pytest.approx(5300, rel=0.1)
+    assert expected_sentences(open_corpus(path, limit=70), str(path)) == 70
+    assert expected_sentences(open_corpus(path, limit=200), str(path), sample=100) == 200
+    assert expected_sentences(ToyCorpus(4000), "toy") is None
