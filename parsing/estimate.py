@@ -67,8 +67,8 @@ def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | N
     """
     from corpora.inputs import list_files, open_bytes
 
-    limit = corpus.identity.get("limit", "none")
-    bound = int(limit) if limit != "none" else None
+    first_only = corpus.identity.get("first_sentences")
+    bound = None if first_only is None else int(first_only)
     if not Path(spec).exists():
         counted, ended = count_sentences(corpus, COUNT_S)
         return counted if ended else bound
