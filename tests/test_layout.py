@@ -19,6 +19,7 @@ ADAPTERS = {
     "spacy": {"corpora/tokenize.py"},
     "dgl": {"multiview/engines/dgl_engine.py"},
     "ray": {"parsing/ray_engine.py"},
+    "triton": {"multiview/engines/kernels_triton.py"},
 }
 MAX_LINES = 450
 

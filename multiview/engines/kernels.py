@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from types import ModuleType
 
 import torch
@@ -19,4 +20,8 @@ def kernels_for(x: Tensor, engine: str) -> Kernels:
         from multiview.engines import kernels_numba
 
         return kernels_numba
+    if engine == "native" and x.device.type == "cuda" and find_spec("triton"):
+        from multiview.engines import kernels_triton
+
+        return kernels_triton
     return kernels_torch

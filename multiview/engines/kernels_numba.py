@@ -311,3 +311,11 @@ def dep_backward(  # type: ignore[no-untyped-def]
             _forget_gradient(children[e, hidden:], c[e], total, dforget, dc[e])
             _add(dwf_x, dforget)
         _add(db_f, dwf_x)
+
+
+def const_bias(dleaf: Any, dgates: Any, dbias: Any) -> None:
+    """See ``kernels_torch``."""
+
+
+def dep_bias(dgates: Any, dparents: Any, dchildren: Any, dbias: Any) -> None:
+    """See ``kernels_torch``."""

@@ -114,6 +114,10 @@ def const_backward(
     dbias[3 * hidden :] += dforget.sum((0, 1))
 
 
+def const_bias(dleaf: Tensor, dgates: Tensor, dbias: Tensor) -> None:
+    """Completes ``dbias`` after the sweep, in kernels that do not add to it on the way; these do."""
+
+
 def dep_attend(
     parents: Tensor,
     children: Tensor,
@@ -306,6 +310,10 @@ def dep_backward(
     dparents[nodes, hidden:] = _segment_sum(dforget, offsets)
     dbias[: 3 * hidden] += dgates[ranks].sum(0)
     dbias[4 * hidden : 5 * hidden] += dforget.sum(0)
+
+
+def dep_bias(dgates: Tensor, dparents: Tensor, dchildren: Tensor, dbias: Tensor) -> None:
+    """As ``const_bias``."""
 
 
 def _activate_iou(gates: Tensor, bias: Tensor, hidden: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -89,6 +89,7 @@ class ConstSweep(torch.autograd.Function):
             kernels.const_backward(gates_view, *state, dgates_view, dbias_view, low, high, tokens)
             product(dgates[low:high], weight, child_dh[low:high])
         kernels.leaf_backward(view(leaf_gates), *state, view(dleaf), dbias_view, tokens)
+        kernels.const_bias(dleaf, dgates, dbias)
 
         dx = products.new_mm(dleaf, products.cast(input_weight)) if ctx.needs_input_grad[0] else None
         dinput_weight = products.gradient(dleaf, x)

@@ -119,6 +119,7 @@ class DepSweep(torch.autograd.Function):
             )
             products.addmm(dchildren[edge_low:edge_high], child_product, dh[edge_low:edge_high])
         kernels.leaf_backward(gates_view, slot, c_view, dh_view, dc_view, dgates_view, dbias_view, leaves)
+        kernels.dep_bias(dgates, dparents, dchildren, dbias)
 
         dx = None
         if ctx.needs_input_grad[0]:

@@ -1,0 +1,379 @@
+"""The element-wise steps as Triton kernels: one launch per step and level.
+
+Functions and arguments are those of ``kernels_torch``. A program handles one node and a block of columns;
+the attention needs whole rows. Each value has one writer and sums run over a node's children in order: no
+atomics, the same bits every time. Bias gradients are summed once after the sweep.
+
+Imported only where triton is installed; ``TRITON_INTERPRET=1`` runs the kernels on the CPU, as the tests do.
+
+Shapes: as in ``kernels_torch``.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from multiview.engines.kernels_torch import NORM_FLOOR
+
+_BLOCK = 256  # columns of a program of the gate kernels; whole rows would leave small levels few programs
+
+
+def view(tensor: Tensor) -> Tensor:
+    """A buffer as the kernels take it."""
+    return tensor
+
+
+@triton.jit
+def _tanh(x):  # type: ignore[no-untyped-def]
+    return 2 * tl.sigmoid(2 * x) - 1
+
+
+@triton.jit
+def _activate(gates, bias, h, c, kept, row, s, j, mask, D: tl.constexpr, columns: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Activations of i, o, u in place; c = i∘u + kept, h = o∘tanh(c) into slot ``s``."""
+    at = gates + row * columns + j
+    i = tl.sigmoid(tl.load(at, mask=mask, other=0.0) + tl.load(bias + j, mask=mask, other=0.0))
+    o = tl.sigmoid(tl.load(at + D, mask=mask, other=0.0) + tl.load(bias + D + j, mask=mask, other=0.0))
+    u = _tanh(tl.load(at + 2 * D, mask=mask, other=0.0) + tl.load(bias + 2 * D + j, mask=mask, other=0.0))
+    tl.store(at, i, mask=mask)
+    tl.store(at + D, o, mask=mask)
+    tl.store(at + 2 * D, u, mask=mask)
+    cell = i * u + kept
+    tl.store(c + s * D + j, cell, mask=mask)
+    tl.store(h + s * D + j, o * _tanh(cell), mask=mask)
+
+
+@triton.jit
+def _cell_gradient(gates, c, dh, dc, dgates, row, s, j, mask, D: tl.constexpr, columns: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Gradients of i, o, u; returns that of c."""
+    at, to = gates + row * columns + j, dgates + row * columns + j
+    i, o = tl.load(at, mask=mask, other=0.0), tl.load(at + D, mask=mask, other=0.0)
+    u, t = tl.load(at + 2 * D, mask=mask, other=0.0), _tanh(tl.load(c + s * D + j, mask=mask, other=0.0))
+    dstate = tl.load(dh + s * D + j, mask=mask, other=0.0)
+    total = tl.load(dc + s * D + j, mask=mask, other=0.0) + dstate * o * (1 - t * t)
+    tl.store(to, total * u * i * (1 - i), mask=mask)
+    tl.store(to + D, dstate * t * o * (1 - o), mask=mask)
+    tl.store(to + 2 * D, total * i * (1 - u * u), mask=mask)
+    return total
+
+
+@triton.jit
+def _leaf_forward(gates, bias, slot, h, c, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    _activate(gates, bias, h, c, 0.0, row, tl.load(slot + row), j, j < D, D, 3 * D)
+
+
+@triton.jit
+def _leaf_backward(gates, slot, c, dh, dc, dgates, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    _cell_gradient(gates, c, dh, dc, dgates, row, tl.load(slot + row), j, j < D, D, 3 * D)
+
+
+@triton.jit
+def _const_forward(gates, bias, slot, h, c, low, words, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    k = low + tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = j < D
+    at, child = gates + k * 5 * D + j, c + 2 * k * D + j
+    b_f = tl.load(bias + 3 * D + j, mask=mask, other=0.0)
+    left = tl.sigmoid(tl.load(at + 3 * D, mask=mask, other=0.0) + b_f)
+    right = tl.sigmoid(tl.load(at + 4 * D, mask=mask, other=0.0) + b_f)
+    tl.store(at + 3 * D, left, mask=mask)
+    tl.store(at + 4 * D, right, mask=mask)
+    kept = left * tl.load(child, mask=mask, other=0.0) + right * tl.load(child + D, mask=mask, other=0.0)
+    _activate(gates, bias, h, c, kept, k, tl.load(slot + words + k), j, mask, D, 5 * D)
+
+
+@triton.jit
+def _const_backward(gates, slot, c, dh, dc, dgates, low, words, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    k = low + tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = j < D
+    total = _cell_gradient(gates, c, dh, dc, dgates, k, tl.load(slot + words + k), j, mask, D, 5 * D)
+    for side in tl.static_range(2):
+        at = k * 5 * D + (3 + side) * D + j
+        child = (2 * k + side) * D + j
+        f = tl.load(gates + at, mask=mask, other=0.0)
+        tl.store(dgates + at, total * tl.load(c + child, mask=mask, other=0.0) * f * (1 - f), mask=mask)
+        tl.store(dc + child, total * f, mask=mask)
+
+
+@triton.jit
+def _attend(  # type: ignore[no-untyped-def]
+    parents, children, bias, h, offsets, alpha, cosine, mixed, low, floor: tl.constexpr,
+    D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    k = low + tl.program_id(0).to(tl.int64)
+    j = tl.arange(0, BLOCK)
+    mask = j < D
+    first, last = tl.load(offsets + k), tl.load(offsets + k + 1)
+    at = parents + k * 2 * D + j
+    query = tl.load(at, mask=mask, other=0.0) + tl.load(bias + 3 * D + j, mask=mask, other=0.0)
+    tl.store(at, query, mask=mask)
+    query_norm = tl.maximum(tl.sqrt(tl.sum(query * query)), floor)
+    b_p = tl.load(bias + 5 * D + j, mask=mask, other=0.0)
+    total = tl.sum(query * 0)
+    sum_of_states = query * 0
+    for e in range(first, last):
+        at_key = children + e * 2 * D + j
+        key = tl.load(at_key, mask=mask, other=0.0) + b_p
+        tl.store(at_key, key, mask=mask)
+        key_norm = tl.maximum(tl.sqrt(tl.sum(key * key)), floor)
+        cos = tl.sum(query * key) / (query_norm * key_norm)
+        weight = tl.exp(cos)
+        tl.store(cosine + e, cos)
+        total += weight
+        sum_of_states += weight * tl.load(h + e * D + j, mask=mask, other=0.0)
+    tl.debug_barrier()  # one thread stored the cosines, all read them
+    for e in range(first, last):
+        tl.store(alpha + e, tl.exp(tl.load(cosine + e)) / total)
+    tl.store(mixed + k * D + j, sum_of_states / total, mask=mask)
+
+
+@triton.jit
+def _attend_backward(  # type: ignore[no-untyped-def]
+    parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, low,
+    floor: tl.constexpr, accumulate: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    k = low + tl.program_id(0).to(tl.int64)
+    j = tl.arange(0, BLOCK)
+    mask = j < D
+    first, last = tl.load(offsets + k), tl.load(offsets + k + 1)
+    query = tl.load(parents + k * 2 * D + j, mask=mask, other=0.0)
+    dmix = tl.load(dmixed + k * D + j, mask=mask, other=0.0)
+    query_norm = tl.sqrt(tl.sum(query * query))
+    query_floor = tl.maximum(query_norm, floor)
+    mean = tl.sum(query * 0)
+    for e in range(first, last):
+        mean += tl.load(alpha + e) * tl.sum(dmix * tl.load(h + e * D + j, mask=mask, other=0.0))
+    dquery = query * 0
+    along_query = tl.sum(query * 0)
+    for e in range(first, last):
+        weight, cos = tl.load(alpha + e), tl.load(cosine + e)
+        key = tl.load(children + e * 2 * D + j, mask=mask, other=0.0)
+        dcosine = weight * (tl.sum(dmix * tl.load(h + e * D + j, mask=mask, other=0.0)) - mean)
+        key_norm = tl.sqrt(tl.sum(key * key))
+        key_floor = tl.maximum(key_norm, floor)
+        across = dcosine / (query_floor * key_floor)
+        along_key = tl.where(key_norm > floor, dcosine * cos / (key_floor * key_floor), 0.0)
+        along_query += dcosine * cos
+        tl.store(dchildren + e * 2 * D + j, across * query - along_key * key, mask=mask)
+        dquery += across * key
+        to = dh + e * D + j
+        direct = weight * dmix
+        if accumulate:
+            direct += tl.load(to, mask=mask, other=0.0)
+        tl.store(to, direct, mask=mask)
+    along_query = tl.where(query_norm > floor, along_query / (query_floor * query_floor), 0.0)
+    tl.store(dparents + k * 2 * D + j, dquery - along_query * query, mask=mask)
+
+
+@triton.jit
+def _dep_forward(  # type: ignore[no-untyped-def]
+    gates, parents, children, bias, slot, h, c, offsets, leaves, low, D: tl.constexpr, BLOCK: tl.constexpr
+):
+    k = low + tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = j < D
+    from_parent = tl.load(parents + k * 2 * D + D + j, mask=mask, other=0.0)
+    from_parent += tl.load(bias + 4 * D + j, mask=mask, other=0.0)
+    kept = from_parent * 0
+    for e in range(tl.load(offsets + k), tl.load(offsets + k + 1)):
+        at = children + e * 2 * D + D + j
+        f = tl.sigmoid(tl.load(at, mask=mask, other=0.0) + from_parent)
+        tl.store(at, f, mask=mask)
+        kept += f * tl.load(c + e * D + j, mask=mask, other=0.0)
+    _activate(gates, bias, h, c, kept, leaves + k, tl.load(slot + leaves + k), j, mask, D, 3 * D)
+
+
+@triton.jit
+def _dep_backward(  # type: ignore[no-untyped-def]
+    gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, leaves, low,
+    D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    k = low + tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = j < D
+    s = tl.load(slot + leaves + k)
+    total = _cell_gradient(gates, c, dh, dc, dgates, leaves + k, s, j, mask, D, 3 * D)
+    dforget_input = total * 0
+    for e in range(tl.load(offsets + k), tl.load(offsets + k + 1)):
+        f = tl.load(children + e * 2 * D + D + j, mask=mask, other=0.0)
+        dforget = total * tl.load(c + e * D + j, mask=mask, other=0.0) * f * (1 - f)
+        tl.store(dchildren + e * 2 * D + D + j, dforget, mask=mask)
+        tl.store(dc + e * D + j, total * f, mask=mask)
+        dforget_input += dforget
+    tl.store(dparents + k * 2 * D + D + j, dforget_input, mask=mask)
+
+
+def _grid(rows: int, hidden: int) -> tuple[int, int]:
+    return rows, triton.cdiv(hidden, _BLOCK)
+
+
+def _whole_rows(hidden: int) -> dict[str, int]:
+    block = triton.next_power_of_2(hidden)
+    return {"D": hidden, "BLOCK": block, "num_warps": min(max(block // 256, 1), 16)}
+
+
+def leaf_forward(gates: Tensor, bias: Tensor, slot: Tensor, h: Tensor, c: Tensor, count: int) -> None:
+    """See ``kernels_torch``."""
+    if count:
+        _leaf_forward[_grid(count, h.shape[1])](gates, bias, slot, h, c, D=h.shape[1], BLOCK=_BLOCK)
+
+
+def leaf_backward(
+    gates: Tensor,
+    slot: Tensor,
+    c: Tensor,
+    dh: Tensor,
+    dc: Tensor,
+    dgates: Tensor,
+    dbias: Tensor,
+    count: int,
+) -> None:
+    """See ``kernels_torch``."""
+    if count:
+        hidden = c.shape[1]
+        _leaf_backward[_grid(count, hidden)](gates, slot, c, dh, dc, dgates, D=hidden, BLOCK=_BLOCK)
+
+
+def const_forward(
+    gates: Tensor, bias: Tensor, slot: Tensor, h: Tensor, c: Tensor, low: int, high: int, words: int
+) -> None:
+    """See ``kernels_torch``."""
+    hidden = h.shape[1]
+    _const_forward[_grid(high - low, hidden)](gates, bias, slot, h, c, low, words, D=hidden, BLOCK=_BLOCK)
+
+
+def const_backward(
+    gates: Tensor,
+    slot: Tensor,
+    c: Tensor,
+    dh: Tensor,
+    dc: Tensor,
+    dgates: Tensor,
+    dbias: Tensor,
+    low: int,
+    high: int,
+    words: int,
+) -> None:
+    """See ``kernels_torch``."""
+    hidden = c.shape[1]
+    _const_backward[_grid(high - low, hidden)](
+        gates, slot, c, dh, dc, dgates, low, words, D=hidden, BLOCK=_BLOCK
+    )
+
+
+def const_bias(dleaf: Tensor, dgates: Tensor, dbias: Tensor) -> None:
+    """See ``kernels_torch``."""
+    hidden = len(dbias) // 4
+    dbias[: 3 * hidden] = dleaf.sum(0) + dgates[:, : 3 * hidden].sum(0)
+    dbias[3 * hidden :] = dgates[:, 3 * hidden :].sum(0).view(2, hidden).sum(0)
+
+
+def dep_attend(
+    parents: Tensor,
+    children: Tensor,
+    bias: Tensor,
+    h: Tensor,
+    offsets: Tensor,
+    edge_parent: Tensor,
+    alpha: Tensor,
+    cosine: Tensor,
+    mixed: Tensor,
+    low: int,
+    high: int,
+    edge_low: int,
+    edge_high: int,
+) -> None:
+    """See ``kernels_torch``."""
+    _attend[(high - low,)](
+        parents, children, bias, h, offsets, alpha, cosine, mixed, low, NORM_FLOOR, **_whole_rows(h.shape[1])
+    )
+
+
+def dep_attend_backward(
+    parents: Tensor,
+    children: Tensor,
+    h: Tensor,
+    offsets: Tensor,
+    edge_parent: Tensor,
+    alpha: Tensor,
+    cosine: Tensor,
+    dmixed: Tensor,
+    dparents: Tensor,
+    dchildren: Tensor,
+    dh: Tensor,
+    dbias: Tensor,
+    accumulate: bool,
+    low: int,
+    high: int,
+    edge_low: int,
+    edge_high: int,
+) -> None:
+    """See ``kernels_torch``."""
+    _attend_backward[(high - low,)](
+        parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, low,
+        NORM_FLOOR, accumulate, **_whole_rows(h.shape[1]),
+    )  # fmt: skip
+
+
+def dep_forward(
+    gates: Tensor,
+    parents: Tensor,
+    children: Tensor,
+    bias: Tensor,
+    slot: Tensor,
+    h: Tensor,
+    c: Tensor,
+    offsets: Tensor,
+    edge_parent: Tensor,
+    leaves: int,
+    low: int,
+    high: int,
+    edge_low: int,
+    edge_high: int,
+) -> None:
+    """See ``kernels_torch``."""
+    hidden = h.shape[1]
+    _dep_forward[_grid(high - low, hidden)](
+        gates, parents, children, bias, slot, h, c, offsets, leaves, low, D=hidden, BLOCK=_BLOCK
+    )
+
+
+def dep_backward(
+    gates: Tensor,
+    children: Tensor,
+    slot: Tensor,
+    c: Tensor,
+    offsets: Tensor,
+    edge_parent: Tensor,
+    dh: Tensor,
+    dc: Tensor,
+    dgates: Tensor,
+    dparents: Tensor,
+    dchildren: Tensor,
+    dbias: Tensor,
+    leaves: int,
+    low: int,
+    high: int,
+    edge_low: int,
+    edge_high: int,
+) -> None:
+    """See ``kernels_torch``."""
+    hidden = c.shape[1]
+    _dep_backward[_grid(high - low, hidden)](
+        gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, leaves, low,
+        D=hidden, BLOCK=_BLOCK,
+    )  # fmt: skip
+
+
+def dep_bias(dgates: Tensor, dparents: Tensor, dchildren: Tensor, dbias: Tensor) -> None:
+    """See ``kernels_torch``."""
+    hidden = len(dbias) // 6
+    torch.cat([dgates.sum(0), dparents.sum(0), dchildren[:, :hidden].sum(0)], out=dbias)
