@@ -134,16 +134,21 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
     rows = {name: rows_type(part, vectors) for name, part in task.splits.items()}
     started = time.perf_counter()
     scored = _scorer(task.name)(task, rows, protocol, seed)
-    files = sorted({path for paths in task.files.values() for path in paths})
     return TaskResult(
         task=task.name,
         dim=next(iter(rows.values())).u.shape[1],
         rows={name: len(part) for name, part in task.splits.items()},
         notes=task.count_notes(),
-        data_sha256={path.name: sha256_file(path) for path in files},
+        data_sha256=data_hashes(task),
         seconds=time.perf_counter() - started,
         **scored,  # type: ignore[arg-type]
     )
+
+
+def data_hashes(task: TaskData) -> dict[str, str]:
+    """SHA-256 of every file a task was read from, by name."""
+    files = sorted({path for paths in task.files.values() for path in paths})
+    return {path.name: sha256_file(path) for path in files}
 
 
 Scored = dict[str, object]

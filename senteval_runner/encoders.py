@@ -1,0 +1,293 @@
+"""Which encoder a name on the command line means.
+
+| name | encoder |
+|---|---|
+| a folder written by ``multiview.train`` | :class:`multiview.model.MultiViewEncoder` |
+| a sentence-transformers folder, or any other name | ``SentenceTransformer`` |
+| ``FILE.npz`` | given vectors: arrays ``sentences`` (tokens joined by one space) and ``vectors`` [n, d] |
+| any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
+| ``random:dep,const`` | untrained encoders of these views |
+| ``A+B`` | the vectors of A and B side by side |
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.files import sha256_file
+from senteval_runner.embed import Concatenation, Encoder, StoredEncoder
+from senteval_runner.features import Float
+
+if TYPE_CHECKING:
+    from parsing.cache import TreeCache
+
+Kind = Literal["multiview", "sentence-transformers", "vectors", "words", "random"]
+MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
+VECTOR_CACHE = Path("runs/vectors")
+DEFAULT_TREES = Path("runs/trees/senteval")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A model by name, not yet loaded."""
+
+    spec: str
+    """As it was given."""
+    kind: Kind
+    key: str
+    """Hex digest of the model's files (of its name and versions where it has none)."""
+    seed: int
+    """Seed of random encoders."""
+
+    @property
+    def name(self) -> str:
+        """Short name for tables: a path's last part."""
+        return Path(self.spec).name if self.kind in ("multiview", "vectors", "words") else self.spec
+
+    def load(self, *, device: str | None = None, trees: Path | None = None, batch_size: int = 128) -> Encoder:
+        """Load the model.
+
+        Args:
+            device: default: a GPU if there is one.
+            trees: tree cache that holds the sentences to come (``parsing.run senteval``).
+            batch_size: sentences encoded at a time.
+
+        Raises:
+            UserError: a file is missing or damaged.
+        """
+        if self.kind == "vectors":
+            return GivenVectors(Path(self.spec))
+        if self.kind == "words":
+            return WordAverage(Path(self.spec))
+        if self.kind == "sentence-transformers":
+            return _sentence_transformer(self.spec, device, batch_size)
+        return _MultiView(self, device, trees, batch_size)
+
+
+class _MultiView:
+    """A multi-view encoder with its options bound."""
+
+    pretokenized = True
+
+    def __init__(self, source: Source, device: str | None, trees: Path | None, batch_size: int) -> None:
+        from multiview.model import MultiViewEncoder
+        from parsing.cache import TreeCache
+
+        if source.kind == "random":
+            views = source.spec.removeprefix("random:")
+            self.model = MultiViewEncoder.untrained(views, seed=source.seed, device=device)
+        else:
+            self.model = MultiViewEncoder.load(source.spec, device)
+        self.trees = TreeCache.open(trees) if trees else self._default_trees()
+        self.batch_size = batch_size
+
+    def _default_trees(self) -> TreeCache | None:
+        """The cache ``parsing.run senteval`` writes, if it is there and of this model's parsers."""
+        from multiview.reading import KINDS
+        from parsing.cache import TreeCache
+
+        if not (DEFAULT_TREES / "manifest.json").exists():
+            return None
+        trees = TreeCache.open(DEFAULT_TREES)
+        wanted = self.model.reader.identities
+        fits = all(trees.identity.get(KINDS[need]) == identity for need, identity in wanted.items())
+        return trees if fits else None
+
+    def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
+        """Vectors [n, D] of strings or token lists."""
+        vectors: Float = self.model.encode(
+            sentences, batch_size=self.batch_size, trees=self.trees, show_progress_bar=False
+        )
+        return vectors
+
+
+class WordAverage:
+    """Mean of pre-trained word vectors; an unknown word counts in lower case if that is known, or not.
+
+    A sentence without a known word is the zero vector.
+    """
+
+    pretokenized = True
+
+    def __init__(self, path: Path, cache: Path = VECTOR_CACHE) -> None:
+        from multiview.word_vectors import load_word_vectors
+
+        loaded = load_word_vectors(path, cache)
+        self.rows = {word: row for row, word in enumerate(loaded.words)}
+        self.vectors = loaded.vectors
+
+    def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
+        """Vectors [n, E] of strings (split at white space) or token lists."""
+        out = np.zeros((len(sentences), self.vectors.shape[1]), dtype=np.float32)
+        for index, sentence in enumerate(sentences):
+            tokens = sentence.split() if isinstance(sentence, str) else sentence
+            rows = [self.rows.get(token, self.rows.get(token.lower())) for token in tokens]
+            known = [row for row in rows if row is not None]
+            if known:
+                out[index] = self.vectors[known].mean(axis=0)
+        return out
+
+
+class GivenVectors:
+    """Vectors computed elsewhere, by sentence."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                sentences, self.vectors = arrays["sentences"], arrays["vectors"]
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(
+                f"{path}: expected arrays 'sentences' (strings) and 'vectors' [n, d] ({error})"
+            ) from None
+        if self.vectors.ndim != 2 or len(sentences) != len(self.vectors):
+            raise UserError(
+                f"{path}: {len(sentences)} sentences but vectors of shape {list(self.vectors.shape)}"
+            )
+        self.rows = {str(sentence): row for row, sentence in enumerate(sentences)}
+
+    def encode(self, sentences: Sequence[str]) -> Float:
+        """Vectors [n, d].
+
+        Raises:
+            UserError: a sentence has none.
+        """
+        missing = [sentence for sentence in sentences if sentence not in self.rows]
+        if missing:
+            raise UserError(
+                f"{self.path}: no vector for {len(missing)} of {len(sentences)} sentences, "
+                f"first {missing[0]!r}"
+            )
+        vectors: Float = self.vectors[[self.rows[sentence] for sentence in sentences]]
+        return vectors
+
+
+class _Transformer:
+    """A sentence-transformers model, quiet."""
+
+    def __init__(self, model: Any, batch_size: int) -> None:
+        self.model, self.batch_size = model, batch_size
+
+    def encode(self, sentences: Sequence[str]) -> Float:
+        """Vectors [n, d]."""
+        vectors: Float = self.model.encode(
+            list(sentences), batch_size=self.batch_size, show_progress_bar=False, convert_to_numpy=True
+        )
+        return vectors
+
+
+def _sentence_transformer(name: str, device: str | None, batch_size: int) -> Encoder:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+    try:
+        return _Transformer(SentenceTransformer(name, device=device), batch_size)
+    except (OSError, ValueError) as error:
+        first = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"model {name!r}: neither a file or folder here nor a sentence-transformers model ({first})"
+        ) from None
+
+
+def split_parts(spec: str) -> list[str]:
+    """``A+B`` as its parts; a path that exists is one part whatever its name."""
+    parts = [spec] if Path(spec).exists() else spec.split("+")
+    if not all(parts):
+        raise UserError(f"model {spec!r}: an empty part; write A+B")
+    return parts
+
+
+def find_source(spec: str, *, seed: int = 0) -> Source:
+    """What a name means, without loading it; folders and files are hashed.
+
+    Raises:
+        UserError: the name cannot mean any model.
+    """
+    path = Path(spec)
+    if spec.startswith("random:"):
+        return Source(spec=spec, kind="random", key=_digest(f"{spec} {seed}"), seed=seed)
+    if path.is_file():
+        kind: Kind = "vectors" if path.suffix == ".npz" else "words"
+        return Source(spec=spec, kind=kind, key=sha256_file(path)[:16], seed=seed)
+    if path.is_dir():
+        kind = "multiview" if _is_multiview(path) else "sentence-transformers"
+        return Source(spec=spec, kind=kind, key=_folder_digest(path), seed=seed)
+    if path.suffix in (".npz", ".txt", ".vec", ".gz", ".bin") or spec.startswith((".", "/", "runs/")):
+        raise UserError(f"model {spec!r}: no such file or folder")
+    try:
+        key = _digest(f"{spec} {version('sentence-transformers')}")
+    except ModuleNotFoundError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+    return Source(spec=spec, kind="sentence-transformers", key=key, seed=seed)
+
+
+def _is_multiview(folder: Path) -> bool:
+    """Whether ``multiview.train`` wrote it: its config.json has a format number, a transformer's has not."""
+    config = folder / "config.json"
+    if (folder / "modules.json").exists() and not config.exists():
+        return False
+    if not config.exists():
+        raise UserError(f"{folder}: no model here (neither config.json nor modules.json)")
+    from corpora.support.files import read_json
+
+    values = read_json(config)
+    return isinstance(values, dict) and "format" in values and ("shape" in values or "members" in values)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _folder_digest(folder: Path) -> str:
+    """Digest over the names and contents of a model folder's files, logs and checkpoints left out."""
+    files = sorted({path for pattern in MODEL_FILES for path in folder.rglob(pattern) if path.is_file()})
+    kept = [f for f in files if not {"checkpoints", "logs"} & set(f.relative_to(folder).parts)]
+    return _digest("\n".join(f"{f.relative_to(folder)} {sha256_file(f)}" for f in kept))
+
+
+class _Combined:
+    """``A+B`` as one encoder."""
+
+    pretokenized = True
+
+    def __init__(self, vectors: Concatenation) -> None:
+        self.vectors = vectors
+
+    def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
+        """Vectors [n, Σ d] of strings (split at white space) or token lists."""
+        return self.vectors([s.split() if isinstance(s, str) else list(s) for s in sentences])
+
+
+def resolve_encoder(
+    spec: str,
+    *,
+    seed: int = 0,
+    normalize_parts: bool = False,
+    device: str | None = None,
+    trees: Path | None = None,
+) -> Encoder:
+    """Load the encoder a name means (see the module's table).
+
+    Args:
+        spec: the name; ``A+B`` concatenates.
+        seed: of random encoders.
+        normalize_parts: scale the parts of ``A+B`` to length 1 first.
+        device: default: a GPU if there is one.
+        trees: tree cache that holds the sentences to come.
+
+    Raises:
+        UserError: no such model, or a damaged one.
+    """
+    loaded = [find_source(part, seed=seed).load(device=device, trees=trees) for part in split_parts(spec)]
+    if len(loaded) == 1:
+        return loaded[0]
+    return _Combined(Concatenation([StoredEncoder(part) for part in loaded], normalize=normalize_parts))

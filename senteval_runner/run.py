@@ -1,0 +1,78 @@
+"""Score models on SentEval: results.json, a Markdown table, an HTML report.
+
+    python -m senteval_runner.run runs/models/mine --tasks MR,CR,TREC,SICK-R --data data/senteval
+    python -m senteval_runner.run A B A+B random:dep,const --tasks mv --seeds 1111,1112 --project 4096
+
+Input: models (see senteval_runner.encoders) and SentEval's data folder. Output: the folder ``--output``
+with ``results.json``, ``results.md``, ``report.html``, predictions per item in ``parts/``. Every distinct
+sentence is encoded once per model and kept in ``--cache``; a finished task is not repeated, so the same
+command resumes a run that was stopped.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional
+
+from corpora.support.cli import run_command
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Options of ``senteval_runner.run``."""
+
+    models: Positional[tuple[str, ...]]
+    """Model folders, sentence-transformers names, .npz, word-vector files, random:dep,const; A+B joins."""
+    tasks: str = "mv"
+    """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all, SentEval's names."""
+    data: Path | None = None
+    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
+    protocol: Literal["default", "fast", "sklearn"] = "default"
+    """Configuration of comparable figures, the quick one, or scikit-learn's logistic regression."""
+    seeds: str = "1111"
+    """Seeds separated by commas; several give mean ± standard deviation."""
+    nhid: int = 0
+    """Width of the classifiers' hidden layer; 0 is logistic regression."""
+    project: int | None = None
+    """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
+    normalize_parts: bool = False
+    """Scale the parts of A+B to length 1 before they are joined."""
+    random_seed: int = 0
+    """Seed of random encoders and of the projection."""
+    output: Path = Path("runs/reports/senteval")
+    """Folder of the report."""
+    cache: Path = Path("runs/embeddings")
+    """Folder of sentence vectors, one subfolder per model."""
+    trees: Path | None = None
+    """Tree cache of the sentences (parsing.run senteval); None is runs/trees/senteval if it is there."""
+    device: str | None = None
+    """Where models compute, e.g. cpu or cuda; None is a GPU if there is one."""
+    batch_size: int = 128
+    """Sentences encoded at a time."""
+    threads: int | None = None
+    """Threads of the classifiers; None is torch's default."""
+    examples: Path | None = None
+    """Sentences, one per line: the report shows their nearest neighbours among the evaluation sentences."""
+
+
+def main(config: RunConfig) -> int:
+    """Evaluate and write the report; exit code 2 when no task could be scored."""
+    from senteval_runner.running import run
+
+    return run(config)
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_command(
+            RunConfig,
+            main,
+            prog="python -m senteval_runner.run",
+            description=(__doc__ or "").split("\n")[0],
+            kept="finished tasks and encoded sentences are kept; the same command resumes",
+        )
+    )

@@ -1,0 +1,286 @@
+"""The work behind ``senteval_runner.run``: models x tasks x seeds, each finished cell in its own file."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corpora.senteval_files import TaskData, read_task
+from corpora.senteval_tasks import PROBING_FILES, STS_SUBSETS, TASK_NAMES, canonical_task
+from corpora.support.cli import config_to_json, log_to
+from corpora.support.errors import UserError
+from corpora.support.files import read_json, write_json, write_text
+from corpora.support.progress import progress
+from senteval_runner import tables
+from senteval_runner.embed import Concatenation, Projection, SentenceVectors, StoredEncoder, VectorStore
+from senteval_runner.encoders import Source, find_source, split_parts
+from senteval_runner.evaluation import data_hashes, evaluate_task
+from senteval_runner.protocol import Protocol, get_protocol
+from senteval_runner.results import TaskResult
+
+if TYPE_CHECKING:
+    from senteval_runner.run import RunConfig
+
+FORMAT = 1
+"""Of the part files: a figure computed under another version is computed again."""
+GROUPS: Mapping[str, Sequence[str]] = {
+    "mv": tuple(dict.fromkeys(task for _, task, _, _ in tables.PAPER_COLUMNS)),
+    "sts": (*STS_SUBSETS, "STSBenchmark"),
+    "sst": ("SST2", "SST5"),
+    "probing": tuple(PROBING_FILES),
+    "all": tuple(task for task in TASK_NAMES if task != "SNLI"),
+}
+
+
+@dataclass(kw_only=True)
+class Model:
+    """One row of the report."""
+
+    name: str
+    spec: str
+    key: str
+    """Digest of all that decides its vectors."""
+    sources: list[Source]
+    vectors: Callable[[], SentenceVectors]
+    """Loads the model on first call; what is finished needs no model."""
+    results: dict[int, dict[str, TaskResult]] = field(default_factory=dict)
+    """By seed and task."""
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def scores(self) -> list[dict[str, dict[str, float]]]:
+        """Metrics by task, one entry per seed."""
+        return [{task: result.metrics for task, result in by.items()} for by in self.results.values()]
+
+
+def expand_tasks(text: str) -> list[str]:
+    """Names and groups separated by commas or blanks as canonical names, each once.
+
+    Raises:
+        UserError: an unknown name.
+    """
+    names: list[str] = []
+    for word in text.replace(",", " ").split():
+        names += GROUPS.get(word.lower(), [word])
+    if not names:
+        raise UserError("--tasks is empty")
+    return list(dict.fromkeys(canonical_task(name) for name in names))
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        seeds = [int(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise UserError(f"--seeds {text!r}: expected whole numbers separated by commas") from None
+    if not seeds or min(seeds) < 0 or max(seeds) >= 2**32:
+        raise UserError(f"--seeds {text!r}: expected numbers from 0 to 2**32 - 1")
+    return list(dict.fromkeys(seeds))
+
+
+def _data_folder(config: RunConfig) -> Path:
+    outside = os.environ.get("MULTIVIEW_DATA")
+    folder = config.data or (Path(outside) / "senteval" if outside else Path("data/senteval"))
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder; --data wants SentEval's data folder (downstream/, probing/), as the "
+            "download script at github.com/facebookresearch/SentEval writes it"
+        )
+    return folder
+
+
+def _model(spec: str, config: RunConfig) -> Model:
+    sources = [find_source(part, seed=config.random_seed) for part in split_parts(spec)]
+    decides: list[Any] = [source.key for source in sources]
+    if len(sources) > 1:
+        decides.append(config.normalize_parts)
+    if config.project is not None:
+        decides += ["project", config.project, config.random_seed]
+
+    @cache
+    def vectors() -> SentenceVectors:
+        parts = []
+        for source in sources:
+            store = VectorStore(config.cache / source.key)
+            encoder = source.load(device=config.device, trees=config.trees, batch_size=config.batch_size)
+            parts.append(StoredEncoder(encoder, store, source.name))
+        joined = Concatenation(parts, normalize=config.normalize_parts) if len(parts) > 1 else parts[0]
+        return joined if config.project is None else Projection(joined, config.project, config.random_seed)
+
+    name = "+".join(source.name for source in sources)
+    key = hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
+    return Model(name=name, spec=spec, key=key, sources=sources, vectors=vectors)
+
+
+def _distinct_names(models: Sequence[Model]) -> None:
+    """Two folders of one name are told apart by how they were typed."""
+    names = [model.name for model in models]
+    for model in models:
+        if names.count(model.name) > 1:
+            model.name = model.spec
+
+
+class _Cells:
+    """Finished (model, protocol, seed, task) cells on disk."""
+
+    def __init__(self, folder: Path, protocol: Protocol) -> None:
+        self.folder, self.protocol = folder, protocol
+        text = json.dumps([FORMAT, dataclasses.asdict(protocol), _versions()["torch"]], sort_keys=True)
+        self.digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def _path(self, model: Model, seed: int, task: str) -> Path:
+        return self.folder / f"{model.key}-{self.protocol.name}-{self.digest}" / str(seed) / f"{task}.json"
+
+    def load(self, model: Model, seed: int, task: TaskData) -> TaskResult | None:
+        """The finished cell, unless the data have changed since."""
+        path = self._path(model, seed, task.name)
+        if not path.exists():
+            return None
+        result = TaskResult(**read_json(path))
+        return result if result.data_sha256 == data_hashes(task) else None
+
+    def save(self, model: Model, seed: int, result: TaskResult) -> None:
+        """Write a finished cell, atomically."""
+        write_json(self._path(model, seed, result.task), dataclasses.asdict(result))
+
+
+def run(config: RunConfig) -> int:
+    """Evaluate every model on every task with every seed; write the results; print the tables."""
+    import torch
+
+    tasks, seeds, data = expand_tasks(config.tasks), _seeds(config.seeds), _data_folder(config)
+    protocol = get_protocol(config.protocol, nhid=config.nhid)
+    if config.project is not None and config.project < 1:
+        raise UserError(f"--project {config.project}: at least 1 dimension")
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    if not config.models:
+        raise UserError("name at least one model")
+    models = [_model(spec, config) for spec in dict.fromkeys(config.models)]
+    _distinct_names(models)
+    logger = log_to(config.output)
+    write_json(config.output / "config.json", config_to_json(config))
+    cells = _Cells(config.output / "parts", protocol)
+    bar = progress(total=len(models) * len(tasks) * len(seeds), unit="task", description="evaluate")
+    for name in tasks:
+        try:
+            task = read_task(name, data)
+        except UserError as error:
+            logger.warning("skipped %s: %s", name, error)
+            for model in models:
+                model.skipped[name] = str(error)
+            bar.update(len(models) * len(seeds))
+            continue
+        for note in task.count_notes():
+            logger.warning("%s", note)
+        for model in models:
+            try:
+                for seed in seeds:
+                    result = _cell(cells, model, seed, task, protocol)
+                    model.results.setdefault(seed, {})[name] = result
+                    logger.info(
+                        "%s %s seed %d: %.2f", model.name, name, seed, tables.headline(name, result.metrics)
+                    )
+                    bar.update(1)
+            except UserError as error:
+                logger.warning("skipped %s of %s: %s", name, model.name, error)
+                model.skipped[name] = str(error)
+    bar.close()
+    _write(config, protocol, models, data)
+    return 0 if any(model.results for model in models) else 2
+
+
+def _cell(cells: _Cells, model: Model, seed: int, task: TaskData, protocol: Protocol) -> TaskResult:
+    finished = cells.load(model, seed, task)
+    if finished is not None:
+        return finished
+    result = evaluate_task(model.vectors(), task, protocol, seed)
+    cells.save(model, seed, result)
+    return result
+
+
+def _versions() -> dict[str, str]:
+    names = ("multiview-embeddings", "torch", "numpy", "scipy", "scikit-learn")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except ModuleNotFoundError:  # run from a checkout that is not installed
+            found[name] = "checkout"
+    return found
+
+
+def _kernels() -> list[str]:
+    """BLAS libraries with kernel family and threads: the last digits of L-BFGS hang on them."""
+    from threadpoolctl import threadpool_info
+
+    keys = ("internal_api", "version", "architecture", "num_threads")
+    return sorted(" ".join(str(info.get(key, "")) for key in keys) for info in threadpool_info())
+
+
+def _write(config: RunConfig, protocol: Protocol, models: Sequence[Model], data: Path) -> None:
+    import torch
+
+    figures = [
+        {
+            "model": model.name,
+            "seed": seed,
+            **{k: v for k, v in dataclasses.asdict(result).items() if k not in ("predictions", "gold")},
+        }
+        for model in models
+        for seed, by_task in model.results.items()
+        for result in by_task.values()
+    ]
+    write_json(
+        config.output / "results.json",
+        {
+            "format": FORMAT,
+            "config": config_to_json(config),
+            "protocol": dataclasses.asdict(protocol),
+            "versions": _versions(),
+            "kernels": _kernels(),
+            "torch_threads": torch.get_num_threads(),
+            "models": {
+                m.name: {"spec": m.spec, "key": m.key, "parts": [dataclasses.asdict(s) for s in m.sources]}
+                for m in models
+            },
+            "paper_table": {m.name: [tables.paper_row(scores) for scores in m.scores()] for m in models},
+            "results": figures,
+            "skipped": {model.name: model.skipped for model in models if model.skipped},
+        },
+    )
+    text = summary(config, protocol, models)
+    write_text(config.output / "results.md", text)
+    print(text, end="")
+    print(f"written: {config.output / 'results.json'}, results.md")
+
+
+def summary(config: RunConfig, protocol: Protocol, models: Sequence[Model]) -> str:
+    """The Markdown tables with what a reader must know about them."""
+    scores = {model.name: model.scores() for model in models}
+    parts = [
+        f"SentEval, protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}"
+        + (f", projected to {config.project} dimensions" if config.project else "")
+        + ".\n\n",
+        tables.paper_table(scores),
+    ]
+    if other := tables.other_table(scores):
+        parts += ["\n", other]
+    notes = dict.fromkeys(
+        n for m in models for by in m.results.values() for r in by.values() for n in r.notes
+    )
+    if notes:
+        parts.append("\nRow counts that differ from the published ones:\n")
+        parts += [f"- {note}\n" for note in notes]
+    reasons = dict.fromkeys(f"{task}: {why}" for m in models for task, why in m.skipped.items())
+    if reasons:
+        parts.append("\nSkipped (no average is set when one of the table's tasks is missing):\n")
+        parts += [f"- {reason}\n" for reason in reasons]
+    return "".join(parts)

@@ -1,0 +1,151 @@
+"""The command: results files, resumption, encoders by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.support.errors import UserError
+from senteval_runner import embed, running, tables
+from senteval_runner.encoders import find_source, resolve_encoder, split_parts
+from senteval_runner.run import RunConfig
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    rng = np.random.RandomState(0)
+    vocabulary = ["bad", "dull", "poor", "good", "bright", "rich", "tall", "far", "near", "a", "the"]
+    path = tmp_path / "words.txt"
+    path.write_text("".join(f"{w} {' '.join(f'{x:.3f}' for x in rng.randn(8))}\n" for w in vocabulary))
+    return path
+
+
+def config(tmp_path: Path, data: Path, *models: str, **options) -> RunConfig:
+    options = {"tasks": "CR,MRPC,SICK-R,WordContent", "protocol": "fast", **options}
+    return RunConfig(
+        models=models, data=data, output=tmp_path / "report", cache=tmp_path / "cache", **options
+    )
+
+
+def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = config(tmp_path, data, str(words), "random:seq", seeds="1,2", tasks="CR,MPQA")
+    calls: list[str] = []
+    real = running.evaluate_task
+    monkeypatch.setattr(
+        running, "evaluate_task", lambda v, task, p, s: calls.append(task.name) or real(v, task, p, s)
+    )
+    assert running.run(first) == 0
+    printed = capsys.readouterr().out
+    assert "| words.txt |" in printed and "±" in printed and "mpqa.pos" in printed
+    values = json.loads((tmp_path / "report/results.json").read_text())
+    assert {(r["model"], r["seed"], r["task"]) for r in values["results"]} == {
+        (model, seed, "CR") for model in ("words.txt", "random:seq") for seed in (1, 2)
+    }
+    assert values["versions"]["torch"] and values["skipped"]["words.txt"]["MPQA"]
+    assert "average" not in values["paper_table"]["words.txt"][0]
+    assert calls == ["CR"] * 4
+    # the second run repeats nothing, and loads no model
+    monkeypatch.setattr(embed.StoredEncoder, "__call__", None)
+    assert running.run(first) == 0 and calls == ["CR"] * 4
+    assert json.loads((tmp_path / "report/results.json").read_text()) == values
+
+
+def test_a_killed_run_keeps_finished_tasks(tmp_path, data, words, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    real, done = running.evaluate_task, []
+
+    def killed(vectors, task, protocol, seed):
+        if len(done) == 1:
+            raise KeyboardInterrupt
+        done.append(task.name)
+        return real(vectors, task, protocol, seed)
+
+    monkeypatch.setattr(running, "evaluate_task", killed)
+    with pytest.raises(KeyboardInterrupt):
+        running.run(config(tmp_path, data, str(words), tasks="CR,MRPC"))
+    counted: list[str] = []
+    monkeypatch.setattr(
+        running, "evaluate_task", lambda v, task, p, s: counted.append(task.name) or real(v, task, p, s)
+    )
+    assert running.run(config(tmp_path, data, str(words), tasks="CR,MRPC")) == 0
+    assert counted == ["MRPC"]
+    # changed data are not taken for finished
+    path = data / "downstream/CR/custrev.pos"
+    path.write_text(path.read_text() + "good good\n")
+    assert running.run(config(tmp_path, data, str(words), tasks="CR,MRPC")) == 0
+    assert counted == ["MRPC", "CR"]
+
+
+def test_concatenation_projection_and_bad_vectors(tmp_path, data, words, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "few.npz", sentences=np.array(["a"]), vectors=np.ones((1, 3), dtype=np.float32))
+    models = (f"{words}+random:seq", str(tmp_path / "few.npz"))
+    assert running.run(config(tmp_path, data, *models, tasks="CR", project=5)) == 0
+    values = json.loads((tmp_path / "report/results.json").read_text())
+    assert [(r["model"], r["dim"]) for r in values["results"]] == [("words.txt+random:seq", 5)]
+    assert "no vector for" in values["skipped"]["few.npz"]["CR"]
+
+
+def test_command_line(tmp_path, data, words, command) -> None:
+    done = command(
+        "senteval_runner.run", words, "--tasks", "CR", "--data", data, "--protocol", "fast", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs/reports/senteval/results.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"models": ("nothing.txt",)}, "no such file"),
+        ({"tasks": "XX"}, "unknown task"),
+        ({"tasks": ","}, "empty"),
+        ({"seeds": "x"}, "whole numbers"),
+        ({"data": Path("nowhere")}, "no such folder"),
+        ({"project": 0}, "at least 1"),
+    ],
+)
+def test_wrong_options_are_one_line(tmp_path, data, words, options, message) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        running.run(dataclasses.replace(config(tmp_path, data, str(words)), **options))
+    assert "\n" not in str(caught.value)
+
+
+def test_sources_by_name(tmp_path, words) -> None:
+    assert split_parts("a+random:seq") == ["a", "random:seq"]
+    plus = tmp_path / "a+b.txt"
+    plus.write_text(words.read_text())
+    assert split_parts(str(plus)) == [str(plus)]
+    assert find_source(str(plus)).key == find_source(str(words)).key  # the content counts
+    assert find_source("random:dep", seed=1).key != find_source("random:dep", seed=2).key
+    with pytest.raises(UserError, match="empty part"):
+        split_parts("a+")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no model here"):
+        find_source(str(tmp_path / "empty"))
+
+
+def test_word_average(tmp_path, words, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    encoder = resolve_encoder(str(words))
+    vectors = encoder.encode(["good bad", "zzz", "Good"])
+    np.testing.assert_allclose(vectors[0], encoder.encode([["good"], ["bad"]]).mean(0), rtol=1e-6)
+    assert not vectors[1].any()
+    np.testing.assert_array_equal(vectors[2], encoder.encode(["good"])[0])
+    both = resolve_encoder(f"{words}+{words}", normalize_parts=True)
+    assert np.linalg.norm(both.encode(["good"])) == pytest.approx(np.sqrt(2), rel=1e-5)
+
+
+def test_paper_average() -> None:
+    scores = {t: {"acc": 80.0} for t in ("MR", "CR", "SUBJ", "MPQA", "TREC")}
+    scores["MRPC"] = {"acc": 70.0, "f1": 80.0}
+    assert "average" not in tables.paper_row(scores)
+    scores["SICKRelatedness"] = {"pearson": 0.8, "spearman": 0.7, "mse": 0.3}
+    row = tables.paper_row(scores)
+    assert row["SICK-R MSE"] == pytest.approx(30)
+    assert row["average"] == pytest.approx((5 * 80 + 75 + (80 + 70 + 70) / 3) / 7)
