@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from corpora.support.errors import UserError
@@ -73,7 +73,8 @@ def save_model_folder(
     dtype = torch.float16 if half else torch.float32
     stored = {k: v.detach().to("cpu", dtype).contiguous() for k, v in tensors.items()}
     with atomic_path(path / WEIGHTS) as temporary:
-        save_file(stored, temporary)
+        # Not save_file: it leaves a file that only its owner can read.
+        temporary.write_bytes(save(stored))
     with atomic_path(path / VOCABULARY) as temporary:
         # Compact: an indented list of 10,000 words is a line per word.
         text = json.dumps(vocabulary, ensure_ascii=False, sort_keys=True, separators=(",", ":"))

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from corpora.support.cli import config_to_json
@@ -211,7 +211,7 @@ class Trainer:
         if scores[self.task.metric] > state.best:
             state.best, state.best_scores, state.best_epoch = scores[self.task.metric], scores, state.epoch
             with atomic_path(self.folder / BEST) as temporary:
-                save_file({k: v.detach().contiguous() for k, v in self.parameters.items()}, temporary)
+                temporary.write_bytes(save({k: v.detach().contiguous() for k, v in self.parameters.items()}))
         with torch.no_grad():
             for name, value in kept.items():
                 self.parameters[name].copy_(value)
@@ -241,7 +241,7 @@ class Trainer:
             "training": json.dumps(config_to_json(self.config), sort_keys=True),
         }
         with atomic_path(self.folder / CHECKPOINT) as temporary:
-            save_file({k: v.contiguous() for k, v in tensors.items()}, temporary, metadata)
+            temporary.write_bytes(save({k: v.contiguous() for k, v in tensors.items()}, metadata))
 
     def _resume(self) -> None:
         path = self.folder / CHECKPOINT

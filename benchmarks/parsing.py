@@ -1,0 +1,137 @@
+"""Parsing the sentences of a treebank: our parsers against the libraries' own, same weights.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.parsing GUM_DEV_FOLDER [--alternations 5]
+
+The folder holds ``dev.conllu`` (and ``dev.ptb``). Each alternation parses everything once with a fresh
+parser of ours (no word type cached) and once with the library's untouched ``predict``; the ratio is the
+median over alternations. ``agreement`` is the share of sentences whose heads and relations are all the
+same, ``decode_share`` the part of our time that goes into finding the trees. Ends with one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import parsing.dep_parser
+from parsing.dep_model import DependencyModel
+from parsing.dep_parser import BiaffineParser
+from parsing.dep_task import attachment_scores
+from parsing.dep_train import read_dependencies
+from parsing.model_folder import load_model_folder
+from parsing.models import BUILTIN, BUILTIN_DEPENDENCY
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def alternate(
+    ours: Callable[[], Any], theirs: Callable[[], Any], alternations: int
+) -> tuple[list[float], list[float]]:
+    """Seconds of both, one after the other, after one unmeasured call of each."""
+    ours()
+    theirs()
+    pairs = [(seconds(ours), seconds(theirs)) for _ in range(alternations)]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def spread(values: list[float], digits: int = 2) -> str:
+    """Median and range."""
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+class DecodeTimer:
+    """Counts the time in the decoder while it is entered."""
+
+    def __init__(self) -> None:
+        self.total_s = 0.0
+        self.decode = parsing.dep_parser.decode_heads
+
+    def __enter__(self) -> DecodeTimer:
+        def timed(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            result = self.decode(*arguments)
+            self.total_s += time.perf_counter() - start
+            return result
+
+        parsing.dep_parser.decode_heads = timed
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        parsing.dep_parser.decode_heads = self.decode
+
+
+def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[str, float]:
+    """The dependency parser against supar."""
+    from parsing.supar_adapter import stock_predict, to_supar
+
+    folder = load_model_folder(model_folder, kind="dependency")
+    model = DependencyModel.from_folder(folder)
+    gold = read_dependencies([treebank])
+    sentences = [list(s.tokens) for s in gold]
+    parses = BiaffineParser(model, folder.identity).parse(sentences)
+    peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    start = time.perf_counter()
+    with DecodeTimer() as timer:
+        BiaffineParser(model, folder.identity).parse(sentences)
+    decode_share = timer.total_s / (time.perf_counter() - start)
+
+    stock = to_supar(model)
+    heads, relations = stock_predict(stock, sentences)
+    same = [
+        p.heads.tolist() == h and [model.relations[i] for i in p.relations] == r
+        for p, h, r in zip(parses, heads, relations, strict=True)
+    ]
+    ours, theirs = alternate(
+        lambda: BiaffineParser(model, folder.identity).parse(sentences),
+        lambda: stock_predict(stock, sentences),
+        alternations,
+    )
+    ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+    rates = [len(sentences) / s for s in ours]
+    print(f"dependency, {len(sentences)} sentences, {torch.get_num_threads()} thread(s)")
+    print(f"  ours   {spread(rates, 0)} sentences/s")
+    print(f"  supar  {spread([len(sentences) / s for s in theirs], 0)} sentences/s")
+    print(f"  ratio  {spread(ratios)}; decoding {100 * decode_share:.1f} % of our time")
+    scores = attachment_scores(gold, parses, model.relations)
+    return {
+        "dep_vs_supar": statistics.median(ratios),
+        "sentences_per_s": statistics.median(rates),
+        "decode_share": decode_share,
+        "agreement": sum(same) / len(same),
+        "peak_rss_mb": peak_rss_mb,
+        "uas": scores["uas"],
+        "las": scores["las"],
+    }
+
+
+def main() -> None:
+    """Run and print."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("folder", type=Path, help="folder with dev.conllu")
+    arguments.add_argument("--dep-model", type=Path, default=BUILTIN / BUILTIN_DEPENDENCY)
+    arguments.add_argument("--alternations", type=int, default=5)
+    arguments.add_argument("--threads", type=int, default=1)
+    options = arguments.parse_args()
+    torch.set_num_threads(options.threads)
+    # supar pads with an index that torch is about to read differently.
+    warnings.filterwarnings("ignore", message="Using a non-tuple sequence")
+    results = dependency(options.folder / "dev.conllu", options.dep_model, options.alternations)
+    print(json.dumps({key: round(value, 4) for key, value in results.items()}))
+
+
+if __name__ == "__main__":
+    main()
