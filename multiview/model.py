@@ -82,7 +82,7 @@ class MultiViewEncoder:
         cls,
         views: Sequence[str] | str,
         *,
-        dim: int = 256,
+        dim: int = 128,
         word_dim: int = 128,
         like: MultiViewEncoder | None = None,
         forget_bias: float = 0.0,
@@ -95,8 +95,8 @@ class MultiViewEncoder:
             views: ``"dep,const"`` or a list.
             dim: hidden size of each view.
             word_dim: word-vector size.
-            like: take vocabulary, sizes and parsers from this model; otherwise words are hashed.
-            forget_bias: of the trees' forget gates.
+            like: take vocabulary, sizes, forget bias and parsers from this model; otherwise words are hashed.
+            forget_bias: of the trees' forget gates, without ``like``.
             seed: of all weights.
             device: default: a GPU if there is one.
         """
@@ -106,6 +106,7 @@ class MultiViewEncoder:
         if like is not None:
             first = like.members[0]
             dim, word_dim, parsers = first.network.shape.dim, first.network.shape.word_dim, first.parsers
+            forget_bias = first.network.shape.forget_bias
             vocabulary = first.words.vocabulary
         shape = Shape(
             views=tuple(names),

@@ -89,6 +89,23 @@ class MultiViewNetwork(nn.Module):
                 if how == "unit" and counts is not None:
                     table *= torch.from_numpy(inverse_frequency(counts, len(table)))[:, None]
 
+    @torch.no_grad()
+    def initialise_encoders(self, *, equal_inputs: bool, recurrent_scale: float) -> None:
+        """Adjust the tree encoders' initial weights; Xavier per matrix otherwise.
+
+        Args:
+            equal_inputs: copy the first tree view's input weights of i, o, u to the others: views of one
+                sentence then start out alike, where random projections of their own have cosine 0.
+            recurrent_scale: factor on the weights that act on children, so that a tree starts nearer to a
+                weighted sum of its words.
+        """
+        weights = [dict(encoder.named_parameters()) for encoder in self.encoder_list]
+        trees = [named for named in weights if "recurrent_weight" in named]
+        for named in trees:
+            named["recurrent_weight"].mul_(recurrent_scale)
+            if equal_inputs:
+                named["input_weight"].copy_(trees[0]["input_weight"])
+
     def gather_rows(self, table_rows: Tensor) -> list[Tensor]:
         """Rows [U, E] of each view's table as leaves that collect gradient."""
         return [table.detach()[table_rows].requires_grad_() for table in self.tables]

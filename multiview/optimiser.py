@@ -129,14 +129,10 @@ class Optimiser:
         self.adam.load_state_dict({"state": moments, "param_groups": groups})
 
 
-def learning_rate_factor(step: int, *, warmup: int, total: int, schedule: str) -> float:
+def learning_rate_factor(step: int, *, warmup: int, progress: float, schedule: str) -> float:
     """Factor on the learning rate in step ``step`` (from 0): linear warm-up, then constant or cosine.
 
-    The cosine falls from 1 to a tenth: 0.1 + 0.45 (1 + cos(π t)), t from 0 to 1 after the warm-up.
+    The cosine falls from 1 to a tenth with the share ``progress`` of the run: 0.1 + 0.45 (1 + cos(π p)).
     """
-    if step < warmup:
-        return (step + 1) / warmup
-    if schedule == "constant":
-        return 1.0
-    done = min((step - warmup) / max(total - warmup, 1), 1.0)
-    return 0.1 + 0.45 * (1 + math.cos(math.pi * done))
+    factor = 1.0 if schedule == "constant" else 0.1 + 0.45 * (1 + math.cos(math.pi * progress))
+    return factor * min((step + 1) / warmup, 1.0) if warmup else factor

@@ -129,8 +129,9 @@ class Trainer:
             shape = shape_of(config, table_rows=words.vocabulary.rows, word_dim=config.word_dim)
         network = MultiViewNetwork(shape, objective_of(config))
         network.initialise_tables(
-            config.word_init, equal=config.equal_tables, counts=words.counts, seed=config.seed
+            config.word_init, equal=config.equal_start, counts=words.counts, seed=config.seed
         )
+        network.initialise_encoders(equal_inputs=config.equal_start, recurrent_scale=config.recurrent_scale)
         return network
 
     def _epoch(self, epoch: int) -> list[tuple[int, int]]:
@@ -189,11 +190,18 @@ class Trainer:
         factor = learning_rate_factor(
             self.position.step,
             warmup=self.config.warmup_steps,
-            total=self.total_steps,
+            progress=self.progress,
             schedule=self.config.schedule,
         )
         self.optimiser.step(result.table_rows, result.row_gradients, factor=factor, scale=scale)
         return {"gradient_norm": norm, "learning_rate": self.config.learning_rate * factor}
+
+    @property
+    def progress(self) -> float:
+        """Share of the run that is done, by steps or by the clock, whichever is ahead."""
+        done = self.position.step / self.total_steps
+        limit_s = 60 * self.config.max_minutes
+        return min(max(done, self.position.seconds / limit_s if limit_s else 0.0), 1.0)
 
     def validate(self) -> ValidationScores:
         """Figures of the current weights on the held-out documents."""
@@ -250,7 +258,6 @@ class Trainer:
 
     def _run(self, keep_model: Any, writer: TrainingLog | None) -> int:
         config, position = self.config, self.position
-        every = config.validate_every or max(self.total_steps // 10, 1)
         if position.step == 0:
             position.untrained = self._validated(writer, keep_model)
         bar = progress(
@@ -263,7 +270,7 @@ class Trainer:
         jobs = list(self.jobs())
         with bar:
             for job, step in zip(jobs, prefetch(iter(jobs), self.prepare, config.prefetch), strict=True):
-                start = time.perf_counter()
+                start, tenth = time.perf_counter(), int(10 * self.progress)
                 result = self.gradient(step)
                 figures = self.update(result)
                 position.step += 1
@@ -271,7 +278,10 @@ class Trainer:
                 position.sentences += step.sentences
                 position.seconds = before + time.perf_counter() - began
                 self._report(writer, bar, step, result, figures, time.perf_counter() - start)
-                if position.step % every == 0 or position.step == self.total_steps:
+                due = int(10 * self.progress) > tenth
+                if config.validate_every:
+                    due = position.step % config.validate_every == 0
+                if due or self.progress >= 1:
                     self._validated(writer, keep_model)
                 position.finished = self._over()
                 reason = self._agreed_signal()
@@ -290,7 +300,7 @@ class Trainer:
             return f"all {self.total_steps} steps done"
         if config.patience and position.waited >= config.patience:
             return f"no better held-out retrieval in {position.waited} validations"
-        late = torch.tensor(float(config.max_minutes and position.seconds >= 60 * config.max_minutes))
+        late = torch.tensor(float(self.progress >= 1))
         if self.processes.sum(late.to(self.device)) > 0:
             return f"time limit of {config.max_minutes:g} minutes"
         return ""

@@ -175,9 +175,11 @@ def test_clipping_counts_word_rows(tiny: TrainConfig) -> None:
 
 
 def test_schedule() -> None:
-    options = {"warmup": 4, "total": 24, "schedule": "cosine"}
-    factors = [learning_rate_factor(step, **options) for step in range(25)]
-    assert factors[:4] == [0.25, 0.5, 0.75, 1.0]
-    assert factors[4] == 1.0 and factors[24] == pytest.approx(0.1)
-    assert all(a >= b for a, b in itertools.pairwise(factors[4:]))
-    assert learning_rate_factor(99, warmup=0, total=10, schedule="constant") == 1.0
+    factors = [
+        learning_rate_factor(step, warmup=4, progress=step / 24, schedule="cosine") for step in range(25)
+    ]
+    assert factors[0] < factors[1] < factors[2] < factors[3] > factors[4]
+    assert factors[24] == pytest.approx(0.1)
+    assert all(a >= b for a, b in itertools.pairwise(factors[3:]))
+    assert learning_rate_factor(99, warmup=0, progress=0.9, schedule="constant") == 1.0
+    assert learning_rate_factor(0, warmup=4, progress=0.0, schedule="constant") == 0.25

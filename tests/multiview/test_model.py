@@ -55,6 +55,7 @@ def folder(toy_trees: Path, tmp_path_factory) -> Path:
 
 def load(folder: Path) -> MultiViewEncoder:
     encoder = MultiViewEncoder.load(folder)
+    encoder.reader.corpus = {"tokenizer": "space"}  # what the toy corpus does not say
     encoder.reader.use_parser("dep", ToyDependencyParser())
     encoder.reader.use_parser("const", ToyConstituencyParser())
     return encoder
@@ -142,6 +143,14 @@ def test_untrained_twin(encoder: MultiViewEncoder) -> None:
     hashed = MultiViewEncoder.untrained(["seq", "seq"], dim=4, word_dim=5)
     again = MultiViewEncoder.untrained(["seq", "seq"], dim=4, word_dim=5)
     np.testing.assert_array_equal(hashed.encode(SENTENCES), again.encode(SENTENCES))
+
+
+def test_word_vectors_are_the_tables_rows(encoder: MultiViewEncoder) -> None:
+    member = encoder.members[0]
+    row = member.words.vocabulary.row("cat")
+    found = encoder.word_vectors(["zyzzyva", "cat"])
+    assert found.shape == (2, 3 * 6)
+    np.testing.assert_array_equal(found[1], np.concatenate([t.detach()[row] for t in member.network.tables]))
 
 
 def test_several_models_in_one_folder(folder: Path, tmp_path: Path) -> None:

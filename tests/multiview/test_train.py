@@ -112,7 +112,13 @@ def test_resume_in_mid_epoch_is_bit_identical(tiny: TrainConfig, views: str, mon
     [
         {"table_update": "rows", "score": "dot", "schedule": "cosine", "warmup_steps": 4, "clip": 0.1},
         {"negatives": "step", "stretches": 2, "micro_batch": 7},
-        {"word_init": "unit", "equal_tables": True, "direction": "both", "forget_bias": 1.5},
+        {
+            "word_init": "unit",
+            "equal_start": True,
+            "recurrent_scale": 0.2,
+            "direction": "both",
+            "forget_bias": 1.5,
+        },
     ],
     ids=["rows", "gathered", "laptop-like"],
 )
