@@ -3,7 +3,7 @@
 from setuptools import find_packages, setup
 
 EXTRAS = {
-    "burt": ["sentence-transformers>=5", "datasets>=3"],
+    "burt": ["sentence-transformers>=6", "transformers>=5"],
     # DGL is unmaintained; 1.1.3 is its last release that runs beside a current torch (Python 3.11).
     "dgl": ["dgl==1.1.3; python_version < '3.12'"],
     "ray": ["ray>=2.30"],

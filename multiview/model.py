@@ -255,6 +255,10 @@ class MultiViewEncoder:
                 added = max(added, _expand(member, loaded, limit))
         return added
 
+    def vectors(self, batch: Batch) -> Tensor:
+        """Vectors [B, D] of parsed sentences, all views; with gradients where they are enabled."""
+        return self._vectors(batch, self._chosen(None))
+
     def _move(self, device: torch.device) -> None:
         if device != self.device:
             self.device = device

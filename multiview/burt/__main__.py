@@ -1,0 +1,27 @@
+"""``python -m multiview.burt``: train the BURT baseline (see :mod:`multiview.burt.train`)."""
+
+from __future__ import annotations
+
+import sys
+
+from corpora.support.cli import run_command
+from multiview.burt.config import BurtConfig
+
+
+def main(config: BurtConfig) -> None:
+    """Train and print the scores before and after."""
+    from multiview.burt.train import describe, train
+
+    print(describe(config, train(config)))
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_command(
+            BurtConfig,
+            main,
+            prog="python -m multiview.burt",
+            description="Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
+            kept="the last saved state is kept; the same command resumes",
+        )
+    )

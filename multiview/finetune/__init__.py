@@ -1,0 +1,1 @@
+"""What fine-tuning shares: towers, heads, example streams, one loop, scores."""

@@ -1,0 +1,191 @@
+"""Towers: what turns texts into vectors with gradients. Heads and objectives never look inside.
+
+``load_tower`` takes the name or folder of any Hugging Face encoder, a sentence-transformers folder, or a
+multi-view model folder. Shapes: B texts, T word pieces, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from corpora.support.errors import MissingExtraError, UserError
+from multiview.finetune.multiview_tower import MultiViewTower, is_multiview
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Pooling = Literal["mean", "cls", "max"]
+
+
+class Tower(Protocol):
+    """The contract between encoders and heads."""
+
+    dim: int
+    """Width D of a vector."""
+    joint: bool
+    """Whether :meth:`embed_pairs` exists: two texts read together."""
+
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Hear once which texts will come; towers that parse do it now, all at once."""
+        ...
+
+    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
+        """Vectors [B, D] with gradients; ``pooling`` None means the tower's own."""
+        ...
+
+    def embed_pairs(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
+        """One vector [B, D] per pair, from one pass over both texts."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that this module's :func:`load_tower` and the tower's library load."""
+        ...
+
+
+class TransformerTower(nn.Module):
+    """A Hugging Face encoder and a pooling, as a sentence-transformers model.
+
+    Args:
+        model: a model of two modules, Transformer and Pooling.
+        pooling: the tower's own pooling.
+    """
+
+    joint = True
+
+    def __init__(self, model: SentenceTransformer, pooling: Pooling) -> None:
+        super().__init__()
+        self.model = model
+        self.pooling: Pooling = pooling
+        self.dim: int = model.get_embedding_dimension()  # type: ignore[assignment]
+
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Nothing to do: word pieces are quick."""
+
+    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
+        """Pooled last hidden states, [B, D]."""
+        features = self._run(list(texts))
+        if pooling is None or pooling == self.pooling:
+            pooled: Tensor = self.model[1](features)["sentence_embedding"]
+        else:
+            pooled = _pooling(self.dim, pooling)(features)["sentence_embedding"]
+        return pooled
+
+    def embed_pairs(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
+        """Last hidden state of the first position ([CLS] a [SEP] b [SEP]), [B, D]."""
+        return _pooling(self.dim, "cls")(self._run(list(pairs)))["sentence_embedding"]
+
+    def save(self, folder: Path) -> None:
+        """An ordinary sentence-transformers folder, weights as safetensors."""
+        self.model.save(str(folder), create_model_card=False, safe_serialization=True)
+
+    def _run(self, inputs: list) -> dict:
+        from sentence_transformers.util import batch_to_device
+
+        device = next(self.parameters()).device
+        transformer: nn.Module = self.model[0]
+        features: dict = transformer(batch_to_device(self.model.preprocess(inputs), device))
+        return features
+
+
+def embed_all(tower: Tower, texts: Sequence[str], batch_size: int = 64) -> np.ndarray:
+    """float32 [n, D] of all texts in input order, each distinct text once, without gradients."""
+    distinct = sorted(set(texts), key=lambda text: (len(text), text))
+    rows = {text: row for row, text in enumerate(distinct)}
+    with torch.inference_mode():
+        blocks = [
+            tower.embed(distinct[start : start + batch_size]).float().cpu().numpy()
+            for start in range(0, len(distinct), batch_size)
+        ]
+    table = np.concatenate(blocks) if blocks else np.zeros((0, tower.dim), dtype=np.float32)
+    return table[[rows[text] for text in texts]]
+
+
+def load_tower(
+    backbone: str,
+    *,
+    pooling: Pooling = "mean",
+    max_length: int = 128,
+    dropout: float | None = None,
+    device: str = "cpu",
+) -> nn.Module:
+    """A tower from a name or a folder.
+
+    Args:
+        backbone: Hugging Face name, folder of a Hugging Face encoder or of a sentence-transformers model
+            (its Transformer is taken; its pooling and normalisation are replaced by ``pooling``), or folder
+            of a multi-view model.
+        pooling: how word-piece vectors become one vector (multi-view models have their own).
+        max_length: word pieces per text, special ones included; longer texts are cut.
+        dropout: probability in every dropout layer; None keeps what the backbone has.
+        device: ``cpu`` or ``cuda``.
+
+    Raises:
+        UserError: nothing loadable is found under that name.
+    """
+    if is_multiview(Path(backbone)):
+        return MultiViewTower(Path(backbone), device)
+    model = _transformer(backbone, max_length)
+    tower = TransformerTower(assemble(model, pooling), pooling)
+    if dropout is not None:
+        for module in tower.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = dropout
+    return tower.to(device)
+
+
+def assemble(transformer: nn.Module, pooling: Pooling) -> SentenceTransformer:
+    """Transformer + Pooling as a sentence-transformers model on the CPU."""
+    from sentence_transformers import SentenceTransformer
+
+    width: int = transformer.get_embedding_dimension()  # type: ignore[operator]
+    return SentenceTransformer(modules=[transformer, _pooling(width, pooling)], device="cpu")
+
+
+def _transformer(backbone: str, max_length: int) -> nn.Module:
+    quiet()
+    try:
+        from sentence_transformers.base.modules import Transformer
+    except ImportError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+    try:
+        # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would
+        # differ in them, and so would the saved files.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            # Safetensors only: the older .bin weights are pickle.
+            return Transformer(backbone, max_seq_length=max_length, model_kwargs={"use_safetensors": True})
+    except (OSError, ValueError) as error:
+        first = str(error).splitlines()[0]
+        raise UserError(
+            f"backbone {backbone!r} cannot be loaded ({first}); give the folder of an encoder with "
+            "safetensors weights, a Hugging Face name when the machine is online, or tiny"
+        ) from None
+
+
+def _pooling(width: int, mode: Pooling) -> nn.Module:
+    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
+
+    return PoolingModule(width, mode)
+
+
+def quiet() -> None:
+    """Switch off the libraries' own progress bars (one per file read or written)."""
+    try:
+        from huggingface_hub.utils import disable_progress_bars
+        from transformers.utils import logging
+    except ImportError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    disable_progress_bars()
+
+
+def pick_device(name: str) -> str:
+    """``auto`` becomes ``cuda`` where there is one, else ``cpu``."""
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name

@@ -1,0 +1,79 @@
+"""A made-up language small enough to learn in seconds, in the published formats.
+
+Animals do things in places. A hypothesis that repeats the premise's animal and action is entailed, one with
+the opposite action contradicts, one about something else is neutral. Synonym pairs make the PPDB.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+ANIMALS = ["dog", "cat", "horse", "bird", "cow", "pig", "goat", "duck"]
+ACTIONS = [("runs", "rests"), ("eats", "fasts"), ("sings", "is silent"), ("plays", "works")]
+PLACES = ["in the park", "at home", "on the hill", "by the river", "near the road"]
+# fmt: off
+SYNONYMS = [("quick", "fast"), ("big", "large"), ("small", "little"), ("happy", "glad"), ("sad", "unhappy"),
+            ("begin", "start"), ("end", "finish"), ("help", "assist"), ("buy", "purchase"), ("shop", "store"),
+            ("sick", "ill"), ("angry", "mad"), ("smart", "clever"), ("rich", "wealthy"), ("close", "shut")]
+# fmt: on
+
+
+def nli_rows(count: int, seed: int) -> list[tuple[str, str, str]]:
+    rng = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        animal, (action, opposite), place = rng.choice(ANIMALS), rng.choice(ACTIONS), rng.choice(PLACES)
+        label = rng.choice(["entailment", "neutral", "contradiction"])
+        other = rng.choice([a for a in ANIMALS if a != animal])
+        hypothesis = {
+            "entailment": f"the {animal} {action}",
+            "contradiction": f"the {animal} {opposite}",
+            "neutral": f"the {other} is {rng.choice(['red', 'green', 'blue'])}",
+        }[label]
+        rows.append((label, f"a {animal} {action} {place} {rng.randrange(50)}", hypothesis))
+    return rows
+
+
+def write_jsonl(path: Path, rows: list[tuple[str, str, str]]) -> Path:
+    lines = [json.dumps({"gold_label": label, "sentence1": a, "sentence2": b}) for label, a, b in rows]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def write_tsv(path: Path, rows: list[tuple[object, str, str]]) -> Path:
+    lines = ["label\tsentence1\tsentence2", *("\t".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def ppdb_line(a: str, b: str, label: str | None = None) -> str:
+    fields = ["[JJ]", a, b, "PPDB2.0Score=3.5 PPDB1.0Score=20.1", "0-0"] + ([label] if label else [])
+    return " ||| ".join(fields)
+
+
+def write_ppdb(path: Path) -> Path:
+    lines = []
+    for i, (a, b) in enumerate(SYNONYMS):
+        lines.append(ppdb_line(a, b, "Equivalence"))
+        lines.append(ppdb_line(f"very {a}", a, "ForwardEntailment"))
+        lines.append(ppdb_line(b, f"very {b}", "ReverseEntailment"))
+        lines.append(ppdb_line(a, SYNONYMS[(i + 3) % len(SYNONYMS)][0], "Independent"))
+        lines.append(ppdb_line(a, SYNONYMS[(i + 5) % len(SYNONYMS)][1], "Exclusion"))
+        lines.append(ppdb_line(b, SYNONYMS[(i + 6) % len(SYNONYMS)][0], "OtherRelated"))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def write_similarity(path: Path) -> Path:
+    rng = random.Random(0)
+    words = [word for pair in SYNONYMS for word in pair]
+    rows = [(a, b, 9.0) for a, b in SYNONYMS]
+    related = {frozenset(pair) for pair in SYNONYMS}
+    while len(rows) < 60:
+        a, b = rng.sample(words, 2)
+        if frozenset((a, b)) not in related:
+            rows.append((a, b, 1.0))
+    path.write_text("\n".join(f"{a}\t{b}\t{score}" for a, b, score in rows), encoding="utf-8")
+    return path
