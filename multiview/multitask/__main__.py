@@ -1,0 +1,27 @@
+"""``python -m multiview.multitask``: sequential multitask fine-tuning (:mod:`multiview.multitask.run`)."""
+
+from __future__ import annotations
+
+import sys
+
+from corpora.support.cli import run_command
+from multiview.multitask.config import MultitaskConfig
+
+
+def main(config: MultitaskConfig) -> None:
+    """Run the stages and print the tables."""
+    from multiview.multitask.run import run, tables
+
+    print(tables(run(config)))
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_command(
+            MultitaskConfig,
+            main,
+            prog="python -m multiview.multitask",
+            description="Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
+            kept="finished stages and the last saved state are kept; the same command resumes",
+        )
+    )
