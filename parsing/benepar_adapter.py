@@ -30,6 +30,7 @@ from benepar.char_lstm import CharacterLSTM, RetokenizerForCharLSTM
 from benepar.integrations.downloader import locate_model
 from benepar.integrations.nltk_plugin import InputSentence, guess_language
 from benepar.nkutil import HParams
+from benepar.parse_base import CompressedParserOutput
 from benepar.parse_chart import ChartParser
 from benepar.ptb_unescape import guess_space_after
 from torch import Tensor, nn
@@ -63,9 +64,10 @@ class BeneparParser:
         self.identity, self.batch_words = identity, batch_words
         self.labels = _by_index(parser.label_vocab)
         self.tags = _by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
-        self._language = guess_language(parser.label_vocab)
         self._encoder: _Characters | _Transformer = (
-            _Characters(parser) if parser.char_encoder is not None else _Transformer(parser, self._language)
+            _Characters(parser)
+            if parser.char_encoder is not None
+            else _Transformer(parser, guess_language(parser.label_vocab))
         )
 
     @torch.inference_mode()
@@ -152,7 +154,7 @@ class _Transformer:
 
     def __init__(self, parser: ChartParser, language: str | None) -> None:
         self._parser = parser
-        self._language = language
+        self._spaces = _Spaces(language)
         self._readable: dict[str, bool] = {}
 
     def encode(self, tokens: Sequence[str]) -> Any:
@@ -186,12 +188,6 @@ class _Transformer:
             ids = self._parser.retokenizer.tokenizer(token, add_special_tokens=False)["input_ids"]
             self._readable[token] = bool(token.strip()) and len(ids) > 0
         return self._readable[token]
-
-    def _spaces(self, words: list[str]) -> list[bool]:
-        """Where benepar's nltk front end takes words to be followed by a space."""
-        if self._language in ("zh", "ar", "he"):
-            return [self._language != "zh"] * len(words)
-        return list(guess_space_after(words))
 
 
 def load_benepar(name_or_path: str) -> BeneparParser:
@@ -275,31 +271,50 @@ def to_benepar(model: ConstituencyModel) -> ChartParser:
     return _Builtin(model).eval()
 
 
-def stock_parse(parser: ChartParser, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
+def stock_parse(
+    parser: ChartParser, sentences: Sequence[Sequence[str]], *, subbatch_max_tokens: int | None = None
+) -> list[ConstituencyParse]:
     """Trees from benepar's untouched ``parse``, one-word spans without a label left out.
 
-    benepar's nltk front end cuts its input into batches of 64; so does this.
+    Args:
+        parser: benepar's.
+        sentences: words.
+        subbatch_max_tokens: benepar's option that sorts by length and bounds batches; without it
+            batches are 64 sentences as they come, as in benepar's nltk front end.
     """
-    language = guess_language(parser.label_vocab)
-    spaced = language not in ("zh", "ar", "he")
+    spaces = _Spaces(guess_language(parser.label_vocab))
+    step = 64 if subbatch_max_tokens is None else max(len(sentences), 1)
     parses = []
-    for first in range(0, len(sentences), 64):
-        inputs = []
-        for tokens in sentences[first : first + 64]:
-            words = list(tokens)
-            space = guess_space_after(words) if spaced else [language != "zh"] * len(words)
-            inputs.append(InputSentence(words=words, space_after=space, escaped_words=words))
-        for sentence, output in zip(inputs, parser.parse(inputs, return_compressed=True), strict=True):
-            kept = np.asarray(output.labels) != 0
-            kept[0] = True
-            tags = np.zeros(len(sentence.words), np.int32) if output.tags is None else np.asarray(output.tags)
-            starts, ends, labels = (
-                np.asarray(a)[kept].astype(np.int32) for a in (output.starts, output.ends, output.labels)
-            )
-            parses.append(
-                ConstituencyParse(tags=tags.astype(np.int32), starts=starts, ends=ends, labels=labels)
-            )
+    for first in range(0, len(sentences), step):
+        inputs = [
+            InputSentence(words=list(words), space_after=spaces(list(words)), escaped_words=list(words))
+            for words in sentences[first : first + step]
+        ]
+        outputs = parser.parse(inputs, return_compressed=True, subbatch_max_tokens=subbatch_max_tokens)
+        parses += [_from_output(output, len(one.words)) for one, output in zip(inputs, outputs, strict=True)]
     return parses
+
+
+def _from_output(output: CompressedParserOutput, n: int) -> ConstituencyParse:
+    kept = np.asarray(output.labels) != 0
+    kept[0] = True
+    starts, ends, labels = (
+        np.asarray(values)[kept].astype(np.int32) for values in (output.starts, output.ends, output.labels)
+    )
+    tags = np.zeros(n, np.int32) if output.tags is None else np.asarray(output.tags).astype(np.int32)
+    return ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
+
+
+class _Spaces:
+    """Where benepar's nltk front end takes words to be followed by a space."""
+
+    def __init__(self, language: str | None) -> None:
+        self._language = language
+
+    def __call__(self, words: list[str]) -> list[bool]:
+        if self._language in ("zh", "ar", "he"):
+            return [self._language != "zh"] * len(words)
+        return list(guess_space_after(words))
 
 
 class _Builtin(ChartParser):

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from corpora.support.errors import UserError
 from corpora.types import Sentence
 from parsing.configs import ConstituencyConfig
 from parsing.const_loss import margin_loss
@@ -60,6 +61,11 @@ class ConstituencyTask:
         dev: trees to score on.
         config: sizes and dropout.
         extra: sentences with tags, heads and relations, trees or not.
+        start: a model to go on from: its weights, vocabulary, labels and tags. Its configuration must
+            be ``config``.
+
+    Raises:
+        UserError: ``start`` lacks a label or tag of the training trees, or has another configuration.
     """
 
     metric = "f1"
@@ -71,8 +77,12 @@ class ConstituencyTask:
         config: ConstituencyConfig,
         *,
         extra: Sequence[Sentence] = (),
+        start: ConstituencyModel | None = None,
     ) -> None:
         labels, tags = vocabularies(train)
+        if start is not None:
+            _check_start(start, labels, tags, config)
+            labels, tags = list(start.labels), list(start.tags)
         label_ids = {label: i for i, label in enumerate(labels)}
         tag_ids = {tag: i for i, tag in enumerate(tags)}
         words = [tree.words for tree in train]
@@ -91,11 +101,13 @@ class ConstituencyTask:
                 self._parses.append(None)
                 self._tags.append(np.array([tag_ids.get(tag, IGNORED) for tag in sentence.tags or ()]))
             self._arcs[at] = np.array([self.arc_ids.get(name, IGNORED) for name in arcs])
-        vocabulary = Vocabulary.build(words, min_count=config.min_count)
-        self.model = ConstituencyModel(vocabulary, labels, tags, config)
+        if start is None:
+            vocabulary = Vocabulary.build(words, min_count=config.min_count)
+            start = ConstituencyModel(vocabulary, labels, tags, config)
+        self.model = start
         self._network = TrainedNetwork(self.model, len(self.arc_ids))
         self.module: nn.Module = self._network
-        self.table = TypeTable(vocabulary)
+        self.table = TypeTable(self.model.vocabulary)
         self._rows = [self.table.rows(tokens) for tokens in words]
         self._dev = dev
 
@@ -127,6 +139,16 @@ class ConstituencyTask:
         """Bracket scores and tag accuracy on the dev trees, per cent."""
         # A fresh parser: its cache of type vectors must not outlive a step.
         return score_parser(SpanParser(self.model, {}), self._dev)
+
+
+def _check_start(
+    start: ConstituencyModel, labels: Sequence[str], tags: Sequence[str], config: ConstituencyConfig
+) -> None:
+    for kind, needed, known in (("label", labels, start.labels), ("tag", tags, start.tags)):
+        if missing := sorted(set(needed) - set(known)):
+            raise UserError(f"the model to start from has no {kind} {missing[0]!r}, which the trees have")
+    if config != start.config:
+        raise UserError(f"the model to start from has another configuration: {start.config}")
 
 
 def score_parser(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> dict[str, float]:

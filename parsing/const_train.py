@@ -74,6 +74,7 @@ def train_constituency_parser(
     train: Sequence[Path],
     dev: Sequence[Path],
     extra: Sequence[Path],
+    start_from: Path | None,
     output: Path,
     exclude_documents: Sequence[str],
     name: str,
@@ -88,6 +89,7 @@ def train_constituency_parser(
         train: bracket files to learn from.
         dev: bracket files to choose on.
         extra: CoNLL-U files whose tags and arcs are learned along.
+        start_from: model folder whose weights to go on from.
         output: the model folder; checkpoints and learning curve go to its ``training/``.
         exclude_documents: see :func:`read_treebank`; applies to ``train`` and ``extra``.
         name: of the model.
@@ -100,7 +102,10 @@ def train_constituency_parser(
     trees, dev_trees = read_treebank(train, exclude_documents), read_treebank(dev)
     sentences = read_extra(extra, exclude_documents)
     seed_everything(training)
-    task = ConstituencyTask(trees, dev_trees, model, extra=sentences)
+    start = None if start_from is None else load_span_parser(start_from)
+    task = ConstituencyTask(
+        trees, dev_trees, model, extra=sentences, start=None if start is None else start.model
+    )
     run = {
         "model": config_to_json(model),
         **{
@@ -108,6 +113,7 @@ def train_constituency_parser(
             for role, paths in (("train", train), ("extra", extra), ("dev", dev))
         },
         "exclude_documents": list(exclude_documents),
+        "start_from": None if start is None else start.identity["sha256"],
     }
     write_json(
         output / "training" / "config.json",
@@ -182,6 +188,8 @@ def model_card(
     ]
     if run["exclude_documents"]:
         files.append(f"- left out of train and extra: documents `{'*`, `'.join(run['exclude_documents'])}*`")
+    if run["start_from"]:
+        files.append(f"- started from the weights of the model with sha256 {run['start_from'][:16]}")
     shown = [line for i, line in enumerate(curve) if i % max(1, len(curve) // 12) == 0 or line is curve[-1]]
     rows = [
         f"| {c['epoch'] + 1:.0f} | {c['minutes']:.1f} | {c['loss']:.3f} | {c['f1']:.2f} | {c['tags']:.2f} |"

@@ -79,6 +79,8 @@ class TrainConstituency:
     """Model folder to write."""
     extra: tuple[Path, ...] = ()
     """CoNLL-U files whose tags and arcs are learned along; sentences that are in train count once."""
+    start_from: Path | None = None
+    """Model folder to go on from: its weights, words, labels and tags."""
     exclude_documents: tuple[str, ...] = ()
     """Leave documents of train and extra out whose id starts with one of these. Brackets name no
     documents: the .conllu file beside a .ptb file does."""
@@ -106,6 +108,7 @@ def train_constituency(config: TrainConstituency) -> None:
         train=config.train,
         dev=config.dev,
         extra=config.extra,
+        start_from=config.start_from,
         output=config.output,
         exclude_documents=config.exclude_documents,
         name=config.name or config.output.resolve().name,

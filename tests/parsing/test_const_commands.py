@@ -92,6 +92,21 @@ def test_training_again_changes_nothing_and_another_setting_is_refused(trained, 
     assert "was made with epochs=40, not 41" in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_going_on_from_a_model(trained, treebank, tmp_path, capsys) -> None:
+    command = ["const", "--train", treebank, "--dev", treebank, "--output", tmp_path / "more", *SMALL]
+    assert run(TRAIN, "train", *command, "--start-from", trained, "--epochs", 1) == 0
+    curve = (tmp_path / "more" / "training" / "log.jsonl").read_text().splitlines()
+    assert json.loads(curve[0])["f1"] > 80  # one epoch from scratch reaches nothing
+    assert "started from the weights" in (tmp_path / "more" / "README.md").read_text()
+    (tmp_path / "other.ptb").write_text("(ROOT (XP (DT the) (NN end)))")
+    other = ["const", "--train", tmp_path / "other.ptb", "--dev", treebank, *SMALL, "--start-from", trained]
+    capsys.readouterr()
+    assert run(TRAIN, "train", *other, "--output", tmp_path / "none") == 2
+    assert "no label 'XP'" in capsys.readouterr().err.splitlines()[-1]
+    assert run(TRAIN, "train", *command[:-1], 0.1, "--start-from", trained, "--model.tag-hidden", 9) == 2
+    assert "another configuration" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_documents_can_be_left_out(treebank, tmp_path) -> None:
     assert len(read_treebank([treebank])) == 5
     assert [t.words for t in read_treebank([treebank], ["talk_"])] == [
