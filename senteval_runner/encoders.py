@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -70,6 +71,18 @@ class Source:
         if self.kind == "sentence-transformers":
             return _sentence_transformer(self.spec, device, batch_size)
         return _MultiView(self, device, trees, batch_size)
+
+
+class LazyEncoder:
+    """Loads its model when a sentence is not in the store yet: what is finished needs no model."""
+
+    def __init__(self, source: Source, **options: Any) -> None:
+        self.pretokenized = source.kind not in ("vectors", "sentence-transformers")
+        self._load = cache(lambda: source.load(**options))
+
+    def encode(self, sentences: Any) -> Any:
+        """Vectors [n, d]."""
+        return self._load().encode(sentences)
 
 
 class _MultiView:

@@ -7,9 +7,8 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,9 @@ from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress
-from senteval_runner import tables
+from senteval_runner import html, report, tables
 from senteval_runner.embed import Concatenation, Projection, SentenceVectors, StoredEncoder, VectorStore
-from senteval_runner.encoders import Source, find_source, split_parts
+from senteval_runner.encoders import LazyEncoder, Source, find_source, split_parts
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol import Protocol, get_protocol
 from senteval_runner.results import TaskResult
@@ -50,11 +49,15 @@ class Model:
     key: str
     """Digest of all that decides its vectors."""
     sources: list[Source]
-    vectors: Callable[[], SentenceVectors]
-    """Loads the model on first call; what is finished needs no model."""
+    vectors: SentenceVectors
     results: dict[int, dict[str, TaskResult]] = field(default_factory=dict)
     """By seed and task."""
     skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def reads_parses(self) -> bool:
+        """Whether a parser's trees go into its vectors."""
+        return any(source.kind in ("multiview", "random") for source in self.sources)
 
     def scores(self) -> list[dict[str, dict[str, float]]]:
         """Metrics by task, one entry per seed."""
@@ -104,16 +107,16 @@ def _model(spec: str, config: RunConfig) -> Model:
     if config.project is not None:
         decides += ["project", config.project, config.random_seed]
 
-    @cache
-    def vectors() -> SentenceVectors:
-        parts = []
-        for source in sources:
-            store = VectorStore(config.cache / source.key)
-            encoder = source.load(device=config.device, trees=config.trees, batch_size=config.batch_size)
-            parts.append(StoredEncoder(encoder, store, source.name))
-        joined = Concatenation(parts, normalize=config.normalize_parts) if len(parts) > 1 else parts[0]
-        return joined if config.project is None else Projection(joined, config.project, config.random_seed)
-
+    options = {"device": config.device, "trees": config.trees, "batch_size": config.batch_size}
+    parts = [
+        StoredEncoder(LazyEncoder(source, **options), VectorStore(config.cache / source.key), source.name)
+        for source in sources
+    ]
+    vectors: SentenceVectors = parts[0]
+    if len(parts) > 1:
+        vectors = Concatenation(parts, normalize=config.normalize_parts)
+    if config.project is not None:
+        vectors = Projection(vectors, config.project, config.random_seed)
     name = "+".join(source.name for source in sources)
     key = hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
     return Model(name=name, spec=spec, key=key, sources=sources, vectors=vectors)
@@ -161,6 +164,8 @@ def run(config: RunConfig) -> int:
         raise UserError(f"--project {config.project}: at least 1 dimension")
     if config.threads is not None:
         torch.set_num_threads(config.threads)
+    if config.examples is not None:
+        report.read_examples(config.examples)  # a wrong file is better refused now than after hours
     if not config.models:
         raise UserError("name at least one model")
     models = [_model(spec, config) for spec in dict.fromkeys(config.models)]
@@ -193,7 +198,10 @@ def run(config: RunConfig) -> int:
                 logger.warning("skipped %s of %s: %s", name, model.name, error)
                 model.skipped[name] = str(error)
     bar.close()
-    _write(config, protocol, models, data)
+    _write(config, protocol, models)
+    if any(model.results for model in models):
+        write_text(config.output / "report.html", _report(config, protocol, models, data))
+        print(f"written: {config.output / 'report.html'}")
     return 0 if any(model.results for model in models) else 2
 
 
@@ -201,7 +209,7 @@ def _cell(cells: _Cells, model: Model, seed: int, task: TaskData, protocol: Prot
     finished = cells.load(model, seed, task)
     if finished is not None:
         return finished
-    result = evaluate_task(model.vectors(), task, protocol, seed)
+    result = evaluate_task(model.vectors, task, protocol, seed)
     cells.save(model, seed, result)
     return result
 
@@ -225,7 +233,39 @@ def _kernels() -> list[str]:
     return sorted(" ".join(str(info.get(key, "")) for key in keys) for info in threadpool_info())
 
 
-def _write(config: RunConfig, protocol: Protocol, models: Sequence[Model], data: Path) -> None:
+def _labelled_by_parser(task: TaskData) -> bool:
+    """Whether ``senteval_runner.build_probing`` made the task from a parser's trees, as its record says."""
+    if task.name not in PROBING_FILES:
+        return False
+    record = task.files["train"][0].parent / "probing.json"
+    values = read_json(record)["tasks"] if record.exists() else {}
+    return any(canonical_task(n) == task.name and v["labels_from"] == "parser" for n, v in values.items())
+
+
+def _report(config: RunConfig, protocol: Protocol, models: Sequence[Model], data: Path) -> str:
+    """The HTML report; sentences are drawn of the single-sentence task with most classes (8 at most)."""
+    scored = [model for model in models if model.results]
+    done = [t for t in expand_tasks(config.tasks) if all(t not in m.skipped for m in scored)]
+    tasks = [read_task(name, data) for name in done]
+    parts = [html.paragraph(_heading(config, protocol))]
+    parts += report.score_sections(
+        {model.name: list(model.results.values()) for model in scored},
+        [model.name for model in scored if model.reads_parses],
+        [task.name for task in tasks if _labelled_by_parser(task)],
+    )
+    vectors = {model.name: model.vectors for model in scored}
+    single = [task for task in tasks if task.kind == "single" and 2 <= len(task.classes) <= 8]
+    if single:
+        parts.append(report.projection_section(vectors, max(single, key=lambda task: len(task.classes))))
+    if config.examples is not None:
+        examples = report.read_examples(config.examples)
+        sentences = (tokens for task in tasks for part in task.splits.values() for tokens in part.sentences())
+        corpus = [list(tokens) for tokens in dict.fromkeys(map(tuple, sentences))]
+        parts.append(report.neighbour_section(vectors, examples, corpus))
+    return html.page("SentEval", parts)
+
+
+def _write(config: RunConfig, protocol: Protocol, models: Sequence[Model]) -> None:
     import torch
 
     figures = [
@@ -262,13 +302,16 @@ def _write(config: RunConfig, protocol: Protocol, models: Sequence[Model], data:
     print(f"written: {config.output / 'results.json'}, results.md")
 
 
+def _heading(config: RunConfig, protocol: Protocol) -> str:
+    projected = f", projected to {config.project} dimensions" if config.project else ""
+    return f"SentEval, protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}."
+
+
 def summary(config: RunConfig, protocol: Protocol, models: Sequence[Model]) -> str:
     """The Markdown tables with what a reader must know about them."""
     scores = {model.name: model.scores() for model in models}
     parts = [
-        f"SentEval, protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}"
-        + (f", projected to {config.project} dimensions" if config.project else "")
-        + ".\n\n",
+        _heading(config, protocol) + "\n\n",
         tables.paper_table(scores),
     ]
     if other := tables.other_table(scores):

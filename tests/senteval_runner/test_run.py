@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from senteval_runner import embed, running, tables
+from senteval_runner import encoders, running, tables
 from senteval_runner.encoders import find_source, resolve_encoder, split_parts
 from senteval_runner.run import RunConfig
 
@@ -50,7 +50,7 @@ def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> N
     assert "average" not in values["paper_table"]["words.txt"][0]
     assert calls == ["CR"] * 4
     # the second run repeats nothing, and loads no model
-    monkeypatch.setattr(embed.StoredEncoder, "__call__", None)
+    monkeypatch.setattr(encoders.Source, "load", None)
     assert running.run(first) == 0 and calls == ["CR"] * 4
     assert json.loads((tmp_path / "report/results.json").read_text()) == values
 

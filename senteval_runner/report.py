@@ -1,0 +1,206 @@
+"""The HTML report of an evaluation: one self-contained page.
+
+Tables with the best marked, mean ± standard deviation over seeds, paired bootstrap between models, bars per
+task, a heat map of the probing tasks, sentence vectors in the plane, nearest neighbours of examples.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from corpora.senteval_files import TaskData
+from corpora.senteval_tasks import PROBING_FILES, STS_SUBSETS
+from corpora.support.errors import UserError
+from senteval_runner import html, tables
+from senteval_runner.embed import SentenceVectors
+from senteval_runner.projections import nearest, pca, tsne
+from senteval_runner.results import TaskResult
+from senteval_runner.significance import paired_bootstrap
+
+Tokens = list[str]
+ByTask = Mapping[str, TaskResult]
+MAX_POINTS = 400
+MAX_NEIGHBOURS = 20_000
+
+
+def score_sections(
+    models: Mapping[str, Sequence[ByTask]], parsed: Sequence[str] = (), parser_labelled: Sequence[str] = ()
+) -> list[html.Html]:
+    """Everything that follows from scores alone.
+
+    Args:
+        models: per model its results by task, one entry per seed.
+        parsed: models that read parses.
+        parser_labelled: probing tasks whose labels a parser gave; marked when a model reads parses.
+    """
+    scores = {name: [{t: r.metrics for t, r in by.items()} for by in seeds] for name, seeds in models.items()}
+    parts = []
+    columns = [column for column, *_ in tables.PAPER_COLUMNS] + ["average"]
+    rows = {name: [tables.paper_row(one) for one in seeds] for name, seeds in scores.items()}
+    if any(row for per_seed in rows.values() for row in per_seed):
+        note = "SICK-R times 100, of MSE less is better. The average is set only when no task is missing."
+        parts.append(html.section("Classification and relatedness", _score_table(columns, rows), note=note))
+    others = tables.other_tasks(scores)
+    plain = [task for task in others if task not in PROBING_FILES]
+    if plain:
+        figures = _headlines(scores, plain)
+        note = "STS12-16: mean Spearman over subsets, times 100; STSBenchmark: Pearson times 100."
+        parts.append(html.section("Other tasks", _score_table(plain, figures), note=note))
+    probing = [task for task in others if task in PROBING_FILES]
+    if probing:
+        parts.append(_probing(scores, probing, parsed, parser_labelled))
+    parts.append(_bars(scores))
+    if len(models) > 1:
+        parts.append(_significance(models))
+    return parts
+
+
+Figures = Mapping[str, Sequence[Mapping[str, float]]]
+
+
+def _headlines(scores: Mapping[str, Sequence[tables.Scores]], tasks: Sequence[str]) -> Figures:
+    return {
+        name: [{t: tables.headline(t, one[t]) for t in tasks if t in one} for one in seeds]
+        for name, seeds in scores.items()
+    }
+
+
+def _score_table(columns: Sequence[str], figures: Figures) -> html.Html:
+    """Means with deviations; the best mean of each column is bold."""
+    means: dict[tuple[str, str], float] = {}
+    for name, column in itertools.product(figures, columns):
+        values = [one[column] for one in figures[name] if column in one]
+        if values:
+            means[name, column] = round(tables.mean_and_deviation(values)[0], 2)
+    rows: list[list[html.Cell]] = []
+    for name in figures:
+        cells: list[html.Cell] = [name]
+        for column in columns:
+            shown = tables.show([one[column] for one in figures[name] if column in one])
+            candidates = [means[m, column] for m in figures if (m, column) in means]
+            best = min if column in tables.LOWER_IS_BETTER else max
+            is_best = (name, column) in means and means[name, column] == best(candidates)
+            cells.append(html.Html(f"<b>{shown}</b>") if is_best and len(figures) > 1 else shown)
+        rows.append(cells)
+    return html.table(["model", *columns], rows)
+
+
+def _probing(
+    scores: Mapping[str, Sequence[tables.Scores]],
+    tasks: Sequence[str],
+    parsed: Sequence[str],
+    parser_labelled: Sequence[str],
+) -> html.Html:
+    marks = {task: f"{task} †" if parsed and task in parser_labelled else task for task in tasks}
+    figures = _headlines(scores, tasks)
+    values = {
+        (name, marks[task]): tables.mean_and_deviation([one[task] for one in figures[name] if task in one])[0]
+        for name, task in itertools.product(figures, tasks)
+        if any(task in one for one in figures[name])
+    }
+    note = "Accuracy in percent."
+    if list(marks) != list(marks.values()):
+        note += (
+            f" † A parser gave the labels, and {', '.join(parsed)} read a parser's trees: if it is the same "
+            "parser, the probe asks for what was put in."
+        )
+    heat = html.heat_map(list(figures), list(marks.values()), values, low=0, high=100)
+    return html.section("Probing", heat, note=note)
+
+
+def _bars(scores: Mapping[str, Sequence[tables.Scores]]) -> html.Html:
+    tasks = list(dict.fromkeys(task for seeds in scores.values() for one in seeds for task in one))
+    heights, spread = {}, {}
+    figures = _headlines(scores, tasks)
+    for name, task in itertools.product(figures, tasks):
+        values = [one[task] for one in figures[name] if task in one]
+        if values:
+            heights[name, task], spread[name, task] = tables.mean_and_deviation(values)
+    return html.section("Per task", html.bars(list(scores), tasks, heights, spread=spread))
+
+
+def _significance(models: Mapping[str, Sequence[ByTask]]) -> html.Html:
+    """First seeds compared pair by pair."""
+    first = {name: seeds[0] for name, seeds in models.items() if seeds}
+    tasks = list(dict.fromkeys(task for by in first.values() for task in by))
+    rows: list[list[html.Cell]] = []
+    for a, b in itertools.combinations(first, 2):
+        cells: list[html.Cell] = [f"{a} − {b}"]
+        for task in tasks:
+            if task not in first[a] or task not in first[b]:
+                cells.append(None)
+                continue
+            one, other = first[a][task], first[b][task]
+            gain = _compared(one) - _compared(other)
+            p = paired_bootstrap(one, other)
+            cells.append(f"{gain:+.2f}{'*' if p < 0.05 else ''} (p {p:.3f})")
+        rows.append(cells)
+    note = (
+        "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
+        "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness, STS: Pearson."
+    )
+    return html.section("Differences between models", html.table(["models", *tasks], rows), note=note)
+
+
+def _compared(result: TaskResult) -> float:
+    """The figure the bootstrap compares: accuracy, or Pearson times 100."""
+    if result.task in STS_SUBSETS:
+        return 100 * result["all.pearson.mean"]
+    return result["acc"] if "acc" in result.metrics else 100 * result["pearson"]
+
+
+def projection_section(models: Mapping[str, SentenceVectors], task: TaskData) -> html.Html:
+    """Sentences of one task in the plane, coloured by class, by PCA and t-SNE per model."""
+    split = next(name for name in ("test", "all", *task.splits) if name in task.splits)
+    part = task.splits[split]
+    step = max(1, len(part) // MAX_POINTS)
+    rows = range(0, len(part), step)
+    sentences = [part.a[row] for row in rows]
+    classes = [int(part.y[row]) for row in rows]
+    figures = []
+    for name, vectors in models.items():
+        points = vectors(sentences)
+        for method, flat in (("PCA", pca(points)), ("t-SNE", tsne(points))):
+            drawn = html.scatter(
+                [(float(x), float(y)) for x, y in flat],
+                classes,
+                task.classes,
+                titles=[" ".join(tokens) for tokens in sentences],
+            )
+            caption = html.text(f"{name}, {method}")
+            figures.append(html.Html(f"<figure><figcaption>{caption}</figcaption>{drawn}</figure>"))
+    return html.section(f"{task.name} sentences in the plane", *figures)
+
+
+def neighbour_section(
+    models: Mapping[str, SentenceVectors], examples: Sequence[Tokens], corpus: Sequence[Tokens]
+) -> html.Html:
+    """Nearest sentences of the evaluation data to each example, per model."""
+    corpus = corpus[:MAX_NEIGHBOURS]
+    rows: list[list[html.Cell]] = []
+    for name, vectors in models.items():
+        found = nearest(vectors(examples), vectors(corpus), corpus)
+        for example, neighbours in zip(examples, found, strict=True):
+            rows += [[name, " ".join(example), cosine, sentence] for cosine, sentence in neighbours]
+    note = f"Among {len(corpus):,} sentences of the evaluated tasks, by cosine."
+    return html.section(
+        "Nearest neighbours", html.table(["model", "example", "cosine", "sentence"], rows), note=note
+    )
+
+
+def read_examples(path: Path) -> list[Tokens]:
+    """Sentences, one per line, blank lines left out.
+
+    Raises:
+        UserError: no such file, not UTF-8, or nothing in it.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+    examples = [line.split() for line in lines if line.split()]
+    if not examples:
+        raise UserError(f"{path}: holds no sentence")
+    return examples

@@ -1,0 +1,98 @@
+"""The report: significance, projections, neighbours, one page from a run."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from corpora.support.errors import UserError
+from senteval_runner import report, running
+from senteval_runner.projections import nearest, pca, tsne
+from senteval_runner.results import TaskResult
+from senteval_runner.significance import paired_bootstrap
+from tests.senteval_runner.test_run import config, words  # noqa: F401
+
+
+def classified(task: str, hits: np.ndarray, acc: float = 0.0) -> TaskResult:
+    gold = np.ones(len(hits))
+    return TaskResult(
+        task=task,
+        metrics={"acc": round(100 * float(hits.mean()), 2)},
+        dim=3,
+        rows={},
+        predictions={"test": (hits * 1.0).tolist()},
+        gold={"test": gold.tolist()},
+    )
+
+
+def test_bootstrap_tells_real_from_chance() -> None:
+    rng = np.random.RandomState(0)
+    base = rng.rand(1000) < 0.7
+    same, better = base.copy(), base | (rng.rand(1000) < 0.3)
+    flipped = base.copy()
+    flipped[:6] = ~flipped[:6]
+    assert paired_bootstrap(classified("MR", base), classified("MR", same)) == 1.0
+    assert paired_bootstrap(classified("MR", better), classified("MR", base)) < 0.01
+    assert paired_bootstrap(classified("MR", flipped), classified("MR", base)) > 0.1
+
+
+def test_multinomial_shortcut_equals_drawing_items() -> None:
+    rng = np.random.RandomState(1)
+    a, b = rng.rand(200) < 0.75, rng.rand(200) < 0.66
+    gain = a.astype(float) - b
+    drawn = np.array([gain[rng.randint(0, 200, 200)].mean() for _ in range(4000)])
+    expected = min(1.0, 2 * float((drawn * np.sign(gain.mean()) <= 0).mean()))
+    assert paired_bootstrap(classified("MR", a), classified("MR", b)) == pytest.approx(expected, abs=0.03)
+
+
+def test_bootstrap_of_correlations() -> None:
+    rng = np.random.RandomState(0)
+    gold = rng.rand(300)
+
+    def related(noise: float) -> TaskResult:
+        scores = (gold + noise * rng.randn(300)).tolist()
+        values = {"predictions": {"test": scores}, "gold": {"test": gold.tolist()}}
+        return TaskResult(task="STSBenchmark", metrics={}, dim=1, rows={}, **values)
+
+    assert paired_bootstrap(related(0.2), related(1.0)) < 0.01
+
+
+def test_projections() -> None:
+    rng = np.random.RandomState(0)
+    line = np.outer(np.arange(12), rng.randn(5)).astype(np.float32)
+    flat = pca(line)
+    np.testing.assert_allclose(flat[:, 1], 0, atol=1e-3)
+    distances = np.abs(np.diff(flat[:, 0]))
+    np.testing.assert_allclose(distances, np.linalg.norm(line[1] - line[0]), rtol=1e-3)
+    assert tsne(rng.randn(12, 5).astype(np.float32)).shape == (12, 2)
+
+
+def test_nearest_neighbours() -> None:
+    vectors = np.eye(3, dtype=np.float32)
+    found = nearest(np.array([[0.1, 2, 0]], dtype=np.float32), vectors, [["a"], ["b"], ["c"]], count=2)
+    assert [sentence for _, sentence in found[0]] == ["b", "a"]
+
+
+def test_page_of_a_run(tmp_path, data, words, monkeypatch) -> None:  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples.txt").write_text("good bright\n\nbad\n")
+    (data / "probing" / "probing.json").write_text('{"tasks": {"WordContent": {"labels_from": "parser"}}}')
+    models = (str(words), "random:seq")
+    tasks = "CR,SICK-E,WordContent"
+    running.run(config(tmp_path, data, *models, tasks=tasks, seeds="1,2", examples=tmp_path / "examples.txt"))
+    page = (tmp_path / "report/report.html").read_text()
+    ET.fromstring(
+        page.split("\n", 1)[1].replace('<meta charset="utf-8">', "").replace('width">', 'width"/>', 1)
+    )
+    for expected in ("±", "words.txt − random:seq", "WordContent †", "PCA", "t-SNE", "good bright", "cosine"):
+        assert expected in page
+    assert "http" not in page
+
+
+def test_bad_examples_are_refused(tmp_path) -> None:
+    (tmp_path / "empty.txt").write_text("\n")
+    for name in ("empty.txt", "missing.txt"):
+        with pytest.raises(UserError, match=name):
+            report.read_examples(tmp_path / name)
