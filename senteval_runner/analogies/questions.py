@@ -1,0 +1,102 @@
+"""Analogy questions and their file.
+
+``questions.tsv`` has one question per line: a is to b as c is to the answer, which is among the
+candidates. ``word_question_id`` names the word question that a phrase or sentence question was made
+from (a word question names itself); ``source`` tells where both contexts come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpora.support.errors import UserError
+from corpora.support.files import write_text
+from senteval_runner.analogies.lexicon import CATEGORIES, LEVELS, read_table
+
+COLUMNS = (
+    "question_id",
+    "word_question_id",
+    "level",
+    "category",
+    "a",
+    "b",
+    "c",
+    "answer",
+    "candidates",
+    "source",
+)
+BETWEEN = " | "
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """a : b = c : answer."""
+
+    question_id: str
+    word_question_id: str
+    level: str
+    category: str
+    a: str
+    b: str
+    c: str
+    answer: str
+    candidates: tuple[str, ...]
+    """In the order of the file, the answer among them."""
+    source: str
+
+    def fault(self) -> str | None:
+        """What is wrong with it, or None.
+
+        The answer stands once among distinct candidates, none of which is a, b or c.
+        """
+        if self.level not in LEVELS:
+            return f"level {self.level!r} is none of {', '.join(LEVELS)}"
+        if self.category not in CATEGORIES:
+            return f"category {self.category!r} is none of {', '.join(CATEGORIES)}"
+        if not all((self.a, self.b, self.c, *self.candidates)):
+            return "an empty text"
+        if self.candidates.count(self.answer) != 1:
+            return f"the answer {self.answer!r} is not once among the candidates"
+        if len(set(self.candidates)) != len(self.candidates) or len(self.candidates) < 2:
+            return "needs two or more candidates, all different"
+        shared = {self.a, self.b, self.c} & set(self.candidates)
+        return f"candidate {shared.pop()!r} is a term of the question" if shared else None
+
+
+def write_questions(path: Path, questions: Sequence[Question]) -> None:
+    """Write the file."""
+    lines = ["\t".join(COLUMNS)]
+    for q in questions:
+        cells = (q.question_id, q.word_question_id, q.level, q.category, q.a, q.b, q.c, q.answer)
+        lines.append("\t".join((*cells, BETWEEN.join(q.candidates), q.source)))
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Read the file.
+
+    Raises:
+        UserError: a bad row (see :meth:`Question.fault`), an id twice, or a link to no word question.
+    """
+    questions: dict[str, Question] = {}
+    lines: dict[str, int] = {}
+    for number, cells in read_table(path, len(COLUMNS)):
+        question = Question(*cells[:8], tuple(cells[8].split(BETWEEN)), cells[9])
+        fault = question.fault()
+        if fault is None and question.question_id in questions:
+            fault = f"question_id {question.question_id!r} occurs twice"
+        if fault is not None:
+            raise UserError(f"{path}, line {number}: {fault}")
+        questions[question.question_id], lines[question.question_id] = question, number
+    for question in questions.values():
+        linked = questions.get(question.word_question_id)
+        if linked is None or linked.level != "word":
+            raise UserError(
+                f"{path}, line {lines[question.question_id]}: word_question_id "
+                f"{question.word_question_id!r} is no word question of this file"
+            )
+    if not questions:
+        raise UserError(f"{path}: holds no questions")
+    return list(questions.values())
