@@ -83,7 +83,9 @@ def read_questions(path: Path) -> list[Question]:
     questions: dict[str, Question] = {}
     lines: dict[str, int] = {}
     for number, cells in read_table(path, len(COLUMNS)):
-        question = Question(*cells[:8], tuple(cells[8].split(BETWEEN)), cells[9])
+        named = dict(zip(COLUMNS, cells, strict=True))
+        candidates = tuple(named.pop("candidates").split(BETWEEN))
+        question = Question(**named, candidates=candidates)
         fault = question.fault()
         if fault is None and question.question_id in questions:
             fault = f"question_id {question.question_id!r} occurs twice"
