@@ -68,7 +68,7 @@ def build(config: BuildConfig) -> None:
     questions = build_questions(frames, vectors, seed=config.seed, limit=config.limit)
     path = config.output / "questions.tsv"
     write_questions(path, questions)
-    summary = {
+    summary: dict[str, Any] = {
         "config": config_to_json(config),
         "cache": cache.identity if cache else None,
         "frames": dict(sorted(counts.items())),
