@@ -1,0 +1,157 @@
+"""The constituency half of :mod:`benchmarks.parsing`, and both parsers end to end.
+
+The peer is benepar's untouched ``ChartParser.parse`` over the same encoder and weights, at the fastest of
+several batch limits (it sorts by length under a limit; its front end's plain batches of 64 are slower).
+End to end is words to both trees, binarised; the peers binarise through nltk, the usual way.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from nltk.tree import Tree
+
+import parsing.const_model
+import parsing.span_head
+from benchmarks.parsing import alternate, seconds, spread
+from parsing.benepar_adapter import stock_parse, to_benepar
+from parsing.binarise import binarise
+from parsing.const_model import SpanParser
+from parsing.const_task import score_parser
+from parsing.const_train import load_span_parser, read_treebank
+from parsing.trees import from_parse, write_tree
+from parsing.types import ConstituencyParse
+
+LIMITS = (250, 500, 1000, 2000)
+"""Values of benepar's ``subbatch_max_tokens`` that are tried, in words."""
+
+
+class Timer:
+    """Counts the time in functions of a module while it is entered."""
+
+    def __init__(self, *functions: tuple[Any, str]) -> None:
+        self.total_s = 0.0
+        self._functions = [(module, name, getattr(module, name)) for module, name in functions]
+
+    def __enter__(self) -> Timer:
+        for module, name, function in self._functions:
+            setattr(module, name, self._timed(function))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for module, name, function in self._functions:
+            setattr(module, name, function)
+
+    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            result = function(*arguments)
+            self.total_s += time.perf_counter() - start
+            return result
+
+        return timed
+
+
+def same(a: ConstituencyParse, b: ConstituencyParse) -> bool:
+    """Whether spans, labels and tags are all equal."""
+    return all(np.array_equal(getattr(a, k), getattr(b, k)) for k in ("tags", "starts", "ends", "labels"))
+
+
+def constituency(treebank: Path, model_folder: Path, alternations: int) -> dict[str, float]:
+    """The constituency parser against benepar."""
+    trained = load_span_parser(model_folder)
+    gold = read_treebank([treebank])
+    sentences = [list(tree.words) for tree in gold]
+
+    def ours() -> list[ConstituencyParse]:
+        return SpanParser(trained.model, trained.identity).parse(sentences)
+
+    parses = ours()
+    peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    decoder = ((parsing.span_head, "best_labels"), (parsing.const_model, "decode_batch"))
+    start = time.perf_counter()
+    with Timer(*decoder) as timer:
+        ours()
+    decode_share = timer.total_s / (time.perf_counter() - start)
+    stock = to_benepar(trained.model)
+    limit = min(
+        LIMITS, key=lambda n: seconds(lambda: stock_parse(stock, sentences[:300], subbatch_max_tokens=n))
+    )
+
+    def theirs() -> list[ConstituencyParse]:
+        return stock_parse(stock, sentences, subbatch_max_tokens=limit)
+
+    agreement = [same(a, b) for a, b in zip(parses, theirs(), strict=True)]
+    our_s, their_s = alternate(ours, theirs, alternations)
+    ratios = [b / a for a, b in zip(our_s, their_s, strict=True)]
+    rates = [len(sentences) / s for s in our_s]
+    print(f"constituency, {len(sentences)} sentences, {torch.get_num_threads()} thread(s)")
+    print(f"  ours     {spread(rates, 0)} sentences/s")
+    print(f"  benepar  {spread([len(sentences) / s for s in their_s], 0)} sentences/s (limit {limit} words)")
+    print(f"  ratio    {spread(ratios)}; decoding {100 * decode_share:.1f} % of our time")
+    scores = score_parser(trained, gold)
+    return {
+        "const_vs_benepar": statistics.median(ratios),
+        "const_sentences_per_s": statistics.median(rates),
+        "const_decode_share": decode_share,
+        "const_agreement": sum(agreement) / len(agreement),
+        "const_peak_rss_mb": peak_rss_mb,
+        "const_binarise_ms": binarising(parses, trained),
+        "f1": scores["f1"],
+        "tags": scores["tags"],
+    }
+
+
+def binarising(parses: Sequence[ConstituencyParse], parser: SpanParser) -> float:
+    """Milliseconds per sentence to binarise; prints nltk's beside it."""
+    dummy = len(parser.labels)
+    ours = 1000 * seconds(lambda: [binarise(parse, dummy) for parse in parses]) / len(parses)
+    nltk = 1000 * seconds(lambda: by_nltk(parses, parser)) / len(parses)
+    print(f"  binarising {ours:.4f} ms a sentence; through nltk {nltk:.4f} ms")
+    return ours
+
+
+def by_nltk(parses: Sequence[ConstituencyParse], parser: SpanParser) -> None:
+    """Brackets to nltk trees, unary chains collapsed, left markovisation of order 0."""
+    for parse in parses:
+        words = ["w"] * len(parse.tags)
+        tree = Tree.fromstring(write_tree(from_parse(parse, words, parser.labels, parser.tags)))
+        tree.collapse_unary(collapsePOS=True, collapseRoot=True)
+        tree.chomsky_normal_form(factor="left", horzMarkov=0)
+
+
+def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternations: int) -> dict[str, float]:
+    """Words to both trees, binarised: ours against supar, benepar and nltk."""
+    from parsing.dep_parser import BiaffineParser
+    from parsing.models import load_dependency_parser
+    from parsing.supar_adapter import stock_predict, to_supar
+
+    spans, arcs = load_span_parser(const_folder), load_dependency_parser(str(dep_folder))
+    assert isinstance(arcs, BiaffineParser)
+    sentences = [list(tree.words) for tree in read_treebank([treebank])]
+    supar, benepar = to_supar(arcs.model), to_benepar(spans.model)
+
+    def ours() -> None:
+        BiaffineParser(arcs.model, arcs.identity).parse(sentences)
+        for parse in SpanParser(spans.model, spans.identity).parse(sentences):
+            binarise(parse, len(spans.labels))
+
+    def theirs() -> None:
+        stock_predict(supar, sentences)
+        by_nltk(stock_parse(benepar, sentences, subbatch_max_tokens=1000), spans)
+
+    our_s, their_s = alternate(ours, theirs, alternations)
+    ratios = [b / a for a, b in zip(our_s, their_s, strict=True)]
+    rates = [len(sentences) / s for s in our_s]
+    print(f"end to end: {spread(rates, 0)} sentences/s, ratio {spread(ratios)}")
+    return {
+        "end_to_end_vs_peers": statistics.median(ratios),
+        "end_to_end_sentences_per_s": statistics.median(rates),
+    }
