@@ -127,7 +127,8 @@ def main() -> None:
     arguments.add_argument("--threads", type=int, default=1)
     options = arguments.parse_args()
     torch.set_num_threads(options.threads)
-    # supar pads with an index that torch is about to read differently.
+    # supar uses what torch deprecates, and pads with an index that torch is about to read differently.
+    warnings.filterwarnings("ignore", category=FutureWarning)
     warnings.filterwarnings("ignore", message="Using a non-tuple sequence")
     results = dependency(options.folder / "dev.conllu", options.dep_model, options.alternations)
     print(json.dumps({key: round(value, 4) for key, value in results.items()}))

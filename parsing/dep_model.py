@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from corpora.support.cli import config_from_json, config_to_json
+from corpora.support.errors import UserError
 from parsing.configs import EncoderConfig, ScorerConfig
 from parsing.features import Vocabulary, WordBatch
 from parsing.model_folder import ModelFolder, load_weights
@@ -44,7 +45,9 @@ class DependencyModel(nn.Module):
     ) -> None:
         super().__init__()
         if encoder.end_boundary:
-            raise ValueError("a dependency model has no end boundary: position 0 is the root's")
+            raise UserError(
+                "end_boundary: a dependency model has none (position 0 is the root's); leave it out"
+            )
         self.vocabulary = vocabulary
         self.relations = tuple(relations)
         self.scorer = scorer

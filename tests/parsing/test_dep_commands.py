@@ -103,6 +103,12 @@ def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, text,
     assert len(lines) == 1 and str(path) in lines[0] and message in lines[0]
 
 
+def test_an_end_boundary_is_refused(tmp_path, treebank, capsys):
+    command = ["dep", "--train", treebank, "--dev", treebank, "--output", tmp_path / "m"]
+    assert run(TRAIN, "train", *command, "--model.encoder.end-boundary") == 2
+    assert "a dependency model has none" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -149,7 +155,7 @@ def test_other_files_are_refused(tmp_path, capsys, content):
 
 def test_a_first_word_is_needed(capsys):
     assert run(TRAIN, "train") == 2
-    assert "{dep" in capsys.readouterr().err
+    assert "dep" in capsys.readouterr().err
     assert run(TRAIN, "train", "--help") == 0
     assert "a dependency parser" in capsys.readouterr().out
 
