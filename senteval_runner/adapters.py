@@ -1,0 +1,87 @@
+"""Our encoders behind other toolkits' interfaces: the original SentEval, and MTEB.
+
+    import senteval                                            # the original toolkit
+    prepare, batcher = senteval_functions(resolve_encoder("runs/models/mine"))
+    senteval.engine.SE(params, batcher, prepare).eval(["MR"])
+
+    mteb.evaluate(MtebEncoder(resolve_encoder("runs/models/mine"), "mine"), tasks)
+
+sentence-transformers models come in by name (senteval_runner.encoders); the way out is
+:mod:`multiview.st_adapter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from corpora.support.errors import MissingExtraError
+from senteval_runner.embed import Encoder, as_vectors
+from senteval_runner.features import Float
+
+Tokens = list[str]
+Prepare = Callable[[Any, Sequence[Tokens]], None]
+Batcher = Callable[[Any, Sequence[Tokens]], Float]
+
+
+def senteval_functions(encoder: Encoder) -> tuple[Prepare, Batcher]:
+    """``prepare`` and ``batcher`` as the original toolkit wants them; sentences are encoded once."""
+    vectors = as_vectors(encoder)
+
+    def prepare(params: Any, samples: Sequence[Tokens]) -> None:
+        """Encode the whole task in one go: faster than its batches of 128."""
+        vectors(list(samples))
+
+    def batcher(params: Any, batch: Sequence[Tokens]) -> Float:
+        """Vectors [n, d] of token lists; an empty one is encoded as a full stop."""
+        return vectors(list(batch))
+
+    return prepare, batcher
+
+
+class MtebEncoder:
+    """MTEB's encoder protocol (mteb 2).
+
+    Args:
+        encoder: any encoder of ours.
+        name: how results name it; ``organisation/name``, ours when no organisation is given.
+        revision: version of the model, e.g. its digest.
+    """
+
+    def __init__(self, encoder: Encoder, name: str, revision: str = "local") -> None:
+        self.vectors = as_vectors(encoder)
+        self.name = name if "/" in name else f"multiview/{name}"
+        self.revision = revision
+
+    @property
+    def mteb_model_meta(self) -> Any:
+        """MTEB's record of the model: name and revision, the rest unknown."""
+        try:
+            from mteb.models.model_meta import ModelMeta
+        except ImportError:
+            raise MissingExtraError("mteb", "bench") from None
+        return ModelMeta.create_empty({"name": self.name, "revision": self.revision})
+
+    def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
+        """Vectors [n, d] of batches ``{"text": [...]}``; task, split and prompt do not matter to us."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        return self.vectors([text.split() for text in texts])
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Float:
+        """Cosine of every row with every row: [n, m]."""
+        one, other = (_unit(e) for e in (embeddings1, embeddings2))
+        return one @ other.T
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Float:
+        """Cosine row by row: [n]."""
+        one, other = (_unit(e) for e in (embeddings1, embeddings2))
+        cosines: Float = (one * other).sum(axis=1)
+        return cosines
+
+
+def _unit(vectors: Any) -> Float:
+    rows = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
+    unit: Float = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return unit

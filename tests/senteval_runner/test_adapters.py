@@ -1,0 +1,79 @@
+"""Other toolkits' interfaces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from senteval_runner.adapters import MtebEncoder, senteval_functions
+from tests.senteval_runner.encoders import RandomBag
+
+
+def test_the_original_toolkit_s_functions() -> None:
+    bag = RandomBag(5)
+    prepare, batcher = senteval_functions(bag)
+    samples = [["a", "b"], [], ["c"]]
+    prepare(None, samples)
+    vectors = batcher(None, samples[1:])
+    assert bag.calls == [3] and vectors.shape == (2, 5)
+    np.testing.assert_array_equal(vectors[0], RandomBag(5).encode([["."]])[0])
+
+
+def test_mteb_s_protocol() -> None:
+    model = MtebEncoder(RandomBag(5), "bag")
+    vectors = model.encode([{"text": ["a b", "c"]}, {"text": ["a b"]}], task_metadata=None, hf_split="test")
+    assert vectors.shape == (3, 5)
+    np.testing.assert_allclose(model.similarity(vectors, vectors)[0, 2], 1, rtol=1e-5)
+    pairs = model.similarity_pairwise(vectors[:2], vectors[1:])
+    np.testing.assert_allclose(pairs, np.diag(model.similarity(vectors[:2], vectors[1:])), rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_mteb_runs_a_task_of_its_own() -> None:
+    """A local STS task, so that nothing is fetched; importing mteb alone takes minutes."""
+    mteb = pytest.importorskip("mteb")
+    from datasets import Dataset, DatasetDict
+    from mteb.abstasks.sts import AbsTaskSTS
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    rng = np.random.RandomState(0)
+    words = [f"w{i}" for i in range(30)]
+    pairs = []
+    for _ in range(60):
+        a = [words[i] for i in rng.randint(0, 30, 8)]
+        keep = rng.randint(0, 9)
+        b = a[:keep] + [words[i] for i in rng.randint(0, 30, 8 - keep)]
+        pairs.append((" ".join(a), " ".join(b), keep / 8 * 5))
+
+    class LocalSts(AbsTaskSTS):
+        min_score, max_score = 0, 5
+        metadata = TaskMetadata(
+            name="LocalSts",
+            dataset={"path": "local/sts", "revision": "1"},
+            description="Shared words.",
+            reference=None,
+            type="STS",
+            category="t2t",
+            modalities=["text"],
+            eval_splits=["test"],
+            eval_langs=["eng-Latn"],
+            main_score="cosine_spearman",
+            date=None,
+            domains=None,
+            task_subtypes=None,
+            license=None,
+            annotations_creators=None,
+            dialect=None,
+            sample_creation=None,
+            bibtex_citation=None,
+        )
+
+        def load_data(self, **_) -> None:
+            columns = {"sentence1": 0, "sentence2": 1, "score": 2}
+            rows = {name: [pair[i] for pair in pairs] for name, i in columns.items()}
+            self.dataset = DatasetDict(test=Dataset.from_dict(rows))
+            self.data_loaded = True
+
+    result = mteb.evaluate(MtebEncoder(RandomBag(200), "bag"), LocalSts(), cache=None)
+    assert result.task_results[0].get_score() > 0.8
