@@ -311,6 +311,34 @@ def test_dropout_is_set_everywhere(tiny: Path) -> None:
     assert {m.p for m in tower.modules() if isinstance(m, torch.nn.Dropout)} == {0.33}
 
 
+@pytest.mark.parametrize("kind", ["Albert", "Roberta", "XLNet"])
+def test_other_encoders_are_towers_too(tiny: Path, tmp_path: Path, kind: str) -> None:
+    import transformers
+
+    sizes = {
+        "Albert": {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 32},
+        "Roberta": {
+            "hidden_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+        },
+        "XLNet": {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 32},
+    }
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=300, type_vocab_size=2, pad_token_id=0, **sizes[kind]
+    )
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path)
+    tower = load_tower(str(tmp_path), dropout=0.0).eval()
+    vectors = tower.embed(["a dog runs", "the cat"])
+    assert vectors.shape == (2, 16)
+    vectors.square().sum().backward()
+    assert sum(p.grad is not None for p in tower.parameters()) > 5
+    torch.testing.assert_close(tower.embed(["the cat"])[0], vectors[1], atol=1e-5, rtol=1e-4)
+
+
 def test_a_backbone_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be loaded") as error:
         load_tower(str(tmp_path))
