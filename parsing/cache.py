@@ -5,8 +5,8 @@
     batch = cache.read(400, 800, ("token", "head"), vocabulary)
 
 A shard that is read sequentially, or a second time, is decoded whole and kept while it is among the
-most recently used; then a batch is views into it. A first touch out of sequence reads only the
-batch's range. Memory is that of ``open_shards`` decoded shards (about 8 MB each), whatever the
+most recently used; then a batch is slices of it. A first touch out of sequence reads only the
+batch's range. Memory is that of ``open_shards`` decoded shards (about 4 MB each), whatever the
 size of the corpus. One object serves one thread; it may be inherited by a forked process or pickled.
 
 Shapes: B sentences, N tokens.
@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from parsing.cache_types import (
@@ -248,8 +249,9 @@ class _Shard:
         self.whole = False
         self.offsets: Int64 = _load(file, "sentence_offsets", slice(None)).astype(np.int64)
         self.sentence_flags: UInt8 = _load(file, "flags", slice(None))
-        self._decoded: dict[str, Int32] = {}
-        self._ids: dict[str, Int32] = {}
+        self.sentence_flags.setflags(write=False)  # batches hold views of it
+        self._decoded: dict[str, NDArray[np.integer]] = {}
+        self._lookups: dict[str, Int32] = {}
         self._types: list[str] | None = None
 
     def read(self, a: int, b: int, fields: tuple[str, ...], vocabulary: Vocabulary | None) -> Batch:
@@ -271,8 +273,9 @@ class _Shard:
         if decoded is None:
             if not self.whole:
                 return cast(Int32, _load(self.file, name, slice(low, high)).astype(np.int32))
-            decoded = self._keep(self._decoded, name, _load(self.file, name, slice(None)))
-        return decoded[low:high]
+            # Kept as narrow as it is stored: widening a batch at a time is cheaper than a shard at once.
+            decoded = self._decoded[name] = _load(self.file, name, slice(None))
+        return decoded[low:high].astype(np.int32)
 
     def _tokens(self, low: int, high: int, vocabulary: Vocabulary | None) -> tuple[Int32, list[str] | None]:
         if not self.whole:  # decode and look up only the types of this range
@@ -285,11 +288,11 @@ class _Shard:
             self._types = self._all_types()
         if vocabulary is None:
             return self._slice("token", low, high), self._types
-        mapped = self._ids.get(vocabulary.key)
-        if mapped is None:
+        lookup = self._lookups.get(vocabulary.key)
+        if lookup is None:
             lookup = np.asarray(vocabulary.lookup(self._types), np.int32)
-            mapped = self._keep(self._ids, vocabulary.key, lookup[_load(self.file, "token", slice(None))])
-        return mapped[low:high], None
+            self._lookups[vocabulary.key] = lookup
+        return lookup[self._slice("token", low, high)], None
 
     def _all_types(self) -> list[str]:
         return decode_strings(
@@ -301,14 +304,6 @@ class _Shard:
         ends = _load(self.file, "type_offsets", slice(None))
         pairs = zip(ends[used].tolist(), ends[used + 1].tolist(), strict=True)
         return [data[a:b].decode("utf-8") for a, b in pairs]
-
-    @staticmethod
-    def _keep(into: dict[str, Int32], key: str, values: Any) -> Int32:
-        # Batches are views into this array: read-only, so that nobody edits the cache by accident.
-        array = np.ascontiguousarray(values, np.int32)
-        array.setflags(write=False)
-        into[key] = array
-        return array
 
 
 def _join(parts: list[Batch], fields: tuple[str, ...], mapped: bool) -> Batch:

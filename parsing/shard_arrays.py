@@ -127,7 +127,7 @@ def _text_arrays(
     id_bytes, id_offsets = encode_strings(document_ids)
     continued = not len(document_starts) or document_starts[0] != 0
     return {
-        "token": token.astype(np.int32),
+        "token": narrow(token),
         "type_bytes": type_bytes,
         "type_offsets": type_offsets.astype(np.int32),
         "sentence_offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
