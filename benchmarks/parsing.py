@@ -1,17 +1,19 @@
 """Parsing the sentences of a treebank: our parsers against the libraries' own, same weights.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.parsing GUM_DEV_FOLDER [--alternations 5]
+    OMP_NUM_THREADS=1 python -m benchmarks.parsing [FOLDER] [--alternations 5]
 
-The folder holds ``dev.conllu`` (and ``dev.ptb``). Each alternation parses everything once with a fresh
-parser of ours (no word type cached) and once with the library's untouched ``predict``; the ratio is the
-median over alternations. ``agreement`` is the share of sentences whose heads and relations are all the
-same, ``decode_share`` the part of our time that goes into finding the trees. Ends with one line of JSON.
+The folder holds ``dev.conllu`` and ``dev.ptb`` of the same sentences. Each alternation parses everything
+once with a fresh parser of ours (no word type cached) and once with the library's untouched ``predict``
+or ``parse``; the ratio is the median over alternations. ``agreement`` is the share of sentences whose
+trees are the same in everything, ``decode_share`` the part of our time that goes into finding the trees.
+Constituency and end to end are in :mod:`benchmarks.parsing_const`. Ends with one line of JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import time
@@ -28,7 +30,7 @@ from parsing.dep_parser import BiaffineParser
 from parsing.dep_task import attachment_scores
 from parsing.dep_train import read_dependencies
 from parsing.model_folder import load_model_folder
-from parsing.models import BUILTIN, BUILTIN_DEPENDENCY
+from parsing.models import BUILTIN, BUILTIN_CONSTITUENCY, BUILTIN_DEPENDENCY
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -121,8 +123,16 @@ def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[st
 def main() -> None:
     """Run and print."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    arguments.add_argument("folder", type=Path, help="folder with dev.conllu")
+    data = Path(os.environ.get("MULTIVIEW_DATA", "data"))
+    arguments.add_argument(
+        "folder",
+        type=Path,
+        nargs="?",
+        default=data / "treebank" / "gum",
+        help="folder with dev.conllu and dev.ptb, by default treebank/gum under $MULTIVIEW_DATA",
+    )
     arguments.add_argument("--dep-model", type=Path, default=BUILTIN / BUILTIN_DEPENDENCY)
+    arguments.add_argument("--const-model", type=Path, default=BUILTIN / BUILTIN_CONSTITUENCY)
     arguments.add_argument("--alternations", type=int, default=5)
     arguments.add_argument("--threads", type=int, default=1)
     options = arguments.parse_args()
@@ -130,7 +140,14 @@ def main() -> None:
     # supar uses what torch deprecates, and pads with an index that torch is about to read differently.
     warnings.filterwarnings("ignore", category=FutureWarning)
     warnings.filterwarnings("ignore", message="Using a non-tuple sequence")
-    results = dependency(options.folder / "dev.conllu", options.dep_model, options.alternations)
+    # torch-struct, under benepar, lacks an attribute that torch asks for.
+    warnings.filterwarnings("ignore", message=".*arg_constraints")
+    from benchmarks.parsing_const import constituency, end_to_end
+
+    brackets, n = options.folder / "dev.ptb", options.alternations
+    results = dependency(options.folder / "dev.conllu", options.dep_model, n)
+    results |= constituency(brackets, options.const_model, n)
+    results |= end_to_end(brackets, options.dep_model, options.const_model, n)
     print(json.dumps({key: round(value, 4) for key, value in results.items()}))
 
 
