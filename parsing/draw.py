@@ -111,10 +111,8 @@ def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[
     bottom = 20 + LEVEL_PX * 1.5 * root.height
     parts = []
     for node in reversed(order):  # children before parents
-        if node.children:
-            node.x = (node.children[0].x + node.children[-1].x) / 2
-        else:
-            node.x = places[node.start]
+        # Over the middle of its words: over the middle of its children, branches of uneven depth would cross.
+        node.x = (places[node.start] + places[node.end - 1]) / 2
         y = bottom - LEVEL_PX * 1.5 * node.height
         for child in node.children:
             below = bottom - LEVEL_PX * 1.5 * child.height

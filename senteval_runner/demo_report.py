@@ -94,12 +94,10 @@ def _curves(model: Path) -> list[html.Html]:
         name: [(float(line["step"]), 100 * float(line[name])) for line in held_out if name in line]
         for name in names
     }
-    parts = [html.section("Loss per anchor", html.legend(list(loss)), html.curve(loss, y_label="loss"))]
+    parts = [html.section("Loss per anchor", html.curve(loss, y_label="loss"))]
     if retrieval:
         title = "Neighbour retrieval during training, % (sentences held out from the training packages)"
-        parts.append(
-            html.section(title, html.legend(list(retrieval)), html.curve(retrieval, y_label="recall@1, %"))
-        )
+        parts.append(html.section(title, html.curve(retrieval, y_label="recall@1, %")))
     return parts
 
 
