@@ -1,0 +1,107 @@
+"""FAQ retrieval: BM25, TF-IDF and encoders, frozen and tuned with hard negatives (UNI Table 8).
+
+    python -m senteval_runner.faq stackfaq covidfaq --models all-MiniLM-L6-v2 runs/models/demo
+    python -m senteval_runner.faq --chat faq.tsv --models all-MiniLM-L6-v2
+
+A set is a folder with ``faq.tsv``, ``queries.tsv`` and ``qrels.tsv`` (see :mod:`senteval_runner.faq.data`).
+Output: ``results.json``, ``tables.md``, ``report.html``. ``--chat`` reads questions from the keyboard
+and prints the best entry of a table, by the first model, or by BM25 without one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from corpora.support.cli import run_command
+from senteval_runner.faq.config import FaqConfig
+
+if TYPE_CHECKING:
+    from senteval_runner.embed import SentenceVectors
+
+
+def main(config: FaqConfig) -> None:
+    """Chat, or evaluate and report."""
+    from corpora.support.errors import UserError
+
+    if config.chat is not None:
+        answer_questions(config, sys.stdin)
+        return
+    if not config.sets:
+        raise UserError("no FAQ set given; name a folder, or --chat with a table")
+    if config.seeds < 1 or not 0 < config.train_share < 1 or config.tuning.epochs < 0:
+        raise UserError("--seeds is at least 1, --train-share between 0 and 1, --tuning.epochs at least 0")
+    evaluate(config)
+
+
+def load_models(config: FaqConfig) -> dict[str, SentenceVectors]:
+    """The encoders by name."""
+    from senteval_runner.embed import as_vectors
+    from senteval_runner.encoders import resolve_encoder
+
+    return {spec: as_vectors(resolve_encoder(spec)) for spec in config.models}
+
+
+def evaluate(config: FaqConfig) -> None:
+    """Score all methods on all sets."""
+    from corpora.support.cli import config_to_json
+    from corpora.support.errors import UserError
+    from corpora.support.files import sha256_file, write_json, write_text
+    from senteval_runner.faq.data import read_faq
+    from senteval_runner.faq.evaluate import embed_faq, evaluate_faq
+    from senteval_runner.faq.report import page, tables
+
+    sets = [read_faq(folder) for folder in config.sets]
+    for faq in sets:
+        if len(faq.queries) < 2:
+            raise UserError(f"{faq.name}: needs two queries or more to split")
+    encoders = load_models(config)
+    rows, vectors = [], {}
+    for faq in sets:
+        vectors[faq.name] = {name: embed_faq(faq, encode) for name, encode in encoders.items()}
+        rows += evaluate_faq(
+            faq,
+            vectors[faq.name],
+            config.tuning,
+            seeds=config.seeds,
+            train_share=config.train_share,
+        )
+    results: dict[str, Any] = {
+        "config": config_to_json(config),
+        "data_sha256": {
+            str(p): sha256_file(p) for folder in config.sets for p in sorted(folder.glob("*.tsv*"))
+        },
+        "sets": {faq.name: {"entries": len(faq.entries), "queries": len(faq.queries)} for faq in sets},
+        "rows": rows,
+    }
+    write_json(config.output / "results.json", results)
+    write_text(config.output / "tables.md", tables(rows))
+    write_text(config.output / "report.html", page(rows, sets, vectors))
+    print(tables(rows))
+    print(f"{config.output}/report.html, results.json, tables.md")
+
+
+def answer_questions(config: FaqConfig, lines: Iterable[str]) -> None:
+    """Print the best entry for every line."""
+    from senteval_runner.faq.data import read_entries
+    from senteval_runner.faq.rank import bm25, cosines
+
+    assert config.chat is not None
+    entries = read_entries(config.chat)
+    questions = [entry.question for entry in entries]
+    encoders = list(load_models(config).values())
+    prompt = "? " if sys.stdin.isatty() else ""
+    print(f"{len(entries)} entries; an empty line ends", file=sys.stderr)
+    print(prompt, end="", flush=True)
+    for line in lines:
+        query = line.strip()
+        if not query:
+            break
+        scores = cosines(encoders[0], [query], questions)[0] if encoders else bm25([query], questions)[0]
+        best = entries[int(scores.argmax())]
+        print(f"{best.question}  ({scores.max():.2f})\n{best.answer}\n{prompt}", end="", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(FaqConfig, main, prog="python -m senteval_runner.faq", description="FAQ retrieval."))

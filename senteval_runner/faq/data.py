@@ -1,0 +1,112 @@
+"""FAQ sets: a table of questions and answers, labelled queries.
+
+``faq.tsv`` has the columns ``doc_id``, ``question``, ``answer``; ``queries.tsv`` has ``query_id``, ``query``;
+``qrels.tsv`` (or ``.gz``) has ``query_id``, ``doc_id``, ``relevance`` (relevant if above 0). Further
+columns are ignored. A chat needs the first file alone.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpora.support.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One question with its answer."""
+
+    doc_id: str
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class FaqSet:
+    """A table and its labelled queries."""
+
+    name: str
+    entries: list[Entry]
+    queries: dict[str, str]
+    """Text by query id."""
+    relevant: dict[str, frozenset[str]]
+    """Entries that serve a query, by query id; never empty."""
+
+
+def read_columns(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """The named columns of a tab-separated file with a header line; ``.gz`` is unpacked.
+
+    Raises:
+        UserError: no such file, another encoding, a missing column, a row of another number of cells, or
+            an empty cell.
+    """
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        # Not splitlines: answers hold form feeds and other characters that it takes for line ends.
+        lines = raw.decode("utf-8").rstrip("\n").split("\n")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+        raise UserError(f"{path}: not UTF-8 text ({error})") from None
+    header = lines[0].rstrip("\r").split("\t")
+    missing = [name for name in columns if name not in header]
+    if missing:
+        raise UserError(f"{path}, line 1: no column {missing[0]!r} among {', '.join(header)}")
+    places = [header.index(name) for name in columns]
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        cells = line.rstrip("\r").split("\t")
+        if len(cells) != len(header):
+            raise UserError(f"{path}, line {number}: {len(cells)} cells, the header has {len(header)}")
+        row = tuple(cells[place].strip() for place in places)
+        if not all(row):
+            raise UserError(f"{path}, line {number}: column {columns[row.index('')]!r} is empty")
+        rows.append(row)
+    if not rows:
+        raise UserError(f"{path}: holds no rows")
+    return rows
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """The table.
+
+    Raises:
+        UserError: see :func:`read_columns`; or an id twice.
+    """
+    entries = [Entry(*row) for row in read_columns(path, ("doc_id", "question", "answer"))]
+    seen: set[str] = set()
+    for number, entry in enumerate(entries, start=2):
+        if entry.doc_id in seen:
+            raise UserError(f"{path}, line {number}: doc_id {entry.doc_id!r} occurs twice")
+        seen.add(entry.doc_id)
+    return entries
+
+
+def read_faq(folder: Path) -> FaqSet:
+    """A folder with the three files. Queries without a relevant entry are left out.
+
+    Raises:
+        UserError: see :func:`read_columns`; or a judgement of an unknown query or entry.
+    """
+    entries = read_entries(folder / "faq.tsv")
+    known = {entry.doc_id for entry in entries}
+    queries: dict[str, str] = dict(read_columns(folder / "queries.tsv", ("query_id", "query")))  # type: ignore[arg-type]
+    path = folder / "qrels.tsv"
+    path = path if path.exists() else folder / "qrels.tsv.gz"
+    relevant: dict[str, set[str]] = {}
+    judgements = read_columns(path, ("query_id", "doc_id", "relevance"))
+    for number, (query, doc, grade) in enumerate(judgements, start=2):
+        if query not in queries or doc not in known:
+            unknown = f"query {query!r}" if query not in queries else f"entry {doc!r}"
+            raise UserError(f"{path}, line {number}: unknown {unknown}")
+        if not grade.lstrip("-").isdigit():
+            raise UserError(f"{path}, line {number}: relevance {grade!r} is not a whole number")
+        if int(grade) > 0:
+            relevant.setdefault(query, set()).add(doc)
+    served = {query: text for query, text in queries.items() if query in relevant}
+    if not served:
+        raise UserError(f"{path}: no query has a relevant entry")
+    return FaqSet(folder.name, entries, served, {query: frozenset(relevant[query]) for query in served})

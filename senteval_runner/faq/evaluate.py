@@ -1,0 +1,113 @@
+"""Scores of every method on a FAQ set over several seeds (UNI Table 8).
+
+Per seed the queries are split at random; the test part scores all methods, the training part is what the
+Siamese map learns from. So every row has a mean and a deviation over the same test queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.support.progress import progress
+from senteval_runner.analogies.score import unit
+from senteval_runner.embed import SentenceVectors
+from senteval_runner.faq.config import TuningConfig
+from senteval_runner.faq.data import FaqSet
+from senteval_runner.faq.rank import LEXICAL, measure
+from senteval_runner.faq.siamese import tune, tuned_scores
+
+Row = dict[str, Any]
+SIDES = ("question", "answer")
+
+
+def relevance(faq: FaqSet, query_ids: Sequence[str]) -> NDArray[np.bool_]:
+    """Which entries serve which query: bool [Q, N]."""
+    column = {entry.doc_id: place for place, entry in enumerate(faq.entries)}
+    table = np.zeros((len(query_ids), len(column)), dtype=bool)
+    for row, query in enumerate(query_ids):
+        table[row, [column[doc] for doc in faq.relevant[query]]] = True
+    return table
+
+
+def split(count: int, train_share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of training and test queries, each in rising order; neither is empty (count ≥ 2)."""
+    order = np.random.default_rng(seed).permutation(count)
+    cut = min(max(1, round(train_share * count)), count - 1)
+    return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def side_texts(faq: FaqSet, side: str) -> list[str]:
+    """The entries' questions, or their answers."""
+    return [getattr(entry, side) for entry in faq.entries]
+
+
+def embed_faq(faq: FaqSet, encode: SentenceVectors) -> dict[str, NDArray[np.floating]]:
+    """Unit vectors of ``query`` [Q, D], ``question`` and ``answer`` [N, D]."""
+    texts = {"query": list(faq.queries.values()), **{side: side_texts(faq, side) for side in SIDES}}
+    return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
+
+
+def evaluate_faq(
+    faq: FaqSet,
+    vectors: Mapping[str, Mapping[str, NDArray[np.floating]]],
+    config: TuningConfig,
+    *,
+    seeds: int,
+    train_share: float,
+) -> list[Row]:
+    """One row per method and side: means and deviations of accuracy and MRR.
+
+    Args:
+        faq: at least two queries.
+        vectors: model name to :func:`embed_faq`.
+        config: of the Siamese map.
+        seeds: splits, and trained maps per model, side and kind of negatives.
+        train_share: share of the queries the map is trained on.
+    """
+    ids = list(faq.queries)
+    queries = list(faq.queries.values())
+    relevant_QN = relevance(faq, ids)
+    parts = [split(len(ids), train_share, seed) for seed in range(seeds)]
+
+    def row(method: str, side: str, training: str, scores_by_seed: Sequence[NDArray[np.floating]]) -> Row:
+        found = [
+            measure(faq, [ids[i] for i in test], scores)
+            for scores, (_, test) in zip(scores_by_seed, parts, strict=True)
+        ]
+        out: Row = {"set": faq.name, "method": method, "side": side, "training": training}
+        for metric in ("accuracy", "mrr"):
+            values = [scores[metric] for scores in found]
+            out[metric], out[f"{metric}_sd"] = float(np.mean(values)), float(np.std(values))
+        return out
+
+    rows: list[Row] = []
+    total = len(SIDES) * (len(LEXICAL) + len(vectors) * (1 + 2 * seeds))
+    with progress(total=total, unit="fit", description=faq.name) as bar:
+        for side in SIDES:
+            for name, ranker in LEXICAL.items():
+                scores_QN = ranker(queries, side_texts(faq, side))
+                rows.append(row(name, side, "none", [scores_QN[test] for _, test in parts]))
+                bar.update(1)
+            for name, table in vectors.items():
+                query_QD, entry_ND = table["query"], table[side]
+                rows.append(row(name, side, "none", [query_QD[test] @ entry_ND.T for _, test in parts]))
+                bar.update(1)
+                for negatives in ("random", "hard"):
+                    tuned = []
+                    for seed, (train, test) in enumerate(parts):
+                        model = tune(
+                            query_QD[train],
+                            entry_ND,
+                            relevant_QN[train],
+                            config,
+                            negatives=negatives,  # type: ignore[arg-type]
+                            seed=seed,
+                        )
+                        tuned.append(tuned_scores(model, query_QD[test], entry_ND))
+                        bar.update(1)
+                    rows.append(row(name, side, f"{negatives} negatives", tuned))
+    return rows
