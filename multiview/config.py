@@ -60,6 +60,8 @@ class TrainConfig:
     """Initial tables: Xavier uniform, or standard normal scaled by smooth inverse frequency."""
     equal_start: bool = False
     """All views start from equal word tables, and tree views from equal input weights."""
+    word_dropout: float = 0.0
+    """Share of the words of a training step that are read as the unknown word."""
     word_dim: int = 300
     """Size of trained word vectors."""
 

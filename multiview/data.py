@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from multiview.objective import UNUSABLE_FLAGS, Boundary, Rows, count_anchors
-from multiview.vocabulary import Vocabulary
+from multiview.vocabulary import UNKNOWN_ROW, Vocabulary
 from parsing.cache import TreeCache
 
 # Decoded shards to keep, about 8 MB each: a corpus of 250k sentences is decoded once, a larger one is
@@ -212,6 +212,7 @@ class StepSource:
         gathered: bool = False,
         rank: int = 0,
         world: int = 1,
+        dropout: tuple[float, Sequence[int]] = (0.0, ()),
     ) -> Step:
         """Read and plan this process's share of a step.
 
@@ -221,6 +222,7 @@ class StepSource:
             gathered: contrast all stretches of the step with each other.
             rank: this process.
             world: number of processes; they take every ``world``-th stretch.
+            dropout: share of the words that become the unknown word, and the seed of the choice.
         """
         mine = list(stretches[rank::world])
         micros: list[list[tuple[NDArray[np.int32], list[Any], int]]] = []
@@ -228,6 +230,11 @@ class StepSource:
             size = micro_batch or stop - start
             spans = [(a, min(a + size, stop)) for a in range(start, stop, size)]
             micros.append([(*self.read(a, b), b - a) for a, b in spans])
+        if dropout[0]:
+            micros = [
+                [(_drop(token, dropout, span), plans, size) for token, plans, size in parts]
+                for parts, span in zip(micros, mine, strict=True)
+            ]
         tokens = [token for parts in micros for token, _, _ in parts]
         table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
         pieces = iter(np.split(inverse.astype(np.int64), np.cumsum([len(t) for t in tokens])[:-1]))
@@ -244,6 +251,15 @@ class StepSource:
             groups = [Group(parts, rows, [rows]) for parts, rows in zip(built, own, strict=True)]
             anchors = sum(count_anchors(rows, self.boundary) for rows in every)
         return Step(groups, table_rows.astype(np.int64), anchors, sum(len(rows) for rows in every))
+
+
+def _drop(
+    token: NDArray[np.int32], dropout: tuple[float, Sequence[int]], stretch: tuple[int, int]
+) -> NDArray[np.int32]:
+    """Words of a stretch with a random share of them unknown; a function of seed and stretch alone."""
+    share, seed = dropout
+    random = np.random.default_rng([*seed, stretch[0], len(token)])
+    return np.where(random.random(len(token)) < share, UNKNOWN_ROW, token).astype(np.int32)
 
 
 def prefetch(jobs: Iterator[Any], prepare: Any, depth: int) -> Iterator[Any]:

@@ -158,6 +158,7 @@ class Trainer:
             gathered=self.config.negatives == "step",
             rank=self.processes.rank,
             world=self.processes.world,
+            dropout=(self.config.word_dropout, (self.config.seed, job.epoch)),
         )
 
     def rows_of(self, step: Step) -> list[Tensor]:

@@ -303,6 +303,25 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert "Traceback" not in done.stderr
 
 
+def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig) -> None:
+    trainer = Trainer(replace(tiny, word_dropout=0.5, stretches=2), open_trees(tiny.trees))
+    jobs = list(trainer.jobs())
+    plain = Trainer(replace(tiny, stretches=2), open_trees(tiny.trees))
+    dropped = total = 0
+    seen = set()
+    for job in jobs:
+        one, again, whole = trainer.prepare(job), trainer.prepare(job), plain.prepare(job)
+        for a, b, c in zip(one.groups, again.groups, whole.groups, strict=True):
+            rows = [s.table_rows[g.micros[0].token] for s, g in ((one, a), (again, b), (whole, c))]
+            np.testing.assert_array_equal(rows[0], rows[1])
+            kept = rows[0] == rows[2]
+            assert (rows[0][~kept] == 0).all()
+            dropped, total = dropped + int((~kept).sum()), total + len(kept)
+            seen.add(tuple(kept[:8].tolist()))
+    assert 0.4 < dropped / total < 0.6
+    assert len(seen) > len(jobs) / 2
+
+
 def test_the_only_cache_is_found_and_several_are_listed(tmp_path: Path) -> None:
     write_cache(tmp_path / "one", [("a", "b")] * 4)
     assert len(open_trees(None, tmp_path)) == 4
