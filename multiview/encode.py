@@ -36,6 +36,10 @@ class EncodeConfig:
     """Where the vectors go, .npy or .h5; by default FILE.npy beside the input."""
     trees: Path | None = None
     """Tree cache that holds (some of) the sentences, to skip parsing them."""
+    dep_model: str = ""
+    """Dependency parser the model was trained with, when it is not the builtin one."""
+    const_model: str = ""
+    """Constituency parser the model was trained with, when it is not the builtin one."""
     views: str = ""
     """Only these views, separated by commas; all by default."""
     normalize: bool = False
@@ -63,7 +67,12 @@ def main(config: EncodeConfig) -> int:
     from multiview.data import open_trees
     from multiview.model import MultiViewEncoder
 
-    encoder = MultiViewEncoder.load(config.model, None if config.device == "auto" else config.device)
+    encoder = MultiViewEncoder.load(
+        config.model,
+        None if config.device == "auto" else config.device,
+        dep_model=config.dep_model,
+        const_model=config.const_model,
+    )
     if config.expand is not None:
         added = encoder.expand_vocabulary(config.expand, limit=config.expand_words)
         print(f"words    {added} added from {config.expand}")

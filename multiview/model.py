@@ -64,18 +64,29 @@ class MultiViewEncoder:
             member.network.to(self.device).eval()
 
     @classmethod
-    def load(cls, folder: Path | str, device: str | torch.device | None = None) -> Self:
+    def load(
+        cls,
+        folder: Path | str,
+        device: str | torch.device | None = None,
+        *,
+        dep_model: str = "",
+        const_model: str = "",
+    ) -> Self:
         """Load a model folder.
 
         Args:
             folder: written by ``python -m multiview.train``.
             device: default: a GPU if there is one.
+            dep_model: where the dependency parser of the training lies, when it is not the builtin one.
+            const_model: likewise the constituency parser.
 
         Raises:
             UserError: the folder is incomplete or damaged; the file is named.
         """
         chosen = _device(device)
-        return cls(load_members(Path(folder), chosen), device=chosen, name=Path(folder).name)
+        encoder = cls(load_members(Path(folder), chosen), device=chosen, name=Path(folder).name)
+        encoder.reader.specs = {"dep": dep_model, "const": const_model}
+        return encoder
 
     @classmethod
     def untrained(

@@ -32,9 +32,12 @@ class Reader:
 
     Args:
         members: the model's networks.
+        specs: parser to load per annotation (``dep``, ``const``), as ``parsing.run`` takes it; by default
+            the builtin one, or the recorded name.
     """
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[Member], specs: dict[str, str] | None = None) -> None:
+        self.specs = specs or {}
         self.identities: dict[str, Any] = {}
         self.corpus: dict[str, Any] = members[0].corpus if members else {}
         self._parsers: dict[str, Any] = {}
@@ -66,11 +69,11 @@ class Reader:
             models = import_module("parsing.models")  # parser libraries load only when needed
             identity = self.identities.get(need)
             load = models.load_dependency_parser if need == "dep" else models.load_constituency_parser
-            parser = load(_spec(identity))
+            parser = load(self.specs.get(need) or _spec(identity))
             if identity and dict(parser.identity) != dict(identity):
                 raise UserError(
                     f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; here is "
-                    f"{_short(parser.identity)}: install that version, or encode from a tree cache"
+                    f"{_short(parser.identity)}: give that one as --{need}-model, or encode from a tree cache"
                 )
             self._parsers[need] = parser
         return self._parsers[need]

@@ -135,6 +135,24 @@ def test_other_parsers_are_refused(folder: Path, tmp_path: Path, monkeypatch) ->
         encoder.encode(None, trees=open_trees(tmp_path))
 
 
+def test_the_loaded_parser_must_be_the_training_one(folder: Path, monkeypatch) -> None:
+    import parsing.models
+
+    asked = []
+
+    def give(spec: str) -> ToyDependencyParser:
+        asked.append(spec)
+        return ToyDependencyParser()
+
+    monkeypatch.setattr(parsing.models, "load_dependency_parser", give)
+    encoder = MultiViewEncoder.load(folder, dep_model="my/parser")
+    assert encoder.encode(SENTENCES[:2], views=["dep"]).shape == (2, 8)
+    assert asked == ["my/parser"]
+    monkeypatch.setattr(ToyDependencyParser, "identity", {**ToyDependencyParser.identity, "version": "2"})
+    with pytest.raises(UserError, match=r"toy-dep 1 .*here is toy-dep 2 .*--dep-model"):
+        MultiViewEncoder.load(folder).encode(SENTENCES[:2], views=["dep"])
+
+
 def test_untrained_twin(encoder: MultiViewEncoder) -> None:
     twin = MultiViewEncoder.untrained("dep,const", like=encoder)
     twin.reader.use_parser("dep", ToyDependencyParser())
