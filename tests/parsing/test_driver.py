@@ -292,10 +292,10 @@ def test_a_corpus_that_cannot_be_read_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_interrupt_signal_leaves_a_resumable_cache(whole: Path, tmp_path: Path) -> None:
-    process = start(tmp_path, seconds=0.2)
+    process = start(tmp_path, seconds=0.6)
     wait_for_rows(tmp_path, 1)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     rows = json.loads((tmp_path / "manifest.json").read_text())["shards"]
-    assert 0 < len(rows) < 8
+    assert rows and (len(rows) < 8 or process.returncode == 0)  # a busy machine may be done before the signal
     assert run(ToyCorpus(500), tmp_path).content_sha256 == content(whole)
