@@ -118,7 +118,8 @@ def parsed_sentences(folder: Path) -> list[Annotated]:
 
 def main(config: BuildConfig) -> None:
     """Read the trees, build every task, write files and a summary."""
-    from senteval_runner.probing_data.tasks import BUILDERS, FILES, NEEDS_PARSE, build
+    from corpora.senteval_tasks import PROBING_FILES
+    from senteval_runner.probing_data.tasks import BUILDERS, NEEDS_PARSE, build
 
     gold = config.conllu is not None or config.brackets is not None
     if gold == (config.trees is not None):
@@ -137,7 +138,7 @@ def main(config: BuildConfig) -> None:
     for name in names:
         parts = build(name, sentences, seed=config.seed, limit=config.limit)
         lines = [f"{part}\t{item.label}\t{item.text}\n" for part, items in parts.items() for item in items]
-        write_text(config.output / f"{FILES[name]}.txt", "".join(lines))
+        write_text(config.output / f"{PROBING_FILES[name]}.txt", "".join(lines))
         classes = Counter(item.label for items in parts.values() for item in items)
         summary[name] = {
             "classes": len(classes),

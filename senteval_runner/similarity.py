@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tyro.conf import Positional
+
 from corpora.support.cli import config_to_json, run_command
 from corpora.support.errors import UserError
 from corpora.support.files import write_json
@@ -123,7 +125,7 @@ def phrase_similarity(encoder: Encoder, file: Path) -> Correlation:
 class SimilarityConfig:
     """What is compared."""
 
-    models: tuple[str, ...]
+    models: Positional[tuple[str, ...]]
     """Model folders, word-vector files, sentence-transformers names, random:dep,const, or A+B of several."""
     words: Path | None = None
     """Folder that holds the word sets (searched recursively)."""

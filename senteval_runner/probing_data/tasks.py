@@ -12,19 +12,6 @@ from senteval_runner.probing_data import structure
 from senteval_runner.probing_data.somo import BigramReplacer
 from senteval_runner.probing_data.structure import MAX_TOKENS, MIN_TOKENS, Annotated
 
-FILES: Final = {
-    "Length": "sentence_length",
-    "WordContent": "word_content",
-    "Depth": "tree_depth",
-    "TopConstituents": "top_constituents",
-    "BigramShift": "bigram_shift",
-    "Tense": "past_present",
-    "SubjNumber": "subj_number",
-    "ObjNumber": "obj_number",
-    "OddManOut": "odd_man_out",
-    "CoordinationInversion": "coordination_inversion",
-}
-"""Task name to the stem of SentEval's file."""
 SPLITS: Final = (("tr", 10), ("va", 1), ("te", 1))
 WORD_CONTENT_RANKS: Final = (2000, 3000)
 TOP_SEQUENCES: Final = 19

@@ -73,3 +73,17 @@ def test_counts_of_the_real_sets(data_folder: Path) -> None:
     found, missing = word_similarity(Letters(), data_folder / "wordsim")
     assert set(missing) == {"MEN", "SCWS"}
     assert found["RW"].spearman > 10  # shared letters tell something about derived words
+
+
+def test_the_command_scores_a_vector_file_and_names_missing_sets(command, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    words = tmp_path / "words"
+    words.mkdir()
+    (words / "rw.txt").write_text("old\taged\t9\nold\tnew\t5\nold\tdog\t1\n")
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("old 1 0\naged 1 0.1\nnew 1 1\ndog 0 1\n")
+    result = command("senteval_runner.similarity", vectors, "--words", words, "--output", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert "| 100.0 |" in (tmp_path / "out" / "results.md").read_text()
+    assert "SimLex-999" in result.stdout
+    nothing = command("senteval_runner.similarity", vectors)
+    assert nothing.returncode == 2 and "nothing to compare" in nothing.stderr
