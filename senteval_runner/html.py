@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 Cell = str | float | int | None
+LETTER_PX = 6
 COLOURS = ("#1f5f8b", "#b3541e", "#3d7a3a", "#7a3d77", "#8a7a1f", "#4a4a4a", "#2a8a8a", "#a33b4b")
 STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1100px;margin:2em auto;padding:0 1em}
@@ -164,14 +165,16 @@ def bars(
         return Html("")
     top, bottom = max(0.0, *known) or 1.0, min(0.0, *known)
     bar, gap, left = 14, 18, 44
-    width = left + len(groups) * (len(series) * bar + gap) + 10
+    # A group is as wide as its bars or its name, whichever needs more.
+    step = max(len(series) * bar, max(LETTER_PX * len(group) for group in groups)) + gap
+    width = left + len(groups) * step + 10
 
     def y(value: float) -> float:
         return 10 + (height - 40) * (top - value) / (top - bottom)
 
     parts = [_grid(bottom, top, left, width, y)]
     for g, group in enumerate(groups):
-        x0 = left + g * (len(series) * bar + gap) + gap / 2
+        x0 = left + g * step + (step - len(series) * bar) / 2
         for s, name in enumerate(series):
             value = values.get((name, group))
             if value is None or not math.isfinite(value):

@@ -34,13 +34,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(fd)
-    # mkstemp makes files 0600; a finished file should follow the user's umask like any other.
     umask = os.umask(0)
     os.umask(umask)
-    os.chmod(name, 0o666 & ~umask)
     temporary = Path(name)
     try:
         yield temporary
+        # mkstemp and safetensors make files 0600; a finished one follows the user's umask like any other.
+        os.chmod(temporary, 0o666 & ~umask)
         fsync_path(temporary)
         os.replace(temporary, path)
         fsync_path(path.parent)
