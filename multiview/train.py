@@ -71,6 +71,8 @@ def train_one(config: TrainConfig, processes: Processes) -> int:
     logger = log_to(config.folder)
     logger.setLevel("INFO" if processes.first else "ERROR")
     trainer = Trainer(config, cache, processes)
+    found = "" if config.trees else ", the only tree cache under runs/trees"
+    logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", found)
     if trainer.resume() and not trainer.position.finished:
         logger.info("resuming %s at step %d", config.folder, trainer.position.step)
     code = trainer.run(keep_model)

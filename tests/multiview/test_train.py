@@ -330,6 +330,17 @@ def test_the_only_cache_is_found_and_several_are_listed(tmp_path: Path) -> None:
         open_trees(None, tmp_path)
 
 
+def test_the_only_cache_is_named_in_the_output(
+    tiny: TrainConfig, toy_trees: Path, tmp_path, monkeypatch, capfd
+) -> None:
+    (tmp_path / "runs" / "trees").mkdir(parents=True)
+    (tmp_path / "runs" / "trees" / "mine").symlink_to(toy_trees)
+    monkeypatch.chdir(tmp_path)
+    main(replace(tiny, trees=None, max_steps=1))
+    assert "runs/trees/mine (" in (said := capfd.readouterr().err)
+    assert "the only tree cache under runs/trees" in said
+
+
 def test_presets_and_repeating_a_configuration(tmp_path: Path) -> None:
     assert defaults_from(["--preset", "paper"]).dim == 1200
     assert defaults_from(["--preset=paper-2400"]).dim == 2400
