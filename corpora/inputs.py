@@ -63,7 +63,7 @@ def list_files(path: Path, suffixes: tuple[str, ...] | None = None) -> list[Path
             found.append((parts, file))
     files = [file for _, file in sorted(found) if suffixes is None or stem(file).endswith(suffixes)]
     if not files:
-        raise UserError(f"{path}: no {' or '.join(suffixes) if suffixes else ''} files in this folder")
+        raise UserError(f"{path}: no {' or '.join(suffixes) + ' ' if suffixes else ''}files in this folder")
     return files
 
 

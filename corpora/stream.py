@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -99,7 +98,8 @@ class StreamCorpus:
             self.counts.add(document)
             yield document
         if not self.counts.sentences:
-            raise UserError(f"corpus {self.name} holds no sentences ({json.dumps(self._about)})")
+            about = self.describe().partition(": ")[2]
+            raise UserError(f"corpus {self.name} holds no sentences ({about}); give another file or --format")
 
 
 def parse_limit(text: str | int | None) -> int | None:

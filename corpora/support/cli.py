@@ -18,6 +18,9 @@ from corpora.support.errors import UserError
 
 Config = TypeVar("Config")
 
+PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
+"""What a path of the wrong kind raises: a file where a folder is needed, the reverse, or no right to it."""
+
 
 def run_command(
     config_type: type[Config],
@@ -51,6 +54,11 @@ def run_command(
         return int(main(config) or 0)
     except UserError as error:
         print(f"{prog}: {error}", file=sys.stderr)
+        return 2
+    except PATH_MISTAKES as error:
+        if error.filename is None:  # no path of the user's: a fault of ours keeps its traceback
+            raise
+        print(f"{prog}: {error.filename}: {error.strerror}; give another path", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{prog}: interrupted; {kept}", file=sys.stderr)
