@@ -10,6 +10,7 @@ Treatment of what is not clean text, the same for every reader:
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -159,9 +160,20 @@ def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
     Raises:
         UserError: the file is missing, truncated or corrupt, or is UTF-16; the message names it.
     """
+    with readable(path) as stream:
+        yield from _cut_lines(path, stream, max_bytes)
+
+
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[BinaryIO]:
+    """:func:`open_bytes` whose reading errors name the file.
+
+    Raises:
+        UserError: the file is missing, truncated, or not what its suffix says.
+    """
     try:
         with open_bytes(path) as stream:
-            yield from _cut_lines(path, stream, max_bytes)
+            yield stream
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(f"{path}: cannot be read ({error}); is the file whole?") from None
 

@@ -58,6 +58,9 @@ def _print_model(folder: Path, config: dict[str, Any]) -> None:
         for name in config["members"]:
             _print_model(folder / name, read_json(folder / name / "config.json"))
         return
+    for key in ("shape", "words", "parsers", "training"):
+        if key not in config:
+            raise UserError(f"{folder / 'config.json'}: not a model's configuration (no {key!r})")
     shape, words = config["shape"], config["words"]
     size = len(shape["views"]) * shape["dim"]
     print(f"model      {folder}: views {', '.join(shape['views'])}, {size} dimensions")

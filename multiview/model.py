@@ -204,7 +204,7 @@ class MultiViewEncoder:
             UserError: unknown view, missing parser, or a parser of another version.
         """
         if device is not None:
-            self._move(torch.device(device))
+            self._move(_device(device))
         single = isinstance(inputs, str)
         texts: list[str | Tokens] | None = None
         if inputs is not None:
@@ -384,4 +384,7 @@ def _expand(member: Member, vectors: WordVectors, limit: int) -> int:
 def _device(device: str | torch.device | None) -> torch.device:
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(device)
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
+        raise UserError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None

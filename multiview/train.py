@@ -64,13 +64,13 @@ def train_one(config: TrainConfig, processes: Processes) -> int:
     cache = open_trees(config.trees)
     if config.dry_run:
         return dry_run(Trainer(config, cache, processes))
-    content = str(cache.identity.get("content_sha256", ""))
+    # Before the folder is claimed: a refused command must not stand in the way of the corrected one.
+    trainer = Trainer(config, cache, processes)
     if processes.first:
-        _claim_folder(config, content)
+        _claim_folder(config, str(cache.identity.get("content_sha256", "")))
     processes.barrier()
     logger = log_to(config.folder)
     logger.setLevel("INFO" if processes.first else "ERROR")
-    trainer = Trainer(config, cache, processes)
     found = "" if config.trees else ", the only tree cache under runs/trees"
     logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", found)
     if trainer.resume() and not trainer.position.finished:

@@ -65,7 +65,7 @@ def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | N
             by those of a sentence among the first ``sample``. Others are counted for a few seconds.
         sample: sentences to look at.
     """
-    from corpora.inputs import list_files, open_bytes
+    from corpora.inputs import list_files, readable
 
     first_only = corpus.identity.get("first_sentences")
     bound = None if first_only is None else int(first_only)
@@ -74,7 +74,7 @@ def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | N
         return counted if ended else bound
     total_bytes = 0
     for path in list_files(Path(spec)):
-        with open_bytes(path) as stream:
+        with readable(path) as stream:
             while block := stream.read(_BLOCK_BYTES):
                 total_bytes += len(block.translate(None, b" \t\r\n"))
     first = list(itertools.islice((s for d in corpus for s in d.sentences), sample))

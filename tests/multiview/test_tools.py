@@ -130,3 +130,11 @@ def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
     assert model.encode(texts[0]).shape == (16,)
     model.save(str(tmp_path / "copy"))
     np.testing.assert_allclose(MultiViewEncoder.load(tmp_path / "copy").encode(texts), expected, atol=1e-6)
+
+
+def test_an_unknown_device_and_a_foreign_configuration_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="device 'xyz'"):
+        MultiViewEncoder.untrained("seq,seq", dim=4, word_dim=4, device="xyz")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="not a model's configuration"):
+        info.main(info.InfoConfig(run=tmp_path))

@@ -111,3 +111,10 @@ def test_expected_sentences_from_a_sample(tmp_path: Path, monkeypatch: pytest.Mo
     assert expected_sentences(open_corpus(path, limit=70), str(path)) == 70
     assert expected_sentences(open_corpus(path, limit=200), str(path), sample=100) == 200
     assert expected_sentences(ToyCorpus(4000), "toy") is None
+
+
+def test_a_file_that_is_not_what_its_suffix_says_is_one_line(tmp_path: Path, command) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "bad.gz").write_bytes(b"not gzip")
+    result = command("parsing.run", tmp_path / "bad.gz", "--output", tmp_path / "out")
+    assert result.returncode == 2, result.stderr
+    assert "bad.gz: cannot be read" in result.stderr and "Traceback" not in result.stderr
