@@ -29,7 +29,8 @@ setup(
     packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*"]),
     package_data={
         "parsing": ["builtin/*/*"],
-        "*": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.txt", "py.typed"],
+        # "" is every package here (setup.cfg would spell it "*").
+        "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.txt", "py.typed"],
     },
     python_requires=">=3.11",
     install_requires=[
