@@ -24,7 +24,7 @@ import numpy as np
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import sha256_file
-from senteval_runner.embed import Concatenation, Encoder, StoredEncoder
+from senteval_runner.embed import Concatenation, Encoder, SentenceVectors, StoredEncoder, VectorStore
 from senteval_runner.features import Float
 
 if TYPE_CHECKING:
@@ -304,3 +304,55 @@ def resolve_encoder(
     if len(loaded) == 1:
         return loaded[0]
     return _Combined(Concatenation([StoredEncoder(part) for part in loaded], normalize=normalize_parts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredModel:
+    """A model by name behind a store of its vectors on disk; loaded when a sentence is not there yet."""
+
+    name: str
+    """For tables."""
+    spec: str
+    """As it was given."""
+    sources: list[Source]
+    identity: list[Any]
+    """JSON values of all that decides its vectors."""
+    vectors: SentenceVectors
+
+
+def open_model(
+    spec: str,
+    *,
+    cache: Path,
+    seed: int = 0,
+    normalize_parts: bool = False,
+    device: str | None = None,
+    trees: Path | None = None,
+    batch_size: int = 128,
+) -> StoredModel:
+    """The model a name means (see the module's table), its vectors kept in ``cache``.
+
+    Args:
+        spec: the name; ``A+B`` concatenates.
+        cache: folder of stores, one subfolder per part.
+        seed: of random encoders.
+        normalize_parts: scale the parts of ``A+B`` to length 1 first.
+        device: default: a GPU if there is one.
+        trees: tree cache that holds the sentences to come.
+        batch_size: sentences encoded at a time.
+
+    Raises:
+        UserError: the name cannot mean any model.
+    """
+    sources = [find_source(part, seed=seed) for part in split_parts(spec)]
+    identity: list[Any] = [source.key for source in sources]
+    if len(sources) > 1:
+        identity.append(normalize_parts)
+    options = {"device": device, "trees": trees, "batch_size": batch_size}
+    parts = [
+        StoredEncoder(LazyEncoder(source, **options), VectorStore(cache / source.key), source.name)
+        for source in sources
+    ]
+    vectors = Concatenation(parts, normalize=normalize_parts) if len(parts) > 1 else parts[0]
+    name = "+".join(source.name for source in sources)
+    return StoredModel(name=name, spec=spec, sources=sources, identity=identity, vectors=vectors)

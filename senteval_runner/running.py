@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from corpora.senteval_files import TaskData, read_task
 from corpora.senteval_tasks import PROBING_FILES, STS_SUBSETS, TASK_NAMES, canonical_task
@@ -20,8 +20,8 @@ from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress
 from senteval_runner import html, report, tables
-from senteval_runner.embed import Concatenation, Projection, SentenceVectors, StoredEncoder, VectorStore
-from senteval_runner.encoders import LazyEncoder, Source, find_source, split_parts
+from senteval_runner.embed import Projection, SentenceVectors
+from senteval_runner.encoders import Source, open_model
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol import Protocol, get_protocol
 from senteval_runner.results import TaskResult
@@ -100,26 +100,21 @@ def _data_folder(config: RunConfig) -> Path:
 
 
 def _model(spec: str, config: RunConfig) -> Model:
-    sources = [find_source(part, seed=config.random_seed) for part in split_parts(spec)]
-    decides: list[Any] = [source.key for source in sources]
-    if len(sources) > 1:
-        decides.append(config.normalize_parts)
+    opened = open_model(
+        spec,
+        cache=config.cache,
+        seed=config.random_seed,
+        normalize_parts=config.normalize_parts,
+        device=config.device,
+        trees=config.trees,
+        batch_size=config.batch_size,
+    )
+    decides, vectors = list(opened.identity), opened.vectors
     if config.project is not None:
         decides += ["project", config.project, config.random_seed]
-
-    options = {"device": config.device, "trees": config.trees, "batch_size": config.batch_size}
-    parts = [
-        StoredEncoder(LazyEncoder(source, **options), VectorStore(config.cache / source.key), source.name)
-        for source in sources
-    ]
-    vectors: SentenceVectors = parts[0]
-    if len(parts) > 1:
-        vectors = Concatenation(parts, normalize=config.normalize_parts)
-    if config.project is not None:
         vectors = Projection(vectors, config.project, config.random_seed)
-    name = "+".join(source.name for source in sources)
     key = hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
-    return Model(name=name, spec=spec, key=key, sources=sources, vectors=vectors)
+    return Model(name=opened.name, spec=spec, key=key, sources=opened.sources, vectors=vectors)
 
 
 def _distinct_names(models: Sequence[Model]) -> None:

@@ -13,41 +13,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corpora.support.errors import MissingExtraError
 from senteval_runner.embed import SentenceVectors
 from senteval_runner.faq.data import FaqSet
+from senteval_runner.lexical import Bm25, Scores, Tfidf
 
-Scores = NDArray[np.floating]
 Ranker = Callable[[Sequence[str], Sequence[str]], Scores]
 """(queries, texts of the entries) to [Q, N]."""
 
 
 def bm25(queries: Sequence[str], texts: Sequence[str]) -> Scores:
     """Okapi BM25 [Q, N]."""
-    try:
-        import bm25s
-    except ImportError:
-        raise MissingExtraError("bm25s", "retrieval") from None
-    quiet = {"show_progress": False, "stopwords": None}
-    retriever = bm25s.BM25()
-    retriever.index(bm25s.tokenize(list(texts), **quiet), show_progress=False)
-    tokens = bm25s.tokenize(list(queries), return_ids=False, **quiet)
-    known = retriever.vocab_dict
-    rows = [[token for token in query if token in known] for query in tokens]
-    none = np.zeros(len(texts), dtype=np.float32)
-    return np.array([retriever.get_scores(row) if row else none for row in rows])
+    index = Bm25(texts)
+    return np.array([index.scores(query) for query in queries])
 
 
 def tfidf(queries: Sequence[str], texts: Sequence[str]) -> Scores:
     """Cosine of TF-IDF rows [Q, N], weights fitted on the table."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer()
-    rows = vectorizer.fit_transform(texts)
-    scores: Scores = (vectorizer.transform(queries) @ rows.T).toarray()
-    return scores
+    index = Tfidf(texts)
+    return np.array([index.scores(query) for query in queries])
 
 
 def cosines(encode: SentenceVectors, queries: Sequence[str], texts: Sequence[str]) -> Scores:
