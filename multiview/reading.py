@@ -69,7 +69,7 @@ class Reader:
             models = import_module("parsing.models")  # parser libraries load only when needed
             identity = self.identities.get(need)
             load = models.load_dependency_parser if need == "dep" else models.load_constituency_parser
-            parser = load(self.specs.get(need) or _spec(identity))
+            parser = load(self.parser_spec(need))
             if identity and dict(parser.identity) != dict(identity):
                 raise UserError(
                     f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; here is "
@@ -77,6 +77,10 @@ class Reader:
                 )
             self._parsers[need] = parser
         return self._parsers[need]
+
+    def parser_spec(self, need: str) -> str:
+        """What the loader takes for an annotation: as given, else where the recorded one came from."""
+        return self.specs.get(need) or _spec(self.identities.get(need))
 
     def use_parser(self, need: str, parser: Any) -> None:
         """Take this parser for an annotation instead of loading one.

@@ -26,14 +26,14 @@ from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import sha256_file
 from senteval_runner.embed import Concatenation, Encoder, SentenceVectors, StoredEncoder, VectorStore
 from senteval_runner.features import Float
+from senteval_runner.trees import EvaluationTrees, TreeReading
 
 if TYPE_CHECKING:
-    from parsing.cache import TreeCache
+    from multiview.model import MultiViewEncoder
 
 Kind = Literal["multiview", "sentence-transformers", "vectors", "words", "random"]
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
 VECTOR_CACHE = Path("runs/vectors")
-DEFAULT_TREES = Path("runs/trees/senteval")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +53,18 @@ class Source:
         """Short name for tables: a path's last part."""
         return Path(self.spec).name if self.kind in ("multiview", "vectors", "words") else self.spec
 
-    def load(self, *, device: str | None = None, trees: Path | None = None, batch_size: int = 128) -> Encoder:
+    def load(
+        self,
+        *,
+        device: str | None = None,
+        trees: EvaluationTrees | Path | None = None,
+        batch_size: int = 128,
+    ) -> Encoder:
         """Load the model.
 
         Args:
             device: default: a GPU if there is one.
-            trees: tree cache that holds the sentences to come (``parsing.run senteval``).
+            trees: where tree encoders find their trees (:class:`senteval_runner.trees.TreeReading`).
             batch_size: sentences encoded at a time.
 
         Raises:
@@ -70,7 +76,7 @@ class Source:
             return WordAverage(Path(self.spec))
         if self.kind == "sentence-transformers":
             return _sentence_transformer(self.spec, device, batch_size)
-        return _MultiView(self, device, trees, batch_size)
+        return TreeReading(_multiview(self, device), trees, batch_size)
 
 
 class LazyEncoder:
@@ -85,41 +91,13 @@ class LazyEncoder:
         return self._load().encode(sentences)
 
 
-class _MultiView:
-    """A multi-view encoder with its options bound."""
+def _multiview(source: Source, device: str | None) -> MultiViewEncoder:
+    from multiview.model import MultiViewEncoder
 
-    pretokenized = True
-
-    def __init__(self, source: Source, device: str | None, trees: Path | None, batch_size: int) -> None:
-        from multiview.model import MultiViewEncoder
-        from parsing.cache import TreeCache
-
-        if source.kind == "random":
-            views = source.spec.removeprefix("random:")
-            self.model = MultiViewEncoder.untrained(views, seed=source.seed, device=device)
-        else:
-            self.model = MultiViewEncoder.load(source.spec, device)
-        self.trees = TreeCache.open(trees) if trees else self._default_trees()
-        self.batch_size = batch_size
-
-    def _default_trees(self) -> TreeCache | None:
-        """The cache ``parsing.run senteval`` writes, if it is there and of this model's parsers."""
-        from multiview.reading import KINDS
-        from parsing.cache import TreeCache
-
-        if not (DEFAULT_TREES / "manifest.json").exists():
-            return None
-        trees = TreeCache.open(DEFAULT_TREES)
-        wanted = self.model.reader.identities
-        fits = all(trees.identity.get(KINDS[need]) == identity for need, identity in wanted.items())
-        return trees if fits else None
-
-    def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
-        """Vectors [n, D] of strings or token lists."""
-        vectors: Float = self.model.encode(
-            sentences, batch_size=self.batch_size, trees=self.trees, show_progress_bar=False
-        )
-        return vectors
+    if source.kind == "random":
+        views = source.spec.removeprefix("random:")
+        return MultiViewEncoder.untrained(views, seed=source.seed, device=device)
+    return MultiViewEncoder.load(source.spec, device)
 
 
 class WordAverage:
@@ -286,7 +264,7 @@ def resolve_encoder(
     seed: int = 0,
     normalize_parts: bool = False,
     device: str | None = None,
-    trees: Path | None = None,
+    trees: EvaluationTrees | Path | None = None,
 ) -> Encoder:
     """Load the encoder a name means (see the module's table).
 
@@ -295,7 +273,7 @@ def resolve_encoder(
         seed: of random encoders.
         normalize_parts: scale the parts of ``A+B`` to length 1 first.
         device: default: a GPU if there is one.
-        trees: tree cache that holds the sentences to come.
+        trees: where tree encoders find their trees (:class:`senteval_runner.trees.TreeReading`).
 
     Raises:
         UserError: no such model, or a damaged one.
@@ -327,7 +305,7 @@ def open_model(
     seed: int = 0,
     normalize_parts: bool = False,
     device: str | None = None,
-    trees: Path | None = None,
+    trees: EvaluationTrees | Path | None = None,
     batch_size: int = 128,
 ) -> StoredModel:
     """The model a name means (see the module's table), its vectors kept in ``cache``.
@@ -338,7 +316,7 @@ def open_model(
         seed: of random encoders.
         normalize_parts: scale the parts of ``A+B`` to length 1 first.
         device: default: a GPU if there is one.
-        trees: tree cache that holds the sentences to come.
+        trees: where tree encoders find their trees (:class:`senteval_runner.trees.TreeReading`).
         batch_size: sentences encoded at a time.
 
     Raises:

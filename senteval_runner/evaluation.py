@@ -29,6 +29,7 @@ from senteval_runner.features import Float, design, pair_blocks, snli_blocks
 from senteval_runner.protocol import Protocol, get_protocol
 from senteval_runner.relatedness import relatedness
 from senteval_runner.results import Results, TaskResult
+from senteval_runner.trees import EvaluationTrees, TreeReading
 
 Int = NDArray[np.integer]
 
@@ -42,6 +43,7 @@ def evaluate(
     *,
     nhid: int | None = None,
     done: Callable[[TaskResult], None] | None = None,
+    trees: Path | str | None = None,
 ) -> Results:
     """Score an encoder.
 
@@ -55,6 +57,8 @@ def evaluate(
         seed: seed of every fit (and of the folds of TREC and MRPC).
         nhid: width of the classifier's hidden layer, instead of the protocol's.
         done: called with every task's result as it is ready.
+        trees: folder of tree caches (``runs/trees``): sentences a multi-view encoder needs parsed are parsed
+            into it once, with the encoder's own parsers.
 
     Returns:
         Scores by task; a task whose files are missing or bad is under ``skipped`` with the reason.
@@ -63,9 +67,13 @@ def evaluate(
         UserError: an unknown task or protocol name.
     """
     protocol = get_protocol(protocol, nhid=nhid)
+    names = [canonical_task(task) for task in tasks]
+    if trees is not None and hasattr(encoder, "reader"):
+        wanted = EvaluationTrees(folder=Path(trees), data=Path(data), tasks=names)
+        encoder = TreeReading(encoder, wanted)
     vectors = as_vectors(encoder)
     results = Results(protocol=protocol, seed=seed)
-    for name in [canonical_task(task) for task in tasks]:
+    for name in names:
         try:
             result = evaluate_task(vectors, read_task(name, Path(data)), protocol, seed)
         except UserError as error:

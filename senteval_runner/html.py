@@ -20,7 +20,9 @@ h1{font-size:1.6em}h2{font-size:1.25em;margin-top:2em;border-bottom:1px solid #d
 table{border-collapse:collapse;margin:.8em 0;font-size:.92em}
 th,td{padding:.25em .6em;border-bottom:1px solid #eee;text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left}td.text{text-align:left;white-space:normal}
-thead th{border-bottom:2px solid #999}td.best{font-weight:700}
+thead th{border-bottom:2px solid #999}
+tr.apart td{color:#666;font-style:italic}tr.apart th{text-align:left;padding-top:.9em;color:#666}
+td.best{font-weight:700}
 .note{color:#666;font-size:.88em}.wide{overflow-x:auto}svg{max-width:100%;height:auto}
 svg text{font:11px system-ui,sans-serif;fill:#333}svg .axis{stroke:#bbb}svg .grid{stroke:#eee}
 .legend span{display:inline-block;margin-right:1.2em}
@@ -76,6 +78,8 @@ def table(
     best: Sequence[int] = (),
     lowest: Sequence[int] = (),
     digits: int = 2,
+    apart: Sequence[Sequence[Cell]] = (),
+    apart_title: str = "",
 ) -> Html:
     """A table; the largest value of the columns ``best`` (the smallest of ``lowest``) is set bold.
 
@@ -85,6 +89,8 @@ def table(
         best: columns where more is better.
         lowest: columns where less is better.
         digits: decimals of floats.
+        apart: rows of another origin, set below in grey, never marked as best.
+        apart_title: the line above them.
     """
     marked = {}
     for column in {*best, *lowest}:
@@ -102,6 +108,10 @@ def table(
             css = ' class="best"' if is_best else "" if _is_number(value) or column == 0 else ' class="text"'
             cells.append(f"<td{css}>{shown}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
+    if apart:
+        lines.append(f'<tr class="apart"><th colspan="{len(headers)}">{text(apart_title)}</th></tr>')
+    for row in apart:
+        lines.append(f'<tr class="apart">{"".join(f"<td>{text(value, digits)}</td>" for value in row)}</tr>')
     return _table(head, lines)
 
 

@@ -16,6 +16,7 @@ from corpora.support.errors import UserError
 from senteval_runner import html, tables
 from senteval_runner.embed import SentenceVectors
 from senteval_runner.projections import nearest, pca, tsne
+from senteval_runner.published import CONTROLS, NOTE, PAIR_AVERAGES, SENTEVAL
 from senteval_runner.results import TaskResult
 from senteval_runner.significance import paired_bootstrap
 
@@ -26,7 +27,10 @@ MAX_NEIGHBOURS = 20_000
 
 
 def score_sections(
-    models: Mapping[str, Sequence[ByTask]], parsed: Sequence[str] = (), parser_labelled: Sequence[str] = ()
+    models: Mapping[str, Sequence[ByTask]],
+    parsed: Sequence[str] = (),
+    parser_labelled: Sequence[str] = (),
+    published: bool = True,
 ) -> list[html.Html]:
     """Everything that follows from scores alone.
 
@@ -34,6 +38,7 @@ def score_sections(
         models: per model its results by task, one entry per seed.
         parsed: models that read parses.
         parser_labelled: probing tasks whose labels a parser gave; marked when a model reads parses.
+        published: set the multi-view paper's rows below.
     """
     scores = {name: [{t: r.metrics for t, r in by.items()} for by in seeds] for name, seeds in models.items()}
     parts = []
@@ -41,7 +46,17 @@ def score_sections(
     rows = {name: [tables.paper_row(one) for one in seeds] for name, seeds in scores.items()}
     if any(row for per_seed in rows.values() for row in per_seed):
         note = "SICK-R times 100, of MSE less is better. The average is set only when no task is missing."
-        parts.append(html.section("Classification and relatedness", _score_table(columns, rows), note=note))
+        quoted = (*SENTEVAL, *CONTROLS) if published else ()
+        below = [
+            [f"{one.model} ({one.dim} dimensions; {one.quoted_from})", *tables.published_cells(one)]
+            for one in quoted
+        ]
+        if quoted:
+            pairs = ", ".join(f"{pair} {value:.1f}" for pair, value in PAIR_AVERAGES.items())
+            note += f" {NOTE} Published averages per pair of views: {pairs}."
+        parts.append(
+            html.section("Classification and relatedness", _score_table(columns, rows, below), note=note)
+        )
     others = tables.other_tasks(scores)
     plain = [task for task in others if task not in PROBING_FILES]
     if plain:
@@ -67,8 +82,10 @@ def _headlines(scores: Mapping[str, Sequence[tables.Scores]], tasks: Sequence[st
     }
 
 
-def _score_table(columns: Sequence[str], figures: Figures) -> html.Html:
-    """Means with deviations; the best mean of each column is bold."""
+def _score_table(
+    columns: Sequence[str], figures: Figures, published: Sequence[Sequence[str]] = ()
+) -> html.Html:
+    """Means with deviations; the best mean of each column is bold; ``published`` rows stand apart below."""
     means: dict[tuple[str, str], float] = {}
     for name, column in itertools.product(figures, columns):
         values = [one[column] for one in figures[name] if column in one]
@@ -84,7 +101,7 @@ def _score_table(columns: Sequence[str], figures: Figures) -> html.Html:
             is_best = (name, column) in means and means[name, column] == best(candidates)
             cells.append(html.Html(f"<b>{shown}</b>") if is_best and len(figures) > 1 else shown)
         rows.append(cells)
-    return html.table(["model", *columns], rows)
+    return html.table(["model", *columns], rows, apart=published, apart_title="Published, not computed here")
 
 
 def _probing(

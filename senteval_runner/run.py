@@ -5,8 +5,8 @@
 
 Input: models (see senteval_runner.encoders) and SentEval's data folder. Output: the folder ``--output``
 with ``results.json``, ``results.md``, ``report.html``, predictions per item in ``parts/``. Every distinct
-sentence is encoded once per model and kept in ``--cache``; a finished task is not repeated, so the same
-command resumes a run that was stopped.
+sentence is parsed once per pair of parsers and kept under ``--trees``, encoded once per model and kept in
+``--cache``; a finished task is not repeated, so the same command resumes a run that was stopped.
 """
 
 from __future__ import annotations
@@ -47,14 +47,18 @@ class RunConfig:
     """Folder of the report."""
     cache: Path = Path("runs/embeddings")
     """Folder of sentence vectors, one subfolder per model."""
-    trees: Path | None = None
-    """Tree cache of the sentences (parsing.run senteval); None is runs/trees/senteval if it is there."""
+    trees: Path = Path("runs/trees")
+    """Folder where sentences are parsed into, once (senteval-PARSERS/ below it); or a finished tree cache."""
+    parse_workers: int | None = None
+    """Processes that parse sentences not yet in --trees; None is one per core."""
     device: str | None = None
     """Where models compute, e.g. cpu or cuda; None is a GPU if there is one."""
     batch_size: int = 128
     """Sentences encoded at a time."""
     threads: int | None = None
     """Threads of the classifiers; None is torch's default."""
+    published: bool = True
+    """Set the multi-view paper's published rows below ours, marked as such."""
     examples: Path | None = None
     """Sentences, one per line: the report shows their nearest neighbours among the evaluation sentences."""
 

@@ -24,7 +24,9 @@ from senteval_runner.embed import Projection, SentenceVectors
 from senteval_runner.encoders import Source, open_model
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol import Protocol, get_protocol
+from senteval_runner.published import CONTROLS, NOTE, SENTEVAL
 from senteval_runner.results import TaskResult
+from senteval_runner.trees import EvaluationTrees
 
 if TYPE_CHECKING:
     from senteval_runner.run import RunConfig
@@ -38,6 +40,9 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "probing": tuple(PROBING_FILES),
     "all": tuple(task for task in TASK_NAMES if task != "SNLI"),
 }
+
+
+PAIRS_NOTE = "The paper's averages per pair of views, as published:"
 
 
 @dataclass(kw_only=True)
@@ -99,14 +104,14 @@ def _data_folder(config: RunConfig) -> Path:
     return folder
 
 
-def _model(spec: str, config: RunConfig) -> Model:
+def _model(spec: str, config: RunConfig, trees: EvaluationTrees | Path) -> Model:
     opened = open_model(
         spec,
         cache=config.cache,
         seed=config.random_seed,
         normalize_parts=config.normalize_parts,
         device=config.device,
-        trees=config.trees,
+        trees=trees,
         batch_size=config.batch_size,
     )
     decides, vectors = list(opened.identity), opened.vectors
@@ -163,7 +168,12 @@ def run(config: RunConfig) -> int:
         report.read_examples(config.examples)  # a wrong file is better refused now than after hours
     if not config.models:
         raise UserError("name at least one model")
-    models = [_model(spec, config) for spec in dict.fromkeys(config.models)]
+    if config.parse_workers is not None and config.parse_workers < 1:
+        raise UserError(f"--parse-workers {config.parse_workers}: at least 1")
+    trees: EvaluationTrees | Path = config.trees
+    if not (config.trees / "manifest.json").exists():  # a folder of caches, not one finished cache
+        trees = EvaluationTrees(folder=config.trees, data=data, tasks=tasks, workers=config.parse_workers)
+    models = [_model(spec, config, trees) for spec in dict.fromkeys(config.models)]
     _distinct_names(models)
     logger = log_to(config.output)
     write_json(config.output / "config.json", config_to_json(config))
@@ -247,6 +257,7 @@ def _report(config: RunConfig, protocol: Protocol, models: Sequence[Model], data
         {model.name: list(model.results.values()) for model in scored},
         [model.name for model in scored if model.reads_parses],
         [task.name for task in tasks if _labelled_by_parser(task)],
+        published=config.published,
     )
     vectors = {model.name: model.vectors for model in scored}
     single = [task for task in tasks if task.kind == "single" and 2 <= len(task.classes) <= 8]
@@ -291,9 +302,8 @@ def _write(config: RunConfig, protocol: Protocol, models: Sequence[Model]) -> No
             "skipped": {model.name: model.skipped for model in models if model.skipped},
         },
     )
-    text = summary(config, protocol, models)
-    write_text(config.output / "results.md", text)
-    print(text, end="")
+    write_text(config.output / "results.md", summary(config, protocol, models, published=config.published))
+    print(summary(config, protocol, models), end="")
     print(f"written: {config.output / 'results.json'}, results.md")
 
 
@@ -302,13 +312,20 @@ def _heading(config: RunConfig, protocol: Protocol) -> str:
     return f"SentEval, protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}."
 
 
-def summary(config: RunConfig, protocol: Protocol, models: Sequence[Model]) -> str:
-    """The Markdown tables with what a reader must know about them."""
+def summary(
+    config: RunConfig, protocol: Protocol, models: Sequence[Model], *, published: bool = False
+) -> str:
+    """The Markdown tables with what a reader must know about them; ``published`` adds the paper's rows."""
     scores = {model.name: model.scores() for model in models}
+    in_paper = any(task in GROUPS["mv"] for seeds in scores.values() for one in seeds for task in one)
+    quoted = (*SENTEVAL, *CONTROLS) if published and in_paper else ()
     parts = [
         _heading(config, protocol) + "\n\n",
-        tables.paper_table(scores),
+        tables.paper_table(scores, quoted),
     ]
+    if quoted:
+        parts += [f"\n{NOTE} Averages of published rows follow from their figures. ", PAIRS_NOTE]
+        parts += ["\n\n", tables.pair_table()]
     if other := tables.other_table(scores):
         parts += ["\n", other]
     notes = dict.fromkeys(

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from corpora.senteval_tasks import STS_SUBSETS
+from senteval_runner.published import MARK, PAIR_AVERAGES, PublishedRow
 
 Metrics = Mapping[str, float]
 Scores = Mapping[str, Metrics]
@@ -66,6 +67,22 @@ def paper_average(scores: Scores) -> float:
     return statistics.fmean(statistics.fmean(values) for values in by_task.values())
 
 
+def published_scores(row: PublishedRow) -> dict[str, dict[str, float]]:
+    """A published row's figures by task and metric, in this module's units."""
+    scores: dict[str, dict[str, float]] = {}
+    for (_, task, metric, factor), value in zip(PAPER_COLUMNS, row.figures, strict=True):
+        if value is not None:
+            scores.setdefault(task, {})[metric] = value / factor
+    return scores
+
+
+def published_cells(row: PublishedRow) -> list[str]:
+    """A published row's figures as printed, and its average where no figure is missing."""
+    cells = ["–" if value is None else f"{value:.1f}" for value in row.figures]
+    complete = None not in row.figures
+    return [*cells, f"{paper_average(published_scores(row)):.1f}" if complete else "–"]
+
+
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     """Mean and sample standard deviation (0 for one value) over seeds."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
@@ -85,8 +102,11 @@ def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
-def paper_table(models: Mapping[str, Sequence[Scores]]) -> str:
-    """The paper's columns; ``models`` maps a name to one :data:`Scores` per seed."""
+def paper_table(models: Mapping[str, Sequence[Scores]], published: Sequence[PublishedRow] = ()) -> str:
+    """The paper's columns; ``models`` maps a name to one :data:`Scores` per seed.
+
+    ``published`` rows stand below, in italics and marked as such.
+    """
     headers = ["model", *(column for column, *_ in PAPER_COLUMNS), "average"]
     rows = []
     for name, seeds in models.items():
@@ -94,7 +114,16 @@ def paper_table(models: Mapping[str, Sequence[Scores]]) -> str:
         rows.append(
             [name, *(show([row[column] for row in per_seed if column in row]) for column in headers[1:])]
         )
+    for quoted in published:
+        name = f"*{quoted.model} ({MARK}, {quoted.dim})*"
+        rows.append([name, *(f"*{cell}*" if cell != "–" else cell for cell in published_cells(quoted))])
     return markdown(headers, rows)
+
+
+def pair_table() -> str:
+    """The published averages per pair of views."""
+    rows = [[f"*{pair} ({MARK})*", f"*{value:.1f}*"] for pair, value in PAIR_AVERAGES.items()]
+    return markdown(["views", "average"], rows)
 
 
 def other_tasks(models: Mapping[str, Sequence[Scores]]) -> list[str]:
