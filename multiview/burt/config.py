@@ -55,7 +55,7 @@ class BurtConfig:
     max_length: int = 128
     """Longest text in word pieces; longer ones are cut."""
     limit: int = 0
-    """Most training rows per file, the first ones; 0 takes all."""
+    """Most training rows per file (a fixed random choice); 0 takes all."""
     held_out: float = 0.02
     """Share of each training set held out for scores during training, by a hash of the first text."""
     dev_rows: int = 2000

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from corpora.support.errors import UserError
 from multiview.burt.config import BurtConfig
 from multiview.burt.prepare import (
     Phrases,
+    at_most,
     classification_examples,
     identification_pairs,
     nli_examples,
@@ -25,8 +25,6 @@ from multiview.burt.prepare import (
 from multiview.finetune.examples import Examples
 from multiview.finetune.pairs import read_binary, read_nli, read_phrases
 from multiview.finetune.split import hold_out, hold_out_pairs
-
-T = TypeVar("T")
 
 
 def _none() -> Examples:
@@ -95,7 +93,7 @@ def _read_nli(config: BurtConfig, data: BurtData) -> None:
     if not config.nli:
         raise UserError("objective nli needs --nli FILE (or leave it out of --objectives)")
     skipped: Counter[str] = Counter()
-    rows = (row for path in config.nli for row in _limited(read_nli(path, skipped), config.limit))
+    rows = (row for path in config.nli for row in at_most(read_nli(path, skipped), config.limit))
     examples, dropped = nli_examples(rows)
     dropped += skipped.total()
     kept = without_premises(
@@ -118,7 +116,7 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
     rows: list[Phrases] = []
     skipped: Counter[str] = Counter()
     for path in config.ppdb:
-        rows += (Phrases(*row) for row in _limited(read_phrases(path, skipped), config.limit))
+        rows += (Phrases(*row) for row in at_most(read_phrases(path, skipped), config.limit))
     short = short_enough(rows, config.max_words)
     if config.ppdb:
         data.summary.append(
@@ -148,7 +146,7 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
 
 
 def _read_labelled(config: BurtConfig, data: BurtData) -> None:
-    rows = [row for path in config.paraphrase for row in _limited(read_binary(path), config.limit)]
+    rows = [row for path in config.paraphrase for row in at_most(read_binary(path), config.limit)]
     if config.paraphrase_dev:
         data.labelled = _binary(rows)
         data.labelled_dev = _binary([row for path in config.paraphrase_dev for row in read_binary(path)])
@@ -177,10 +175,6 @@ def _read_similarity(path: Path) -> Examples:
         first.append(a.strip())
         second.append(b.strip())
     return Examples(first, second, np.array(gold, dtype=np.float32))
-
-
-def _limited(rows: Iterable[T], limit: int) -> Iterator[T]:
-    return islice(rows, limit or None)
 
 
 def _names(paths: Iterable[Path]) -> str:

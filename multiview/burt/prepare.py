@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from multiview.burt.objectives import CLASSES
 from multiview.finetune.examples import Examples, rng
 from multiview.finetune.split import normalised
+
+T = TypeVar("T")
 
 MERGED = {
     "Equivalence": "equivalence",
@@ -26,6 +28,24 @@ class Phrases(NamedTuple):
     a: str
     b: str
     label: str | None
+
+
+def at_most(rows: Iterable[T], limit: int) -> Iterable[T]:
+    """A fixed random choice of at most ``limit`` rows (0: all).
+
+    Files may be in some order, which their first rows would keep. One pass with ``limit`` rows in memory
+    (reservoir sampling: row i stays with probability limit / (i + 1), in the place of a random earlier one).
+    """
+    if not limit:
+        return rows
+    generator = rng(0, "limit")
+    kept: list[T] = []
+    for place, row in enumerate(rows):
+        if place < limit:
+            kept.append(row)
+        elif (slot := int(generator.integers(place + 1))) < limit:
+            kept[slot] = row
+    return kept
 
 
 def short_enough(rows: Iterable[Phrases], max_words: int) -> list[Phrases]:

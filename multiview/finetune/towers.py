@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from corpora.support.errors import MissingExtraError, UserError
+from multiview.finetune.length_groups import cut_padding, length_groups
 from multiview.finetune.multiview_tower import MultiViewTower, is_multiview
 
 if TYPE_CHECKING:
@@ -69,28 +70,33 @@ class TransformerTower(nn.Module):
 
     def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
         """Pooled last hidden states, [B, D]."""
-        features = self._run(list(texts))
-        if pooling is None or pooling == self.pooling:
-            pooled: Tensor = self.model[1](features)["sentence_embedding"]
-        else:
-            pooled = _pooling(self.dim, pooling)(features)["sentence_embedding"]
-        return pooled
+        own = pooling is None or pooling == self.pooling
+        return self._pooled(
+            list(texts), self.model[1] if own else _pooling(self.dim, pooling or self.pooling)
+        )
 
     def embed_pairs(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Last hidden state of the first position ([CLS] a [SEP] b [SEP]), [B, D]."""
-        return _pooling(self.dim, "cls")(self._run(list(pairs)))["sentence_embedding"]
+        return self._pooled(list(pairs), _pooling(self.dim, "cls"))
 
     def save(self, folder: Path) -> None:
         """An ordinary sentence-transformers folder, weights as safetensors."""
         self.model.save(str(folder), create_model_card=False, safe_serialization=True)
 
-    def _run(self, inputs: list) -> dict:
+    def _pooled(self, inputs: list, pool: nn.Module) -> Tensor:
+        """Vectors [B, D], computed in groups of like length on a CPU (a GPU prefers one full batch)."""
         from sentence_transformers.util import batch_to_device
 
         device = next(self.parameters()).device
         transformer: nn.Module = self.model[0]
-        features: dict = transformer(batch_to_device(self.model.preprocess(inputs), device))
-        return features
+        features: dict = self.model.preprocess(inputs)
+        if device.type != "cpu":
+            whole: Tensor = pool(transformer(batch_to_device(features, device)))["sentence_embedding"]
+            return whole
+        groups = length_groups(features["attention_mask"].sum(dim=1).numpy())
+        parts = [pool(transformer(cut_padding(features, rows)))["sentence_embedding"] for rows in groups]
+        back = np.argsort(np.concatenate(groups))
+        return torch.cat(parts)[torch.from_numpy(back)]
 
 
 def embed_all(tower: Tower, texts: Sequence[str], batch_size: int = 64) -> np.ndarray:

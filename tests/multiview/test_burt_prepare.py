@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from multiview.burt.objectives import schedule, steps_per_epoch
 from multiview.burt.prepare import (
     Phrases,
+    at_most,
     classification_examples,
     identification_pairs,
     nli_examples,
@@ -28,6 +29,15 @@ ROWS = [
     Phrases("oven", "cold", "OtherRelated"),
     Phrases("shop", "store", None),
 ]
+
+
+def test_a_limit_is_a_fixed_even_choice() -> None:
+    assert list(at_most(iter("abc"), 0)) == list(at_most(iter("abc"), 3)) == list("abc")
+    rows = list(at_most(iter(range(40_000)), 4_000))
+    assert len(set(rows)) == 4_000 and set(rows) <= set(range(40_000))
+    assert rows == list(at_most(iter(range(40_000)), 4_000))
+    # each tenth of the file gives a tenth of the rows: 400, standard deviation 18
+    assert all(abs(sum(row // 4_000 == part for row in rows) - 400) < 75 for part in range(10))
 
 
 def test_phrases_are_short_different_and_once() -> None:
