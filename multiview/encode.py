@@ -2,11 +2,10 @@
 
     python -m multiview.encode runs/models/dep-const-laptop sentences.txt --output vectors.npy
     python -m multiview.encode runs/models/dep-const-laptop runs/trees/pydocs --output vectors.h5
-    python -m multiview.encode runs/models/dep-const-laptop corpus.txt --query "How do I open a file?"
 
 In: a text file with one sentence per line (an empty line gives a vector too, so that row i is line i), or a
 tree cache. Out: ``.npy``, or HDF5 with the dataset ``embeddings`` (float32 [n, D]) and the options as JSON
-beside it; with ``--query`` the nearest sentences instead.
+beside it. ``python -m multiview.search`` finds the nearest sentences.
 """
 
 from __future__ import annotations
@@ -52,10 +51,6 @@ class EncodeConfig:
     """Sentences encoded at a time."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
-    query: str = ""
-    """Print the nearest sentences to this one instead of writing vectors."""
-    top: int = 10
-    """Sentences to print for a query."""
     seed: int = 0
     """Accepted by every command; encoding draws nothing at random."""
 
@@ -77,7 +72,7 @@ def main(config: EncodeConfig) -> int:
         added = encoder.expand_vocabulary(config.expand, limit=config.expand_words)
         print(f"words    {added} added from {config.expand}")
     is_cache = config.file.is_dir()
-    texts: list[Any] | None = None if is_cache else _lines(config.file)
+    texts: list[Any] | None = None if is_cache else read_lines(config.file)
     source = config.file if is_cache else config.trees
     trees = open_trees(source) if source else None
     start = time.perf_counter()
@@ -89,9 +84,6 @@ def main(config: EncodeConfig) -> int:
         trees=trees,
     )
     seconds = time.perf_counter() - start
-    if config.query:
-        _print_nearest(encoder, config, np.asarray(vectors), texts, trees)
-        return 0
     output = config.output or Path(f"{config.file}.npy")
     _write(output, np.asarray(vectors), config)
     print(f"vectors  {output}: {vectors.shape[0]} x {vectors.shape[1]} float32")
@@ -99,7 +91,7 @@ def main(config: EncodeConfig) -> int:
     return 0
 
 
-def _lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
     """Lines of a UTF-8 file without their ends.
 
     Raises:
@@ -131,21 +123,6 @@ def _write(output: Path, vectors: Any, config: EncodeConfig) -> None:
             with h5py.File(temporary, "w", libver="v110") as file:
                 file.create_dataset("embeddings", data=vectors, track_times=False)
     write_json(Path(f"{output}.json"), config_to_json(config))
-
-
-def _print_nearest(
-    encoder: Any, config: EncodeConfig, vectors: Any, texts: list[str] | None, trees: Any
-) -> None:
-    from multiview.search import semantic_search
-
-    views = config.views.split(",") if config.views else None
-    query = encoder.encode(config.query, views=views)
-    for hit in semantic_search(query, vectors, top_k=config.top)[0]:
-        row = hit.corpus_id
-        text = (
-            texts[row] if texts is not None else " ".join(next(trees.read(row, row + 1, ("token",)).words()))
-        )
-        print(f"{hit.score:.4f}  {row:>7}  {text}")
 
 
 def cli(args: list[str] | None = None) -> int:

@@ -32,12 +32,16 @@ def main(config: ExportConfig) -> None:
     print(f"loads with SentenceTransformer({str(config.model)!r}, trust_remote_code=True)")
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            ExportConfig,
-            main,
-            prog="python -m multiview.export",
-            description="Make a model folder loadable by sentence-transformers.",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        ExportConfig,
+        main,
+        prog="python -m multiview.export",
+        description="Make a model folder loadable by sentence-transformers.",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -1,14 +1,32 @@
 """Semantic search: the nearest sentences of a corpus by cosine.
 
+    python -m multiview.search runs/models/dep-const-laptop corpus.txt "How do I open a file?"
+    python -m multiview.search runs/models/dep-const-laptop runs/trees/pydocs --vectors v.npy < queries.txt
+
+In: a model folder; a text file with one sentence per line, or a tree cache; queries as arguments, or one per
+line of standard input. Out: per query its nearest sentences with cosine and row. ``--vectors`` takes what
+``python -m multiview.encode`` wrote for the same corpus, so that only the queries are encoded.
+
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+import tyro
 from numpy.typing import NDArray
+
+from corpora.support.cli import run_command
+from corpora.support.errors import UserError
+
+if TYPE_CHECKING:
+    from parsing.cache import TreeCache
 
 # Corpus vectors compared at a time: 100k x 4800 float32 is 1.9 GB, a block of it 80 MB.
 BLOCK_SENTENCES = 4096
@@ -57,3 +75,116 @@ def semantic_search(
 def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """Options of ``python -m multiview.search``."""
+
+    model: Annotated[Path, tyro.conf.Positional]
+    """Model folder."""
+    corpus: Annotated[Path, tyro.conf.Positional]
+    """Text file, one sentence per line, or a tree cache."""
+    queries: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="QUERY...")] = ()
+    """Sentences to look for; without any, the lines of standard input."""
+    vectors: Path | None = None
+    """Vectors of the corpus that multiview.encode wrote (.npy, .h5); None encodes the corpus now."""
+    top: int = 10
+    """Sentences to print per query."""
+    dep_model: str = ""
+    """Dependency parser the model was trained with, when it is not the builtin one."""
+    const_model: str = ""
+    """Constituency parser the model was trained with, when it is not the builtin one."""
+    views: str = ""
+    """Only these views, separated by commas; all by default."""
+    batch_size: int = 64
+    """Sentences encoded at a time."""
+    device: str = "auto"
+    """cpu, cuda, ...; auto takes a GPU if there is one."""
+
+
+def main(config: SearchConfig) -> None:
+    """Print the nearest sentences of each query."""
+    from multiview.data import open_trees
+    from multiview.encode import read_lines
+    from multiview.model import MultiViewEncoder
+
+    if config.top < 1:
+        raise UserError(f"--top {config.top}: must be at least 1")
+    encoder = MultiViewEncoder.load(
+        config.model,
+        None if config.device == "auto" else config.device,
+        dep_model=config.dep_model,
+        const_model=config.const_model,
+    )
+    views = config.views.split(",") if config.views else None
+    trees = open_trees(config.corpus) if config.corpus.is_dir() else None
+    texts = None if trees is not None else read_lines(config.corpus)
+    if config.vectors is None:
+        corpus_ND = encoder.encode(texts, batch_size=config.batch_size, views=views, trees=trees)
+    else:
+        corpus_ND = read_vectors(config.vectors)
+    rows = len(trees) if texts is None and trees is not None else len(texts or ())
+    if not rows:
+        raise UserError(f"{config.corpus}: holds no sentences to search in")
+    size = encoder.encode([], views=views).shape[1]
+    if corpus_ND.shape != (rows, size):
+        shape = " x ".join(map(str, corpus_ND.shape))
+        raise UserError(
+            f"{config.vectors}: holds {shape} numbers, {config.corpus} and the model need {rows} x {size}; "
+            "encode this corpus with this model and the same --views"
+        )
+    for query in config.queries or _typed(sys.stdin):
+        if len(config.queries) != 1:
+            print(f"{query}")
+        for hit in semantic_search(encoder.encode(query, views=views), corpus_ND, top_k=config.top)[0]:
+            print(f"{hit.score:.4f}  {hit.corpus_id:>7}  {_text(hit.corpus_id, texts, trees)}", flush=True)
+
+
+def read_vectors(path: Path) -> NDArray[np.floating]:
+    """Vectors that ``multiview.encode`` wrote; ``.npy`` is memory-mapped.
+
+    Raises:
+        UserError: no such file, or not vectors.
+    """
+    import h5py
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; python -m multiview.encode makes it")
+    try:
+        if path.suffix == ".npy":
+            vectors: NDArray[np.floating] = np.load(path, mmap_mode="r")
+            return vectors
+        with h5py.File(path) as file:
+            return np.asarray(file["embeddings"][:])
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path}: not vectors of multiview.encode ({error})") from None
+
+
+def _typed(lines: Iterable[str]) -> Iterable[str]:
+    """Queries from a stream, empty lines left out."""
+    return (line.strip() for line in lines if line.strip())
+
+
+def _text(row: int, texts: list[str] | None, trees: TreeCache | None) -> str:
+    """A corpus sentence to print."""
+    if texts is not None:
+        return texts[row]
+    assert trees is not None
+    return " ".join(next(trees.read(row, row + 1, ("token",)).words()))
+
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        SearchConfig,
+        main,
+        prog="python -m multiview.search",
+        description="The nearest sentences of a corpus to a query, by cosine.",
+        args=args,
+        kept="nothing was written",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

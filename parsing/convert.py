@@ -124,5 +124,13 @@ COMMANDS = {
     "dep": Subcommand(Convert, convert_dependency, "a supar biaffine dependency parser"),
 }
 
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_subcommand(
+        COMMANDS, prog="python -m parsing.convert", description="Convert a checkpoint:", args=args
+    )
+
+
 if __name__ == "__main__":
-    sys.exit(run_subcommand(COMMANDS, prog="python -m parsing.convert", description="Convert a checkpoint:"))
+    sys.exit(cli())

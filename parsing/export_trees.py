@@ -92,12 +92,16 @@ def annotated(stored: StoredSentence) -> Sentence:
     )
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            ExportConfig,
-            main,
-            prog="python -m parsing.export_trees",
-            description="Write the trees of a cache as CoNLL-U and brackets.",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        ExportConfig,
+        main,
+        prog="python -m parsing.export_trees",
+        description="Write the trees of a cache as CoNLL-U and brackets.",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -301,12 +301,16 @@ def _span_tree(sentence: Sentence, where: str) -> SpanTree:
     return read_tree(sentence.tree, where=where)
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            ImportConfig,
-            main,
-            prog="python -m parsing.import_trees",
-            description="Put the trees of CoNLL-U and bracket files into a tree cache.",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        ImportConfig,
+        main,
+        prog="python -m parsing.import_trees",
+        description="Put the trees of CoNLL-U and bracket files into a tree cache.",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -212,12 +212,16 @@ def plot(statistics: Statistics, path: Path) -> None:
         figure.savefig(temporary, format="png", dpi=120)
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            InfoConfig,
-            main,
-            prog="python -m parsing.info",
-            description="What a tree cache holds: counts, histograms, labels, flags, identities.",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        InfoConfig,
+        main,
+        prog="python -m parsing.info",
+        description="What a tree cache holds: counts, histograms, labels, flags, identities.",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

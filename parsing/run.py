@@ -155,12 +155,16 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            RunConfig,
-            main,
-            prog="python -m parsing.run",
-            description="Parse a corpus into a cache of dependency and constituency trees.",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        RunConfig,
+        main,
+        prog="python -m parsing.run",
+        description="Parse a corpus into a cache of dependency and constituency trees.",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -95,5 +95,11 @@ COMMANDS = {
     "dep": Subcommand(ScoreDependency, score_dependency, "a dependency parser: UAS, LAS"),
 }
 
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_subcommand(COMMANDS, prog="python -m parsing.score", description="Score a parser:", args=args)
+
+
 if __name__ == "__main__":
-    sys.exit(run_subcommand(COMMANDS, prog="python -m parsing.score", description="Score a parser:"))
+    sys.exit(cli())

@@ -91,12 +91,16 @@ def draw(cache: TreeCache, i: int, form: str) -> str:
     return f"<h2>{escape(title)}</h2><p>{escape(words)}</p>{figures}"
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            ShowConfig,
-            main,
-            prog="python -m parsing.show",
-            description="Draw the trees of sentences in a tree cache.",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        ShowConfig,
+        main,
+        prog="python -m parsing.show",
+        description="Draw the trees of sentences in a tree cache.",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corpora.support.cli import run_command
+from corpora.support.cli import run_command, typed_name
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ def run_subcommand(
             args=words[1:],
         )
     asked = words[:1] in (["-h"], ["--help"])
-    lines = [f"usage: {prog} {{{','.join(commands)}}} [OPTIONS]   (--help after the word shows them)"]
+    lines = [
+        f"usage: {typed_name(prog)} {{{','.join(commands)}}} [OPTIONS]   (--help after the word shows them)"
+    ]
     lines += ["", description, ""] if asked else []
     lines += [f"  {name:6}{command.summary}" for name, command in commands.items()] if asked else []
     print("\n".join(lines), file=sys.stdout if asked else sys.stderr)

@@ -124,5 +124,11 @@ COMMANDS = {
     "dep": Subcommand(TrainDependency, train_dependency, "a dependency parser (biaffine) from CoNLL-U"),
 }
 
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_subcommand(COMMANDS, prog="python -m parsing.train", description="Train a parser:", args=args)
+
+
 if __name__ == "__main__":
-    sys.exit(run_subcommand(COMMANDS, prog="python -m parsing.train", description="Train a parser:"))
+    sys.exit(cli())

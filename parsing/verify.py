@@ -175,12 +175,16 @@ def _tree_defect(arrays: dict[str, NDArray], offsets: NDArray) -> tuple[int, str
     return None
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            VerifyConfig,
-            main,
-            prog="python -m parsing.verify",
-            description="Check every hash and invariant of a tree cache.",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        VerifyConfig,
+        main,
+        prog="python -m parsing.verify",
+        description="Check every hash and invariant of a tree cache.",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -152,12 +152,16 @@ def main(config: BuildConfig) -> None:
     print(f"written: {config.output}")
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            BuildConfig,
-            main,
-            prog="python -m senteval_runner.build_probing",
-            description=(__doc__ or "").split("\n")[0],
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        BuildConfig,
+        main,
+        prog="python -m senteval_runner.build_probing",
+        description=(__doc__ or "").split("\n")[0],
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

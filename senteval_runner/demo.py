@@ -168,12 +168,16 @@ def main(config: DemoConfig) -> None:
     print(f"report   {report}   <- open this in a browser")
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            DemoConfig,
-            main,
-            prog="python -m senteval_runner.demo",
-            description=(__doc__ or "").split("\n")[0],
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        DemoConfig,
+        main,
+        prog="python -m senteval_runner.demo",
+        description=(__doc__ or "").split("\n")[0],
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -70,13 +70,17 @@ def main(config: RunConfig) -> int:
     return run(config)
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            RunConfig,
-            main,
-            prog="python -m senteval_runner.run",
-            description=(__doc__ or "").split("\n")[0],
-            kept="finished tasks and encoded sentences are kept; the same command resumes",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        RunConfig,
+        main,
+        prog="python -m senteval_runner.run",
+        description=(__doc__ or "").split("\n")[0],
+        kept="finished tasks and encoded sentences are kept; the same command resumes",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

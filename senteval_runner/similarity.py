@@ -186,12 +186,16 @@ def main(config: SimilarityConfig) -> None:
     print(f"written: {config.output / 'results.json'}")
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            SimilarityConfig,
-            main,
-            prog="python -m senteval_runner.similarity",
-            description=(__doc__ or "").split("\n")[0],
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        SimilarityConfig,
+        main,
+        prog="python -m senteval_runner.similarity",
+        description=(__doc__ or "").split("\n")[0],
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -45,6 +45,7 @@ def run_command(
     """
     import tyro
 
+    prog = typed_name(prog)
     try:
         given: dict[str, Any] = {} if default is None else {"default": default}
         config = tyro.cli(config_type, prog=prog, description=description, args=args, **given)
@@ -66,6 +67,19 @@ def run_command(
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+
+
+def script_name(prog: str) -> str:
+    """The console script beside a module: ``senteval-build-probing`` of ``senteval_runner.build_probing``."""
+    module = prog.removeprefix("python -m ").replace("senteval_runner.", "senteval.", 1)
+    return module.replace(".", "-").replace("_", "-")
+
+
+def typed_name(prog: str) -> str:
+    """``prog`` as the user typed it: its console script's name when that is what runs."""
+    command, _, rest = prog.removeprefix("python -m ").partition(" ")
+    script = script_name(command)
+    return f"{script} {rest}".rstrip() if Path(sys.argv[0]).stem == script else prog
 
 
 def config_to_json(config: Any) -> dict[str, Any]:

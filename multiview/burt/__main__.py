@@ -15,13 +15,17 @@ def main(config: BurtConfig) -> None:
     print(describe(config, train(config)))
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            BurtConfig,
-            main,
-            prog="python -m multiview.burt",
-            description="Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
-            kept="the last saved state is kept; the same command resumes",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        BurtConfig,
+        main,
+        prog="python -m multiview.burt",
+        description="Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
+        kept="the last saved state is kept; the same command resumes",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

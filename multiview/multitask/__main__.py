@@ -15,13 +15,17 @@ def main(config: MultitaskConfig) -> None:
     print(tables(run(config)))
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            MultitaskConfig,
-            main,
-            prog="python -m multiview.multitask",
-            description="Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
-            kept="finished stages and the last saved state are kept; the same command resumes",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        MultitaskConfig,
+        main,
+        prog="python -m multiview.multitask",
+        description="Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
+        kept="finished stages and the last saved state are kept; the same command resumes",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

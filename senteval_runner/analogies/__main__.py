@@ -189,11 +189,16 @@ COMMANDS = {
     "run": Subcommand(RunConfig, run, "score models."),
 }
 
-if __name__ == "__main__":
-    sys.exit(
-        run_subcommand(
-            COMMANDS,
-            prog="python -m senteval_runner.analogies",
-            description="Analogies of words, phrases and sentences:",
-        )
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_subcommand(
+        COMMANDS,
+        prog="python -m senteval_runner.analogies",
+        description="Analogies of words, phrases and sentences:",
+        args=args,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

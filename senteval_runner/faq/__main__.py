@@ -103,5 +103,12 @@ def answer_questions(config: FaqConfig, lines: Iterable[str]) -> None:
         print(f"{best.question}  ({scores.max():.2f})\n{best.answer}\n{prompt}", end="", flush=True)
 
 
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        FaqConfig, main, prog="python -m senteval_runner.faq", description="FAQ retrieval.", args=args
+    )
+
+
 if __name__ == "__main__":
-    sys.exit(run_command(FaqConfig, main, prog="python -m senteval_runner.faq", description="FAQ retrieval."))
+    sys.exit(cli())

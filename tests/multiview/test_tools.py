@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from multiview import encode, info, train
+from multiview import encode, info, search, train
 from multiview.config import TrainConfig
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
@@ -65,10 +66,49 @@ def test_encode_command(folder: Path, tmp_path: Path, toy_trees: Path, capsys) -
     np.testing.assert_allclose(
         np.load(tmp_path / "trees.npy"), MultiViewEncoder.load(folder).encode(texts), atol=1e-5
     )
-    capsys.readouterr()
-    assert encode.cli([str(folder), str(tmp_path / "in.txt"), "--query", lines[2], "--top", "2"]) == 0
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("1.0000") and first.endswith(lines[2])
+
+
+def test_search_command(folder: Path, tmp_path: Path, toy_trees: Path, monkeypatch, capsys) -> None:
+    lines = ["the cat rained", "", "stock prices fell !"]
+    corpus = tmp_path / "in.txt"
+    corpus.write_text("\n".join(lines) + "\n")
+    assert search.cli([str(folder), str(corpus), lines[2], "--top", "2"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.split(maxsplit=2) == ["1.0000", "2", lines[2]]
+    assert float(second.split()[0]) < 1
+    # Several queries, from standard input, against stored vectors of the corpus.
+    for name in ("v.npy", "v.h5"):
+        assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / name)]) == 0
+        capsys.readouterr()
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{lines[2]}\n\n{lines[0]}\n"))
+        assert search.cli([str(folder), str(corpus), "--top", "1", "--vectors", str(tmp_path / name)]) == 0
+        out = capsys.readouterr().out.splitlines()
+        assert [line.rpartition("  ")[2] for line in out] == [lines[2], lines[2], lines[0], lines[0]]
+    # A tree cache: sentence 3 is its own nearest.
+    words = " ".join(toy_corpus()[0][3])
+    assert search.cli([str(folder), str(toy_trees), words, "--top", "1"]) == 0
+    score, _, text = capsys.readouterr().out.split(maxsplit=2)
+    assert score == "1.0000" and text.strip() == words
+
+
+def test_search_command_errors(folder: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "good.txt").write_text("fine\n")
+    (tmp_path / "empty.txt").write_text("")
+    np.save(tmp_path / "other.npy", np.zeros((3, 2), dtype=np.float32))
+    (tmp_path / "text.h5").write_text("no HDF5")
+    good = tmp_path / "good.txt"
+    cases = {
+        "none.txt: no such file": [folder, tmp_path / "none.txt", "q"],
+        "holds no sentences": [folder, tmp_path / "empty.txt", "q"],
+        "--top 0": [folder, good, "q", "--top", "0"],
+        "holds 3 x 2 numbers": [folder, good, "q", "--vectors", tmp_path / "other.npy"],
+        "not vectors": [folder, good, "q", "--vectors", tmp_path / "text.h5"],
+        "multiview.encode makes it": [folder, good, "q", "--vectors", tmp_path / "none.npy"],
+    }
+    for message, args in cases.items():
+        assert search.cli([str(arg) for arg in args]) == 2
+        errors = capsys.readouterr().err
+        assert message in errors and len(errors.strip().splitlines()) == 1, errors
 
 
 def test_encode_command_errors(folder: Path, tmp_path: Path, capsys) -> None:

@@ -1,0 +1,114 @@
+"""The wheel: every command is a console script, the data files are inside, it works from elsewhere."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from corpora.support.cli import script_name
+from tests.test_commands import PIPELINE, ROOT, commands
+
+SENTENCES = (
+    "The cat sat on the mat.\nIt slept all day.\n\nPrices fell sharply.\nInvestors sold their shares.\n"
+)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the working tree, built from a copy so that nothing is left behind."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for package in PIPELINE:
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(out)]
+    subprocess.run([*pip, str(source)], check=True, capture_output=True)
+    (found,) = out.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder the wheel is installed into, its console scripts in ``bin``."""
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
+    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
+    return folder
+
+
+def run(installed: Path, cwd: Path, script: str, *args: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(installed / "bin" / script), *map(str, args)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def test_every_command_is_a_console_script(wheel: Path) -> None:
+    parser = configparser.ConfigParser()
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith("entry_points.txt"))
+        parser.read_string(archive.read(name).decode())
+    scripts = {k: v.removesuffix(":cli") for k, v in parser["console_scripts"].items()}
+    assert scripts.keys() == {script_name(module) for module in commands()}
+    for script, module in scripts.items():
+        assert script == script_name(module.removesuffix(".__main__"))
+
+
+def test_data_files_are_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+    wanted = {
+        str(path.relative_to(ROOT))
+        for package in PIPELINE
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert any(name.endswith("model.safetensors") for name in wanted)
+    assert wanted <= inside
+    assert not [name for name in inside if name.startswith(("tests/", "benchmarks/"))]
+
+
+def test_scripts_name_themselves(installed: Path, tmp_path: Path) -> None:
+    result = run(installed, tmp_path, "parsing-train", "dep", "--help")
+    assert result.returncode == 0 and "usage: parsing-train dep " in result.stdout
+    result = run(installed, tmp_path, "parsing-run", "none.txt")
+    assert result.returncode == 2 and result.stderr.startswith("parsing-run: none.txt: no such corpus")
+
+
+@pytest.mark.slow  # everything is compiled anew for the new place
+@pytest.mark.timeout(900)
+def test_the_installed_pipeline_works_from_another_folder(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text(SENTENCES * 8, encoding="utf-8")
+    steps = [
+        ("parsing-run", "corpus.txt", "--workers", 1, "--format", "lines"),
+        (
+            "multiview-train",
+            "--views",
+            "dep,const",
+            "--dim",
+            8,
+            "--word-dim",
+            8,
+            "--batch",
+            8,
+            "--max-steps",
+            3,
+        ),
+        ("multiview-search", "runs/models/dep-const-laptop", "corpus.txt", "It slept all day.", "--top", 1),
+    ]
+    for step in steps:
+        result = run(installed, tmp_path, *step)
+        assert result.returncode == 0, result.stderr
+    assert result.stdout.split(maxsplit=2) == ["1.0000", "1", "It slept all day.\n"]
