@@ -78,6 +78,9 @@ setup(
         "spacy>=3.7,<4",
         "supar==1.1.4",
         "benepar==0.2.0",
+        # Of supar's and benepar's transformers; supar and benepar ask for them anyway.
+        "transformers>=4.40",
+        "tokenizers>=0.19",
         "tqdm>=4.60",
         "tyro>=0.9",
     ],

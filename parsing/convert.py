@@ -5,7 +5,8 @@
 
 A library's checkpoint is a pickle: opening it runs whatever its author put in. This is the only place
 that opens one, and only when told so. The folder that comes out holds numbers and JSON, loads without
-the library and parses as the checkpoint does in the library (weights are kept as float32).
+the library and parses as the checkpoint does in the library (weights are kept as float32). A supar
+checkpoint with a transformer names it: its tokenizer and configuration (not its weights) have to be at hand.
 """
 
 from __future__ import annotations
@@ -57,13 +58,15 @@ def convert_dependency(config: Convert) -> None:
     require_consent(config)
     from corpora.support.files import sha256_file
     from parsing.model_folder import save_model_folder
-    from parsing.supar_adapter import checkpoint_path, model_from_state
+    from parsing.supar_adapter import checkpoint_path, model_from_state, remarks, transformer_files
 
     path = checkpoint_path(config.checkpoint)
-    state = unpickle(path)
+    with transformer_files(path):
+        state = unpickle(path)
     if not isinstance(state, dict):
         raise UserError(f"{path}: holds a {type(state).__name__}, a supar checkpoint is a dictionary")
     model = model_from_state(state, where=path)
+    notes = remarks(state)
     name = config.name or Path(config.checkpoint).name
     identity = save_model_folder(
         config.output,
@@ -75,8 +78,10 @@ def convert_dependency(config: Convert) -> None:
         tensors=model.state_dict(),
         half=False,
         card=f"# {name}\n\nConverted from the supar checkpoint `{Path(path).name}` "
-        f"(sha256 {sha256_file(Path(path))}); its data, scores and licence are those of its authors.\n",
+        f"(sha256 {sha256_file(Path(path))}); its data, scores and licence are those of its authors.\n"
+        + "".join(f"\n{note}\n" for note in notes),
     )
+    print("".join(f"note: {note}\n" for note in notes), end="")
     print(f"{config.output}: {len(model.relations)} relations, sha256 {identity['sha256'][:16]}")
 
 
@@ -121,7 +126,7 @@ def convert_constituency(config: Convert) -> None:
 
 COMMANDS = {
     "const": Subcommand(Convert, convert_constituency, "a benepar parser with a character LSTM"),
-    "dep": Subcommand(Convert, convert_dependency, "a supar biaffine dependency parser"),
+    "dep": Subcommand(Convert, convert_dependency, "a supar dependency parser (biaffine-dep or crf-dep; BiLSTM or transformer)"),
 }
 
 

@@ -33,26 +33,19 @@ RELATION_CHUNK = 128
 """Tokens whose relations are scored at once."""
 
 
-class DependencyModel(nn.Module):
-    """Encoder and biaffine scorers; see the module's docstring."""
+class BiaffineScorers(nn.Module):
+    """The scorers over any encoder's states; a subclass calls :meth:`add_scorers` once."""
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        relations: Sequence[str],
-        encoder: EncoderConfig,
-        scorer: ScorerConfig,
-    ) -> None:
-        super().__init__()
-        if encoder.end_boundary:
-            raise UserError(
-                "end_boundary: a dependency model has none (position 0 is the root's); leave it out"
-            )
-        self.vocabulary = vocabulary
+    def add_scorers(self, width: int, relations: Sequence[str], scorer: ScorerConfig) -> None:
+        """Make the layers.
+
+        Args:
+            width: D, size of a contextual state.
+            relations: names of the relations.
+            scorer: sizes and dropout.
+        """
         self.relations = tuple(relations)
         self.scorer = scorer
-        self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
-        width = self.encoder.output_dim
         arc, relation = scorer.arc_dim, scorer.relation_dim
         self.arc_dependent, self.arc_head = nn.Linear(width, arc), nn.Linear(width, arc)
         self.relation_dependent, self.relation_head = nn.Linear(width, relation), nn.Linear(width, relation)
@@ -65,10 +58,6 @@ class DependencyModel(nn.Module):
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:
         rate = self.scorer.dropout if self.training else 0.0
         return shared_dropout(functional.leaky_relu(layer(x_BTD), NEGATIVE_SLOPE), rate)
-
-    def encode(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
-        """Contextual states x, [B, T, D]."""
-        return self.encoder(batch, vectors)
 
     def arc_scores(self, x_BTD: Tensor, mask_BT: Tensor) -> Tensor:
         """s(i, j) = [d_i; 1]ᵀ W h_j as [B, T, T]; heads j at padding are minus infinity."""
@@ -103,6 +92,30 @@ class DependencyModel(nn.Module):
         """dᵀ W_r h for all r: one product with every W_r, then a dot product with h, [N, R]."""
         left_NRM = (dependent_NM @ weight_MRM).view(-1, len(self.relations), head_NM.shape[1])
         return torch.bmm(left_NRM, head_NM[:, :, None])[:, :, 0]
+
+
+class DependencyModel(BiaffineScorers):
+    """Encoder and biaffine scorers; see the module's docstring."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        relations: Sequence[str],
+        encoder: EncoderConfig,
+        scorer: ScorerConfig,
+    ) -> None:
+        super().__init__()
+        if encoder.end_boundary:
+            raise UserError(
+                "end_boundary: a dependency model has none (position 0 is the root's); leave it out"
+            )
+        self.vocabulary = vocabulary
+        self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
+        self.add_scorers(self.encoder.output_dim, relations, scorer)
+
+    def encode(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
+        """Contextual states x, [B, T, D]."""
+        return self.encoder(batch, vectors)
 
     def loss(self, batch: WordBatch, heads_N: Tensor, relations_N: Tensor) -> Tensor:
         """Mean over tokens of −log p(head) − log p(relation | gold head).

@@ -35,6 +35,10 @@ def load_dependency_parser(spec: str) -> DependencyParser:
     from parsing.model_folder import load_model_folder
 
     folder = load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), kind="dependency")
+    if "subwords" in folder.config:
+        from parsing.dep_subwords import SubwordDependencyModel, SubwordParser
+
+        return SubwordParser(SubwordDependencyModel.from_folder(folder), folder.identity)
     return BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
 
 

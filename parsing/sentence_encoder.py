@@ -111,15 +111,22 @@ class CharacterEncoder(nn.Module):
 
 
 class SentenceEncoder(nn.Module):
-    """Batches of words to contextual states; see the module's docstring."""
+    """Batches of words to contextual states; see the module's docstring.
 
-    def __init__(self, n_words: int, n_characters: int, config: EncoderConfig) -> None:
+    Args:
+        n_words: entries of the word vocabulary.
+        n_characters: entries of the character vocabulary.
+        config: sizes and dropout rates.
+        extra_dim: width of vectors that a caller of :meth:`contextualize` adds after the characters.
+    """
+
+    def __init__(self, n_words: int, n_characters: int, config: EncoderConfig, *, extra_dim: int = 0) -> None:
         super().__init__()
         self.config = config
         self.words = nn.Embedding(n_words, config.word_dim)
         self.characters = CharacterEncoder(n_characters, config.character_dim, config.character_hidden)
         self.input_dim = config.word_dim + self.characters.output_dim
-        widths = [self.input_dim, *[2 * config.hidden] * (config.layers - 1)]
+        widths = [self.input_dim + extra_dim, *[2 * config.hidden] * (config.layers - 1)]
         self.layers = nn.ModuleList(BidirectionalLayer(width, config.hidden) for width in widths)
         self.output_dim = 2 * config.hidden
         with torch.no_grad():

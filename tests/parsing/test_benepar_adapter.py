@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from corpora.support.errors import UserError
-from parsing.benepar_adapter import BeneparParser, load_benepar, stock_parse, to_benepar
+from parsing.benepar_adapter import BeneparParser, _special_tokens, load_benepar, stock_parse, to_benepar
 from parsing.binarise import binarise
 from parsing.const_model import SpanParser
+from parsing.const_train import read_treebank
 from tests.parsing.const_examples import (
     LABELS,
     SENTENCES,
@@ -21,6 +21,7 @@ from tests.parsing.const_examples import (
     random_model,
     save_as_benepar_does,
 )
+from tests.parsing.transformer_examples import save_bert, save_roberta, save_t5
 
 # torch-struct's, under today's torch.
 pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")
@@ -60,42 +61,65 @@ def test_benepars_character_model(tmp_path, changes) -> None:
 
 
 @pytest.fixture(scope="module")
-def bert_folder(tmp_path_factory):
-    """A tiny random BERT with its tokenizer, as a pretrained model lies on disk."""
-    folder = tmp_path_factory.mktemp("bert")
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "it", "rain", "##s", ".", "(", ")", "-"]
-    pieces += [f"{prefix}{letter}" for prefix in ("", "##") for letter in "abcdefghijklmnopqrstuvwxyz"]
-    (folder / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
-    BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), model_max_length=40).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(pieces),
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=40,
-    )
-    BertModel(config).save_pretrained(folder)
-    return folder
+def backbones(tmp_path_factory):
+    """Tiny random transformers by name, as pretrained models lie on disk."""
+    folder = tmp_path_factory.mktemp("backbones")
+    for name in ("bert", "roberta", "t5"):
+        (folder / name).mkdir()
+    return {
+        "bert": save_bert(folder / "bert", positions=40),
+        "roberta": save_roberta(folder / "roberta"),
+        "t5": save_t5(folder / "t5"),
+    }
+
+
+def pretrained(folder, seed=2, **changes):
+    """benepar's model over a transformer."""
+    with _special_tokens():
+        return benepar_model(
+            seed, use_chars_lstm=False, use_pretrained=True, pretrained_model=str(folder), **changes
+        )
 
 
 @pytest.mark.parametrize("use_encoder", [True, False])
-def test_a_pretrained_transformer(bert_folder, tmp_path, use_encoder) -> None:
-    from parsing.benepar_adapter import _special_tokens
-
-    changes = {"use_chars_lstm": False, "use_pretrained": True, "pretrained_model": str(bert_folder)}
-    with _special_tokens():
-        model = benepar_model(2, **changes, use_encoder=use_encoder)
+@pytest.mark.parametrize("name", ["bert", "roberta", "t5"])
+def test_a_pretrained_transformer(backbones, tmp_path, name, use_encoder) -> None:
+    model = pretrained(backbones[name], use_encoder=use_encoder)
     parser = load_benepar(str(save_as_benepar_does(model, tmp_path / "tiny.pt")))
     parser.batch_words = 40
-    assert_same(parser.parse(SENTENCES), stock_parse(model, SENTENCES))
-    # What makes stock benepar crash: words of nothing, of spaces, of characters no tokenizer keeps.
+    sentences = [tokens for tokens in SENTENCES if name != "t5" or tokens[0].isascii()]
+    stock = stock_parse(model, sentences)
+    assert_same(parser.parse(sentences), stock)
+    assert len({tuple(p.labels.tolist()) for p in stock}) > 1
+
+
+def test_a_transformer_exported_for_release(backbones, tmp_path) -> None:
+    """benepar's release format: a folder with the tokenizer, the configuration and the weights."""
+    model = pretrained(backbones["bert"])
+    folder = tmp_path / "benepar_tiny"
+    model.pretrained_model.config.benepar = model.config
+    model.pretrained_model.config.save_pretrained(folder)
+    model.retokenizer.tokenizer.save_pretrained(folder)
+    torch.save(model.state_dict(), folder / "benepar_model.bin")
+    assert_same(load_benepar(str(folder)).parse(SENTENCES), stock_parse(model, SENTENCES))
+
+
+def test_what_makes_stock_benepar_crash(backbones) -> None:
+    """Words of nothing, of spaces, of characters no tokenizer keeps, and too many of them."""
+    parser = BeneparParser(pretrained(backbones["bert"]), {})
     odd = [["a", " ", "b"], ["", "a"], ["\u200b", "\u00a0"], ["a", "\ufe0f"]]
     mended = [["a", "-", "b"], ["-", "a"], ["-", "-"], ["a", "-"]]
     assert_same(parser.parse(odd), parser.parse(mended))
     with pytest.raises(ValueError, match="exceeds the maximum"):
         parser.parse([["a"] * 60])
+
+
+@pytest.mark.data
+def test_a_transformer_on_real_sentences(backbones, data_folder) -> None:
+    trees = read_treebank([data_folder / "treebank" / "gum" / "dev.ptb"])[::25]
+    sentences = [list(tree.words) for tree in trees]
+    model = pretrained(backbones["roberta"], encoder_max_len=200)
+    assert_same(BeneparParser(model, {}).parse(sentences), stock_parse(model, sentences))
 
 
 def test_blank_words_of_the_character_model() -> None:

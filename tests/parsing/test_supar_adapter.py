@@ -95,8 +95,8 @@ def test_models_that_cannot_be_run_are_refused():
     with pytest.raises(UserError, match=r"^m\.pt: a 'vi-dependency' model"):
         model_from_state(state, where="m.pt")
     parser = to_supar(random_model())
-    parser.args.feat = ["tag", "char"]
-    with pytest.raises(UserError, match=r"only 'lstm' with \['char'\] converts"):
+    parser.args.encoder = "transformer"
+    with pytest.raises(UserError, match=r"encoder 'transformer'; only 'lstm' and 'bert' convert"):
         model_from_state({"name": parser.NAME, "args": parser.args}, where="m.pt")
 
 
