@@ -126,7 +126,11 @@ def convert_constituency(config: Convert) -> None:
 
 COMMANDS = {
     "const": Subcommand(Convert, convert_constituency, "a benepar parser with a character LSTM"),
-    "dep": Subcommand(Convert, convert_dependency, "a supar dependency parser (biaffine-dep or crf-dep; BiLSTM or transformer)"),
+    "dep": Subcommand(
+        Convert,
+        convert_dependency,
+        "a supar dependency parser (biaffine-dep or crf-dep; BiLSTM or transformer)",
+    ),
 }
 
 
