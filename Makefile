@@ -4,7 +4,7 @@ PYTHON ?= python3
 PY     := $(VENV)/bin/python
 EXTRAS ?= all,dev
 
-.PHONY: env demo test check format bench docs build clean
+.PHONY: env demo test check format bench mutations coverage docs build clean
 
 env: $(VENV)/.installed
 
@@ -32,6 +32,17 @@ format: env
 
 bench: env
 	$(PY) -m benchmarks.run
+
+# Every equation broken once in a copy; a test must fail each time (half an hour).
+mutations: env
+	$(PY) -m tests.mutations
+
+# Lines covered, commands run by the tests included.
+coverage: env
+	$(PY) -m coverage erase
+	$(PY) -m coverage run -m pytest -m ''
+	$(PY) -m coverage combine -q
+	$(PY) -m coverage report
 
 docs: env
 	$(PY) -m mkdocs build --strict

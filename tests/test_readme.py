@@ -1,0 +1,53 @@
+"""What the documentation shows in Python runs as printed, on a tiny model with the shipped parsers."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+from multiview import train
+from multiview.config import TrainConfig
+from parsing import run
+from tests.test_commands import ROOT
+
+DOCUMENTS = (
+    "A cat sat on the mat.\nThe dog sleeps.\nIt dreams of cats.\n",
+    "Prices fell on Monday.\nInvestors sold their shares.\nThe bank lost money.\n",
+)
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``runs/trees/corpus`` and ``runs/models/dep-const-laptop``, as the README has it."""
+    folder = tmp_path_factory.mktemp("readme")
+    text = folder / "corpus.txt"
+    text.write_text("\n".join(DOCUMENTS * 6), encoding="utf-8")
+    trees = folder / "runs/trees/corpus"
+    assert not run.main(run.RunConfig(corpus=str(text), output=trees, format="lines", workers=1))
+    config = TrainConfig(
+        trees=trees,
+        out=folder / "runs/models",
+        name="dep-const-laptop",
+        dim=16,
+        word_dim=16,
+        batch=6,
+        max_steps=2,
+        held_out=6,
+        device="cpu",
+    )
+    assert train.main(config) == 0
+    return folder
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    # A closing fence after an example would be read as its output.
+    text = (ROOT / page).read_text(encoding="utf-8").replace("```", "\n")
+    found = doctest.DocTestParser().get_doctest(text, {}, page, page, 0)
+    assert found.examples
+    outcome = doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(found)
+    assert outcome.failed == 0
