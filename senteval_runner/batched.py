@@ -10,8 +10,11 @@ Shapes: F folds, R regularisers, B rows of a batch, D features with the constant
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Event
 
 import numpy as np
 import torch
@@ -19,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from senteval_runner.heads import Head, HiddenHead, LogisticHead
-from senteval_runner.optimisers import OPTIMISERS
+from senteval_runner.optimisers import OPTIMISERS, flat
 from senteval_runner.protocol import Protocol
 
 Int = NDArray[np.integer]
@@ -91,11 +94,56 @@ def train_fits(
     onehot = torch.nn.functional.one_hot(torch.as_tensor(np.asarray(y_N)), classes).float()
     head = make_head(x_ND.shape[1] - 1, classes, protocol)
     size = max(1, GROUP_BYTES // (protocol.batch_size * x_ND.shape[1] * 4))
+    groups = _groups(fits, size)
+    start = _Start.draw(head, seed)
+
+    def train(group: list[int], stopped: Event) -> list[Fitted]:
+        members = [fits[i] for i in group]
+        return _GroupTrainer(x_ND, onehot, members, start, head, protocol, keep_weights).run(stopped)
+
     results: dict[int, Fitted] = {}
-    for group in _groups(fits, size):
-        trainer = _GroupTrainer(x_ND, onehot, [fits[i] for i in group], head, protocol, seed, keep_weights)
-        results.update(zip(group, trainer.run(), strict=True))
+    for group, fitted in zip(groups, _side_by_side(train, groups), strict=True):
+        results.update(zip(group, fitted, strict=True))
     return [results[i] for i in range(len(fits))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Start:
+    """What every fit of a seed begins with."""
+
+    seed: int
+    weights: list[Tensor]
+    """One classifier's initial parameters [k, in]."""
+    generator_state: Tensor
+    """Torch's generator after they were drawn: dropout goes on from here."""
+
+    @classmethod
+    def draw(cls, head: Head, seed: int) -> _Start:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            weights = head.initial()
+            return cls(seed=seed, weights=weights, generator_state=torch.get_rng_state())
+
+
+def _side_by_side(
+    train: Callable[[list[int], Event], list[Fitted]], groups: Sequence[list[int]]
+) -> list[list[Fitted]]:
+    """Train groups on as many threads as torch may use, one each: its products are too small to share.
+
+    Which groups run at the same time changes no figure; one group alone keeps torch's own threads.
+    """
+    threads = min(torch.get_num_threads(), len(groups))
+    stopped = Event()
+    if threads == 1 or len(groups) == 1:
+        return [train(group, stopped) for group in groups]
+    before = torch.get_num_threads()
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        return list(pool.map(train, groups, itertools.repeat(stopped)))
+    finally:
+        stopped.set()  # after Ctrl-C the threads end with their epoch
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(before)
 
 
 def _groups(fits: Sequence[Fit], size: int) -> list[list[int]]:
@@ -118,25 +166,22 @@ class _GroupTrainer:
         x_ND: Tensor,
         onehot_NC: Tensor,
         fits: Sequence[Fit],
+        start: _Start,
         head: Head,
         protocol: Protocol,
-        seed: int,
         keep_weights: bool,
     ) -> None:
         self.x, self.onehot, self.fits, self.head = x_ND, onehot_NC, fits, head
         self.protocol, self.keep_weights = protocol, keep_weights
         self.labels = onehot_NC.argmax(1)
         self.optimiser = OPTIMISERS[protocol.optim]()
-        self.stream = np.random.RandomState(seed)
+        self.stream = np.random.RandomState(start.seed)
         if fits[0].drawn:
             self.stream.permutation(fits[0].drawn)
         F, R = len(fits), len(fits[0].l2)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            initial = head.initial()
-            self.generator = torch.Generator()
-            self.generator.set_state(torch.get_rng_state())
-        self.params = [p.expand(F, R, *p.shape).contiguous() for p in initial]
+        self.generator = torch.Generator()
+        self.generator.set_state(start.generator_state)
+        self.params = [p.repeat(F, R, 1, 1) for p in start.weights]
         self.state = [[torch.zeros_like(p) for _ in range(self.optimiser.states)] for p in self.params]
         self.folds = list(range(F))
         self.model_FR = np.tile(np.arange(R), (F, 1))
@@ -149,15 +194,18 @@ class _GroupTrainer:
         self._refresh()
 
     def _refresh(self) -> None:
-        """Derive what depends on which models are alive: train rows [F, n] and L2 [F * R]."""
+        """Derive what depends on which models are alive: train rows [F, n], L2 [F * R], views for numpy."""
         self.train_Fn = torch.as_tensor(np.stack([self.fits[f].train for f in self.folds]))
         l2 = np.array([fit.l2 for fit in self.fits], dtype=np.float32)
         self.l2 = l2[np.array(self.folds)[:, None], self.model_FR].reshape(-1)
+        self.flat = [
+            (flat(w), [flat(s) for s in state]) for w, state in zip(self.params, self.state, strict=True)
+        ]
 
-    def run(self) -> list[Fitted]:
-        """Rounds until every model has stopped."""
+    def run(self, stopped: Event) -> list[Fitted]:
+        """Rounds until every model has stopped, or all is called off."""
         epochs = 0
-        while self.alive_FR.any() and epochs <= self.protocol.max_epoch:
+        while self.alive_FR.any() and epochs <= self.protocol.max_epoch and not stopped.is_set():
             for _ in range(self.protocol.epoch_size):
                 self._epoch()
             epochs += self.protocol.epoch_size
@@ -175,16 +223,15 @@ class _GroupTrainer:
 
     def _epoch(self) -> None:
         F, n = self.train_Fn.shape
-        order = torch.as_tensor(self.stream.permutation(n))
-        rows_Fn = self.train_Fn[:, order]
-        for start in range(0, n, self.protocol.batch_size):
-            rows = rows_Fn[:, start : start + self.protocol.batch_size].reshape(-1)
-            x_FBD = self.x.index_select(0, rows).view(F, -1, self.x.shape[1])
-            y_FCB = self.onehot.index_select(0, rows).view(F, -1, self.onehot.shape[1]).transpose(1, 2)
+        rows_Fn = self.train_Fn[:, torch.as_tensor(self.stream.permutation(n))]
+        y_FCn = self.onehot.index_select(0, rows_Fn.view(-1)).view(F, n, -1).transpose(1, 2).contiguous()
+        size = self.protocol.batch_size
+        for rows_FB, y_FCB in zip(rows_Fn.split(size, dim=1), y_FCn.split(size, dim=2), strict=True):
+            x_FBD = self.x.index_select(0, rows_FB.reshape(-1)).view(F, -1, self.x.shape[1])
             self.step += 1
             gradients = self.head.gradients(x_FBD, y_FCB, self.params, self.generator)
-            for w, gradient, state in zip(self.params, gradients, self.state, strict=True):
-                self.optimiser.update(w, gradient, state, self.l2, self.step)
+            for (w, state), gradient in zip(self.flat, gradients, strict=True):
+                self.optimiser.update(w, flat(gradient), state, self.l2, self.step)
 
     def _dev_correct(self) -> Int:
         """Correct development rows of every living model: [F, R]."""

@@ -6,6 +6,7 @@ one compiled pass takes 10 us. L2 is coupled (added to the gradient), with a wei
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -52,21 +53,21 @@ class Optimiser(Protocol):
     states: int
     """Arrays of state per parameter."""
 
-    def update(self, w: Tensor, grad: Tensor, state: list[Tensor], l2: Float, step: int) -> None:
+    def update(self, w: Float, grad: Float, state: Sequence[Float], l2: Float, step: int) -> None:
         """One step.
 
         Args:
-            w: [F, R, k, in] float32, contiguous, changed in place.
+            w: [models, k] float32 (see :func:`flat`), changed in place.
             grad: the same shape, without the L2 term.
-            state: ``states`` tensors of the same shape, changed in place.
-            l2: [F * R] weight decay per classifier.
+            state: ``states`` arrays of the same shape, changed in place.
+            l2: [models] weight decay per classifier.
             step: number of this step, from 1.
         """
         ...
 
 
-def _flat(tensor: Tensor) -> Float:
-    """A contiguous [F, R, ...] tensor as a numpy view [F * R, rest]."""
+def flat(tensor: Tensor) -> Float:
+    """A contiguous [F, R, ...] tensor as a numpy view [F * R, rest], sharing its memory."""
     array: Float = tensor.numpy().reshape(tensor.shape[0] * tensor.shape[1], -1)
     return array
 
@@ -76,10 +77,10 @@ class Adam:
 
     states = 2
 
-    def update(self, w: Tensor, grad: Tensor, state: list[Tensor], l2: Float, step: int) -> None:
+    def update(self, w: Float, grad: Float, state: Sequence[Float], l2: Float, step: int) -> None:
         """See :class:`Optimiser`."""
         m, v = state
-        _adam(_flat(w), _flat(grad), _flat(m), _flat(v), l2, step, 1e-3, 0.9, 0.999, 1e-8)
+        _adam(w, grad, m, v, l2, step, 1e-3, 0.9, 0.999, 1e-8)
 
 
 class RMSprop:
@@ -87,9 +88,9 @@ class RMSprop:
 
     states = 1
 
-    def update(self, w: Tensor, grad: Tensor, state: list[Tensor], l2: Float, step: int) -> None:
+    def update(self, w: Float, grad: Float, state: Sequence[Float], l2: Float, step: int) -> None:
         """See :class:`Optimiser`."""
-        _rmsprop(_flat(w), _flat(grad), _flat(state[0]), l2, 1e-2, 0.99, 1e-8)
+        _rmsprop(w, grad, state[0], l2, 1e-2, 0.99, 1e-8)
 
 
 OPTIMISERS: dict[str, type[Adam] | type[RMSprop]] = {"adam": Adam, "rmsprop": RMSprop}

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from senteval_runner.features import Float, as_tensor
 from senteval_runner.heads import LogisticHead
-from senteval_runner.optimisers import Adam
+from senteval_runner.optimisers import Adam, flat
 
 Scores = NDArray[np.float64]
 CLASSES = 5
@@ -87,7 +87,9 @@ def relatedness(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         w = LogisticHead(x_ND.shape[1] - 1, CLASSES).initial()[0][None, None].contiguous()
-    adam, state, no_l2 = Adam(), [torch.zeros_like(w), torch.zeros_like(w)], np.zeros(1, dtype=np.float32)
+    adam, no_l2 = Adam(), np.zeros(1, dtype=np.float32)
+    flat_w = flat(w)
+    state = [np.zeros_like(flat_w), np.zeros_like(flat_w)]
     best, best_w, misses, step = -1.0, w, 0, 0
     for _ in range(0, MAX_EPOCH + 1, EPOCHS_PER_ROUND):
         for _ in range(EPOCHS_PER_ROUND):
@@ -97,7 +99,7 @@ def relatedness(
                 gradient = _gradient(
                     x_ND.index_select(0, rows), targets_NK.index_select(0, rows).t(), w[0, 0]
                 )
-                adam.update(w, gradient[None, None], state, no_l2, step)
+                adam.update(flat_w, flat(gradient[None, None]), state, no_l2, step)
         pearson = correlation("pearson", _expected_score(x_dev, w[0, 0]), dev[1])
         if pearson > best:
             best, best_w = pearson, w.clone()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
 
-from senteval_runner import batched, classify
+from senteval_runner import batched, classify, heads
 from senteval_runner.features import as_tensor, design
 from senteval_runner.heads import HiddenHead, LogisticHead
 from senteval_runner.protocol import TORCH_REGULARISERS, get_protocol
@@ -132,3 +132,53 @@ def test_same_seed_same_bits_and_global_generators_untouched() -> None:
     assert torch.equal(runs[0][0].weights[0][0], runs[1][0].weights[0][0])
     np.testing.assert_array_equal(before[0], np.random.get_state()[1])
     assert torch.equal(before[1], torch.get_rng_state())
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_groups_side_by_side_change_nothing(monkeypatch: pytest.MonkeyPatch, two_threads: None) -> None:
+    protocol = dataclasses.replace(get_protocol("default"), kfold=4, tenacity=1, nhid=3, dropout=0.2)
+    x, y = problem(90, 5, 2)
+    folds = list(StratifiedKFold(4, shuffle=True, random_state=1).split(x, y))
+    fits = [batched.Fit(train=a, dev=b, l2=TORCH_REGULARISERS) for a, b in folds]
+    monkeypatch.setattr(batched, "GROUP_BYTES", 1)
+    runs = []
+    for threads in (2, 1):
+        torch.set_num_threads(threads)
+        runs.append(batched.train_fits(as_tensor(design([x])), y, fits, 2, protocol, 1, keep_weights=True))
+        assert torch.get_num_threads() == threads
+    for a, b in zip(*runs, strict=True):
+        assert (a.accuracy, a.rounds) == (b.accuracy, b.rounds)
+        torch.testing.assert_close(a.weights, b.weights, rtol=0, atol=0)
+
+
+def test_a_failing_group_ends_the_others(two_threads: None) -> None:
+    calls: list[int] = []
+
+    def train(group: list[int], stopped) -> list[batched.Fitted]:
+        calls.append(group[0])
+        if group[0] == 0:
+            raise RuntimeError("broken")
+        assert stopped.wait(60)  # a group under way is told to stop
+        return []
+
+    with pytest.raises(RuntimeError, match="broken"):
+        batched._side_by_side(train, [[0], [1], [2], [3]])
+    assert set(calls) <= {0, 1, 2} and torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("folds", [1, 3])
+def test_wide_products_equal_plain_ones(folds: int) -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(folds, 8, 4097), torch.randn(folds, 4097, 64)
+    torch.testing.assert_close(heads._bmm(a, b, 8 * 4097), torch.bmm(a, b), rtol=1e-4, atol=1e-3)
+    transposed = torch.randn(folds, 64, 4097).transpose(1, 2)
+    torch.testing.assert_close(
+        heads._bmm(a, transposed, 8 * 4097), torch.bmm(a, transposed), rtol=1e-4, atol=1e-3
+    )
