@@ -51,7 +51,7 @@ class Source:
     @property
     def name(self) -> str:
         """Short name for tables: a path's last part."""
-        return Path(self.spec).name if self.kind in ("multiview", "vectors", "words") else self.spec
+        return Path(self.spec).name if self.kind != "random" and Path(self.spec).exists() else self.spec
 
     def load(
         self,

@@ -61,11 +61,12 @@ class Tfidf:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         self.vectorizer = TfidfVectorizer()
-        self.rows = self.vectorizer.fit_transform(texts)
+        # Words by texts: a query touches the rows of its own words alone.
+        self.words = self.vectorizer.fit_transform(texts).T.tocsr()
 
     def scores(self, query: str) -> Scores:
         """One cosine per text, [N]."""
-        found: Scores = (self.rows @ self.vectorizer.transform([query]).T).toarray()[:, 0]
+        found: Scores = (self.vectorizer.transform([query]) @ self.words).toarray()[0]
         return found
 
 

@@ -7,12 +7,11 @@ columns are ignored. A chat needs the first file alone.
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.support.errors import UserError
+from senteval_runner.columns import read_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,45 +35,11 @@ class FaqSet:
     """Entries that serve a query, by query id; never empty."""
 
 
-def read_columns(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """The named columns of a tab-separated file with a header line; ``.gz`` is unpacked.
-
-    Raises:
-        UserError: no such file, another encoding, a missing column, a row of another number of cells, or
-            an empty cell.
-    """
-    try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        # Not splitlines: answers hold form feeds and other characters that it takes for line ends.
-        lines = raw.decode("utf-8").rstrip("\n").split("\n")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        raise UserError(f"{path}: not UTF-8 text ({error})") from None
-    header = lines[0].rstrip("\r").split("\t")
-    missing = [name for name in columns if name not in header]
-    if missing:
-        raise UserError(f"{path}, line 1: no column {missing[0]!r} among {', '.join(header)}")
-    places = [header.index(name) for name in columns]
-    rows = []
-    for number, line in enumerate(lines[1:], start=2):
-        cells = line.rstrip("\r").split("\t")
-        if len(cells) != len(header):
-            raise UserError(f"{path}, line {number}: {len(cells)} cells, the header has {len(header)}")
-        row = tuple(cells[place].strip() for place in places)
-        if not all(row):
-            raise UserError(f"{path}, line {number}: column {columns[row.index('')]!r} is empty")
-        rows.append(row)
-    if not rows:
-        raise UserError(f"{path}: holds no rows")
-    return rows
-
-
 def read_entries(path: Path) -> list[Entry]:
     """The table.
 
     Raises:
-        UserError: see :func:`read_columns`; or an id twice.
+        UserError: see :func:`senteval_runner.columns.read_columns`; or an id twice.
     """
     entries = [Entry(*row) for row in read_columns(path, ("doc_id", "question", "answer"))]
     seen: set[str] = set()
@@ -89,7 +54,7 @@ def read_faq(folder: Path) -> FaqSet:
     """A folder with the three files. Queries without a relevant entry are left out.
 
     Raises:
-        UserError: see :func:`read_columns`; or a judgement of an unknown query or entry.
+        UserError: see :func:`~senteval_runner.columns.read_columns`; or an unknown query or entry.
     """
     entries = read_entries(folder / "faq.tsv")
     known = {entry.doc_id for entry in entries}

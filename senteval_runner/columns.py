@@ -1,0 +1,53 @@
+"""Tab-separated files with a header line, checked row by row."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from corpora.support.errors import UserError
+
+
+def read_columns(
+    path: Path, columns: Sequence[str], *, may_be_empty: Collection[str] = ()
+) -> list[tuple[str, ...]]:
+    """The named columns of a tab-separated file with a header line; ``.gz`` is unpacked.
+
+    Row ``i`` of the result is line ``i + 2`` of the file.
+
+    Args:
+        path: the file.
+        columns: names in the header, in the order wanted.
+        may_be_empty: columns whose cells need not hold text.
+
+    Raises:
+        UserError: no such file, another encoding, a missing column, a row of another number of cells, or
+            an empty cell.
+    """
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        # Not splitlines: answers hold form feeds and other characters that it takes for line ends.
+        lines = raw.decode("utf-8").rstrip("\n").split("\n")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+        raise UserError(f"{path}: not UTF-8 text ({error})") from None
+    header = lines[0].rstrip("\r").split("\t")
+    missing = [name for name in columns if name not in header]
+    if missing:
+        raise UserError(f"{path}, line 1: no column {missing[0]!r} among {', '.join(header)}")
+    places = [header.index(name) for name in columns]
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        cells = line.rstrip("\r").split("\t")
+        if len(cells) != len(header):
+            raise UserError(f"{path}, line {number}: {len(cells)} cells, the header has {len(header)}")
+        row = tuple(cells[place].strip() for place in places)
+        for name, cell in zip(columns, row, strict=True):
+            if not cell and name not in may_be_empty:
+                raise UserError(f"{path}, line {number}: column {name!r} is empty")
+        rows.append(row)
+    if not rows:
+        raise UserError(f"{path}: holds no rows")
+    return rows

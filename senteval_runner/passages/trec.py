@@ -1,0 +1,125 @@
+"""TREC-style collections (Cranfield): documents, queries, judgements.
+
+| file | columns |
+|---|---|
+| ``docs.tsv[.gz]`` | doc_id, title, text (either may be empty) |
+| ``queries.tsv[.gz]`` | query_id, query |
+| ``qrels.tsv[.gz]`` | query_id, doc_id, relevance: relevant above 0 |
+| or ``qrels.txt`` | four columns without header, separated by blanks: query, iteration, document, relevance |
+
+A passage is the title and the text, or the text alone where it begins with the title. The queries are split
+60 / 20 / 20 by seed; candidates are the whole collection, or the first N by BM25 (:func:`cut`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from corpora.inputs import read_lines
+from corpora.support.errors import UserError
+from corpora.tokenize import SpacyTokenizer
+from senteval_runner.columns import read_columns
+from senteval_runner.faq.evaluate import split
+from senteval_runner.lexical import Bm25
+from senteval_runner.passages.types import Passages, PassageSet, Question
+
+TRAIN_SHARE = 0.6
+DEV_SHARE = 0.5
+"""Of what training leaves."""
+
+
+def split_questions(questions: Sequence[Question], seed: int) -> tuple[dict[str, list[Question]], str]:
+    """Train, dev and test (60 / 20 / 20) by seed, each in the file's order, and a note that says so."""
+    if len(questions) < 5:
+        raise UserError(f"{len(questions)} questions are too few to split into train, dev and test")
+    train, rest = split(len(questions), TRAIN_SHARE, seed)
+    dev, test = (rest[part] for part in split(len(rest), DEV_SHARE, seed))
+    parts = {"train": train, "dev": dev, "test": test}
+    note = f"questions split 60 / 20 / 20 at random with seed {seed}"
+    return {name: [questions[i] for i in rows] for name, rows in parts.items()}, note
+
+
+def _existing(folder: Path, names: Sequence[str]) -> Path:
+    for name in names:
+        if (folder / name).exists():
+            return folder / name
+    raise UserError(f"{folder}: no {' or '.join(names)}")
+
+
+def _judgements(path: Path) -> list[tuple[str, str, str, str]]:
+    """(where it stands, query, document, relevance)."""
+    if path.suffix == ".txt":
+        rows = []
+        for line in read_lines(path):
+            cells = line.text.split()
+            if len(cells) != 4:
+                raise UserError(f"{path}, line {line.number}: {len(cells)} cells, expected 4")
+            rows.append((f"{path}, line {line.number}", cells[0], cells[2], cells[3]))
+        return rows
+    table = read_columns(path, ("query_id", "doc_id", "relevance"))
+    return [(f"{path}, line {n}", *row) for n, row in enumerate(table, start=2)]  # type: ignore[misc]
+
+
+def read_trec(folder: Path, name: str, seed: int) -> PassageSet:
+    """A collection.
+
+    Raises:
+        UserError: a file is missing or malformed; a judgement of an unknown query or document.
+    """
+    docs = _existing(folder, ("docs.tsv", "docs.tsv.gz"))
+    asked = _existing(folder, ("queries.tsv", "queries.tsv.gz"))
+    judged = _existing(folder, ("qrels.tsv", "qrels.tsv.gz", "qrels.txt"))
+    passages = Passages(SpacyTokenizer())
+    place: dict[str, int] = {}
+    rows: list[int] = []
+    table = read_columns(docs, ("doc_id", "title", "text"), may_be_empty=("title", "text"))
+    for number, (doc, title, text) in enumerate(table, start=2):
+        if doc in place:
+            raise UserError(f"{docs}, line {number}: doc_id {doc!r} occurs twice")
+        place[doc] = len(rows)
+        rows.append(passages.row(text if text.startswith(title) else f"{title} {text}"))
+    queries: dict[str, str] = dict(read_columns(asked, ("query_id", "query")))  # type: ignore[arg-type]
+    relevant = {query: np.zeros(len(rows), dtype=bool) for query in queries}
+    for where, query, doc, grade in _judgements(judged):
+        if query not in queries or doc not in place:
+            unknown = f"query {query!r}" if query not in queries else f"document {doc!r}"
+            raise UserError(f"{where}: unknown {unknown}")
+        if not grade.lstrip("-").isdigit():
+            raise UserError(f"{where}: relevance {grade!r} is not a whole number")
+        if int(grade) > 0:
+            relevant[query][place[doc]] = True
+    everything = np.array(rows, dtype=np.int64)
+    questions = [
+        Question(query, passages.text(text), everything, relevant[query]) for query, text in queries.items()
+    ]
+    splits, note = split_questions(questions, seed)
+    notes = [note, f"candidates: the whole collection of {len(rows):,}", "tokenised by spaCy's rules"]
+    return PassageSet(name, passages.texts, splits, [docs, asked, judged], notes, is_collection=True)
+
+
+def cut(data: PassageSet, depth: int) -> PassageSet:
+    """A collection with the first ``depth`` by BM25 as candidates, best first (ties by number).
+
+    Relevant passages that BM25 does not find are missed in dev and test; in training they are added, for
+    they are what the questions are labelled with.
+    """
+    index = Bm25(data.passages)
+    splits: dict[str, list[Question]] = {}
+    for name, questions in data.splits.items():
+        splits[name] = []
+        for q in questions:
+            scores = index.scores(q.text)[q.candidates]
+            chosen = np.argsort(-scores, kind="stable")[:depth]
+            lost = np.setdiff1d(np.flatnonzero(q.relevant), chosen)
+            kept = np.concatenate([chosen, lost]) if name == "train" else chosen
+            missed = 0 if name == "train" else len(lost)
+            splits[name].append(
+                replace(q, candidates=q.candidates[kept], relevant=q.relevant[kept], missed=missed)
+            )
+    notes = [note for note in data.notes if not note.startswith("candidates:")]
+    notes.append(f"candidates: the first {depth} by BM25; relevant passages it lacks count as missed")
+    return replace(data, name=f"{data.name}@{depth}", splits=splits, notes=notes, is_collection=False)

@@ -1,0 +1,129 @@
+"""Questions, their candidate passages, and who is relevant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.support.errors import UserError
+from corpora.tokenize import Tokenizer
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question."""
+
+    id: str
+    text: str
+    """Its tokens joined by one space."""
+    candidates: NDArray[np.int64]
+    """Rows of the set's passages, in the file's order."""
+    relevant: NDArray[np.bool_]
+    """Which candidates are relevant, in the same order."""
+    missed: int = 0
+    """Relevant passages that are no candidates: they count against recall and average precision."""
+
+    @property
+    def kinds(self) -> tuple[bool, bool]:
+        """Whether there is a relevant candidate (or a missed one), and an irrelevant one."""
+        return bool(self.relevant.any() or self.missed), bool((~self.relevant).any())
+
+
+@dataclass(frozen=True)
+class PassageSet:
+    """A data set."""
+
+    name: str
+    passages: list[str]
+    """Every distinct passage once, its tokens joined by one space."""
+    splits: dict[str, list[Question]]
+    """``train``, ``dev``, ``test``."""
+    files: list[Path]
+    """What was read."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the figures must know."""
+    is_collection: bool = False
+    """Every question of dev and test has all passages as candidates."""
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Questions, candidates and relevant candidates per split."""
+        return {
+            name: {
+                "questions": len(questions),
+                "candidates": sum(len(q.candidates) for q in questions),
+                "relevant": sum(int(q.relevant.sum()) for q in questions),
+            }
+            for name, questions in self.splits.items()
+        }
+
+    def used_passages(self) -> NDArray[np.int64]:
+        """Rows that are a candidate somewhere, rising."""
+        rows = [q.candidates for questions in self.splits.values() for q in questions]
+        return np.unique(np.concatenate(rows)) if rows else np.zeros(0, dtype=np.int64)
+
+
+class Passages:
+    """Distinct passages in order of first appearance.
+
+    Args:
+        tokenizer: what cuts the texts into words.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.texts: list[str] = []
+        self._rows: dict[str, int] = {}
+
+    def text(self, raw: str) -> str:
+        """Tokens joined by one space; "." for a text without any."""
+        return " ".join(self.tokenizer.line(raw)) or "."
+
+    def row(self, raw: str) -> int:
+        """The row of a passage."""
+        text = self.text(raw)
+        if text not in self._rows:
+            self._rows[text] = len(self.texts)
+            self.texts.append(text)
+        return self._rows[text]
+
+
+def question(id: str, text: str, rows: Sequence[int], relevant: Sequence[bool]) -> Question:
+    """A question from plain lists."""
+    return Question(id, text, np.array(rows, dtype=np.int64), np.array(relevant, dtype=bool))
+
+
+def filtered(data: PassageSet, keep: str, limit: int | None) -> PassageSet:
+    """The questions that are trained and evaluated on.
+
+    Args:
+        data: as read.
+        keep: of dev and test: ``answered`` drops questions without a relevant candidate (the usual WikiQA
+            and raw TrecQA), ``mixed`` also those without an irrelevant one (TrecQA "clean"), ``all`` drops
+            none. Training questions always need both, for a pair has one of each.
+        limit: first questions of each split that are kept; None keeps all.
+
+    Raises:
+        UserError: a split has no question left.
+    """
+    splits, notes = {}, list(data.notes)
+    for name, questions in data.splits.items():
+        wanted = "mixed" if name == "train" else keep
+        kept = [
+            q for q in questions if wanted == "all" or (q.kinds[0] and (wanted == "answered" or q.kinds[1]))
+        ]
+        if len(kept) < len(questions):
+            reason = "a relevant" if wanted == "answered" else "both a relevant and an irrelevant"
+            notes.append(
+                f"{name}: {len(questions) - len(kept)} of {len(questions)} questions without {reason} "
+                "candidate left out"
+            )
+        if not kept:
+            raise UserError(f"{data.name}: no question of {name} is left with --keep {keep}")
+        splits[name] = kept[:limit]
+    return replace(data, splits=splits, notes=notes)

@@ -1,0 +1,178 @@
+"""Small data sets of made-up text in the published formats."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+ANIMALS = ("dog", "cat", "horse", "bird", "cow", "goat", "duck", "pig", "hen", "fox")
+HOMES = ("kennel", "basket", "stable", "nest", "byre", "pen", "pond", "sty", "coop", "den")
+
+
+def qa_rows(count: int, seed: int, prefix: str) -> list[str]:
+    """Questions that name an animal; the relevant candidate names its home, not the animal."""
+    rng = random.Random(seed)
+    rows = []
+    for i in range(count):
+        k = rng.randrange(len(ANIMALS))
+        others = rng.sample([j for j in range(len(HOMES)) if j != k], 4)
+        place = rng.randrange(5)
+        for n in range(5):
+            home = HOMES[k] if n == place else HOMES[others.pop()]
+            question = f"where does the {ANIMALS[k]} sleep number {i} ?"
+            rows.append(f"{prefix}{i}\t{int(n == place)}\t{question}\tit sleeps in a {home} near place {i} .")
+    return rows
+
+
+def write_wikiqa(folder: Path, sizes: tuple[int, int, int] = (60, 20, 20)) -> Path:
+    folder.mkdir(parents=True)
+    for split, size, seed in zip(("train", "dev", "test"), sizes, (1, 2, 3), strict=True):
+        rows = ["question_id\tlabel\tquestion\tcandidate", *qa_rows(size, seed, split)]
+        (folder / f"{split}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return folder
+
+
+def write_published_wikiqa(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    header = "QuestionID\tQuestion\tDocumentID\tDocumentTitle\tSentenceID\tSentence\tLabel"
+    rows = [
+        "Q0\tHow big is it?\tD1\tIt\tD1-0\tIt is 3 m high, they say.\t1",
+        "Q0\tHow big is it?\tD1\tIt\tD1-1\tNobody knows.\t0",
+        "Q1\tWho is he?\tD2\tHe\tD2-0\tHe left.\t0",
+    ]
+    for split in ("train", "dev", "test"):
+        (folder / f"WikiQA-{split}.tsv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return folder
+
+
+JACANA = """<QApairs id='1.4'>
+<question>
+Who\tleads\t?
+WP\tVBZ\t.
+SUB\tROOT\tP
+</question>
+<positive>
+She\tleads\t& wins\t.
+PRP\tVBZ\tVBZ\t.
+</positive>
+<negative>
+Nobody\tcame\t.
+NN\tVBD\t.
+</negative>
+</QApairs>
+<QApairs id='1.4'>
+<question>
+Who\tfollows\t?
+</question>
+<negative>
+Nobody\tcame\t.
+</negative>
+</QApairs>
+"""
+
+
+def write_jacana(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for name in ("TRAIN-ALL", "DEV", "TEST"):
+        (folder / f"{name}.xml").write_text(JACANA, encoding="utf-8")
+    return folder
+
+
+def write_wikipassageqa(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    documents = {"12": {"0": "First part.", "1": "Second part.", "2": "Third part."}, "7": {"0": "Only one."}}
+    (folder / "document_passages.json").write_text(json.dumps(documents), encoding="utf-8")
+    header = "QID\tQuestion\tDocumentID\tDocumentName\tRelevantPassages"
+    for split in ("train", "dev", "test"):
+        rows = [header, "1\tWhich come first?\t12\tParts.html\t0,2", "2\tHow many?\t7\tOne.html\t0"]
+        (folder / f"{split}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return folder
+
+
+def write_insuranceqa(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    words = ["what", "is", "it", "a", "policy", "premium", "no", "yes"]
+    files = {
+        "vocabulary": [f"idx_{i}\t{word}" for i, word in enumerate(words, start=1)],
+        "answers.label.token_idx": ["1\tidx_4 idx_5", "2\tidx_4 idx_6", "3\tidx_7", "4\tidx_8"],
+        "question.train.token_idx.label": ["idx_1 idx_2 idx_3\t1 2", "idx_2 idx_3\t4"],
+        "question.dev.label.token_idx.pool": ["1\tidx_1 idx_2\t3 1 2"],
+        "question.test1.label.token_idx.pool": ["1 4\tidx_1 idx_2\t3 1 2"],
+    }
+    for name, lines in files.items():
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def write_quasar(folder: Path) -> Path:
+    (folder / "questions").mkdir(parents=True)
+    (folder / "contexts" / "short").mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        questions = [
+            {"uid": "t1", "question": "What barks ?", "answer": "the dog", "tags": ["1-token-answer"]},
+            {"uid": "t2", "question": "What mews ?", "answer": "a cat", "tags": []},
+        ]
+        contexts = [
+            {"uid": "t1", "contexts": [[0.9, "The Dog barks."], [0.5, "The dogs bark."], [0.1, "A cow."]]},
+            {"uid": "t2", "contexts": [[0.9, "It is a cat."], [0.8, "It is a cat."], [0.7, "A fox."]]},
+        ]
+        for kind, place, rows in (
+            ("questions", "questions", questions),
+            ("contexts", "contexts/short", contexts),
+        ):
+            text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+            (folder / place / f"{split}_{kind}.json.gz").write_bytes(gzip.compress(text))
+    return folder
+
+
+def search_object(number: int) -> dict:
+    results = [
+        {"title": "t", "url": "u", "snippet": f"They say the {ANIMALS[number]} wins.", "related_links": None},
+        {"title": "t", "url": "u", "snippet": "Nothing here.", "related_links": None},
+        {"title": "t", "url": "u", "snippet": None, "related_links": None},
+    ]
+    return {
+        "id": number, "question": f"Who wins race {number}?", "answer": ANIMALS[number], "category": "C",
+        "air_date": "2004-12-31", "round": "Jeopardy!", "value": "$200", "show_number": "4680",
+        "search_results": results,
+    }  # fmt: skip
+
+
+def write_searchqa(folder: Path, split: bool) -> Path:
+    for number in range(9):
+        place = folder / ("train", "val", "test")[number % 3] if split else folder
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number:06d}-tag.json").write_text(json.dumps(search_object(number)), encoding="utf-8")
+    return folder
+
+
+def write_searchqa_tsv(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    jeopardy = [
+        {"question": f"'Who wins <a href=\"x\">race {n}</a>?'", "answer": ANIMALS[n]} for n in range(6)
+    ]
+    (folder / "JEOPARDY_QUESTIONS1.json").write_text(json.dumps(jeopardy), encoding="utf-8")
+    for number in range(6):
+        rows = [f"t\tu\tThe {ANIMALS[number]} wins.\ta;b", "t\tu\tNothing here.\t", "t\tu\t\t"]
+        (folder / f"{number:06d}-tag.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return folder
+
+
+def write_trec(folder: Path, docs: int = 30, queries: int = 15) -> Path:
+    folder.mkdir(parents=True)
+    rows = [
+        f"d{i}\ttitle {i}\ttitle {i} . the {ANIMALS[i % 10]} sleeps in {HOMES[i % 10]} {i}"
+        for i in range(docs)
+    ]
+    rows[-1] = f"d{docs - 1}\t\t"
+    (folder / "docs.tsv.gz").write_bytes(gzip.compress("\n".join(["doc_id\ttitle\ttext", *rows]).encode()))
+    asked = [f"{q}\t{ANIMALS[q % 10]} sleeps" for q in range(queries)]
+    (folder / "queries.tsv").write_text("\n".join(["query_id\tquery", *asked]) + "\n", encoding="utf-8")
+    judged = [f"{q}\td{d}\t{g}" for q in range(queries) for d, g in ((q % 10, 1), (q % 10 + 10, 3), (5, 0))]
+    judged = [row for row in judged if row.split("\t")[1] != "d5" or not row.endswith("\t0")]
+    (folder / "qrels.tsv").write_text(
+        "\n".join(["query_id\tdoc_id\trelevance", *judged]) + "\n", encoding="utf-8"
+    )
+    return folder
