@@ -25,13 +25,17 @@ def main(config: PassagesConfig) -> int:
     return run(config)
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            PassagesConfig,
-            main,
-            prog="python -m senteval_runner.passages",
-            description=(__doc__ or "").split("\n")[0],
-            kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        PassagesConfig,
+        main,
+        prog="python -m senteval_runner.passages",
+        description=(__doc__ or "").split("\n")[0],
+        args=args,
+        kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())
