@@ -33,6 +33,7 @@ from multiview.words import Words
 from parsing.cache_types import Batch
 
 if TYPE_CHECKING:
+    from multiview.encoders.registry import Encoder
     from parsing.cache import TreeCache
 
 Tokens = Sequence[str]
@@ -341,21 +342,58 @@ class MultiViewEncoder:
             places = left[start : start + CHUNK_SENTENCES]
             yield places, self.reader.parse([tokens[place] for place in places], requires)
 
+    @torch.inference_mode()
+    def node_states(
+        self, inputs: Sequence[str | Tokens], *, batch_size: int = 32, trees: TreeCache | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Tensor, Tensor, Tensor, Tensor]]]]:
+        """What the encoders know of every node, batch by batch.
+
+        Args:
+            inputs: sentences, as in :meth:`encode`.
+            batch_size: sentences at a time.
+            trees: cache of a corpus parsed by the model's parsers.
+
+        Yields:
+            Places of a batch's sentences in ``inputs``, and per view: sentence vectors [B, D], states [N, D],
+            heights [N] and the sentence of each node [N], in sentence order.
+        """
+        chosen = self._chosen(None)
+        requires = {
+            need for m in self.members for encoder in m.network.encoder_list for need in encoder.requires
+        }
+        for where, whole in self._batches(list(inputs), requires, trees):
+            order = np.argsort(-np.diff(whole.sentence_offsets), kind="stable")
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                batch = select(whole, rows)
+                words_B = torch.from_numpy(np.diff(batch.sentence_offsets)).to(self.device)
+                views = []
+                for encoder, x_ND in self._views(batch, chosen):
+                    plan = encoder.plan(batch)
+                    root_BD, (h_ND, height_N) = encoder(x_ND, plan), encoder.forward_nodes(x_ND, plan)
+                    internal = len(h_ND) > len(x_ND)  # of a constituency tree: n - 1 more than words
+                    count_B = 2 * words_B - 1 if internal else words_B
+                    sentence_N = torch.repeat_interleave(count_B)
+                    views.append((root_BD, h_ND, height_N, sentence_N))
+                yield where[rows], views
+
     def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:
         """Concatenated vectors [B, D] of parsed sentences."""
+        parts = [encoder(x_ND, encoder.plan(batch)) for encoder, x_ND in self._views(batch, chosen)]
+        return torch.cat(parts, dim=1).float()
+
+    def _views(self, batch: Batch, chosen: list[list[int]]) -> Iterator[tuple[Encoder, Tensor]]:
+        """Every chosen encoder with its word vectors [N, E]."""
         assert batch.types is not None
         used, inverse = np.unique(batch.token, return_inverse=True)
         types = [batch.types[index] for index in used]
-        parts: list[Tensor] = []
         for member, positions in zip(self.members, chosen, strict=True):
             table_rows = member.words.vocabulary.lookup(types)
             encoders = member.network.encoder_list
             token = torch.from_numpy(inverse.astype(np.int64)).to(self.device)
             for position in positions:
                 rows_UE = self._word_vectors(member, position, table_rows)
-                x_ND = torch.nn.functional.embedding(token, rows_UE)
-                parts.append(encoders[position](x_ND, encoders[position].plan(batch)))
-        return torch.cat(parts, dim=1).float()
+                yield encoders[position], torch.nn.functional.embedding(token, rows_UE)
 
     def _word_vectors(self, member: Member, position: int, table_rows: NDArray[np.int32]) -> Tensor:
         if member.words.is_fixed:

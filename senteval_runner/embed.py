@@ -43,7 +43,8 @@ class SentenceVectors(Protocol):
         ...
 
 
-def _digest(text: str) -> bytes:
+def text_digest(text: str) -> bytes:
+    """16 bytes that stand for a sentence in a store."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -84,11 +85,11 @@ class VectorStore:
             self.place[digest.tobytes()] = len(self.shards) - 1, row
 
     def __contains__(self, text: str) -> bool:
-        return _digest(text) in self.place
+        return text_digest(text) in self.place
 
     def add(self, texts: Sequence[str], vectors: Float) -> None:
         """Keep new vectors [n, d] of ``n`` distinct texts."""
-        digests = np.frombuffer(b"".join(map(_digest, texts)), dtype=np.uint8).reshape(-1, 16)
+        digests = np.frombuffer(b"".join(map(text_digest, texts)), dtype=np.uint8).reshape(-1, 16)
         if self.folder is not None:
             number = f"{len(self.shards):05d}"
             for name, array in (("vectors", vectors), ("digests", digests)):
@@ -102,7 +103,7 @@ class VectorStore:
 
     def get(self, texts: Sequence[str]) -> Float:
         """Vectors of texts that are all in the store: [n, d]."""
-        places = np.array([self.place[_digest(text)] for text in texts])
+        places = np.array([self.place[text_digest(text)] for text in texts])
         out = np.empty((len(texts), self.shards[0].shape[1]), dtype=np.float32)
         for shard in np.unique(places[:, 0]):
             here = places[:, 0] == shard

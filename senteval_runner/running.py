@@ -5,11 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +17,10 @@ from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress
 from senteval_runner import html, report, tables
+from senteval_runner.cells import FORMAT, Cells, data_folder, versions
 from senteval_runner.embed import Projection, SentenceVectors
 from senteval_runner.encoders import Source, open_model
-from senteval_runner.evaluation import data_hashes, evaluate_task
+from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol import Protocol, get_protocol
 from senteval_runner.published import CONTROLS, NOTE, SENTEVAL
 from senteval_runner.results import TaskResult
@@ -31,8 +29,6 @@ from senteval_runner.trees import EvaluationTrees
 if TYPE_CHECKING:
     from senteval_runner.run import RunConfig
 
-FORMAT = 1
-"""Of the part files: a figure computed under another version is computed again."""
 GROUPS: Mapping[str, Sequence[str]] = {
     "mv": tuple(dict.fromkeys(task for _, task, _, _ in tables.PAPER_COLUMNS)),
     "sts": (*STS_SUBSETS, "STSBenchmark"),
@@ -93,17 +89,6 @@ def _seeds(text: str) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
-def _data_folder(config: RunConfig) -> Path:
-    outside = os.environ.get("MULTIVIEW_DATA")
-    folder = config.data or (Path(outside) / "senteval" if outside else Path("data/senteval"))
-    if not folder.is_dir():
-        raise UserError(
-            f"{folder}: no such folder; --data wants SentEval's data folder (downstream/, probing/), as the "
-            "download script at github.com/facebookresearch/SentEval writes it"
-        )
-    return folder
-
-
 def _model(spec: str, config: RunConfig, trees: EvaluationTrees | Path) -> Model:
     opened = open_model(
         spec,
@@ -130,35 +115,11 @@ def _distinct_names(models: Sequence[Model]) -> None:
             model.name = model.spec
 
 
-class _Cells:
-    """Finished (model, protocol, seed, task) cells on disk."""
-
-    def __init__(self, folder: Path, protocol: Protocol) -> None:
-        self.folder, self.protocol = folder, protocol
-        text = json.dumps([FORMAT, dataclasses.asdict(protocol), _versions()["torch"]], sort_keys=True)
-        self.digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-
-    def _path(self, model: Model, seed: int, task: str) -> Path:
-        return self.folder / f"{model.key}-{self.protocol.name}-{self.digest}" / str(seed) / f"{task}.json"
-
-    def load(self, model: Model, seed: int, task: TaskData) -> TaskResult | None:
-        """The finished cell, unless the data have changed since."""
-        path = self._path(model, seed, task.name)
-        if not path.exists():
-            return None
-        result = TaskResult(**read_json(path))
-        return result if result.data_sha256 == data_hashes(task) else None
-
-    def save(self, model: Model, seed: int, result: TaskResult) -> None:
-        """Write a finished cell, atomically."""
-        write_json(self._path(model, seed, result.task), dataclasses.asdict(result))
-
-
 def run(config: RunConfig) -> int:
     """Evaluate every model on every task with every seed; write the results; print the tables."""
     import torch
 
-    tasks, seeds, data = expand_tasks(config.tasks), _seeds(config.seeds), _data_folder(config)
+    tasks, seeds, data = expand_tasks(config.tasks), _seeds(config.seeds), data_folder(config.data)
     protocol = get_protocol(config.protocol, nhid=config.nhid)
     if config.project is not None and config.project < 1:
         raise UserError(f"--project {config.project}: at least 1 dimension")
@@ -177,7 +138,7 @@ def run(config: RunConfig) -> int:
     _distinct_names(models)
     logger = log_to(config.output)
     write_json(config.output / "config.json", config_to_json(config))
-    cells = _Cells(config.output / "parts", protocol)
+    cells = Cells(config.output / "parts", protocol)
     bar = progress(total=len(models) * len(tasks) * len(seeds), unit="task", description="evaluate")
     for name in tasks:
         try:
@@ -210,24 +171,13 @@ def run(config: RunConfig) -> int:
     return 0 if any(model.results for model in models) else 2
 
 
-def _cell(cells: _Cells, model: Model, seed: int, task: TaskData, protocol: Protocol) -> TaskResult:
-    finished = cells.load(model, seed, task)
+def _cell(cells: Cells, model: Model, seed: int, task: TaskData, protocol: Protocol) -> TaskResult:
+    finished = cells.load(model.key, seed, task)
     if finished is not None:
         return finished
     result = evaluate_task(model.vectors, task, protocol, seed)
-    cells.save(model, seed, result)
+    cells.save(model.key, seed, result)
     return result
-
-
-def _versions() -> dict[str, str]:
-    names = ("multiview-embeddings", "torch", "numpy", "scipy", "scikit-learn")
-    found = {"python": platform.python_version()}
-    for name in names:
-        try:
-            found[name] = version(name)
-        except ModuleNotFoundError:  # run from a checkout that is not installed
-            found[name] = "checkout"
-    return found
 
 
 def _kernels() -> list[str]:
@@ -290,7 +240,7 @@ def _write(config: RunConfig, protocol: Protocol, models: Sequence[Model]) -> No
             "format": FORMAT,
             "config": config_to_json(config),
             "protocol": dataclasses.asdict(protocol),
-            "versions": _versions(),
+            "versions": versions(),
             "kernels": _kernels(),
             "torch_threads": torch.get_num_threads(),
             "models": {

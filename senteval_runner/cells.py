@@ -1,0 +1,73 @@
+"""What every run over tasks keeps: finished cells, versions, and where the data lie."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+from corpora.senteval_files import TaskData
+from corpora.support.errors import UserError
+from corpora.support.files import read_json, write_json
+from senteval_runner.evaluation import data_hashes
+from senteval_runner.protocol import Protocol
+from senteval_runner.results import TaskResult
+
+FORMAT = 1
+"""Of the part files: a figure computed under another version is computed again."""
+
+
+def data_folder(given: Path | None) -> Path:
+    """SentEval's data: the folder given, else ``$MULTIVIEW_DATA/senteval``, else ``data/senteval``.
+
+    Raises:
+        UserError: no such folder.
+    """
+    outside = os.environ.get("MULTIVIEW_DATA")
+    folder = given or (Path(outside) / "senteval" if outside else Path("data/senteval"))
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder; --data wants SentEval's data folder (downstream/, probing/), as the "
+            "download script at github.com/facebookresearch/SentEval writes it"
+        )
+    return folder
+
+
+class Cells:
+    """Finished (model, protocol, seed, task) cells on disk."""
+
+    def __init__(self, folder: Path, protocol: Protocol) -> None:
+        self.folder, self.protocol = folder, protocol
+        text = json.dumps([FORMAT, dataclasses.asdict(protocol), versions()["torch"]], sort_keys=True)
+        self.digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def _path(self, key: str, seed: int, task: str) -> Path:
+        return self.folder / f"{key}-{self.protocol.name}-{self.digest}" / str(seed) / f"{task}.json"
+
+    def load(self, key: str, seed: int, task: TaskData) -> TaskResult | None:
+        """The finished cell of the model ``key``, unless the data have changed since."""
+        path = self._path(key, seed, task.name)
+        if not path.exists():
+            return None
+        result = TaskResult(**read_json(path))
+        return result if result.data_sha256 == data_hashes(task) else None
+
+    def save(self, key: str, seed: int, result: TaskResult) -> None:
+        """Write a finished cell, atomically."""
+        write_json(self._path(key, seed, result.task), dataclasses.asdict(result))
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that figures hang on."""
+    names = ("multiview-embeddings", "torch", "numpy", "scipy", "scikit-learn")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except ModuleNotFoundError:  # run from a checkout that is not installed
+            found[name] = "checkout"
+    return found

@@ -1,0 +1,35 @@
+"""Every layer and pooling of encoders on SentEval's tasks (Ma et al. 2019, Tables 1 and 2, Figure 1).
+
+    python -m senteval_runner.layers bert-base-uncased --data data/senteval
+    python -m senteval_runner.layers MODEL MODEL-AFTER-NLI --concatenate -1,-12 -1,-6 --limit 2000
+
+One forward pass per sentence gives all layers x poolings; vectors go to disk as they are made and finished
+(task, layer, pooling) cells are kept, so the same command resumes a study that was killed. Output:
+``results.json``, ``results.md`` (tables by task group), ``heat-map-*.png``, ``report.html``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from corpora.support.cli import run_command
+from senteval_runner.layers.config import LayersConfig
+
+
+def main(config: LayersConfig) -> int:
+    """Evaluate and write the report; exit code 2 when no task could be scored."""
+    from senteval_runner.layers.study import run
+
+    return run(config)
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_command(
+            LayersConfig,
+            main,
+            prog="python -m senteval_runner.layers",
+            description=(__doc__ or "").split("\n")[0],
+            kept="stored vectors and finished cells are kept; the same command resumes",
+        )
+    )
