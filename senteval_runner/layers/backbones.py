@@ -143,8 +143,10 @@ class TransformerBackbone:
 
     def _limit(self) -> int:
         """Word pieces per sentence: the option, or less where the model has fewer positions."""
-        positions = getattr(self.shape, "max_position_embeddings", None) or self.config.max_length
-        if self.shape.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
+        positions = getattr(self.shape, "max_position_embeddings", None) or 0
+        if positions < 1:  # relative positions: XLNet says -1, T5 nothing
+            positions = self.config.max_length
+        elif self.shape.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
             positions -= self.shape.pad_token_id + 1  # their positions begin after the padding's
         return max(4, min(self.config.max_length, int(positions), int(self.tokenizer.model_max_length)))
 

@@ -40,7 +40,7 @@ class LayersConfig:
     storage: Literal["float16", "float32"] = "float16"
     """Number format of stored vectors: float16 halves the disk space."""
     special_tokens: bool = True
-    """Whether mean and max count [CLS], [SEP] and their like, as EMP does."""
+    """Whether mean and max count [CLS], [SEP] and their like; padding never counts."""
     max_length: int = 256
     """Word pieces per sentence, special ones included; longer sentences are cut and counted."""
     heights: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8)

@@ -230,20 +230,20 @@ def _evaluate(
 
 
 def _write(config: LayersConfig, protocol: Protocol, subjects: Sequence[Subject], reduced: list[str]) -> int:
-    studied = [subject.studied for subject in subjects if subject.studied.scores]
+    studied = [subject.studied for subject in subjects if any(subject.results.values())]
     remarks = _remarks(config, protocol, subjects, reduced)
-    write_json(config.output / "results.json", _results(config, protocol, subjects, remarks))
+    pngs = report.heat_maps(studied)
+    if studied and not pngs:
+        remarks.append("no heat map: matplotlib is missing, pip install 'multiview-embeddings[report]'")
     text = "\n".join(["# What the layers know", "", *(f"- {remark}" for remark in remarks), ""])
-    if any(one.scores[unit] for one in studied for unit in one.scores):
+    if studied:
         text += "\n" + report.markdown_tables(studied, config.table_pooling)
-        pngs = report.heat_maps(studied)
-        if not pngs:
-            remarks.append("no PNG: matplotlib is not installed, pip install 'multiview-embeddings[report]'")
-        for name, png in pngs.items():
-            with atomic_path(config.output / name) as temporary:
-                temporary.write_bytes(png)
-        write_text(config.output / "report.html", report.page(studied, config.table_pooling, remarks, pngs))
+    for name, png in pngs.items():
+        with atomic_path(config.output / name) as temporary:
+            temporary.write_bytes(png)
+    write_text(config.output / "report.html", report.page(studied, config.table_pooling, remarks, pngs))
     write_text(config.output / "results.md", text)
+    write_json(config.output / "results.json", _results(config, protocol, subjects, remarks))
     print(text, end="")
     for subject in subjects:
         rate = f", {subject.encoded / subject.encoding_s:.0f}/s" if subject.encoding_s else ""
@@ -251,8 +251,10 @@ def _write(config: LayersConfig, protocol: Protocol, subjects: Sequence[Subject]
             f"{subject.studied.name}: {subject.encoded:,} sentences encoded now{rate}; "
             f"{subject.store.nbytes() / 1e6:,.0f} MB in {subject.store.folder}"
         )
-    print(f"written: {config.output}/results.json, results.md, report.html, heat-map-*.png")
-    return 0 if any(by_task for s in subjects for by_task in s.results.values()) else 2
+    print(
+        f"written: {config.output}/results.json, results.md, report.html{', heat-map-*.png' if pngs else ''}"
+    )
+    return 0 if studied else 2
 
 
 def _remarks(

@@ -112,5 +112,6 @@ def pool_nodes(root_BD: Tensor, h_ND: Tensor, sentence_N: Tensor, pooling: str) 
         pooled_BD = total_BD / count_B1.clamp(min=1)
     else:
         lowest_BD = torch.full_like(root_BD, float("-inf"))
-        pooled_BD = lowest_BD.index_reduce_(0, sentence_N, h_ND, "amax")
+        index_ND = sentence_N[:, None].expand_as(h_ND)
+        pooled_BD = lowest_BD.scatter_reduce_(0, index_ND, h_ND, "amax")
     return torch.where(count_B1 > 0, pooled_BD, root_BD)
