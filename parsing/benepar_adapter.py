@@ -27,7 +27,7 @@ import numpy as np
 import torch
 import transformers
 from benepar.char_lstm import CharacterLSTM, RetokenizerForCharLSTM
-from benepar.integrations.downloader import locate_model
+from benepar.integrations.downloader import BENEPAR_SERVER_INDEX, locate_model
 from benepar.integrations.nltk_plugin import InputSentence, guess_language
 from benepar.nkutil import HParams
 from benepar.parse_base import CompressedParserOutput
@@ -204,7 +204,8 @@ def load_benepar(name_or_path: str) -> BeneparParser:
     except LookupError:
         raise UserError(
             f"{name_or_path}: no such file, and no benepar model of that name is on this machine; "
-            f"fetch one with python -c \"import benepar; benepar.download('{name_or_path}')\""
+            f"fetch one with python -c \"import benepar; benepar.download('{name_or_path}')\" "
+            f"(it reads {BENEPAR_SERVER_INDEX})"
         ) from None
     try:
         with _special_tokens(), _only_weights():

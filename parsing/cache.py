@@ -36,7 +36,7 @@ from parsing.cache_types import (
     Vocabulary,
 )
 from parsing.manifest import Manifest
-from parsing.shard_writer import DAMAGE, REMEDY, decode_strings, open_shard
+from parsing.shard_writer import DAMAGE, decode_strings, open_shard, remedy
 
 OPEN_SHARDS = 16
 
@@ -226,7 +226,7 @@ class TreeCache:
         file = open_shard(path)
         if file.attrs["sha256"] != row.sha256:
             file.close()
-            raise UserError(f"{path}: not the shard that manifest.json lists; {REMEDY}")
+            raise UserError(f"{path}: not the shard that manifest.json lists; {remedy(path)}")
         return file
 
     def _array(self, index: int, name: str) -> Any:
@@ -238,7 +238,9 @@ def _load(file: h5py.File, name: str, where: slice) -> Any:
     try:
         return file[name][where]
     except DAMAGE as error:
-        raise UserError(f"{file.filename}: damaged at {name!r} ({error}); {REMEDY}") from None
+        raise UserError(
+            f"{file.filename}: damaged at {name!r} ({error}); {remedy(Path(file.filename))}"
+        ) from None
 
 
 class _Shard:

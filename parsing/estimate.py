@@ -42,10 +42,17 @@ def dry_run(corpus: Corpus, spec: str, parsers: ParserFactories, options: ShardO
     parse_shard(warm_up, loaded.dependency, loaded.constituency, options)
     began = time.perf_counter()
     result = parse_shard(sample, loaded.dependency, loaded.constituency, options)
-    rate = workers * len(sample.sentences) / (time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    rate = workers * len(sample.sentences) / seconds
     with tempfile.TemporaryDirectory() as folder:
         row = write_shard(Path(folder), result, identity={}, inventories=loaded.describe().inventories)
-        size = (Path(folder) / row.file).stat().st_size / row.sentences
+        stored = (Path(folder) / row.file).stat().st_size
+    if len(sample.sentences) < SAMPLE:  # all there is; what a file costs by itself says nothing of more
+        return (
+            f"corpus: {row.sentences:,} sentences, parsed for this in {seconds:.1f} s by one worker\n"
+            f"disk: {stored / 1e3:.0f} kB"
+        )
+    size = stored / row.sentences
     total = expected_sentences(corpus, spec)
     return (
         f"corpus: {'of unknown length' if total is None else f'about {total:,} sentences'}\n"

@@ -61,8 +61,11 @@ class Statistics:
 
 def main(config: InfoConfig) -> None:
     """Print the statistics."""
+    from corpora.support.errors import UserError
     from parsing.cache import TreeCache
 
+    if config.top < 0:
+        raise UserError(f"--top {config.top}: must be at least 0")
     cache = TreeCache.open(config.cache, allow_partial=True)
     statistics = gather(cache)
     print(as_json(cache, statistics) if config.json else as_text(cache, statistics, config.top))

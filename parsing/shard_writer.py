@@ -6,9 +6,11 @@ over the file: another zlib build compresses to other bytes of the same content.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path
+from corpora.support.files import atomic_path, read_json
 from parsing.cache_types import FORMAT_VERSION, Inventories, ShardResult, ShardRow, UInt8, shard_name
 
 # A training batch (400 sentences) is about 8,000 tokens: a range read decodes two chunks per field.
@@ -153,10 +155,35 @@ def read_shard(path: Path) -> tuple[dict[str, NDArray], bytes]:
             arrays = {name: file[name][:] for name in file if name != HEADER}
             return arrays, file[HEADER][:].tobytes()
         except DAMAGE as error:
-            raise UserError(f"{path}: damaged shard ({_one_line(error)}); {REMEDY}") from None
+            raise UserError(f"{path}: damaged shard ({_one_line(error)}); {remedy(path)}") from None
 
 
-REMEDY = "delete this file: the same parsing.run command makes it again"
+def remedy(path: Path) -> str:
+    """What makes a damaged or missing shard again, and nothing else: the end of a message."""
+    command = making_command(path.parent)
+    if command is None:
+        return "make the cache again from where it came"
+    first = "move the file away, then " if path.exists() else ""
+    return f"{first}run: {command} (it makes only what is missing)"
+
+
+def making_command(folder: Path) -> str | None:
+    """The ``parsing.run`` command that made a cache, from its saved configuration; None if another did."""
+    from parsing.run import RunConfig
+
+    try:
+        saved = read_json(folder / "config.json")
+        corpus = saved["corpus"]
+    except (UserError, KeyError, TypeError):
+        return None
+    words = ["python", "-m", "parsing.run", str(corpus), "--output", str(folder)]
+    for option in dataclasses.fields(RunConfig):
+        value = saved.get(option.name, option.default)
+        if option.name not in ("corpus", "output", "dry_run") and value != option.default:
+            words += [f"--{option.name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
+
+
 # What h5py raises on damaged files, depending on where the damage lies.
 DAMAGE = (OSError, KeyError, RuntimeError, ValueError)
 
@@ -170,14 +197,14 @@ def open_shard(path: Path) -> h5py.File:
     try:
         file = h5py.File(path, "r", libver=LIBVER)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file, though the manifest lists it; {REMEDY}") from None
+        raise UserError(f"{path}: no such file, though the manifest lists it; {remedy(path)}") from None
     except DAMAGE as error:
-        raise UserError(f"{path}: not a readable shard ({_one_line(error)}); {REMEDY}") from None
+        raise UserError(f"{path}: not a readable shard ({_one_line(error)}); {remedy(path)}") from None
     try:
         version, _ = file.attrs.get("format_version"), file.attrs["sha256"]
     except DAMAGE as error:
         file.close()
-        raise UserError(f"{path}: not a readable shard ({_one_line(error)}); {REMEDY}") from None
+        raise UserError(f"{path}: not a readable shard ({_one_line(error)}); {remedy(path)}") from None
     if version != FORMAT_VERSION:
         file.close()
         raise UserError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}")

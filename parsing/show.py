@@ -51,6 +51,8 @@ def main(config: ShowConfig) -> None:
     from corpora.support.files import write_text
     from parsing.cache import TreeCache
 
+    if config.count < 1:
+        raise UserError(f"--count {config.count}: must be at least 1")
     cache = TreeCache.open(config.cache, allow_partial=True)
     last = min(config.sentence + config.count, len(cache))
     if not 0 <= config.sentence < last:

@@ -70,10 +70,13 @@ def checkpoint_path(name_or_path: str) -> str:
     if name_or_path not in supar.NAME:
         known = ", ".join(n for n in published_names() if "-dep-" in n)
         raise UserError(f"{name_or_path}: no such file and no model that supar publishes ({known})")
+    address = supar.MODEL["github"][name_or_path]
     try:
-        return str(download(supar.MODEL["github"][name_or_path]))
-    except (RuntimeError, OSError) as error:
-        raise UserError(f"{name_or_path}: download failed ({error}); give the file instead") from None
+        return str(download(address))
+    except (RuntimeError, OSError):
+        raise UserError(
+            f"{name_or_path}: {address} cannot be downloaded; fetch and unpack it elsewhere and give the file"
+        ) from None
 
 
 def model_from_state(state: Mapping[str, Any], *, where: str) -> DependencyModel | SubwordDependencyModel:

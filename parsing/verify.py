@@ -60,7 +60,7 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
 
     from corpora.support.errors import UserError
     from parsing.cache_types import ShardResult
-    from parsing.shard_writer import REMEDY, content_sha256, make_header, make_row, read_shard
+    from parsing.shard_writer import content_sha256, make_header, make_row, read_shard, remedy
 
     if manifest.complete and sorted(manifest.rows) != list(range(len(manifest.rows))):
         raise UserError(f"{folder / 'manifest.json'}: complete, but does not list every shard")
@@ -70,12 +70,12 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
         arrays, header = read_shard(path)
         found = content_sha256(arrays, header)
         if found != row.sha256:
-            raise UserError(f"{path}: content hash {found[:12]}, listed {row.sha256[:12]}; {REMEDY}")
+            raise UserError(f"{path}: content hash {found[:12]}, listed {row.sha256[:12]}; {remedy(path)}")
         defect = shard_defect(arrays, manifest.inventories)
         if defect is not None:
             sentence, what = defect
             at = index * manifest.shard_sentences + sentence
-            raise UserError(f"{path}: row {sentence} (sentence {at} of the corpus): {what}; {REMEDY}")
+            raise UserError(f"{path}: row {sentence} (sentence {at} of the corpus): {what}; {remedy(path)}")
         result = ShardResult(
             index=index,
             arrays=arrays,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
+import h5py
 import pytest
 
 from corpora.support.errors import UserError
@@ -13,7 +15,9 @@ from parsing import run as command_module
 from parsing.cache import TreeCache
 from parsing.engine import ParserFactories
 from parsing.estimate import count_sentences, expected_sentences
-from parsing.run import RunConfig, main, parser_factories
+from parsing.manifest import Manifest
+from parsing.run import RunConfig, cli, main, parser_factories
+from parsing.verify import verify_shards
 from tests.parsing.toy_corpus import ToyCorpus
 from tests.parsing.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
@@ -70,8 +74,43 @@ def test_changed_input_is_refused(tmp_path: Path) -> None:
 def test_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(config_of(tmp_path, dry_run=True))
     out = capsys.readouterr().out
-    assert "corpus: about 7 sentences" in out and "max_tokens = 128" in out and "MB per million" in out
+    # All of it was parsed: nothing is scaled up from seven sentences.
+    assert "corpus: 7 sentences" in out and "max_tokens = 128" in out and "per million" not in out
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.usefixtures("toys")
+def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    monkeypatch.setattr(estimate, "SAMPLE", 5)
+    main(config_of(tmp_path, dry_run=True))
+    out = capsys.readouterr().out
+    assert "corpus: about 7 sentences" in out and "one measured on 5 sentences" in out
+    assert "MB per million" in out
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize("damage", ["lost", "truncated", "flipped"])
+def test_a_damaged_shard_says_what_makes_it_again(tmp_path: Path, damage: str) -> None:
+    config = config_of(tmp_path, max_tokens=100)
+    main(config)
+    shard, before = tmp_path / "cache" / "shard-000000.h5", TreeCache.open(tmp_path / "cache").identity
+    content = shard.read_bytes()
+    if damage == "lost":
+        shard.unlink()
+    elif damage == "truncated":
+        shard.write_bytes(content[:500])
+    else:
+        with h5py.File(shard, "r+") as file:
+            file["token"][0] += 1
+    with pytest.raises(UserError) as caught:
+        list(verify_shards(tmp_path / "cache", Manifest.read(tmp_path / "cache")))
+    message = str(caught.value)
+    assert message.count("\n") == 0 and ("move the file away, then run: " in message) == (damage != "lost")
+    command = message.split("run: ")[1].removesuffix(" (it makes only what is missing)")
+    assert command.startswith("python -m parsing.run ") and "--tokenize space" in command
+    shard.unlink(missing_ok=True)
+    assert cli(shlex.split(command)[3:]) == 0
+    assert TreeCache.open(tmp_path / "cache").identity == before
 
 
 @pytest.mark.parametrize(

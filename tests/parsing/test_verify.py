@@ -169,5 +169,11 @@ def test_commands(folder: Path, command, tmp_path: Path) -> None:
     assert done.returncode == 0 and "too long" in done.stdout, done.stderr
     done = command("parsing.show", folder, "--sentence", 40)
     assert done.returncode == 2 and "no sentence 40; it has 0 to 39" in done.stderr
+    for arguments, complaint in (
+        (("parsing.show", folder, "--count", 0), "--count 0: must be at least 1"),
+        (("parsing.info", folder, "--top", -3), "--top -3: must be at least 0"),
+    ):
+        done = command(*arguments)
+        assert done.returncode == 2 and complaint in done.stderr, done.stderr
     done = command("parsing.verify", tmp_path / "nowhere")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
