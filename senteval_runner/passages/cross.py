@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,13 @@ class RankingPairs:
     negatives: int
     seed: int
 
-    def __len__(self) -> int:
+    @cached_property
+    def _length(self) -> int:
         wrong = [(q, min(self.negatives, int((~q.relevant).sum()))) for q in self.questions]
         return sum(int(q.relevant.sum()) * count for q, count in wrong)
+
+    def __len__(self) -> int:
+        return self._length
 
     def draw(self, pass_index: int) -> Examples:
         """Fresh negatives for every pass."""

@@ -24,11 +24,15 @@ Scores = Sequence[NDArray[np.floating]]
 """One array per question, one score per candidate; higher is better."""
 
 
-def _measures() -> Mapping[str, Any]:
+def _library() -> Any:
     try:
-        import ir_measures as library
+        import ir_measures
     except ImportError:
         raise MissingExtraError("ir_measures", "retrieval") from None
+    return ir_measures
+
+
+def _measures(library: Any) -> Mapping[str, Any]:
     at = {"p": library.P, "r": library.R}
     cut = {name: at[name[0]] @ int(name[2:]) for name in METRICS if "@" in name}
     return {"mrr": library.RR, "map": library.AP, **cut}
@@ -42,8 +46,7 @@ def ranked(scores_K: NDArray[np.floating], relevant_K: NDArray[np.bool_]) -> NDA
 
 def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[np.float64]]:
     """Every metric of :data:`METRICS` per question, [Q], as fractions."""
-    import ir_measures
-
+    library = _library()
     qrels: dict[str, dict[str, int]] = {}
     run: dict[str, dict[str, float]] = {}
     for number, (question, scores_K) in enumerate(zip(questions, scores, strict=True)):
@@ -56,10 +59,10 @@ def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[
         judged = {str(place): 1 for place in np.flatnonzero(question.relevant)}
         judged |= {f"missed {i}": 1 for i in range(question.missed)}
         qrels[str(number)] = judged or {"none": 0}
-    measures = _measures()
+    measures = _measures(library)
     names = {measure: name for name, measure in measures.items()}
     values = {name: np.zeros(len(questions)) for name in METRICS}
-    for found in ir_measures.iter_calc(list(measures.values()), qrels, run):
+    for found in library.iter_calc(list(measures.values()), qrels, run):
         values[names[found.measure]][int(found.query_id)] = found.value
     return values
 

@@ -64,8 +64,9 @@ class PassageSet:
 
     def used_passages(self) -> NDArray[np.int64]:
         """Rows that are a candidate somewhere, rising."""
-        rows = [q.candidates for questions in self.splits.values() for q in questions]
-        return np.unique(np.concatenate(rows)) if rows else np.zeros(0, dtype=np.int64)
+        # Questions of a collection share one array, which need not be looked at more than once.
+        rows = {id(q.candidates): q.candidates for questions in self.splits.values() for q in questions}
+        return np.unique(np.concatenate(list(rows.values()))) if rows else np.zeros(0, dtype=np.int64)
 
 
 class Passages:
