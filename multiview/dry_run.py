@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import resource
-import time
-from statistics import median
+import itertools
+from typing import Any
 
 import torch
 
-from corpora.support.cli import config_to_json
+from corpora.support.estimate import Work, dry_run_text, rate
 from multiview.data import prefetch
 from multiview.network import parameter_counts
 from multiview.trainer import Trainer
@@ -18,35 +16,33 @@ CALIBRATION_STEPS = 4
 
 
 def dry_run(trainer: Trainer) -> int:
-    """Print what a run would do and cost; nothing is written.
-
-    The first calibration step (compilation, allocation) is not timed.
-    """
-    config, split = trainer.config, trainer.split
-    seconds: list[float] = []
+    """Print what a run would do and cost; nothing is written."""
+    config, split, network = trainer.config, trainer.split, trainer.network
     sentences: list[int] = []
-    jobs = [job for job, _ in zip(trainer.jobs(), range(CALIBRATION_STEPS), strict=False)]
-    for step in prefetch(iter(jobs), trainer.prepare, config.prefetch):
-        start = time.perf_counter()
+
+    def update(step: Any) -> int:
         trainer.update(trainer.gradient(step))
-        seconds.append(time.perf_counter() - start)
         sentences.append(step.sentences)
-    each_s = median(seconds[1:] or seconds)
-    counts = parameter_counts(trainer.network)
-    if trainer.device.type == "cuda":
-        memory = torch.cuda.max_memory_allocated(trainer.device)
-    else:
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    training = sum(stop - start for start, stop in split.training)
-    total_s = each_s * trainer.total_steps
-    print(json.dumps(config_to_json(config), indent=2, sort_keys=True))
-    print(f"cache        {trainer.cache.folder}: {len(trainer.cache)} sentences")
-    print(f"training     {training} sentences; held out {trainer.held_out.sentences}")
-    print(f"words        {len(trainer.words.vocabulary)} of size {trainer.network.shape.word_dim}")
-    for part, count in counts.items():
-        print(f"parameters   {count:>13,}  {part}")
-    print(f"parameters   {sum(counts.values()):>13,}  in all")
-    print(f"memory       {memory / 2**20:,.0f} MiB peak on {trainer.device} in the calibration")
-    print(f"speed        {median(sentences) / each_s:,.0f} sentences/s ({each_s:.3f} s a step)")
-    print(f"time         {total_s / 60:,.1f} minutes for {trainer.total_steps} steps, validation not counted")
+        return 1
+
+    jobs = itertools.islice(trainer.jobs(), CALIBRATION_STEPS)
+    per_s = rate(update, prefetch(jobs, trainer.prepare, config.prefetch))
+    cuda = trainer.device.type == "cuda"
+    print(
+        dry_run_text(
+            config,
+            facts={
+                "cache": f"{trainer.cache.folder}: {len(trainer.cache)} sentences",
+                "training": f"{sum(stop - start for start, stop in split.training)} sentences; "
+                f"held out {trainer.held_out.sentences}",
+                "words": f"{len(trainer.words.vocabulary)} of size {network.shape.word_dim}",
+                "speed": f"{max(sentences) * per_s:,.0f} sentences/s on {trainer.device}",
+            },
+            parameters=parameter_counts(network),
+            memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
+            disk_bytes=4.0 * sum(parameter_counts(network).values()),
+            work=[Work(name="train", units=trainer.total_steps, unit="steps", per_s=per_s)],
+            not_counted="validation and checkpoints",
+        )
+    )
     return 0

@@ -14,13 +14,19 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from corpora.support.cli import config_to_json, run_command
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, write_json
+
+if TYPE_CHECKING:
+    from multiview.model import MultiViewEncoder
+    from parsing.cache import TreeCache
+
+CALIBRATION_SENTENCES = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +59,8 @@ class EncodeConfig:
     """cpu, cuda, ...; auto takes a GPU if there is one."""
     seed: int = 0
     """Accepted by every command; encoding draws nothing at random."""
+    dry_run: bool = False
+    """Print the configuration, sizes and an estimate of time, memory and disk; write nothing."""
 
 
 def main(config: EncodeConfig) -> int:
@@ -75,12 +83,16 @@ def main(config: EncodeConfig) -> int:
     texts: list[Any] | None = None if is_cache else read_lines(config.file)
     source = config.file if is_cache else config.trees
     trees = open_trees(source) if source else None
+    views = config.views.split(",") if config.views else None
+    if config.dry_run:
+        print(dry_run(config, encoder, texts, trees, views))
+        return 0
     start = time.perf_counter()
     vectors = encoder.encode(
         texts,
         batch_size=config.batch_size,
         normalize_embeddings=config.normalize,
-        views=config.views.split(",") if config.views else None,
+        views=views,
         trees=trees,
     )
     seconds = time.perf_counter() - start
@@ -89,6 +101,54 @@ def main(config: EncodeConfig) -> int:
     print(f"vectors  {output}: {vectors.shape[0]} x {vectors.shape[1]} float32")
     print(f"speed    {len(vectors) / max(seconds, 1e-9):.0f} sentences/s")
     return 0
+
+
+def dry_run(
+    config: Any,
+    encoder: MultiViewEncoder,
+    texts: list[str] | None,
+    trees: TreeCache | None,
+    views: list[str] | None,
+) -> str:
+    """What encoding a corpus would take, from some of its sentences.
+
+    Args:
+        config: options of the command, with ``batch_size``.
+        encoder: the model.
+        texts: the sentences; None when ``trees`` holds them.
+        trees: tree cache.
+        views: which views; None is all.
+    """
+    import torch
+
+    from corpora.support.estimate import Work, dry_run_text, rate
+    from multiview.network import parameter_counts
+
+    total = len(texts if texts is not None else trees or ())
+    shown = min(total, CALIBRATION_SENTENCES)
+    needs = {need for m in encoder.members for e in m.network.encoder_list for need in e.requires}
+    chosen = [] if texts is None else texts[:: max(1, total // max(shown, 1))]
+
+    def encode(part: range) -> int:
+        if texts is None and trees is not None:
+            with torch.inference_mode():
+                encoder.vectors(encoder.reader.from_cache(trees, part.start, part.stop, needs))
+        else:
+            some = chosen[part.start : part.stop]
+            encoder.encode(some, batch_size=config.batch_size, views=views, show_progress_bar=False)
+        return len(part)
+
+    step = max(shown // 4, 1)
+    parts = [range(start, min(start + step, shown)) for start in range(0, shown, step)]
+    size = encoder.encode([], views=views).shape[1]
+    counts = [parameter_counts(member.network) for member in encoder.members]
+    return dry_run_text(
+        config,
+        facts={"vectors": f"{total:,} x {size} float32"},
+        parameters={f"{name} of member {i}": n for i, c in enumerate(counts) for name, n in c.items()},
+        disk_bytes=4.0 * total * size,
+        work=[Work(name="encode", units=total, unit="sentences", per_s=rate(encode, parts))],
+    )
 
 
 def read_lines(path: Path) -> list[str]:

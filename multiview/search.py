@@ -101,12 +101,14 @@ class SearchConfig:
     """Sentences encoded at a time."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
+    dry_run: bool = False
+    """Print the configuration, sizes and an estimate of time and memory; search nothing."""
 
 
 def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
     from multiview.data import open_trees
-    from multiview.encode import read_lines
+    from multiview.encode import dry_run, read_lines
     from multiview.model import MultiViewEncoder
 
     if config.top < 1:
@@ -120,6 +122,9 @@ def main(config: SearchConfig) -> None:
     views = config.views.split(",") if config.views else None
     trees = open_trees(config.corpus) if config.corpus.is_dir() else None
     texts = None if trees is not None else read_lines(config.corpus)
+    if config.dry_run:
+        print(dry_run(config, encoder, texts, trees, views))
+        return
     if config.vectors is None:
         corpus_ND = encoder.encode(texts, batch_size=config.batch_size, views=views, trees=trees)
     else:

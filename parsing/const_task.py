@@ -109,7 +109,7 @@ class ConstituencyTask:
         self.module: nn.Module = self._network
         self.table = TypeTable(self.model.vocabulary)
         self._rows = [self.table.rows(tokens) for tokens in words]
-        self._dev = dev
+        self.dev = dev
 
     def sizes(self) -> list[int]:
         """Number of words of each training sentence."""
@@ -138,7 +138,7 @@ class ConstituencyTask:
     def evaluate(self) -> dict[str, float]:
         """Bracket scores and tag accuracy on the dev trees, per cent."""
         # A fresh parser: its cache of type vectors must not outlive a step.
-        return score_parser(SpanParser(self.model, {}), self._dev)
+        return score_parser(SpanParser(self.model, {}), self.dev)
 
 
 def _check_start(

@@ -69,6 +69,37 @@ def read_extra(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) -> 
     ]
 
 
+def prepare_constituency_training(
+    *,
+    train: Sequence[Path],
+    dev: Sequence[Path],
+    extra: Sequence[Path],
+    start_from: Path | None,
+    output: Path,
+    exclude_documents: Sequence[str],
+    model: ConstituencyConfig,
+    training: TrainingConfig,
+) -> tuple[Trainer, ConstituencyTask, dict[str, Any]]:
+    """The run, what it trains and what decides it; arguments as for :func:`train_constituency_parser`."""
+    trees, dev_trees = read_treebank(train, exclude_documents), read_treebank(dev)
+    sentences = read_extra(extra, exclude_documents)
+    seed_everything(training)
+    start = None if start_from is None else load_span_parser(start_from)
+    task = ConstituencyTask(
+        trees, dev_trees, model, extra=sentences, start=None if start is None else start.model
+    )
+    run = {
+        "model": config_to_json(model),
+        **{
+            role: {str(path): sha256_file(path) for path in paths}
+            for role, paths in (("train", train), ("extra", extra), ("dev", dev))
+        },
+        "exclude_documents": list(exclude_documents),
+        "start_from": None if start is None else start.identity["sha256"],
+    }
+    return Trainer(task, training, output / "training", run), task, run
+
+
 def train_constituency_parser(
     *,
     train: Sequence[Path],
@@ -98,40 +129,32 @@ def train_constituency_parser(
         model: configuration of the model.
         training: configuration of the optimisation.
     """
-    log = log_to(output / "training")
-    trees, dev_trees = read_treebank(train, exclude_documents), read_treebank(dev)
-    sentences = read_extra(extra, exclude_documents)
-    seed_everything(training)
-    start = None if start_from is None else load_span_parser(start_from)
-    task = ConstituencyTask(
-        trees, dev_trees, model, extra=sentences, start=None if start is None else start.model
+    trainer, task, run = prepare_constituency_training(
+        train=train,
+        dev=dev,
+        extra=extra,
+        start_from=start_from,
+        output=output,
+        exclude_documents=exclude_documents,
+        model=model,
+        training=training,
     )
-    run = {
-        "model": config_to_json(model),
-        **{
-            role: {str(path): sha256_file(path) for path in paths}
-            for role, paths in (("train", train), ("extra", extra), ("dev", dev))
-        },
-        "exclude_documents": list(exclude_documents),
-        "start_from": None if start is None else start.identity["sha256"],
-    }
+    log = log_to(output / "training")
     write_json(
         output / "training" / "config.json",
         {**run, "training": config_to_json(training), "name": name, "version": version, "half": half},
     )
     log.info(
-        "%d training trees, %d words; %d sentences without trees; %d dev trees; %d parameters",
-        len(trees),
-        sum(len(tree.words) for tree in trees),
-        len(task.sizes()) - len(trees),
-        len(dev_trees),
+        "%d training sentences, %d words; %d dev trees; %d parameters",
+        len(task.sizes()),
+        sum(task.sizes()),
+        len(task.dev),
         sum(p.numel() for p in task.model.parameters()),
     )
-    trainer = Trainer(task, training, output / "training", run)
     summary = trainer.run()
     task.module.load_state_dict(trainer.best_tensors())
     scores = write_model(
-        task.model, output, dev_trees, name=name, version=version, half=half, summary=summary, run=run
+        task.model, output, task.dev, name=name, version=version, half=half, summary=summary, run=run
     )
     log.info("%s: F1 %.2f, tags %.2f", output, scores["f1"], scores["tags"])
     return scores

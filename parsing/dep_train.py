@@ -48,6 +48,28 @@ def read_dependencies(paths: Sequence[Path], exclude_documents: Sequence[str] = 
     return sentences
 
 
+def prepare_dependency_training(
+    *,
+    train: Sequence[Path],
+    dev: Sequence[Path],
+    output: Path,
+    exclude_documents: Sequence[str],
+    model: DependencyConfig,
+    training: TrainingConfig,
+) -> tuple[Trainer, DependencyTask, dict[str, Any]]:
+    """The run, what it trains and what decides it; arguments as for :func:`train_dependency_parser`."""
+    sentences, dev_sentences = read_dependencies(train, exclude_documents), read_dependencies(dev)
+    seed_everything(training)
+    task = DependencyTask(sentences, dev_sentences, model)
+    run = {
+        "model": config_to_json(model),
+        "train": {str(path): sha256_file(path) for path in train},
+        "dev": {str(path): sha256_file(path) for path in dev},
+        "exclude_documents": list(exclude_documents),
+    }
+    return Trainer(task, training, output / "training", run), task, run
+
+
 def train_dependency_parser(
     *,
     train: Sequence[Path],
@@ -73,28 +95,27 @@ def train_dependency_parser(
         model: configuration of the model.
         training: configuration of the optimisation.
     """
+    trainer, task, run = prepare_dependency_training(
+        train=train,
+        dev=dev,
+        output=output,
+        exclude_documents=exclude_documents,
+        model=model,
+        training=training,
+    )
+    dev_sentences = task.dev
     log = log_to(output / "training")
-    sentences, dev_sentences = read_dependencies(train, exclude_documents), read_dependencies(dev)
-    seed_everything(training)
-    task = DependencyTask(sentences, dev_sentences, model)
-    run = {
-        "model": config_to_json(model),
-        "train": {str(path): sha256_file(path) for path in train},
-        "dev": {str(path): sha256_file(path) for path in dev},
-        "exclude_documents": list(exclude_documents),
-    }
     write_json(
         output / "training" / "config.json",
         {**run, "training": config_to_json(training), "name": name, "version": version, "half": half},
     )
     log.info(
         "%d training sentences, %d tokens; %d dev sentences; %d parameters",
-        len(sentences),
-        sum(len(s.tokens) for s in sentences),
+        len(task.sizes()),
+        sum(task.sizes()),
         len(dev_sentences),
         sum(p.numel() for p in task.module.parameters()),
     )
-    trainer = Trainer(task, training, output / "training", run)
     summary = trainer.run()
     task.module.load_state_dict(trainer.best_tensors())
     save = functools.partial(

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
+from corpora.support.estimate import Work, dry_run_text, rate
 from corpora.support.files import atomic_path, write_json
 from corpora.support.progress import progress
 from parsing.configs import TrainingConfig
@@ -160,6 +161,24 @@ class Trainer:
         write_json(self.folder / "summary.json", summary)
         return summary
 
+    def dry_run(self, config: Any) -> str:
+        """What this run would take, from a few steps that are thrown away (``--dry-run``)."""
+        sizes = self.task.sizes()
+        batches = self._batches(epoch=0)
+        rest: float = len(batches) * (self.config.epochs - self.state.epoch)
+        per_s = rate(lambda batch: bool(self._step(batch, self.config.learning_rate)) or 1, batches[:12])
+        if self.config.minutes is not None:
+            rest = per_s * max(60 * self.config.minutes - self.state.elapsed_s, 0)
+        words = sum(sizes) / len(batches)
+        return dry_run_text(
+            config,
+            facts={"sentences": f"{len(sizes):,}", "speed": f"{per_s * words:,.0f} words/s"},
+            parameters={name: _size(module) for name, module in self.task.module.named_children()},
+            disk_bytes=4.0 * 4 * _size(self.task.module),  # checkpoint (weights, two moments), best weights
+            work=[Work(name="train", units=rest, unit=f"steps of {words:.0f} words", per_s=per_s)],
+            not_counted="dev scores after each epoch",
+        )
+
     def best_tensors(self) -> dict[str, Tensor]:
         """The weights that scored best on dev."""
         return load_file(self.folder / BEST)
@@ -277,6 +296,10 @@ class Trainer:
             kept = [line for line in lines[: self.state.epoch] if line.endswith("}")]
             with atomic_path(path) as temporary:
                 temporary.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+
+def _size(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def seed_everything(config: TrainingConfig) -> None:

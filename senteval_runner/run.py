@@ -61,12 +61,17 @@ class RunConfig:
     """Set the multi-view paper's published rows below ours, marked as such."""
     examples: Path | None = None
     """Sentences, one per line: the report shows their nearest neighbours among the evaluation sentences."""
+    dry_run: bool = False
+    """Print the configuration and an estimate of the encoding's time from some texts; write nothing."""
 
 
 def main(config: RunConfig) -> int:
     """Evaluate and write the report; exit code 2 when no task could be scored."""
-    from senteval_runner.running import run
+    from senteval_runner.running import dry_run, run
 
+    if config.dry_run:
+        print(dry_run(config))
+        return 0
     return run(config)
 
 

@@ -19,7 +19,8 @@ from corpora.support.progress import progress
 from senteval_runner import html, report, tables
 from senteval_runner.cells import FORMAT, Cells, data_folder, versions
 from senteval_runner.embed import Projection, SentenceVectors
-from senteval_runner.encoders import Source, open_model
+from senteval_runner.encoders import Source, open_model, resolve_encoder
+from senteval_runner.estimate import encoding_dry_run
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol import Protocol, get_protocol
 from senteval_runner.published import CONTROLS, NOTE, SENTEVAL
@@ -169,6 +170,29 @@ def run(config: RunConfig) -> int:
         write_text(config.output / "report.html", _report(config, protocol, models, data))
         print(f"written: {config.output / 'report.html'}")
     return 0 if any(model.results for model in models) else 2
+
+
+def dry_run(config: RunConfig) -> str:
+    """What encoding the tasks' sentences by every model would take; nothing is written."""
+    names, data = expand_tasks(config.tasks), data_folder(config.data)
+    found, facts = [], {}
+    for name in names:
+        try:
+            found.append(read_task(name, data))
+        except UserError as error:
+            facts[name] = f"skipped: {error}"
+    texts = [tokens for task in found for part in task.splits.values() for tokens in part.sentences()]
+    return encoding_dry_run(
+        config,
+        {
+            spec: resolve_encoder(spec, seed=config.random_seed, device=config.device)
+            for spec in dict.fromkeys(config.models)
+        },
+        [list(tokens) for tokens in texts],
+        facts={"tasks": ", ".join(task.name for task in found), **facts},
+        not_counted=f"classifiers ({len(found)} tasks x {len(_seeds(config.seeds))} seeds); vectors in "
+        f"{config.cache} and trees in {config.trees} are read again and save their part",
+    )
 
 
 def _cell(cells: Cells, model: Model, seed: int, task: TaskData, protocol: Protocol) -> TaskResult:

@@ -10,7 +10,7 @@ many pairs hold a word the encoder does not know is the encoder's affair and not
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -137,6 +137,8 @@ class SimilarityConfig:
     """Folder for results.json and results.md."""
     seed: int = 1111
     """Seed of random encoders."""
+    dry_run: bool = False
+    """Print the configuration and an estimate of the encoding's time from some texts; write nothing."""
 
 
 def table(results: dict[str, dict[str, Correlation]]) -> str:
@@ -149,6 +151,43 @@ def table(results: dict[str, dict[str, Correlation]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def score_all(config: SimilarityConfig, encoder: Encoder) -> tuple[dict[str, Correlation], list[str]]:
+    """Every set that was asked for and is there, and the names of word sets that are not."""
+    scores: dict[str, Correlation] = {}
+    missing: list[str] = []
+    if config.words is not None:
+        scores, missing = word_similarity(encoder, config.words)
+    if config.phrases is not None:
+        scores["PPDB phrases"] = phrase_similarity(encoder, config.phrases)
+    if config.data is not None:
+        scores |= sentence_similarity(encoder, config.data)
+    return scores, missing
+
+
+class _Texts:
+    """Stands for an encoder and notes what it would be asked to encode."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def encode(self, sentences: list[str]) -> NDArray[np.float32]:
+        """One constant vector per text."""
+        import numpy as np
+
+        self.seen += sentences
+        return np.ones((len(sentences), 1), dtype=np.float32)
+
+
+def dry_run(config: SimilarityConfig, encoders: Mapping[str, Encoder]) -> str:
+    """What encoding all sets by every model would take."""
+    from senteval_runner.estimate import encoding_dry_run
+
+    texts = _Texts()
+    _, missing = score_all(config, texts)
+    facts = {"not found": ", ".join(missing)} if missing else {}
+    return encoding_dry_run(config, encoders, [text.split() for text in texts.seen], facts=facts)
+
+
 def main(config: SimilarityConfig) -> None:
     """Score every model on every set that is there; print and write the table."""
     from corpora.support.files import write_text
@@ -156,18 +195,14 @@ def main(config: SimilarityConfig) -> None:
 
     if config.words is None and config.data is None and config.phrases is None:
         raise UserError("nothing to compare: give --words FOLDER, --data FOLDER or --phrases FILE")
+    encoders = {model: resolve_encoder(model, seed=config.seed) for model in config.models}
+    if config.dry_run:
+        print(dry_run(config, encoders))
+        return
     results: dict[str, dict[str, Correlation]] = {}
     missing: list[str] = []
-    for model in config.models:
-        encoder = resolve_encoder(model, seed=config.seed)
-        scores: dict[str, Correlation] = {}
-        if config.words is not None:
-            scores, missing = word_similarity(encoder, config.words)
-        if config.phrases is not None:
-            scores["PPDB phrases"] = phrase_similarity(encoder, config.phrases)
-        if config.data is not None:
-            scores |= sentence_similarity(encoder, config.data)
-        results[model] = scores
+    for model, encoder in encoders.items():
+        results[model], missing = score_all(config, encoder)
     write_json(
         config.output / "results.json",
         {

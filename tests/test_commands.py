@@ -62,3 +62,33 @@ def test_unknown_options_exit_with_2(module: str) -> None:
     result = probe(module, "--no-such-option")
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
+
+
+# Commands of seconds, or whose whole work is reading what a calibration would read; the reason is in
+# docs/scaling.md.
+WITHOUT_DRY_RUN = {
+    "parsing.convert",
+    "parsing.export_trees",
+    "parsing.import_trees",
+    "parsing.info",
+    "parsing.score",
+    "parsing.show",
+    "parsing.verify",
+    "multiview.export",
+    "multiview.info",
+    "senteval_runner.build_probing",
+    "senteval_runner.demo",
+}
+FIRST_WORD = {
+    "parsing.train": "dep",
+    "parsing.convert": "dep",
+    "parsing.score": "dep",
+    "senteval_runner.analogies": "run",
+}
+
+
+@pytest.mark.parametrize("module", sorted(set(commands()) - WITHOUT_DRY_RUN))
+def test_long_commands_have_a_dry_run(module: str, command) -> None:  # type: ignore[no-untyped-def]
+    words = (FIRST_WORD[module],) if module in FIRST_WORD else ()
+    text = command(module, *words, "--help").stdout
+    assert "--dry-run" in text

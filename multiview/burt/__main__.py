@@ -10,8 +10,11 @@ from multiview.burt.config import BurtConfig
 
 def main(config: BurtConfig) -> None:
     """Train and print the scores before and after."""
-    from multiview.burt.train import describe, train
+    from multiview.burt.train import describe, dry_run, train
 
+    if config.dry_run:
+        print(dry_run(config))
+        return
     print(describe(config, train(config)))
 
 

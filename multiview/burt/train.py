@@ -10,10 +10,13 @@ Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,12 +24,13 @@ from safetensors.torch import save_file
 
 from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
+from corpora.support.estimate import Work, dry_run_text
 from corpora.support.files import atomic_path, read_json, write_json, write_text
 from multiview.burt.config import BurtConfig, Objective
 from multiview.burt.data import BurtData, corpus_texts, read_data
 from multiview.burt.objectives import CLASSES, Siamese, schedule, steps_per_epoch
 from multiview.finetune.examples import Examples, Fixed, Joined, Source, Stream, WithNegatives
-from multiview.finetune.loop import Plan, Row, Task, fit
+from multiview.finetune.loop import Plan, Row, Task, calibrate, fit
 from multiview.finetune.scores import accuracy, cosines, spearman
 from multiview.finetune.tiny import build_tiny
 from multiview.finetune.towers import embed_all, load_tower, pick_device
@@ -40,13 +44,61 @@ def train(config: BurtConfig) -> list[Row]:
             run with other options.
     """
     done = config.output / "burt.json"
-    resolved = config_to_json(config)
+    resolved = _resolved(config)
     log = log_to(config.output).info
     if done.exists():
         if read_json(done) != resolved:
             raise UserError(f"{done}: a run with other options is finished there; use another --output")
         log(f"{config.output} is finished already")
         return list(read_json(config.output / "history.json"))
+    data, net, tasks, plan = _prepare(config, log)
+    history = fit(
+        net,
+        tasks,
+        plan,
+        config.loop,
+        evaluate=_evaluation(config, data, net),
+        seed=config.seed,
+        folder=config.output / "training",
+        report=log,
+    )
+    _save(config, net, history, data.summary)
+    write_json(done, resolved)
+    shutil.rmtree(config.output / "training")
+    return history
+
+
+def dry_run(config: BurtConfig) -> str:
+    """What training would take, from a few steps; nothing is written."""
+    with tempfile.TemporaryDirectory() as name:
+        tiny = dataclasses.replace(config.tiny, mlm_steps=0)
+        trial = dataclasses.replace(config, output=Path(name), tiny=tiny)
+        data, net, tasks, plan = _prepare(trial, lambda line: None)
+        per_s = calibrate(net, tasks, plan, config.loop, seed=config.seed, folder=Path(name))
+    backbone = config.backbone == "tiny"
+    pretraining = f", {config.tiny.mlm_steps:,} steps of pre-training" if backbone else ""
+    return dry_run_text(
+        config,
+        facts={"data": "; ".join(data.summary), "schedule": " -> ".join(plan.cycle)},
+        parameters={
+            "tower": sum(p.numel() for p in net.tower.parameters()),
+            "heads": sum(p.numel() for p in net.heads.parameters()),
+        },
+        disk_bytes=4.0 * sum(p.numel() for p in net.parameters()),
+        work=[Work(name="train", units=plan.steps, unit=f"steps of {config.batch}", per_s=per_s)],
+        not_counted=f"scores during training{pretraining}",
+    )
+
+
+def _resolved(config: BurtConfig) -> dict[str, Any]:
+    """The options that decide the result."""
+    return {key: value for key, value in config_to_json(config).items() if key != "dry_run"}
+
+
+def _prepare(
+    config: BurtConfig, log: Callable[[str], None]
+) -> tuple[BurtData, Siamese, dict[str, Task], Plan]:
+    """Data, network, batches and how long to train."""
     data = read_data(config)
     for line in data.summary:
         log(line)
@@ -62,22 +114,9 @@ def train(config: BurtConfig) -> list[Row]:
         steps=steps,
         evaluate_every=config.evaluate_every,
         save_every=config.save_every,
-        identity={"options": resolved},
+        identity={"options": _resolved(config)},
     )
-    history = fit(
-        net,
-        tasks,
-        plan,
-        config.loop,
-        evaluate=_evaluation(config, data, net),
-        seed=config.seed,
-        folder=config.output / "training",
-        report=log,
-    )
-    _save(config, net, history, data.summary)
-    write_json(done, resolved)
-    shutil.rmtree(config.output / "training")
-    return history
+    return data, net, tasks, plan
 
 
 def _network(config: BurtConfig, data: BurtData, log: Callable[[str], None]) -> Siamese:

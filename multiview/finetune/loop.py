@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError
+from corpora.support.estimate import rate
 from corpora.support.progress import progress
 from multiview.checkpoints import Checkpoint, Checkpoints
 from multiview.finetune import checkpoint
@@ -195,6 +196,29 @@ def fit(
         checkpoint.load_weights(model, best.weights)
     model.eval()
     return run.history
+
+
+def calibrate(
+    model: nn.Module, tasks: Mapping[str, Task], plan: Plan, config: LoopConfig, *, seed: int, folder: Path
+) -> float:
+    """Steps per second, from a few steps that are thrown away; nothing is written.
+
+    Args:
+        model: as for :func:`fit`; its weights move.
+        tasks: as for :func:`fit`.
+        plan: as for :func:`fit`.
+        config: as for :func:`fit`.
+        seed: as for :func:`fit`.
+        folder: as for :func:`fit`; a state there is not read.
+    """
+    run = _Run(model, plan, config, folder)
+
+    def turn(_number: int) -> int:
+        for _ in plan.cycle:
+            _advance(run, tasks, seed)
+        return len(plan.cycle)
+
+    return rate(turn, range(6))
 
 
 def _advance(run: _Run, tasks: Mapping[str, Task], seed: int) -> None:

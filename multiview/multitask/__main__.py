@@ -10,8 +10,11 @@ from multiview.multitask.config import MultitaskConfig
 
 def main(config: MultitaskConfig) -> None:
     """Run the stages and print the tables."""
-    from multiview.multitask.run import run, tables
+    from multiview.multitask.run import dry_run, run, tables
 
+    if config.dry_run:
+        print(dry_run(config))
+        return
     print(tables(run(config)))
 
 

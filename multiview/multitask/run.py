@@ -8,7 +8,9 @@ stages and a killed grid repeats at most the epoch it was in. Source: Yao 2023 (
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +21,10 @@ from torch import nn
 
 from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
+from corpora.support.estimate import Work, dry_run_text
 from corpora.support.files import atomic_path, read_json, write_json
 from multiview.finetune.examples import Fixed, Sampled, Source, Stream
-from multiview.finetune.loop import Plan, Row, Task, fit
+from multiview.finetune.loop import Plan, Row, Task, calibrate, fit
 from multiview.finetune.tiny import build_tiny
 from multiview.finetune.towers import Tower, load_tower, pick_device
 from multiview.multitask.config import MultitaskConfig
@@ -30,7 +33,7 @@ from multiview.multitask.stages import GRID, TASKS, Stage, parse_stages
 from multiview.multitask.tasks import TaskExamples, read_all_tasks
 
 # Options that do not change any number may differ between runs over one output folder.
-FREE_OPTIONS = ("output", "stages", "grid", "save_every")
+FREE_OPTIONS = ("output", "stages", "grid", "save_every", "dry_run")
 
 
 @dataclass
@@ -55,12 +58,7 @@ def run(config: MultitaskConfig) -> dict[str, Any]:
     write_json(config.output / "multitask.json", _binding_options(config))
     for name, task in tasks.items():
         log(f"{name}: {task.describe()}")
-    backbone = config.backbone
-    if backbone == "tiny":
-        texts = [text for name in TASKS for text in tasks[name].train_texts()]
-        backbone = str(
-            build_tiny(config.output / "backbone", texts, config.tiny, seed=config.seed, report=log)
-        )
+    backbone = _backbone(config, tasks, log)
     results = []
     for sequence in sequences:
         state = State(backbone, {})
@@ -71,6 +69,44 @@ def run(config: MultitaskConfig) -> dict[str, Any]:
         results.append({"stages": ",".join(map(str, sequence)), "after": rows})
         write_json(config.output / "results.json", {"options": config_to_json(config), "results": results})
     return {"options": config_to_json(config), "results": results}
+
+
+def _backbone(config: MultitaskConfig, tasks: dict[str, TaskExamples], log: Callable[[str], None]) -> str:
+    """Name or folder of the encoder to start from; a tiny one is made."""
+    if config.backbone != "tiny":
+        return config.backbone
+    texts = [text for name in TASKS for text in tasks[name].train_texts()]
+    return str(build_tiny(config.output / "backbone", texts, config.tiny, seed=config.seed, report=log))
+
+
+def dry_run(config: MultitaskConfig) -> str:
+    """What all stages would take, from a few steps of each kind of stage; nothing is written."""
+    sequences = _sequences(config)
+    stages = {sequence[: place + 1] for sequence in sequences for place in range(len(sequence))}
+    tasks = read_all_tasks(config)
+    work, parameters = [], {}
+    with tempfile.TemporaryDirectory() as name:
+        tiny = dataclasses.replace(config.tiny, mlm_steps=0)
+        trial = dataclasses.replace(config, output=Path(name), tiny=tiny)
+        state = State(_backbone(trial, tasks, lambda line: None), {})
+        for stage in sorted({sequence[-1] for sequence in stages}, key=str):
+            net = _Net(trial, stage, state)
+            net.encoder.prepare(text for task in tasks.values() for text in task.texts())
+            streams, plan, _ = _stage_plan(trial, net, tasks[stage.task])
+            per_s = calibrate(net, streams, plan, config.loop, seed=config.seed, folder=Path(name))
+            times = sum(sequence[-1] == stage for sequence in stages)
+            work.append(
+                Work(name=str(stage), units=times * plan.steps, unit=f"steps of {config.batch}", per_s=per_s)
+            )
+            parameters = {part: sum(p.numel() for p in m.parameters()) for part, m in net.named_children()}
+    return dry_run_text(
+        config,
+        facts={task: examples.describe() for task, examples in tasks.items()},
+        parameters=parameters,
+        disk_bytes=4.0 * len(stages) * sum(parameters.values()),
+        work=work,
+        not_counted="scores after each epoch, pre-training of a tiny backbone",
+    )
 
 
 def run_stage(
@@ -160,6 +196,23 @@ def train_stage(
     config: MultitaskConfig, net: _Net, task: TaskExamples, folder: Path, log: Callable[[str], None]
 ) -> None:
     """Some epochs on one task; the weights of the epoch that is best on dev stay."""
+    streams, plan, evaluate = _stage_plan(config, net, task)
+    fit(
+        net,
+        streams,
+        plan,
+        config.loop,
+        evaluate=evaluate,
+        seed=config.seed,
+        folder=folder / "training",
+        report=log,
+    )
+
+
+def _stage_plan(
+    config: MultitaskConfig, net: _Net, task: TaskExamples
+) -> tuple[dict[str, Task], Plan, Callable[[], Row]]:
+    """Batches, length and dev score of a stage."""
     stage = net.stage
     source: Source = Fixed(task.train)
     if stage.sampled:
@@ -179,16 +232,7 @@ def train_stage(
         select=metric,
         identity={"stage": str(stage)},
     )
-    fit(
-        net,
-        {stage.task: Task(stream, lambda examples: head.loss(net.encoder, examples))},
-        plan,
-        config.loop,
-        evaluate=evaluate,
-        seed=config.seed,
-        folder=folder / "training",
-        report=log,
-    )
+    return {stage.task: Task(stream, lambda examples: head.loss(net.encoder, examples))}, plan, evaluate
 
 
 def _sequences(config: MultitaskConfig) -> list[tuple[Stage, ...]]:

@@ -116,6 +116,8 @@ class RunConfig:
     """Scale the parts of A+B to length 1 first."""
     seed: int = 0
     """Of random encoders."""
+    dry_run: bool = False
+    """Print the configuration and an estimate of the encoding's time from some texts; write nothing."""
 
 
 def run(config: RunConfig) -> None:
@@ -132,6 +134,13 @@ def run(config: RunConfig) -> None:
     if not config.models:
         raise UserError("no model given; name one or more, see --help")
     questions = read_questions(config.questions)
+    if config.dry_run:
+        from senteval_runner.estimate import encoding_dry_run
+
+        texts = [text for q in questions for text in (q.a, q.b, q.c, *q.candidates)]
+        encoders = {spec: resolve_encoder(spec, seed=config.seed) for spec in config.models}
+        print(encoding_dry_run(config, encoders, [text.split() for text in texts]))
+        return
     vectors, scores, opened = {}, {}, {}
     for spec in config.models:
         encoder = resolve_encoder(spec, seed=config.seed, normalize_parts=config.normalize_parts)

@@ -32,7 +32,27 @@ def main(config: FaqConfig) -> None:
         raise UserError("no FAQ set given; name a folder, or --chat with a table")
     if config.seeds < 1 or not 0 < config.train_share < 1 or config.tuning.epochs < 0:
         raise UserError("--seeds is at least 1, --train-share between 0 and 1, --tuning.epochs at least 0")
+    if config.dry_run:
+        print(dry_run(config))
+        return
     evaluate(config)
+
+
+def dry_run(config: FaqConfig) -> str:
+    """What encoding queries and tables by every model would take."""
+    from senteval_runner.encoders import resolve_encoder
+    from senteval_runner.estimate import encoding_dry_run
+    from senteval_runner.faq.data import read_faq
+
+    sets = [read_faq(folder) for folder in config.sets]
+    texts = [text for faq in sets for text in (*faq.queries.values(), *(e.question for e in faq.entries))]
+    return encoding_dry_run(
+        config,
+        {spec: resolve_encoder(spec) for spec in config.models},
+        [text.split() for text in texts],
+        facts={faq.name: f"{len(faq.entries)} entries, {len(faq.queries)} queries" for faq in sets},
+        not_counted=f"{config.seeds} trainings of the map per set, model and kind of negatives",
+    )
 
 
 def load_models(config: FaqConfig) -> dict[str, SentenceVectors]:

@@ -45,3 +45,5 @@ class FaqConfig:
     """Share of the queries used for training, between 0 and 1."""
     tuning: TuningConfig = field(default_factory=TuningConfig)
     """The Siamese map."""
+    dry_run: bool = False
+    """Print the configuration and an estimate of the encoding's time from some texts; write nothing."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
+from multiview.burt.__main__ import main
 from multiview.burt.config import BurtConfig
 from multiview.burt.data import read_data
 from multiview.finetune.config import LoopConfig, TinyConfig
@@ -152,3 +153,13 @@ def test_the_command_explains_itself_quickly_and_refuses_bad_input(
     refused = command("multiview.burt", "--output", tmp_path / "x", "--nli", tmp_path / "none.jsonl")
     assert refused.returncode == 2
     assert "none.jsonl" in refused.stderr
+
+
+def test_dry_run_counts_the_steps_and_writes_nothing(files: dict[str, Path], tmp_path: Path, capsys) -> None:
+    options = config(files, tmp_path / "out", dry_run=True)
+    main(options)
+    text = capsys.readouterr().out
+    # 400 NLI pairs in batches of 8 take half of the steps: 3 passes are 300.
+    assert "train        300 steps of 8 at" in text and "nli -> identification" in text
+    assert "tower" in text and "heads" in text
+    assert not (tmp_path / "out").exists()

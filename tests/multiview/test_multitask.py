@@ -17,6 +17,7 @@ from corpora.support.errors import UserError
 from multiview.finetune.config import LoopConfig, TinyConfig
 from multiview.finetune.examples import Examples
 from multiview.multitask import run as runner
+from multiview.multitask.__main__ import main
 from multiview.multitask.config import MultitaskConfig, SplitFiles
 from multiview.multitask.heads import TaskHead, overall
 from multiview.multitask.run import run, tables
@@ -208,3 +209,23 @@ def test_the_command_explains_itself_and_refuses_bad_stages(
     refused = command("multiview.multitask", "--output", tmp_path / "x", "--stages", "sst,cola")
     assert refused.returncode == 2
     assert "'cola'" in refused.stderr
+
+
+def test_dry_run_counts_shared_stages_once(data: Path, tmp_path: Path, capsys) -> None:
+    grid = tmp_path / "grid.txt"
+    grid.write_text("sst,quora:mean\nsst,sts:mean\n")
+    options = MultitaskConfig(
+        output=tmp_path / "out",
+        data=data,
+        grid=str(grid),
+        tiny=TinyConfig(layers=1, hidden=32, vocabulary=300),
+        batch=8,
+        epochs=2,
+        dry_run=True,
+    )
+    main(options)
+    text = capsys.readouterr().out
+    # 60 training examples of sst: 8 batches, two passes, one stage for both configurations.
+    assert "sst          16 steps of 8 at" in text
+    assert "quora:mean" in text and "sts:mean" in text
+    assert not (tmp_path / "out").exists()

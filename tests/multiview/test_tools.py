@@ -178,3 +178,16 @@ def test_an_unknown_device_and_a_foreign_configuration_are_refused(tmp_path: Pat
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UserError, match="not a model's configuration"):
         info.main(info.InfoConfig(run=tmp_path))
+
+
+def test_dry_runs_estimate_and_write_nothing(folder: Path, tmp_path: Path, toy_trees: Path, capsys) -> None:
+    (tmp_path / "in.txt").write_text("the cat rained\n" * 30)
+    before = sorted(tmp_path.iterdir())
+    for source, rows in ((tmp_path / "in.txt", 30), (toy_trees, len(toy_corpus()[0]))):
+        assert encode.cli([str(folder), str(source), "--dry-run"]) == 0
+        out = capsys.readouterr().out
+        assert f"{rows:,} x 16 float32" in out and f"encode       {rows} sentences at" in out
+        assert "parameters" in out and "time " in out
+    assert search.cli([str(folder), str(tmp_path / "in.txt"), "the cat", "--dry-run"]) == 0
+    assert "30 sentences at" in capsys.readouterr().out
+    assert sorted(tmp_path.iterdir()) == before

@@ -270,7 +270,7 @@ def test_other_options_or_cache_under_the_same_name_are_refused(tiny: TrainConfi
 def test_dry_run_writes_nothing(tiny: TrainConfig, capsys) -> None:
     assert main(replace(tiny, dry_run=True)) == 0
     out = capsys.readouterr().out
-    for word in ("parameters", "memory", "sentences/s", "minutes for 24 steps", "held out"):
+    for word in ("parameters", "memory", "sentences/s", "24 steps at", "held out"):
         assert word in out
     assert not tiny.folder.exists()
 

@@ -162,3 +162,12 @@ def test_a_dependency_folder_is_refused(tmp_path) -> None:
     (tmp_path / "config.json").write_text('{"format": 1, "kind": "dependency"}')
     with pytest.raises(UserError, match="a dependency model where a constituency"):
         load_constituency_parser(str(tmp_path))
+
+
+def test_dry_run_follows_a_budget_of_minutes(treebank, tmp_path, capsys):
+    code = run(TRAIN, "train", "const", "--train", treebank, "--dev", treebank,
+               "--output", tmp_path / "out", "--minutes", 30, "--dry-run", *SMALL)  # fmt: skip
+    assert code == 0
+    text = capsys.readouterr().out
+    assert "time         30.0 min" in text and "encoder" in text
+    assert not (tmp_path / "out").exists()

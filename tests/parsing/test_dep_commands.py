@@ -166,3 +166,12 @@ def test_help_imports_nothing_heavy(command, module):
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
     result = command(f"parsing.{module}", "dep", "--help")
     assert result.returncode == 0 and "options" in result.stdout
+
+
+def test_dry_run_estimates_and_writes_nothing(treebank, tmp_path, capsys):
+    code = run(TRAIN, "train", "dep", "--train", treebank, "--dev", treebank, "--output", tmp_path / "out",
+               "--epochs", 8, "--dry-run", *SMALL)  # fmt: skip
+    assert code == 0
+    text = capsys.readouterr().out
+    assert "parameters" in text and "time " in text and '"epochs": 8' in text
+    assert not (tmp_path / "out").exists()

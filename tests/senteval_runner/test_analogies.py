@@ -253,6 +253,12 @@ def test_commands(tmp_path: Path, command) -> None:
             f"{w.lower()} {' '.join(f'{x:.3f}' for x in generator.normal(size=8))}\n" for w in sorted(words)
         )
     )
+    dry = command(
+        "senteval_runner.analogies", "run", vectors, "--questions", tmp_path / "data" / "questions.tsv",
+        "--output", tmp_path / "dry", "--dry-run", cwd=tmp_path,
+    )  # fmt: skip
+    assert dry.returncode == 0, dry.stderr
+    assert "(8)" in dry.stdout and not (tmp_path / "dry").exists()
     done = command(
         "senteval_runner.analogies", "run", vectors, "--questions", tmp_path / "data" / "questions.tsv",
         "--output", tmp_path / "report", cwd=tmp_path,

@@ -213,6 +213,11 @@ def test_commands(folder: Path, command, tmp_path: Path) -> None:
     rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
     assert [row["accuracy"] for row in rows if row["method"] == "BM25"] == [1.0, 1.0]
     assert "BM25" in (tmp_path / "out" / "report.html").read_text()
+    dry = command(
+        "senteval_runner.faq", folder, "--models", "random:seq", "--output", tmp_path / "dry", "--dry-run"
+    )
+    assert dry.returncode == 0, dry.stderr
+    assert "random:seq (" in dry.stdout and not (tmp_path / "dry").exists()
     chat = subprocess.run(
         [sys.executable, "-m", "senteval_runner.faq", "--chat", str(folder / "faq.tsv")],
         cwd=ROOT, input="where is my refund\n\n", capture_output=True, text=True, timeout=240, check=False,

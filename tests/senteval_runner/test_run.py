@@ -13,6 +13,7 @@ from corpora.support.errors import UserError
 from senteval_runner import encoders, running, tables
 from senteval_runner.encoders import find_source, resolve_encoder, split_parts
 from senteval_runner.run import RunConfig
+from senteval_runner.run import main as run_main
 
 
 @pytest.fixture
@@ -149,3 +150,13 @@ def test_paper_average() -> None:
     row = tables.paper_row(scores)
     assert row["SICK-R MSE"] == pytest.approx(30)
     assert row["average"] == pytest.approx((5 * 80 + 75 + (80 + 70 + 70) / 3) / 7)
+
+
+def test_dry_run_writes_nothing(tmp_path, data, words, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    assert run_main(config(tmp_path, data, str(words), "random:seq", dry_run=True)) == 0
+    out = capsys.readouterr().out
+    assert "(8)" in out and "random:seq (" in out and "tasks        CR" in out
+    assert "classifiers (" in out
+    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "runs"])  # converted vectors

@@ -85,5 +85,9 @@ def test_the_command_scores_a_vector_file_and_names_missing_sets(command, tmp_pa
     assert result.returncode == 0, result.stderr
     assert "| 100.0 |" in (tmp_path / "out" / "results.md").read_text()
     assert "SimLex-999" in result.stdout
+    dry = command(
+        "senteval_runner.similarity", vectors, "--words", words, "--output", tmp_path / "dry", "--dry-run"
+    )
+    assert "texts        4 different ones" in dry.stdout and not (tmp_path / "dry").exists()
     nothing = command("senteval_runner.similarity", vectors)
     assert nothing.returncode == 2 and "nothing to compare" in nothing.stderr

@@ -1,0 +1,112 @@
+"""What ``--dry-run`` prints, the same for every command: configuration, sizes, memory, time.
+
+The time comes from a short calibration: the command's own work on a small part of its own input.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, TypeVar
+
+from corpora.support.cli import config_to_json
+
+Part = TypeVar("Part")
+
+CALIBRATION_S = 5.0
+"""A calibration ends after so long, or when its parts are done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One kind of work of a command."""
+
+    name: str
+    """What is done, in a word: encode, train."""
+    units: float | None
+    """How much there is; None when that is not known."""
+    unit: str
+    """What is counted, in the plural: sentences, steps."""
+    per_s: float
+    """Units per second, measured."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long all of it takes."""
+        return None if self.units is None else self.units / max(self.per_s, 1e-9)
+
+
+def rate(work: Callable[[Part], float], parts: Iterable[Part], *, budget_s: float = CALIBRATION_S) -> float:
+    """Units per second: the median over parts, the first one (compilation, allocation) left out if it can be.
+
+    Args:
+        work: does one part and returns how many units that were.
+        parts: what to do; taken until the budget is used up.
+        budget_s: no further part is begun after so many seconds.
+    """
+    rates: list[float] = []
+    began = time.perf_counter()
+    for part in parts:
+        start = time.perf_counter()
+        units = work(part)
+        rates.append(units / max(time.perf_counter() - start, 1e-9))
+        if time.perf_counter() - began > budget_s and len(rates) > 1:
+            break
+    return median(rates[1:] or rates or [0.0])
+
+
+def duration(seconds: float) -> str:
+    """``48 s``, ``12.5 min`` or ``3.2 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def peak_memory() -> int:
+    """Bytes of main memory this process has held at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def dry_run_text(
+    config: Any,
+    *,
+    work: Sequence[Work],
+    parameters: Mapping[str, int] | None = None,
+    facts: Mapping[str, str] | None = None,
+    disk_bytes: float | None = None,
+    memory_bytes: int | None = None,
+    not_counted: str = "",
+) -> str:
+    """The text of a dry run.
+
+    Args:
+        config: the resolved configuration, a dataclass.
+        work: what is to be done, each kind with its measured rate.
+        parameters: number of parameters by part of the model.
+        facts: what else is known, by a short name.
+        disk_bytes: what will be written.
+        memory_bytes: peak of the calibration; by default the main memory of this process.
+        not_counted: what the time leaves out.
+    """
+    lines = [json.dumps(config_to_json(config), indent=2, sort_keys=True)]
+    lines += [f"{name:<12} {value}" for name, value in (facts or {}).items()]
+    for part, count in (parameters or {}).items():
+        lines.append(f"parameters   {count:>13,}  {part}")
+    if parameters:
+        lines.append(f"parameters   {sum(parameters.values()):>13,}  in all")
+    memory = peak_memory() if memory_bytes is None else memory_bytes
+    lines.append(f"memory       {memory / 2**20:,.0f} MiB peak in the calibration")
+    if disk_bytes is not None:
+        lines.append(f"disk         {disk_bytes / 1e6:,.1f} MB")
+    for job in work:
+        amount = "an unknown number of" if job.units is None else f"{job.units:,.0f}"
+        lines.append(f"{job.name:<12} {amount} {job.unit} at {job.per_s:,.3g} a second")
+    known = [job.seconds for job in work if job.seconds is not None]
+    if known:
+        left_out = f"; not counted: {not_counted}" if not_counted else ""
+        lines.append(f"time         {duration(sum(known))}{left_out}")
+    return "\n".join(lines)
