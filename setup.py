@@ -47,6 +47,7 @@ COMMANDS = [
     "senteval_runner.build_probing",
     "senteval_runner.demo",
     "senteval_runner.faq.__main__",
+    "senteval_runner.layers.__main__",
     "senteval_runner.passages.__main__",
     "senteval_runner.run",
     "senteval_runner.similarity",

@@ -23,13 +23,17 @@ def main(config: LayersConfig) -> int:
     return run(config)
 
 
-if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            LayersConfig,
-            main,
-            prog="python -m senteval_runner.layers",
-            description=(__doc__ or "").split("\n")[0],
-            kept="stored vectors and finished cells are kept; the same command resumes",
-        )
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        LayersConfig,
+        main,
+        prog="python -m senteval_runner.layers",
+        description=(__doc__ or "").split("\n")[0],
+        args=args,
+        kept="stored vectors and finished cells are kept; the same command resumes",
     )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())
