@@ -69,7 +69,8 @@ class Reader:
             models = import_module("parsing.models")  # parser libraries load only when needed
             identity = self.identities.get(need)
             load = models.load_dependency_parser if need == "dep" else models.load_constituency_parser
-            parser = load(self.parser_spec(need))
+            reduced = {"precision": identity["arithmetic"]} if identity and "arithmetic" in identity else {}
+            parser = load(self.parser_spec(need), **reduced)
             if identity and dict(parser.identity) != dict(identity):
                 raise UserError(
                     f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; here is "

@@ -62,6 +62,7 @@ class BeneparParser:
     def __init__(self, parser: ChartParser, identity: dict[str, str], *, batch_words: int = 2000) -> None:
         self.parser = parser.eval()
         self.identity, self.batch_words = identity, batch_words
+        self._bfloat16 = False
         self.labels = _by_index(parser.label_vocab)
         self.tags = _by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
         self._encoder: _Characters | _Transformer = (
@@ -69,6 +70,11 @@ class BeneparParser:
             if parser.char_encoder is not None
             else _Transformer(parser, guess_language(parser.label_vocab))
         )
+
+    def use_bfloat16(self) -> None:
+        """Run the encoder under bfloat16 autocast from now on; said in the identity."""
+        self._bfloat16 = True
+        self.identity = {**self.identity, "arithmetic": "bf16"}
 
     @torch.inference_mode()
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
@@ -81,7 +87,8 @@ class BeneparParser:
         parses: dict[int, ConstituencyParse] = {}
         for members in length_batches([len(tokens) for tokens in sentences], self.batch_words):
             words = torch.tensor([len(sentences[i]) for i in members])
-            states_BTD = self._states([encoded[i] for i in members], words + 2)
+            with torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16):
+                states_BTD = self._states([encoded[i] for i in members], words + 2).float()
             force = self.parser.decoder.force_root_constituent
             made = parse_states(self.parser.f_label, self.parser.f_tag, states_BTD, words + 2, force=force)
             parses.update(zip(members, made, strict=True))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
+
+Precision = Literal["fp32", "bf16"]
+"""Arithmetic of a parser's sentence encoder; everything after it is always fp32."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -171,6 +171,11 @@ class SpanParser:
             parses.update(zip(members, self._parse_batch(batch), strict=True))
         return [parses[i] for i in range(len(rows))]
 
+    def use_bfloat16(self) -> None:
+        """Run the encoder in bfloat16 from now on; said in the identity, for the trees may differ."""
+        self.model.encoder.use_bfloat16()
+        self.identity = {**self.identity, "arithmetic": "bf16"}
+
     @torch.inference_mode()
     def _parse_batch(self, batch: WordBatch) -> list[ConstituencyParse]:
         states_BTD = self.model.encoder(batch, self._vectors)

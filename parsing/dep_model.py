@@ -55,6 +55,10 @@ class BiaffineScorers(nn.Module):
         self.arc_weight = nn.Parameter(torch.zeros(arc + 1, arc))
         self.relation_weight = nn.Parameter(torch.zeros(len(self.relations), relation + 1, relation + 1))
 
+    def use_bfloat16(self) -> None:
+        """Run the encoder in bfloat16 from now on, at inference; the scorers stay fp32."""
+        raise NotImplementedError
+
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:
         rate = self.scorer.dropout if self.training else 0.0
         return shared_dropout(functional.leaky_relu(layer(x_BTD), NEGATIVE_SLOPE), rate)
@@ -116,6 +120,10 @@ class DependencyModel(BiaffineScorers):
     def encode(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
         """Contextual states x, [B, T, D]."""
         return self.encoder(batch, vectors)
+
+    def use_bfloat16(self) -> None:
+        """See :meth:`parsing.sentence_encoder.SentenceEncoder.use_bfloat16`."""
+        self.encoder.use_bfloat16()
 
     def loss(self, batch: WordBatch, heads_N: Tensor, relations_N: Tensor) -> Tensor:
         """Mean over tokens of −log p(head) − log p(relation | gold head).

@@ -53,6 +53,11 @@ class BatchedParser(Generic[Model]):
                 start += n
         return [parse for parse in parses if parse is not None]
 
+    def use_bfloat16(self) -> None:
+        """Run the encoder in bfloat16 from now on; said in the identity, for the trees may differ."""
+        self.model.use_bfloat16()
+        self.identity = {**self.identity, "arithmetic": "bf16"}
+
     def batch(self, sentences: Sequence[Sequence[str]]) -> tuple[Any, NDArray[np.int64]]:
         """Sentences as a padded batch of the encoder's, and their numbers of tokens."""
         raise NotImplementedError

@@ -71,6 +71,12 @@ class SubwordDependencyModel(BiaffineScorers):
             width = self.encoder.output_dim
         self.add_scorers(width, relations, scorer)
 
+    def use_bfloat16(self) -> None:
+        """Run the transformer under bfloat16 autocast and the BiLSTM in bfloat16."""
+        self.subwords.reduced = True
+        if self.encoder is not None:
+            self.encoder.use_bfloat16()
+
     def config_json(self) -> dict[str, Any]:
         """Configuration for the model folder."""
         values = {

@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
+from parsing.configs import Precision
 
 if TYPE_CHECKING:
+    from parsing.benepar_adapter import BeneparParser
+    from parsing.const_model import SpanParser
+    from parsing.dep_parser import BiaffineParser
+    from parsing.dep_subwords import SubwordParser
     from parsing.types import ConstituencyParser, DependencyParser
 
 BUILTIN = Path(__file__).parent / "builtin"
@@ -21,36 +26,51 @@ BUILTIN_DEPENDENCY = "dep-v1"
 BUILTIN_CONSTITUENCY = "const-v1"
 
 
-def load_dependency_parser(spec: str) -> DependencyParser:
+def load_dependency_parser(spec: str, precision: Precision = "fp32") -> DependencyParser:
     """The dependency parser that ``--dep-model`` names.
 
     Args:
         spec: ``builtin``, or a model folder.
+        precision: arithmetic of the encoder; part of the identity unless it is fp32.
 
     Raises:
         UserError: no such model, a damaged one, or one that has to be converted first.
     """
-    from parsing.dep_model import DependencyModel
-    from parsing.dep_parser import BiaffineParser
     from parsing.model_folder import load_model_folder
 
     folder = load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), kind="dependency")
+    parser: BiaffineParser | SubwordParser
     if "subwords" in folder.config:
         from parsing.dep_subwords import SubwordDependencyModel, SubwordParser
 
-        return SubwordParser(SubwordDependencyModel.from_folder(folder), folder.identity)
-    return BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
+        parser = SubwordParser(SubwordDependencyModel.from_folder(folder), folder.identity)
+    else:
+        from parsing.dep_model import DependencyModel
+        from parsing.dep_parser import BiaffineParser
+
+        parser = BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
+    if precision == "bf16":
+        parser.use_bfloat16()
+    return parser
 
 
-def load_constituency_parser(spec: str) -> ConstituencyParser:
+def load_constituency_parser(spec: str, precision: Precision = "fp32") -> ConstituencyParser:
     """The constituency parser that ``--const-model`` names.
 
     Args:
         spec: ``builtin``, a model folder, or a benepar model by name, file or folder.
+        precision: arithmetic of the encoder; part of the identity unless it is fp32.
 
     Raises:
         UserError: no such model, or a damaged one.
     """
+    parser = _constituency_parser(spec)
+    if precision == "bf16":
+        parser.use_bfloat16()
+    return parser
+
+
+def _constituency_parser(spec: str) -> SpanParser | BeneparParser:
     from parsing.model_folder import CONFIG, load_model_folder
 
     path = BUILTIN / BUILTIN_CONSTITUENCY if spec == "builtin" else Path(spec)

@@ -156,9 +156,17 @@ class SentenceEncoder(nn.Module):
     def contextualize(self, x_BTE: Tensor, lengths_B: Tensor) -> Tensor:
         """The LSTM layers: [B, T, E] -> [B, T, D]; padded positions hold arbitrary values."""
         rate = self.config.dropout if self.training else 0.0
+        x_BTE = x_BTE.to(next(self.layers.parameters()).dtype)
         for layer in self.layers:
             x_BTE = layer(shared_dropout(x_BTE, rate), lengths_B)
-        return shared_dropout(x_BTE, rate)
+        return shared_dropout(x_BTE, rate).float()
+
+    def use_bfloat16(self) -> None:
+        """Run the LSTM layers in bfloat16 from now on: inference alone, 1.4 times as fast with AVX512-BF16.
+
+        Dynamic int8 (torch's) was slower than that, and strayed ten times as far from fp32.
+        """
+        self.layers.to(torch.bfloat16)
 
     def forward(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
         """States of every position, boundaries included.

@@ -147,6 +147,8 @@ class SubwordEncoder(nn.Module):
         self.gamma = nn.Parameter(torch.ones(1))
         self.projection = nn.Linear(hidden, config.projection, bias=False) if config.projection else None
         self.output_dim = config.projection or hidden
+        self.reduced = False
+        """Run the transformer under bfloat16 autocast; the mixture and what follows stay fp32."""
 
     def forward(self, batch: SubwordBatch) -> Tensor:
         """Vectors of all positions, [B, T, H], 0 in padding."""
@@ -172,9 +174,10 @@ class SubwordEncoder(nn.Module):
         """γ Σ_l softmax(w)_l h_l over the last layers, for the window that begins at ``start``."""
         window = slice(start, start + self.max_pieces)
         mask = batch.mask_BP[:, window].float()
-        layers = self.model(batch.ids_BP[:, window], attention_mask=mask).hidden_states
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.reduced):
+            layers = self.model(batch.ids_BP[:, window], attention_mask=mask).hidden_states
         weights = self.layer_weights.softmax(-1)
-        chosen = layers[-self.config.layers :]
+        chosen = [layer.float() for layer in layers[-self.config.layers :]]
         return self.gamma * sum(w * h for w, h in zip(weights, chosen, strict=True))
 
     def _pool(self, states_SH: Tensor, first_N: Tensor, count_N: Tensor) -> Tensor:
