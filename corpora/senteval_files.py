@@ -24,6 +24,7 @@ from corpora.senteval_tasks import (
     PUBLISHED_ROWS,
     STS_SUBSETS,
     canonical_task,
+    task_home,
     task_paths,
 )
 from corpora.support.errors import UserError
@@ -94,12 +95,15 @@ def read_task(name: str, data: Path) -> TaskData:
         data: the folder; a file of the task may be gzip-compressed with ``.gz`` added to its name.
 
     Raises:
-        UserError: unknown task, missing file, or a row with wrong columns; it names file and row.
+        UserError: unknown task; missing files (all are named, with their origin); or a row with wrong
+            columns, named by file and row.
     """
     name = canonical_task(name)
-    files = {
-        split: [find_file(path) for path in paths] for split, paths in task_paths(name, Path(data)).items()
-    }
+    wanted = task_paths(name, Path(data))
+    missing = [path for paths in wanted.values() for path in paths if not _candidates(path)]
+    if missing:
+        raise UserError(_missing_files(name, missing))
+    files = {split: [find_file(path) for path in paths] for split, paths in wanted.items()}
     if name in PROBING_FILES:
         return _read_probing(name, files)
     if name in BINARY_TASKS:
@@ -117,10 +121,24 @@ def find_file(path: Path) -> Path:
     Raises:
         UserError: neither exists.
     """
-    for candidate in (path, path.with_name(path.name + ".gz")):
-        if candidate.is_file():
-            return candidate
-    raise UserError(f"{path}: no such file (nor {path.name}.gz); see SentEval's download script")
+    found = _candidates(path)
+    if not found:
+        raise UserError(f"{path}: no such file (nor {path.name}.gz); see SentEval's download script")
+    return found[0]
+
+
+def _candidates(path: Path) -> list[Path]:
+    return [one for one in (path, path.with_name(path.name + ".gz")) if one.is_file()]
+
+
+def _missing_files(name: str, missing: list[Path]) -> str:
+    """One line: which files of a task are not there, and where they come from."""
+    folders = list(dict.fromkeys(path.parent for path in missing))
+    places = "; ".join(
+        f"{folder} lacks {', '.join(path.name for path in missing if path.parent == folder)}"
+        for folder in folders
+    )
+    return f"{name}: no such file: {places} (nor with .gz); get them by {task_home(name)}"
 
 
 def _read_text(path: Path, encoding: str) -> str:

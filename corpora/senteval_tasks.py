@@ -159,6 +159,38 @@ _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 
 
+_SCRIPT = "data/downstream/get_transfer_data.bash of github.com/facebookresearch/SentEval"
+_SENTIMENT = f"{_SCRIPT} (from nlp.stanford.edu/~sidaw/home/projects:nbsvm)"
+_HOMES: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(BINARY_TASKS, _SENTIMENT),
+        "TREC": f"{_SCRIPT} (from cogcomp.cs.illinois.edu/Data/QA/QC)",
+        "MRPC": f"{_SCRIPT} (from microsoft.com/en-us/download/details.aspx?id=52398)",
+        "SICKRelatedness": f"{_SCRIPT} (from clic.cimec.unitn.it/composes/sick.html)",
+        "SICKEntailment": f"{_SCRIPT} (from clic.cimec.unitn.it/composes/sick.html)",
+        "STSBenchmark": f"{_SCRIPT} (from ixa2.si.ehu.es/stswiki/index.php/STSbenchmark)",
+        "STS12": f"{_SCRIPT} (from cs.york.ac.uk/semeval-2012/task6)",
+        "STS13": f"{_SCRIPT} (from ixa2.si.ehu.es/sts)",
+        "STS14": f"{_SCRIPT} (from alt.qcri.org/semeval2014/task10)",
+        "STS15": f"{_SCRIPT} (from alt.qcri.org/semeval2015/task2)",
+        "STS16": f"{_SCRIPT} (from alt.qcri.org/semeval2016/task1)",
+        "SST2": f"{_SCRIPT} (from nlp.stanford.edu/sentiment)",
+        "SST5": f"{_SCRIPT} (from nlp.stanford.edu/sentiment)",
+        "SNLI": f"{_SCRIPT} (from nlp.stanford.edu/projects/snli)",
+        **dict.fromkeys(
+            PROBING_FILES,
+            "data/probing of github.com/facebookresearch/SentEval, or build look-alikes with "
+            "python -m senteval_runner.build_probing",
+        ),
+    }
+)
+
+
+def task_home(name: str) -> str:
+    """Where a task's files come from: the original toolkit's script or folder, and the data's own home."""
+    return _HOMES[name]
+
+
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
     """Where a task's files should lie, per split; ``all`` where one set of files holds every split.
 

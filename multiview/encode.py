@@ -166,6 +166,8 @@ def read_lines(path: Path) -> list[str]:
             texts.append(line.rstrip(b"\r").decode("utf-8"))
         except UnicodeDecodeError as error:
             raise UserError(f"{path}, line {number}: not UTF-8 at byte {error.start}; convert it") from None
+    if not texts:
+        raise UserError(f"{path}: empty; give a text file with one sentence per line, or a tree cache")
     return texts
 
 

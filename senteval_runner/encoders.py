@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -133,9 +134,10 @@ class GivenVectors:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            # Opened here: numpy leaves a damaged archive open.
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
                 sentences, self.vectors = arrays["sentences"], arrays["vectors"]
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
             raise UserError(
                 f"{path}: expected arrays 'sentences' (strings) and 'vectors' [n, d] ({error})"
             ) from None

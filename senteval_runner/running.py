@@ -39,6 +39,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
 }
 
 
+COUNTS_TITLE = "Row counts that differ from the published ones"
+SKIPPED_TITLE = "Skipped (no average is set when one of the table's tasks is missing)"
 PAIRS_NOTE = "The paper's averages per pair of views, as published:"
 
 
@@ -233,6 +235,7 @@ def _report(config: RunConfig, protocol: Protocol, models: Sequence[Model], data
         [task.name for task in tasks if _labelled_by_parser(task)],
         published=config.published,
     )
+    parts += _remarks(models)
     vectors = {model.name: model.vectors for model in scored}
     single = [task for task in tasks if task.kind == "single" and 2 <= len(task.classes) <= 8]
     if single:
@@ -302,14 +305,40 @@ def summary(
         parts += ["\n\n", tables.pair_table()]
     if other := tables.other_table(scores):
         parts += ["\n", other]
-    notes = dict.fromkeys(
-        n for m in models for by in m.results.values() for r in by.values() for n in r.notes
-    )
-    if notes:
-        parts.append("\nRow counts that differ from the published ones:\n")
+    if notes := _count_notes(models):
+        parts.append(f"\n{COUNTS_TITLE}:\n")
         parts += [f"- {note}\n" for note in notes]
-    reasons = dict.fromkeys(f"{task}: {why}" for m in models for task, why in m.skipped.items())
-    if reasons:
-        parts.append("\nSkipped (no average is set when one of the table's tasks is missing):\n")
-        parts += [f"- {reason}\n" for reason in reasons]
+    if reasons := _skipped(models):
+        parts.append(f"\n{SKIPPED_TITLE}:\n")
+        parts += [f"- {task} ({who}): {why}\n" for task, who, why in reasons]
     return "".join(parts)
+
+
+def _count_notes(models: Sequence[Model]) -> list[str]:
+    notes = (
+        note for m in models for by in m.results.values() for result in by.values() for note in result.notes
+    )
+    return list(dict.fromkeys(notes))
+
+
+def _skipped(models: Sequence[Model]) -> list[tuple[str, str, str]]:
+    """Task, models, reason of whatever was not scored."""
+    who: dict[tuple[str, str], list[str]] = {}
+    for model in models:
+        for task, why in model.skipped.items():
+            who.setdefault((task, why), []).append(model.name)
+    everybody = len(models)
+    return [
+        (task, "every model" if len(names) == everybody else ", ".join(names), why)
+        for (task, why), names in who.items()
+    ]
+
+
+def _remarks(models: Sequence[Model]) -> list[html.Html]:
+    """What a reader of the page must know about the data."""
+    parts = []
+    if notes := _count_notes(models):
+        parts.append(html.section(COUNTS_TITLE, html.table(["split"], [[note] for note in notes])))
+    if reasons := _skipped(models):
+        parts.append(html.section(SKIPPED_TITLE, html.table(["task", "models", "reason"], reasons)))
+    return parts

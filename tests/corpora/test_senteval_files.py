@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpora.senteval_files import TaskData, read_task
-from corpora.senteval_tasks import PUBLISHED_ROWS, STS_SUBSETS, TASK_NAMES, canonical_task
+from corpora.senteval_tasks import PUBLISHED_ROWS, STS_SUBSETS, TASK_NAMES, canonical_task, task_paths
 from corpora.support.errors import UserError
 
 
@@ -155,7 +155,7 @@ def test_probing_reads_gzip_last_column_and_train_labels(tmp_path: Path) -> None
 
 
 def test_missing_and_undecodable_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"MPQA/mpqa.pos: no such file"):
+    with pytest.raises(UserError, match=r"MPQA: no such file: .*/MPQA lacks mpqa.pos, mpqa.neg"):
         read_task("MPQA", tmp_path)
     write(tmp_path, "downstream/SST/binary/sentiment-train", b"good\t1\n\xff\t0\n")
     for split in ("dev", "test"):
@@ -205,3 +205,19 @@ def test_rebuilt_probing_files_are_read_and_said_to_differ(data_folder: Path, na
     data = read_task(name, data_folder)
     assert len(data.count_notes()) == 3
     check_shape(data)
+
+
+@pytest.mark.parametrize("name", TASK_NAMES)
+def test_every_missing_file_is_named_with_its_origin(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"github\.com/facebookresearch/SentEval") as caught:
+        read_task(name, tmp_path)
+    message = str(caught.value)
+    wanted = [path for paths in task_paths(name, tmp_path).values() for path in paths]
+    assert all(path.name in message for path in wanted) and "\n" not in message
+    # those that are there are not named
+    wanted[0].parent.mkdir(parents=True, exist_ok=True)
+    wanted[0].write_text("")
+    if len(set(wanted)) > 1:
+        with pytest.raises(UserError, match="lacks") as caught:
+            read_task(name, tmp_path)
+        assert f" {wanted[0].name}," not in str(caught.value)

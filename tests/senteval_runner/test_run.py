@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from corpora.senteval_files import read_task
 from corpora.support.errors import UserError
 from senteval_runner import encoders, running, tables
 from senteval_runner.encoders import find_source, resolve_encoder, split_parts
@@ -160,3 +162,64 @@ def test_dry_run_writes_nothing(tmp_path, data, words, monkeypatch, capsys) -> N
     assert "(8)" in out and "random:seq (" in out and "tasks        CR" in out
     assert "classifiers (" in out
     assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "runs"])  # converted vectors
+
+
+def shortened(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, monkeypatch, capsys) -> None:
+    """Truncated, miscounted, misshapen files and vectors: a line each, the other tasks finish."""
+    monkeypatch.chdir(tmp_path)
+    shortened(data / "downstream/MRPC/msr_paraphrase_train.txt")  # still readable: the counts tell
+    test = data / "downstream/MRPC/msr_paraphrase_test.txt"
+    test.write_text(test.read_text() + "1\t1\t2\tcut inside a row")
+    sick = data / "downstream/SICK/SICK_trial.txt"
+    sick.write_text(sick.read_text().replace("\t", " ", 7))
+    rows = (data / "probing/word_content.txt").read_bytes()
+    (data / "probing/past_present.txt.gz").write_bytes(gzip.compress(rows)[:-9])
+    (data / "downstream/TREC").mkdir()
+    for name in ("train_5500.label", "TREC_10.label"):
+        (data / "downstream/TREC" / name).write_text("")
+    tasks = "CR,MRPC,SICK-R,TREC,MPQA,Tense,WordContent"
+    assert running.run(config(tmp_path, data, str(words), tasks=tasks)) == 0
+    values = json.loads((tmp_path / "report/results.json").read_text())
+    assert {result["task"] for result in values["results"]} == {"CR", "WordContent"}
+    skipped = values["skipped"]["words.txt"]
+    assert set(skipped) == {"MRPC", "SICKRelatedness", "TREC", "MPQA", "Tense"}
+    for name, message in {
+        "MRPC": "msr_paraphrase_test.txt:22: expected 5 tab-separated columns",
+        "SICKRelatedness": "SICK_trial.txt:",
+        "TREC": "no rows in",
+        "MPQA": "MPQA lacks mpqa.pos, mpqa.neg",
+        "Tense": "past_present.txt.gz: cannot be read",
+    }.items():
+        assert message in skipped[name] and "\n" not in skipped[name]
+    page = (tmp_path / "report/report.html").read_text()
+    for text in ("get_transfer_data.bash", "every model", "CR all: 52 rows, published 3,775"):
+        assert text in page and text in (tmp_path / "report/results.md").read_text()
+
+
+@pytest.mark.parametrize("damage", ["nan", "inf", "dimension", "rows", "text", "pickle", "truncated"])
+def test_bad_vectors_are_one_line(tmp_path, data, words, monkeypatch, damage) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = {
+        " ".join(tokens) or "."
+        for part in read_task("CR", data).splits.values()
+        for tokens in part.sentences()
+    }
+    sentences = np.array(sorted(lines))
+    vectors = np.random.RandomState(0).randn(len(sentences), 4).astype(np.float32)
+    if damage in ("nan", "inf"):
+        vectors[3, 1] = float(damage)
+    shape = {"dimension": vectors[:, 0], "rows": vectors[:-1], "text": vectors.astype(str)}
+    path = tmp_path / "given.npz"
+    saved = vectors.astype(object) if damage == "pickle" else shape.get(damage, vectors)
+    np.savez(path, sentences=sentences, vectors=saved)
+    if damage == "truncated":
+        shortened(path)
+    assert running.run(config(tmp_path, data, str(path), tasks="CR")) == 2
+    reason = json.loads((tmp_path / "report/results.json").read_text())["skipped"]["given.npz"]["CR"]
+    assert "given.npz" in reason and "\n" not in reason
+    # beside a good model the good one is scored
+    assert running.run(config(tmp_path, data, str(path), str(words), tasks="CR")) == 0

@@ -1,0 +1,79 @@
+"""SemEval-2013 task 5(a): is a two-word phrase the meaning of a word? (Korkontzelos et al. 2013).
+
+    train, test = read_semeval2013_5a(Path("data/semeval2013-5a"))
+
+The distribution is four files, positive and negative pairs of each part, a word and a phrase between a tab:
+``en.trainSet.positiveInstances-v2``, ``...negativeInstances-v2``, ``en.testSet.positiveInstances-v2``,
+``...negativeInstances-v2`` (published code that reads them expects them in ``train/`` and ``test/``; here
+they may lie anywhere below the folder, also without ``-v2`` or with ``.txt``). Not in the project's data
+folder: the reader is tested on hand-made files only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpora.inputs import read_lines
+from corpora.support.errors import UserError
+
+HOME = "SemEval-2013 task 5 (cs.york.ac.uk/semeval-2013/task5), subtask a, English"
+_ENDS = ("-v2", "", "-v2.txt", ".txt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordPhrasePairs:
+    """Pairs of one part, the positive ones first."""
+
+    words: list[str]
+    phrases: list[str]
+    same: list[int]
+    """1 where the phrase means the word, 0 where it does not."""
+
+    def __len__(self) -> int:
+        return len(self.same)
+
+
+def read_semeval2013_5a(folder: Path) -> tuple[WordPhrasePairs, WordPhrasePairs]:
+    """Training and test pairs.
+
+    Raises:
+        UserError: the folder or one of the four files is missing, or a row is not two texts between a tab.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; give the one that holds {HOME}")
+    stems = {part: [f"en.{part}Set.{kind}Instances" for kind in ("positive", "negative")] for part in _PARTS}
+    files = {stem: _find(folder, stem) for part in _PARTS for stem in stems[part]}
+    missing = [f"{stem}-v2" for stem, path in files.items() if path is None]
+    if missing:
+        raise UserError(f"{folder}: no file {', '.join(missing)} below it; get them from {HOME}")
+    train, test = (_read([path for s in stems[part] if (path := files[s])]) for part in _PARTS)
+    return train, test
+
+
+_PARTS = ("train", "test")
+
+
+def _find(folder: Path, stem: str) -> Path | None:
+    found = (path for end in _ENDS for path in sorted(folder.rglob(stem + end)))
+    return next(found, None)
+
+
+def _read(paths: list[Path]) -> WordPhrasePairs:
+    words: list[str] = []
+    phrases: list[str] = []
+    same: list[int] = []
+    for path, label in zip(paths, (1, 0), strict=True):
+        before = len(same)
+        for line in read_lines(path):
+            if not line.text.strip():
+                continue
+            columns = [column.strip() for column in line.text.split("\t")]
+            if len(columns) != 2 or not all(columns):
+                raise UserError(f"{path}:{line.number}: expected word<TAB>phrase, found {line.text[:80]!r}")
+            words.append(columns[0])
+            phrases.append(columns[1])
+            same.append(label)
+        if len(same) == before:
+            raise UserError(f"{path}: holds no pairs")
+    return WordPhrasePairs(words=words, phrases=phrases, same=same)
