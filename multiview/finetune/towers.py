@@ -53,16 +53,16 @@ class TransformerTower(nn.Module):
     """A Hugging Face encoder and a pooling, as a sentence-transformers model.
 
     Args:
-        model: a model of two modules, Transformer and Pooling.
-        pooling: the tower's own pooling.
+        model: a Transformer, a Pooling and what else makes its vectors.
+        pooling: the name of the model's own pooling; None where it does not matter.
     """
 
     joint = True
 
-    def __init__(self, model: SentenceTransformer, pooling: Pooling) -> None:
+    def __init__(self, model: SentenceTransformer, pooling: Pooling | None) -> None:
         super().__init__()
         self.model = model
-        self.pooling: Pooling = pooling
+        self.pooling = pooling
         self.dim: int = model.get_embedding_dimension()  # type: ignore[assignment]
 
     def prepare(self, texts: Iterable[str]) -> None:
@@ -70,10 +70,9 @@ class TransformerTower(nn.Module):
 
     def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
         """Pooled last hidden states, [B, D]."""
-        own = pooling is None or pooling == self.pooling
-        return self._pooled(
-            list(texts), self.model[1] if own else _pooling(self.dim, pooling or self.pooling)
-        )
+        if pooling is None or pooling == self.pooling:
+            return self._pooled(list(texts), nn.Sequential(*list(self.model)[1:]))
+        return self._pooled(list(texts), _pooling(self.dim, pooling))
 
     def embed_pairs(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Last hidden state of the first position ([CLS] a [SEP] b [SEP]), [B, D]."""
@@ -145,6 +144,35 @@ def load_tower(
     return tower.to(device)
 
 
+def load_whole(backbone: str, *, max_length: int = 128, device: str = "cpu") -> nn.Module:
+    """A tower that embeds as the model does: its own pooling and whatever follows it.
+
+    Args:
+        backbone: name or folder of a sentence-transformers model, or folder of a multi-view model.
+        max_length: word pieces per text, special ones included; longer texts are cut.
+        device: ``cpu`` or ``cuda``.
+
+    Raises:
+        UserError: nothing loadable is found under that name, or it does not begin with a transformer.
+    """
+    if is_multiview(Path(backbone)):
+        return MultiViewTower(Path(backbone), device)
+    quiet()
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = SentenceTransformer(backbone, device="cpu", model_kwargs={"use_safetensors": True})
+    except (OSError, ValueError) as error:
+        raise _not_loaded(backbone, error) from None
+    if not isinstance(model[0], Transformer):
+        raise UserError(f"model {backbone!r} begins with {type(model[0]).__name__}, not with a transformer")
+    model.max_seq_length = max_length
+    return TransformerTower(model, None).to(device)
+
+
 def assemble(transformer: nn.Module, pooling: Pooling) -> SentenceTransformer:
     """Transformer + Pooling as a sentence-transformers model on the CPU."""
     from sentence_transformers import SentenceTransformer
@@ -167,11 +195,15 @@ def _transformer(backbone: str, max_length: int) -> nn.Module:
             # Safetensors only: the older .bin weights are pickle.
             return Transformer(backbone, max_seq_length=max_length, model_kwargs={"use_safetensors": True})
     except (OSError, ValueError) as error:
-        first = str(error).splitlines()[0]
-        raise UserError(
-            f"backbone {backbone!r} cannot be loaded ({first}); give the folder of an encoder with "
-            "safetensors weights, a Hugging Face name when the machine is online, or tiny"
-        ) from None
+        raise _not_loaded(backbone, error) from None
+
+
+def _not_loaded(backbone: str, error: Exception) -> UserError:
+    first = (str(error).splitlines() or [""])[0]
+    return UserError(
+        f"backbone {backbone!r} cannot be loaded ({first}); give the folder of an encoder with "
+        "safetensors weights, a Hugging Face name when the machine is online, or tiny"
+    )
 
 
 def _pooling(width: int, mode: Pooling) -> nn.Module:

@@ -19,6 +19,8 @@ from senteval_runner.faq.config import FaqConfig
 
 if TYPE_CHECKING:
     from senteval_runner.embed import SentenceVectors
+    from senteval_runner.faq.data import FaqSet
+    from senteval_runner.faq.evaluate import Tuner
 
 
 def main(config: FaqConfig) -> None:
@@ -32,6 +34,12 @@ def main(config: FaqConfig) -> None:
         raise UserError("no FAQ set given; name a folder, or --chat with a table")
     if config.seeds < 1 or not 0 < config.train_share < 1 or config.tuning.epochs < 0:
         raise UserError("--seeds is at least 1, --train-share between 0 and 1, --tuning.epochs at least 0")
+    if min(config.encoder.epochs, config.encoder.batch_size, config.encoder.negatives) < 1:
+        raise UserError("--encoder.epochs, --encoder.batch-size and --encoder.negatives are at least 1")
+    if config.tune == "encoder":
+        from senteval_runner.faq.encoder import refuse_untunable
+
+        refuse_untunable(config.models)
     if config.dry_run:
         print(dry_run(config))
         return
@@ -83,9 +91,11 @@ def evaluate(config: FaqConfig) -> None:
         rows += evaluate_faq(
             faq,
             vectors[faq.name],
-            config.tuning,
+            _tuner(config, faq, vectors[faq.name]),
             seeds=config.seeds,
             train_share=config.train_share,
+            sides=config.sides,
+            label=", whole encoder" if config.tune == "encoder" else "",
         )
     results: dict[str, Any] = {
         "config": config_to_json(config),
@@ -100,6 +110,29 @@ def evaluate(config: FaqConfig) -> None:
     write_text(config.output / "report.html", page(rows, sets, vectors))
     print(tables(rows))
     print(f"{config.output}/report.html, results.json, tables.md")
+
+
+def _tuner(config: FaqConfig, faq: FaqSet, vectors: dict[str, Any]) -> Tuner:
+    """What the options train."""
+    from senteval_runner.faq.evaluate import map_tuner, relevance, side_texts
+
+    relevant_QN = relevance(faq, list(faq.queries))
+    if config.tune == "map":
+        return map_tuner(vectors, relevant_QN, config.tuning)
+    from corpora.support.cli import log_to
+    from senteval_runner.faq.encoder import EncoderTuner
+
+    return EncoderTuner(
+        faq.name,
+        list(faq.queries.values()),
+        {side: side_texts(faq, side) for side in config.sides},
+        vectors,
+        relevant_QN,
+        config.encoder,
+        config.output / "tuned",
+        device=config.device,
+        report=log_to(config.output).info,
+    )
 
 
 def answer_questions(config: FaqConfig, lines: Iterable[str]) -> None:

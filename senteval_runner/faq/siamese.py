@@ -63,6 +63,18 @@ def random_negatives(relevant_QN: NDArray[np.bool_], count: int, generator: np.r
     return np.argsort(keys, axis=1, kind="stable")[:, :count]
 
 
+def draw_entries(
+    relevant_QN: NDArray[np.bool_],
+    hard_QK: NDArray[np.int64] | None,
+    count: int,
+    generator: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A right entry of every query, int64 [Q], and wrong ones [Q, K]: the hard ones, or ``count`` random."""
+    right_Q = np.argmax(np.where(relevant_QN, generator.random(relevant_QN.shape), -1), axis=1)
+    wrong_QK = random_negatives(relevant_QN, count, generator) if hard_QK is None else hard_QK
+    return right_Q, wrong_QK
+
+
 def tune(
     query_QD: NDArray[np.floating],
     entry_ND: NDArray[np.floating],
@@ -88,14 +100,12 @@ def tune(
     with torch.no_grad():
         frozen_QN = (normalize(queries, dim=-1) @ normalize(entries, dim=-1).T).numpy()
     count = min(config.negatives, int((~relevant_QN).sum(axis=1).min()))
-    wrong_QK = hard_negatives(frozen_QN, relevant_QN, count)
+    hard_QK = hard_negatives(frozen_QN, relevant_QN, count) if negatives == "hard" else None
     optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     generator = np.random.default_rng(seed)
     for _ in range(config.epochs):
         order = generator.permutation(len(queries))
-        right_Q = np.argmax(np.where(relevant_QN, generator.random(relevant_QN.shape), -1), axis=1)
-        if negatives == "random":
-            wrong_QK = random_negatives(relevant_QN, count, generator)
+        right_Q, wrong_QK = draw_entries(relevant_QN, hard_QK, count, generator)
         for start in range(0, len(order), config.batch_size):
             rows = order[start : start + config.batch_size]
             wrong_BKD = model(entries[wrong_QK[rows]])

@@ -68,6 +68,24 @@ def test_links_lead_to_the_same_pairs() -> None:
         assert linked.answer in q.answer and linked.a in q.a and linked.b in q.b and linked.c in q.c
 
 
+def test_candidates_are_the_word_questions_in_one_context() -> None:
+    words = {q.question_id: q for q in SMALL if q.level == "word"}
+    for q in SMALL:
+        linked = words[q.word_question_id]
+        for word in linked.candidates:
+            assert any(f" {word} ".lower() in f" {text} ".lower() for text in q.candidates)
+
+
+def test_the_wrong_negative_is_the_positive_of_another_pair() -> None:
+    positives = {pair.left: pair for pair in load_pairs()["positive-negative"]}
+    found = [q for q in SMALL if q.category == "positive-negative"]
+    for q in found:
+        wrong = next(text for text in q.candidates if text != q.answer)
+        assert {word.lower() for word in wrong.split()} & positives.keys()
+        linked = next(w for w in found if w.question_id == q.word_question_id)
+        assert linked.c not in wrong.split() and linked.a not in wrong.split()
+
+
 def test_same_seed_same_questions() -> None:
     assert build_questions(FRAMES, None, seed=1, limit=12) == SMALL
     assert build_questions(FRAMES, None, seed=2, limit=12) != SMALL

@@ -16,7 +16,7 @@ import torch
 from corpora.support.errors import UserError
 from senteval_runner.faq.config import TuningConfig
 from senteval_runner.faq.data import read_entries, read_faq
-from senteval_runner.faq.evaluate import embed_faq, evaluate_faq, relevance, split
+from senteval_runner.faq.evaluate import embed_faq, evaluate_faq, map_tuner, relevance, split
 from senteval_runner.faq.rank import bm25, cosines, measure, tfidf
 from senteval_runner.faq.siamese import (
     SiameseMap,
@@ -150,9 +150,9 @@ def test_tuning_starts_at_the_encoder_and_learns() -> None:
 
 def test_rows_have_every_method(folder: Path) -> None:
     faq = read_faq(folder)
-    rows = evaluate_faq(
-        faq, {"bag": embed_faq(faq, bag)}, TuningConfig(epochs=1, rank=4), seeds=2, train_share=0.5
-    )
+    vectors = {"bag": embed_faq(faq, bag)}
+    tuner = map_tuner(vectors, relevance(faq, list(faq.queries)), TuningConfig(epochs=1, rank=4))
+    rows = evaluate_faq(faq, vectors, tuner, seeds=2, train_share=0.5)
     assert len(rows) == 2 * (2 + 3)
     assert {(r["method"], r["training"]) for r in rows} == {
         ("BM25", "none"),
@@ -161,6 +161,7 @@ def test_rows_have_every_method(folder: Path) -> None:
         ("bag", "random negatives"),
         ("bag", "hard negatives"),
     }
+    assert len(evaluate_faq(faq, vectors, tuner, seeds=1, train_share=0.5, sides=["answer"])) == 5
     assert all(0 <= r["accuracy"] <= r["mrr"] <= 1 and r["mrr_sd"] >= 0 for r in rows)
     train, test = split(10, 0.5, 3)
     assert sorted([*train, *test]) == list(range(10)) and len(train) == 5
