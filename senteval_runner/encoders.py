@@ -182,6 +182,9 @@ def _sentence_transformer(name: str, device: str | None, batch_size: int) -> Enc
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise MissingExtraError("sentence-transformers", "burt") from None
+    from multiview.finetune.towers import quiet
+
+    quiet()
     try:
         return _Transformer(SentenceTransformer(name, device=device), batch_size)
     except (OSError, ValueError) as error:

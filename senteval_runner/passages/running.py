@@ -172,6 +172,8 @@ def run(config: PassagesConfig) -> int:
     for error in plan.errors:
         log.error("%s", error)
     cells, outcomes = plan.cells(), {}
+    if not cells:
+        return 2
     paths = {cell: config.output / "parts" / f"{cell_key(*cell)}.json" for cell in cells}
     finished = sum(path.exists() for path in paths.values())
     with progress(total=len(cells), unit="cell", description="rank", initial=finished) as bar:

@@ -105,6 +105,14 @@ def test_a_bad_set_is_named_and_the_others_finish(world: Path, capsys: pytest.Ca
     assert len(json.loads(Path("out/results.json").read_text())["left_out"]) == 2
 
 
+def test_without_a_readable_set_there_is_no_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(options(sets=("none",), output=tmp_path / "out")) == 2
+    assert "data set 'none': write FORMAT=FOLDER" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "results.json").exists()
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
