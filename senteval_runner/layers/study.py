@@ -24,10 +24,11 @@ from senteval_runner.features import Float
 from senteval_runner.layers import report
 from senteval_runner.layers.backbones import Backbone, open_backbone, store_name
 from senteval_runner.layers.config import LayersConfig
+from senteval_runner.layers.estimate import dry_run
 from senteval_runner.layers.store import LayerStore
 from senteval_runner.layers.subset import limited
 from senteval_runner.layers.tables import Studied, best_of, normalised
-from senteval_runner.layers.units import Column, Unit, chosen_layers, chosen_pairs, units_of
+from senteval_runner.layers.units import Unit, chosen_layers, chosen_pairs, units_of
 from senteval_runner.protocol import Protocol, get_protocol
 from senteval_runner.results import TaskResult
 from senteval_runner.running import expand_tasks
@@ -36,7 +37,6 @@ from senteval_runner.tables import headline
 Tokens = list[str]
 CHUNK = 1024
 """Sentences per shard: what a kill can cost; 164 MB in memory for BERT base with all columns."""
-CALIBRATION_SENTENCES = 64
 
 
 @dataclass(kw_only=True)
@@ -317,36 +317,17 @@ def _library_version() -> dict[str, str]:
         return {}
 
 
-def _dry_run(config: LayersConfig, subjects: Sequence[Subject], tasks: Sequence[str], data: Path) -> int:
-    """Print what a study would read, store and evaluate; a few sentences give the rate."""
+def _dry_run(config: LayersConfig, subjects: Sequence[Subject], names: Sequence[str], data: Path) -> int:
+    """Print what a study would read, store and evaluate."""
+    tasks: dict[str, TaskData | str] = {}
     texts: dict[str, None] = {}
-    found = 0
-    for name in tasks:
+    for name in names:
         try:
-            task, _ = _read(name, data, config)
+            task = _read(name, data, config)[0]
         except UserError as error:
-            print(f"{name:22} skipped: {error}")
+            tasks[name] = str(error)
             continue
-        found += 1
-        rows = {split: len(part) for split, part in task.splits.items()}
+        tasks[name] = task
         texts |= dict.fromkeys(text_of(t) for part in task.splits.values() for t in part.sentences())
-        print(f"{name:22} {'  '.join(f'{split} {count:,}' for split, count in rows.items())}")
-    print(f"{len(texts):,} distinct sentences, {found} tasks")
-    for subject in subjects:
-        missing = subject.store.missing(list(texts))
-        backbone: Backbone = subject.backbone
-        columns: list[Column] = backbone.columns
-        size = len(missing) * len(columns) * backbone.dim * subject.store.dtype.itemsize
-        sample = missing[:: max(1, len(missing) // CALIBRATION_SENTENCES)][:CALIBRATION_SENTENCES]
-        line = f"{subject.studied.name}: {len(subject.units)} units x {found} tasks = "
-        line += (
-            f"{len(subject.units) * found} cells; {len(missing):,} sentences to encode, {size / 1e9:.2f} GB"
-        )
-        if sample:
-            backbone.encode([["once"]])  # loads the weights
-            started = time.perf_counter()
-            backbone.encode([text.split(" ") for text in sample])
-            seconds = (time.perf_counter() - started) / len(sample) * len(missing)
-            line += f", about {seconds / 60:.0f} minutes"
-        print(line)
-    return 0 if found else 2
+    print(dry_run(config, subjects, tasks, list(texts)))
+    return 0 if texts else 2
