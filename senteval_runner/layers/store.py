@@ -1,7 +1,7 @@
 """Vectors of all columns (layer x pooling) on disk: written once per sentence, read column by column.
 
-A store is a folder of immutable shards, ``NNNNN.vectors.npy`` ([K, n, D]: K columns, each one contiguous)
-then ``NNNNN.digests.npy`` (uint8 [n, 17]: BLAKE2b of the text, 1 if it was shortened). A shard exists when
+A store is a folder of immutable shards, ``*.vectors.npy`` ([K, n, D]: K columns, each one contiguous)
+then ``*.digests.npy`` (uint8 [n, 17]: BLAKE2b of the text, 1 if it was shortened). A shard exists when
 its digests do, so a kill at any instant loses at most the chunk being encoded. Shards are memory-mapped:
 one column of one task is all that is ever in memory.
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,8 @@ class LayerStore:
         stored = self._as_stored(vectors_KND)
         digests = np.frombuffer(b"".join(map(text_digest, texts)), dtype=np.uint8).reshape(-1, 16)
         rows = np.concatenate([digests, cut_n[:, None].astype(np.uint8)], axis=1)
-        number = f"{len(self.shards):05d}"
+        # The content is part of the name: two processes that share a folder do not overwrite each other.
+        number = f"{len(self.shards):05d}-{sha256(rows.tobytes()).hexdigest()[:8]}"
         for name, array in (("vectors", stored), ("digests", rows)):
             path = self.folder / f"{number}.{name}.npy"
             with atomic_path(path) as temporary, open(temporary, "wb") as out:
