@@ -13,6 +13,7 @@ import numpy as np
 from corpora.inputs import read_lines
 from corpora.support.errors import UserError
 from multiview.burt.config import BurtConfig
+from multiview.burt.objectives import CLASSES
 from multiview.burt.prepare import (
     Phrases,
     at_most,
@@ -99,6 +100,11 @@ def _read_nli(config: BurtConfig, data: BurtData) -> None:
     kept = without_premises(
         examples, (row[0] for path in (*config.nli_dev, *config.nli_unseen) for row in read_nli(path))
     )
+    if not len(kept):
+        raise UserError(
+            f"nli: {_names(config.nli)} leave no training pair: {dropped:,} without a three-way label "
+            f"({', '.join(CLASSES['nli'])}), {len(examples):,} with a premise of --nli-dev or --nli-unseen"
+        )
     if config.nli_dev:
         data.nli = kept
         data.nli_dev, _ = nli_examples(row for path in config.nli_dev for row in read_nli(path))

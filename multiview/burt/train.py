@@ -31,6 +31,7 @@ from multiview.burt.data import BurtData, corpus_texts, read_data
 from multiview.burt.objectives import CLASSES, Siamese, schedule, steps_per_epoch
 from multiview.finetune.examples import Examples, Fixed, Joined, Source, Stream, WithNegatives
 from multiview.finetune.loop import Plan, Row, Task, calibrate, fit
+from multiview.finetune.ranges import refuse_bad_numbers
 from multiview.finetune.scores import accuracy, cosines, spearman
 from multiview.finetune.tiny import build_tiny
 from multiview.finetune.towers import embed_all, load_tower, pick_device
@@ -43,6 +44,7 @@ def train(config: BurtConfig) -> list[Row]:
         UserError: data for an objective is missing, the backbone cannot be loaded, or the folder holds a
             run with other options.
     """
+    refuse_bad_numbers(config)
     done = config.output / "burt.json"
     resolved = _resolved(config)
     log = log_to(config.output).info
@@ -70,6 +72,7 @@ def train(config: BurtConfig) -> list[Row]:
 
 def dry_run(config: BurtConfig) -> str:
     """What training would take, from a few steps; nothing is written."""
+    refuse_bad_numbers(config)
     with tempfile.TemporaryDirectory() as name:
         tiny = dataclasses.replace(config.tiny, mlm_steps=0)
         trial = dataclasses.replace(config, output=Path(name), tiny=tiny)

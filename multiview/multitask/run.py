@@ -25,6 +25,7 @@ from corpora.support.estimate import Work, dry_run_text
 from corpora.support.files import atomic_path, read_json, write_json
 from multiview.finetune.examples import Fixed, Sampled, Source, Stream
 from multiview.finetune.loop import Plan, Row, Task, calibrate, fit
+from multiview.finetune.ranges import refuse_bad_numbers
 from multiview.finetune.tiny import build_tiny
 from multiview.finetune.towers import Tower, load_tower, pick_device
 from multiview.multitask.config import MultitaskConfig
@@ -51,6 +52,7 @@ def run(config: MultitaskConfig) -> dict[str, Any]:
     Raises:
         UserError: a bad stage, missing data, a backbone that cannot be loaded, or a folder of other options.
     """
+    refuse_bad_numbers(config)
     sequences = _sequences(config)
     _refuse_other_options(config)
     tasks = read_all_tasks(config)
@@ -81,6 +83,7 @@ def _backbone(config: MultitaskConfig, tasks: dict[str, TaskExamples], log: Call
 
 def dry_run(config: MultitaskConfig) -> str:
     """What all stages would take, from a few steps of each kind of stage; nothing is written."""
+    refuse_bad_numbers(config)
     sequences = _sequences(config)
     stages = {sequence[: place + 1] for sequence in sequences for place in range(len(sequence))}
     tasks = read_all_tasks(config)
@@ -247,7 +250,10 @@ def _sequences(config: MultitaskConfig) -> list[tuple[Stage, ...]]:
         raise UserError(
             f"--grid {config.grid}: neither paper nor a readable file ({error.strerror})"
         ) from None
-    return [parse_stages(line) for line in lines if line.strip()]
+    found = [parse_stages(line) for line in lines if line.strip()]
+    if not found:
+        raise UserError(f"--grid {config.grid}: holds no line with stages")
+    return found
 
 
 def _binding_options(config: MultitaskConfig) -> dict[str, Any]:

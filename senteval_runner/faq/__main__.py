@@ -34,8 +34,18 @@ def main(config: FaqConfig) -> None:
         raise UserError("no FAQ set given; name a folder, or --chat with a table")
     if config.seeds < 1 or not 0 < config.train_share < 1 or config.tuning.epochs < 0:
         raise UserError("--seeds is at least 1, --train-share between 0 and 1, --tuning.epochs at least 0")
-    if min(config.encoder.epochs, config.encoder.batch_size, config.encoder.negatives) < 1:
-        raise UserError("--encoder.epochs, --encoder.batch-size and --encoder.negatives are at least 1")
+    for name, tuning in (("tuning", config.tuning), ("encoder", config.encoder)):
+        if min(tuning.batch_size, tuning.negatives) < 1:
+            raise UserError(f"--{name}.batch-size and --{name}.negatives are at least 1")
+        if min(tuning.learning_rate, tuning.temperature) <= 0:
+            raise UserError(f"--{name}.learning-rate and --{name}.temperature are above 0")
+    encoder = config.encoder
+    if min(config.tuning.rank, encoder.epochs, encoder.save_every) < 1 or encoder.queries < 0:
+        raise UserError(
+            "--tuning.rank, --encoder.epochs and --encoder.save-every are at least 1, --encoder.queries 0"
+        )
+    if encoder.max_length < 4:
+        raise UserError(f"--encoder.max-length is at least 4 word pieces, not {encoder.max_length}")
     if config.tune == "encoder":
         from senteval_runner.faq.encoder import refuse_untunable
 
