@@ -19,12 +19,15 @@ body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1100px;margin:2em a
 h1{font-size:1.6em}h2{font-size:1.25em;margin-top:2em;border-bottom:1px solid #ddd}
 table{border-collapse:collapse;margin:.8em 0;font-size:.92em}
 th,td{padding:.25em .6em;border-bottom:1px solid #eee;text-align:right;white-space:nowrap}
-th:first-child,td:first-child{text-align:left}td.text{text-align:left;white-space:normal}
+th:first-child,td:first-child{text-align:left;white-space:normal;min-width:9em}
+td.text{text-align:left;white-space:normal}
 thead th{border-bottom:2px solid #999}
 tr.apart td{color:#666;font-style:italic}tr.apart th{text-align:left;padding-top:.9em;color:#666}
 td.best{font-weight:700}
 .note{color:#666;font-size:.88em}.wide{overflow-x:auto}svg{max-width:100%;height:auto}
 svg text{font:11px system-ui,sans-serif;fill:#333}svg .axis{stroke:#bbb}svg .grid{stroke:#eee}
+figure{display:inline-block;margin:0 1.5em 1em 0;vertical-align:top;max-width:360px}
+figcaption{font-size:.92em}
 .legend span{display:inline-block;margin-right:1.2em}
 .legend i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}
 """
@@ -78,6 +81,7 @@ def table(
     best: Sequence[int] = (),
     lowest: Sequence[int] = (),
     digits: int = 2,
+    words: Sequence[int] | None = None,
     apart: Sequence[Sequence[Cell]] = (),
     apart_title: str = "",
 ) -> Html:
@@ -89,6 +93,7 @@ def table(
         best: columns where more is better.
         lowest: columns where less is better.
         digits: decimals of floats.
+        words: columns besides the first that are left-aligned; None is every cell that is not a number.
         apart: rows of another origin, set below in grey, never marked as best.
         apart_title: the line above them.
     """
@@ -105,7 +110,8 @@ def table(
         for column, value in enumerate(row):
             shown = text(value, digits)
             is_best = _is_number(value) and marked.get(column) == shown
-            css = ' class="best"' if is_best else "" if _is_number(value) or column == 0 else ' class="text"'
+            is_word = not _is_number(value) if words is None else column in words
+            css = ' class="best"' if is_best else ' class="text"' if is_word and column else ""
             cells.append(f"<td{css}>{shown}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
     if apart:

@@ -48,8 +48,7 @@ def score_sections(
         note = "SICK-R times 100, of MSE less is better. The average is set only when no task is missing."
         quoted = (*SENTEVAL, *CONTROLS) if published else ()
         below = [
-            [f"{one.model} ({one.dim} dimensions; {one.quoted_from})", *tables.published_cells(one)]
-            for one in quoted
+            [f"{one.model}, {one.dim} ({one.quoted_from})", *tables.published_cells(one)] for one in quoted
         ]
         if quoted:
             pairs = ", ".join(f"{pair} {value:.1f}" for pair, value in PAIR_AVERAGES.items())
@@ -73,6 +72,7 @@ def score_sections(
 
 
 Figures = Mapping[str, Sequence[Mapping[str, float]]]
+APART = "Published, not computed here: model, dimensions (whose figures)"
 
 
 def _headlines(scores: Mapping[str, Sequence[tables.Scores]], tasks: Sequence[str]) -> Figures:
@@ -101,7 +101,7 @@ def _score_table(
             is_best = (name, column) in means and means[name, column] == best(candidates)
             cells.append(html.Html(f"<b>{shown}</b>") if is_best and len(figures) > 1 else shown)
         rows.append(cells)
-    return html.table(["model", *columns], rows, apart=published, apart_title="Published, not computed here")
+    return html.table(["model", *columns], rows, words=(), apart=published, apart_title=APART)
 
 
 def _probing(
@@ -158,7 +158,9 @@ def _significance(models: Mapping[str, Sequence[ByTask]]) -> html.Html:
         "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
         "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness, STS: Pearson."
     )
-    return html.section("Differences between models", html.table(["models", *tasks], rows), note=note)
+    return html.section(
+        "Differences between models", html.table(["models", *tasks], rows, words=()), note=note
+    )
 
 
 def _compared(result: TaskResult) -> float:
@@ -178,6 +180,7 @@ def projection_section(models: Mapping[str, SentenceVectors], task: TaskData) ->
     classes = [int(part.y[row]) for row in rows]
     figures = []
     for name, vectors in models.items():
+        pair = []
         points = vectors(sentences)
         for method, flat in (("PCA", pca(points)), ("t-SNE", tsne(points))):
             drawn = html.scatter(
@@ -187,7 +190,8 @@ def projection_section(models: Mapping[str, SentenceVectors], task: TaskData) ->
                 titles=[" ".join(tokens) for tokens in sentences],
             )
             caption = html.text(f"{name}, {method}")
-            figures.append(html.Html(f"<figure><figcaption>{caption}</figcaption>{drawn}</figure>"))
+            pair.append(f"<figure><figcaption>{caption}</figcaption>{drawn}</figure>")
+        figures.append(html.Html(f"<div>{''.join(pair)}</div>"))
     return html.section(f"{task.name} sentences in the plane", *figures)
 
 
@@ -200,7 +204,8 @@ def neighbour_section(
     for name, vectors in models.items():
         found = nearest(vectors(examples), vectors(corpus), corpus)
         for example, neighbours in zip(examples, found, strict=True):
-            rows += [[name, " ".join(example), cosine, sentence] for cosine, sentence in neighbours]
+            first = [[name, " ".join(example)], *[["", ""]] * (len(neighbours) - 1)]
+            rows += [[*a, *b] for a, b in zip(first, neighbours, strict=True)]
     note = f"Among {len(corpus):,} sentences of the evaluated tasks, by cosine."
     return html.section(
         "Nearest neighbours", html.table(["model", "example", "cosine", "sentence"], rows), note=note
