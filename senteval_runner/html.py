@@ -13,6 +13,7 @@ from html import escape
 
 Cell = str | float | int | None
 LETTER_PX = 6
+TEXT = ' class="text"'
 COLOURS = ("#1f5f8b", "#b3541e", "#3d7a3a", "#7a3d77", "#8a7a1f", "#4a4a4a", "#2a8a8a", "#a33b4b")
 STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1100px;margin:2em auto;padding:0 1em}
@@ -20,7 +21,7 @@ h1{font-size:1.6em}h2{font-size:1.25em;margin-top:2em;border-bottom:1px solid #d
 table{border-collapse:collapse;margin:.8em 0;font-size:.92em}
 th,td{padding:.25em .6em;border-bottom:1px solid #eee;text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left;white-space:normal;min-width:9em}
-td.text{text-align:left;white-space:normal}
+th.text{text-align:left}td.text{text-align:left;white-space:normal}
 thead th{border-bottom:2px solid #999}
 tr.apart td{color:#666;font-style:italic}tr.apart th{text-align:left;padding-top:.9em;color:#666}
 td.best{font-weight:700}
@@ -103,7 +104,14 @@ def table(
         if values:
             chosen = (min if column in lowest else max)(values)  # type: ignore[type-var]
             marked[column] = text(chosen, digits)
-    head = "".join(f"<th>{text(header)}</th>" for header in headers)
+    wordy = [
+        any(not _is_number(row[column]) for row in rows) if words is None else column in words
+        for column in range(len(headers))
+    ]
+    head = "".join(
+        f"<th{TEXT if is_word else ''}>{text(header)}</th>"
+        for header, is_word in zip(headers, wordy, strict=True)
+    )
     lines = []
     for row in rows:
         cells = []
@@ -111,7 +119,7 @@ def table(
             shown = text(value, digits)
             is_best = _is_number(value) and marked.get(column) == shown
             is_word = not _is_number(value) if words is None else column in words
-            css = ' class="best"' if is_best else ' class="text"' if is_word and column else ""
+            css = ' class="best"' if is_best else TEXT if is_word and column else ""
             cells.append(f"<td{css}>{shown}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
     if apart:

@@ -51,7 +51,7 @@ def score_sections(
             [f"{one.model}, {one.dim} ({one.quoted_from})", *tables.published_cells(one)] for one in quoted
         ]
         if quoted:
-            pairs = ", ".join(f"{pair} {value:.1f}" for pair, value in PAIR_AVERAGES.items())
+            pairs = "; ".join(f"{pair}: {value:.1f}" for pair, value in PAIR_AVERAGES.items())
             note += f" {NOTE} Published averages per pair of views: {pairs}."
         parts.append(
             html.section("Classification and relatedness", _score_table(columns, rows, below), note=note)
@@ -139,13 +139,14 @@ def _bars(scores: Mapping[str, Sequence[tables.Scores]]) -> html.Html:
 
 
 def _significance(models: Mapping[str, Sequence[ByTask]]) -> html.Html:
-    """First seeds compared pair by pair."""
+    """First seeds compared pair by pair: a row per task."""
     first = {name: seeds[0] for name, seeds in models.items() if seeds}
     tasks = list(dict.fromkeys(task for by in first.values() for task in by))
+    pairs = list(itertools.combinations(first, 2))
     rows: list[list[html.Cell]] = []
-    for a, b in itertools.combinations(first, 2):
-        cells: list[html.Cell] = [f"{a} − {b}"]
-        for task in tasks:
+    for task in tasks:
+        cells: list[html.Cell] = [task]
+        for a, b in pairs:
             if task not in first[a] or task not in first[b]:
                 cells.append(None)
                 continue
@@ -154,13 +155,12 @@ def _significance(models: Mapping[str, Sequence[ByTask]]) -> html.Html:
             p = paired_bootstrap(one, other)
             cells.append(f"{gain:+.2f}{'*' if p < 0.05 else ''} (p {p:.3f})")
         rows.append(cells)
+    headers = ["task", *(f"{a} − {b}" for a, b in pairs)]
     note = (
         "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
         "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness, STS: Pearson."
     )
-    return html.section(
-        "Differences between models", html.table(["models", *tasks], rows, words=()), note=note
-    )
+    return html.section("Differences between models", html.table(headers, rows, words=()), note=note)
 
 
 def _compared(result: TaskResult) -> float:
