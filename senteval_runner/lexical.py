@@ -35,7 +35,11 @@ class Bm25:
         bm25s = _library()
         self.size = len(texts)
         self.retriever = bm25s.BM25(k1=k1, b=b)
-        self.retriever.index(self.tokenize(texts) if tokens is None else tokens, show_progress=False)
+        indexed = self.tokenize(texts) if tokens is None else tokens
+        # Words have two letters or more; the library fails on a collection without one.
+        self.empty = not any(len(ids) for ids in indexed.ids)
+        if not self.empty:
+            self.retriever.index(indexed, show_progress=False)
 
     @staticmethod
     def tokenize(texts: Sequence[str]) -> Any:
@@ -44,6 +48,8 @@ class Bm25:
 
     def scores(self, query: str) -> Scores:
         """One score per text, [N]; 0 where no word is shared."""
+        if self.empty:
+            return np.zeros(self.size, dtype=np.float32)
         tokens = _library().tokenize([query], return_ids=False, show_progress=False, stopwords=None)[0]
         known = [token for token in tokens if token in self.retriever.vocab_dict]
         found: Scores = self.retriever.get_scores(known) if known else np.zeros(self.size, dtype=np.float32)
@@ -61,11 +67,17 @@ class Tfidf:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         self.vectorizer = TfidfVectorizer()
-        # Words by texts: a query touches the rows of its own words alone.
-        self.words = self.vectorizer.fit_transform(texts).T.tocsr()
+        self.size, self.words = len(texts), None
+        if any(
+            map(self.vectorizer.build_analyzer(), texts)
+        ):  # the library fails on a collection without words
+            # Words by texts: a query touches the rows of its own words alone.
+            self.words = self.vectorizer.fit_transform(texts).T.tocsr()
 
     def scores(self, query: str) -> Scores:
         """One cosine per text, [N]."""
+        if self.words is None:
+            return np.zeros(self.size)
         found: Scores = (self.vectorizer.transform([query]) @ self.words).toarray()[0]
         return found
 

@@ -86,6 +86,12 @@ def test_bm25_equals_its_formula() -> None:
     np.testing.assert_allclose(bm25(queries, texts), expected, atol=1e-5)
 
 
+def test_texts_without_words_rank_alike() -> None:
+    for ranker in (bm25, tfidf):
+        scores = ranker(["a red one", "b"], ["q", "?", "r"])
+        assert scores.shape == (2, 3) and not scores.any()
+
+
 def test_rankers_find_the_topic(folder: Path) -> None:
     faq = read_faq(folder)
     texts = [entry.question for entry in faq.entries]
