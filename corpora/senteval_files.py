@@ -214,7 +214,7 @@ def _read_rows(
         splits[split] = Split(
             a=[row[0] for row in rows],
             b=[row[1] or [] for row in rows] if name in _PAIR_TASKS else None,
-            y=[row[2] for row in rows],  # type: ignore[arg-type]
+            y=[row[2] for row in rows],
         )
     kind: Literal["single", "pair"] = "pair" if name in _PAIR_TASKS else "single"
     return TaskData(name=name, kind=kind, splits=splits, classes=classes, files=files)

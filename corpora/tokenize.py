@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from typing import Any, Literal, Protocol
 
 from corpora.support.errors import UserError
@@ -45,7 +46,7 @@ class SpacyTokenizer:
     def __init__(self) -> None:
         import spacy
 
-        self.identity = f"spacy-{spacy.__version__}-blank-en"
+        self.identity = f"spacy-{version('spacy')}-blank-en"
         self._blank = spacy.blank
         self._start()
 

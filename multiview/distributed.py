@@ -69,7 +69,7 @@ class Processes:
             return list(features)
         widths = [feature.shape[1] for feature in features]
         # One collective for all views: fewer launches, and one order of them on every process.
-        joined: Tensor = _Gather.apply(torch.cat(list(features), dim=1), tuple(sizes), self.rank)
+        joined: Tensor = _Gather.apply(torch.cat(list(features), dim=1), tuple(sizes), self.rank)  # type: ignore[no-untyped-call]
         return list(joined.split(widths, dim=1))
 
     def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
@@ -118,7 +118,7 @@ class _Gather(torch.autograd.Function):
     """Concatenate over processes; the gradient of a row is the sum of what every process makes of it."""
 
     @staticmethod
-    def forward(ctx: Any, own_BD: Tensor, sizes: tuple[int, ...], rank: int) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, own_BD: Tensor, sizes: tuple[int, ...], rank: int) -> Tensor:
         ctx.sizes, ctx.rank = sizes, rank
         padded = own_BD.new_zeros(max(sizes), own_BD.shape[1])
         padded[: len(own_BD)] = own_BD
@@ -127,7 +127,7 @@ class _Gather(torch.autograd.Function):
         return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
 
     @staticmethod
-    def backward(ctx: Any, gradient_CD: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient_CD: Tensor) -> tuple[Tensor, None, None]:
         total_CD = gradient_CD.contiguous().clone()
         dist.all_reduce(total_CD)
         start = sum(ctx.sizes[: ctx.rank])

@@ -87,7 +87,7 @@ def _group_backward(
     assert objective is not None
     if len(group.micros) == 1:
         features = encode(group.micros[0])
-        value = objective(features, group.rows, _candidates(features, group, processes))
+        value: ObjectiveValue = objective(features, group.rows, _candidates(features, group, processes))
         (value.loss * scale).backward()
         return value
     with torch.no_grad():

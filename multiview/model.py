@@ -398,7 +398,10 @@ class MultiViewEncoder:
     def _word_vectors(self, member: Member, position: int, table_rows: NDArray[np.int32]) -> Tensor:
         if member.words.is_fixed:
             return member.words.fixed_rows(table_rows, self.device)
-        return member.network.tables[position][torch.from_numpy(table_rows.astype(np.int64)).to(self.device)]
+        result: Tensor = member.network.tables[position][
+            torch.from_numpy(table_rows.astype(np.int64)).to(self.device)
+        ]
+        return result
 
 
 def _expand(member: Member, vectors: WordVectors, limit: int) -> int:

@@ -171,7 +171,8 @@ def _ranges(starts: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArra
     """Concatenation of ``arange(start, start + length)`` over the pairs."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    result: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return result
 
 
 def _spec(identity: dict[str, Any] | None) -> str:

@@ -74,7 +74,8 @@ def semantic_search(
 
 def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
+    result: NDArray[np.float32] = (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
+    return result
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ class MultiViewModule(InputModule):
     """The whole model as one module: text in, sentence vectors out."""
 
     def __init__(self, encoder: MultiViewEncoder, folder: Path) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.encoder = encoder
         self.folder = folder
         # Registered, so that .to(device) and .parameters() reach the weights.

@@ -100,7 +100,8 @@ class BeneparParser:
         mask_BT = torch.arange(int(positions_B.max())) < positions_B[:, None]
         content = self._encoder.vectors(encoded, mask_BT)
         if parser.encoder is None:
-            return parser.project_pretrained(content)
+            result: Tensor = parser.project_pretrained(content)
+            return result
         if isinstance(self._encoder, _Transformer):
             content = parser.project_pretrained(content)
         limit = parser.add_timing.timing_table.shape[0]
@@ -186,7 +187,8 @@ class _Transformer:
         features = output.last_hidden_state
         rows_B1 = torch.arange(len(encoded))[:, None]
         picked = features[rows_B1, F.relu(batch["words_from_tokens"])]
-        return picked.masked_fill(~mask_BT[:, :, None], 0)
+        result: Tensor = picked.masked_fill(~mask_BT[:, :, None], 0)
+        return result
 
     def _is_readable(self, token: str) -> bool:
         if token not in self._readable:
@@ -362,7 +364,8 @@ class _Words(CharacterLSTM):
 
     def forward(self, batch: WordBatch, valid_token_mask: Tensor) -> Tensor:
         """States [B, T, D]; the mask is the batch's own."""
-        return self.inner(batch)
+        result: Tensor = self.inner(batch)
+        return result
 
 
 class _NoTiming(nn.Identity):

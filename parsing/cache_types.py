@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,7 +147,7 @@ class ShardResult:
 
     index: int
     """Number of the shard, from 0; it starts at sentence ``index * shard_sentences``."""
-    arrays: dict[str, NDArray]
+    arrays: dict[str, NDArray[Any]]
     """``token``, ``type_bytes``, ``type_offsets``, ``sentence_offsets``, ``document_offsets``,
     ``document_id_bytes``, ``document_id_offsets``, ``flags`` and the fields of the parsed views."""
     continues: bool

@@ -101,7 +101,8 @@ def cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.flo
                 at += 1
             split[start, end] = at
             inside[start, end] = mirror[end, start] = top + best[row + end]
-    return inside[0, n]
+    result: np.float32 = inside[0, n]
+    return result
 
 
 @njit(cache=True)

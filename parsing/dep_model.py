@@ -119,7 +119,8 @@ class DependencyModel(BiaffineScorers):
 
     def encode(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
         """Contextual states x, [B, T, D]."""
-        return self.encoder(batch, vectors)
+        result: Tensor = self.encoder(batch, vectors)
+        return result
 
     def use_bfloat16(self) -> None:
         """See :meth:`parsing.sentence_encoder.SentenceEncoder.use_bfloat16`."""

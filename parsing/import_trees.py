@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from corpora.support.cli import config_to_json, run_command
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corpora.types import Document, Sentence
     from parsing.cache_types import ShardResult
     from parsing.manifest import Manifest
-    from parsing.shards import ShardSpec
+    from parsing.shard_arrays import ShardSpec
     from parsing.trees import SpanTree
     from parsing.types import ConstituencyParse, DependencyParse
 
@@ -212,7 +212,8 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
 
     from corpora.support.errors import UserError
     from parsing.cache_types import CONST_FALLBACK, DEP_FALLBACK
-    from parsing.shards import assemble, constituency_arrays, dependency_arrays, prepare
+    from parsing.shard_arrays import assemble
+    from parsing.shards import constituency_arrays, dependency_arrays, prepare
     from parsing.trees import to_parse
     from parsing.types import DependencyParse
 
@@ -221,7 +222,7 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
     sentences, flags, usable = prepare(spec, longest, reasons)  # gold trees of any length are kept
     offsets = np.zeros(len(sentences) + 1, np.int64)
     np.cumsum([len(tokens) for tokens in sentences], out=offsets[1:])
-    trees: dict[str, NDArray] = {}
+    trees: dict[str, NDArray[Any]] = {}
     if treebank.relations is not None:
         ids = {name: i for i, name in enumerate(treebank.relations)}
         dependencies = [

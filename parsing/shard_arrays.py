@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +71,7 @@ def merge_parts(parts: Sequence[ShardResult]) -> ShardResult:
         return parts[0]
     ids: dict[str, int] = {}
     reasons: Counter[str] = Counter()
-    columns: dict[str, list[NDArray]] = {}
+    columns: dict[str, list[NDArray[Any]]] = {}
     lengths, names, starts, sentences = [], [], [], 0
     for part in parts:
         arrays = part.arrays
@@ -98,8 +99,8 @@ def assemble(
     spec: ShardSpec,
     sentences: Sequence[Sequence[str]],
     offsets: Int64,
-    flags: NDArray,
-    trees: dict[str, NDArray],
+    flags: NDArray[Any],
+    trees: dict[str, NDArray[Any]],
     reasons: dict[str, int],
 ) -> ShardResult:
     """Text and tree arrays of a shard as they are stored."""
@@ -116,12 +117,12 @@ def assemble(
 
 def _text_arrays(
     ids: dict[str, int],
-    token: NDArray,
-    lengths: NDArray,
-    document_starts: NDArray,
+    token: NDArray[Any],
+    lengths: NDArray[Any],
+    document_starts: NDArray[Any],
     document_ids: list[str],
     sentences: int,
-) -> dict[str, NDArray]:
+) -> dict[str, NDArray[Any]]:
     """Words, sentences and documents of a shard as they are stored."""
     type_bytes, type_offsets = encode_strings(list(ids))
     id_bytes, id_offsets = encode_strings(document_ids)

@@ -30,7 +30,7 @@ LIBVER = ("v108", "v108")
 HEADER = "header"
 
 
-def narrow(values: NDArray) -> NDArray:
+def narrow(values: NDArray[Any]) -> NDArray[Any]:
     """``values`` in the narrowest signed type that holds all of them.
 
     A byte is enough for most fields of most shards, and decodes in 11 ms a shard against 16 ms for
@@ -52,7 +52,7 @@ def encode_strings(strings: Sequence[str]) -> tuple[UInt8, NDArray[np.int64]]:
     return np.frombuffer(b"".join(parts), np.uint8), offsets
 
 
-def decode_strings(blob: NDArray, offsets: NDArray) -> list[str]:
+def decode_strings(blob: NDArray[Any], offsets: NDArray[Any]) -> list[str]:
     """Strings of one UTF-8 blob with byte offsets [n+1]."""
     data, ends = blob.tobytes(), offsets.tolist()
     if data.isascii():  # bytes are characters: one decode, then slices
@@ -75,7 +75,7 @@ def make_header(identity: dict[str, Any], inventories: Inventories, result: Shar
     return json.dumps(header, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
-def content_sha256(arrays: dict[str, NDArray], header: bytes) -> str:
+def content_sha256(arrays: dict[str, NDArray[Any]], header: bytes) -> str:
     """Hex SHA-256 over the header and, by name, each array's type, length and little-endian bytes."""
     digest = hashlib.sha256(header)
     for name in sorted(arrays):
@@ -122,7 +122,7 @@ def make_row(result: ShardResult, sha256: str) -> ShardRow:
     )
 
 
-def _write(path: Path, arrays: dict[str, NDArray], header: bytes, sha256: str) -> None:
+def _write(path: Path, arrays: dict[str, NDArray[Any]], header: bytes, sha256: str) -> None:
     with h5py.File(path, "w", libver=LIBVER) as file:
         file.attrs["format_version"] = FORMAT_VERSION
         file.attrs["sha256"] = sha256
@@ -144,7 +144,7 @@ def _write(path: Path, arrays: dict[str, NDArray], header: bytes, sha256: str) -
             )
 
 
-def read_shard(path: Path) -> tuple[dict[str, NDArray], bytes]:
+def read_shard(path: Path) -> tuple[dict[str, NDArray[Any]], bytes]:
     """All arrays of a shard file and its header.
 
     Raises:

@@ -94,7 +94,7 @@ def parse_shard(
     sentences, flags, parsable = prepare(spec, options.max_tokens, reasons)
     offsets = np.zeros(len(sentences) + 1, np.int64)
     np.cumsum([len(tokens) for tokens in sentences], out=offsets[1:])
-    arrays: dict[str, NDArray] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     batches = micro_batches(np.diff(offsets), parsable, options)
     if dependency is not None:
         arrays |= dependency_arrays(sentences, offsets, batches, dependency, flags, reasons)
@@ -160,7 +160,7 @@ def dependency_arrays(
     parser: DependencyParser,
     flags: NDArray[np.uint8],
     reasons: Counter[str],
-) -> dict[str, NDArray]:
+) -> dict[str, NDArray[Any]]:
     """Parse ``batches`` of sentence ids into ``head``, ``relation``, ``dep_height`` of all tokens.
 
     Sentences in no batch and those whose parse is none get the fallback; ``flags`` and ``reasons``
@@ -198,7 +198,7 @@ def constituency_arrays(
     parser: ConstituencyParser,
     flags: NDArray[np.uint8],
     reasons: Counter[str],
-) -> dict[str, NDArray]:
+) -> dict[str, NDArray[Any]]:
     """Parse ``batches`` of sentence ids into the fields of the ``const`` view, as for ``dep``."""
     dummy, no_tag = len(parser.labels), len(parser.tags)
     n_tokens = int(offsets[-1])
@@ -224,7 +224,7 @@ def constituency_arrays(
     flags[~parsed] |= CONST_FALLBACK
     arrays["const_height"], defects = constituency_heights(arrays["left"], arrays["right"], offsets)
     assert not defects.any()
-    return cast("dict[str, NDArray]", arrays)
+    return cast("dict[str, NDArray[Any]]", arrays)
 
 
 def _put_tree(arrays: dict[str, Any], offsets: Int64, i: int, tree: binarise.BinaryTree) -> None:
@@ -263,7 +263,7 @@ def _parses(
     return done
 
 
-def _fits(values: NDArray, length: int, bound: int) -> bool:
+def _fits(values: NDArray[Any], length: int, bound: int) -> bool:
     """Whether ``values`` has ``length`` entries, all in ``0..bound-1``."""
     return len(values) == length and bool(length == 0 or (values.min() >= 0 and values.max() < bound))
 

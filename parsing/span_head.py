@@ -49,7 +49,8 @@ class SpanHead(nn.Sequential):
         """
         first, norm, last = layers(self)
         hidden = norm(projected_PH[right] - projected_PH[left] + first.bias).relu()
-        return (hidden * last.weight[labels - 1]).sum(-1) + last.bias[labels - 1]
+        result: Tensor = (hidden * last.weight[labels - 1]).sum(-1) + last.bias[labels - 1]
+        return result
 
 
 Layers = tuple[nn.Linear, nn.LayerNorm, nn.Linear]

@@ -178,7 +178,8 @@ class SubwordEncoder(nn.Module):
             layers = self.model(batch.ids_BP[:, window], attention_mask=mask).hidden_states
         weights = self.layer_weights.softmax(-1)
         chosen = [layer.float() for layer in layers[-self.config.layers :]]
-        return self.gamma * sum(w * h for w, h in zip(weights, chosen, strict=True))
+        mixed: Tensor = self.gamma * sum(w * h for w, h in zip(weights, chosen, strict=True))
+        return mixed
 
     def _pool(self, states_SH: Tensor, first_N: Tensor, count_N: Tensor) -> Tensor:
         if self.config.pooling == "first":

@@ -372,10 +372,10 @@ def _recurrent_names(layers: int) -> list[tuple[str, str]]:
 
 def _word_table(model: BiaffineDependencyModel) -> Tensor:
     """Trained and pretrained word vectors as the one table that their sum or concatenation is."""
-    trained = model.word_embed.weight.detach()
+    trained: Tensor = model.word_embed.weight.detach()
     if not hasattr(model, "pretrained"):
         return trained
-    fixed = model.pretrained.weight.detach()
+    fixed: Tensor = model.pretrained.weight.detach()
     # Words that only the pretrained vectors know are unknown to the trained table.
     index = torch.arange(len(fixed))
     trained = trained[index.masked_fill(index >= len(trained), model.args.unk_index)]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
@@ -89,7 +89,7 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
         yield row
 
 
-def shard_defect(arrays: dict[str, NDArray], inventories: Inventories) -> tuple[int, str] | None:
+def shard_defect(arrays: dict[str, NDArray[Any]], inventories: Inventories) -> tuple[int, str] | None:
     """The first row of a shard that breaks an invariant, and what is wrong with it; None if sound."""
     import numpy as np
 
@@ -114,7 +114,7 @@ def shard_defect(arrays: dict[str, NDArray], inventories: Inventories) -> tuple[
 
 
 def _outside(
-    arrays: dict[str, NDArray], offsets: NDArray, types: int, inventories: Inventories
+    arrays: dict[str, NDArray[Any]], offsets: NDArray[Any], types: int, inventories: Inventories
 ) -> tuple[int, str] | None:
     """The first sentence with an id that names nothing."""
     import numpy as np
@@ -142,7 +142,7 @@ def _outside(
     return None
 
 
-def _tree_defect(arrays: dict[str, NDArray], offsets: NDArray) -> tuple[int, str] | None:
+def _tree_defect(arrays: dict[str, NDArray[Any]], offsets: NDArray[Any]) -> tuple[int, str] | None:
     """The first sentence whose tree is none, whose heights are wrong, or whose fallback is no fallback."""
     import numpy as np
 

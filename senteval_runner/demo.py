@@ -87,7 +87,8 @@ def word_average(model: MultiViewEncoder, sentences: list[list[str]]) -> NDArray
     lengths = np.array([len(words) for words in sentences])
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     vectors_ND = model.word_vectors([word for words in sentences for word in words])
-    return np.add.reduceat(vectors_ND, starts, axis=0) / lengths[:, None]
+    result: NDArray[Any] = np.add.reduceat(vectors_ND, starts, axis=0) / lengths[:, None]
+    return result
 
 
 def evaluate(model_folder: Path, train_trees: Path, held_out_trees: Path) -> dict[str, RetrievalScores]:

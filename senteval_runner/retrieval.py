@@ -132,7 +132,8 @@ def tfidf_embeddings(
 
     vectorizer = TfidfVectorizer(tokenizer=list, preprocessor=_lower, token_pattern=None)
     vectorizer.fit(train)
-    return csr_matrix(vectorizer.transform(sentences))
+    result: NDArray[np.float32] = csr_matrix(vectorizer.transform(sentences))
+    return result
 
 
 def _lower(tokens: Sequence[str]) -> list[str]:

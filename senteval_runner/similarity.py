@@ -48,7 +48,8 @@ def cosines(left_ND: NDArray[np.floating], right_ND: NDArray[np.floating]) -> ND
     left_ND, right_ND = left_ND.astype(np.float64), right_ND.astype(np.float64)
     norms_N = np.linalg.norm(left_ND, axis=1) * np.linalg.norm(right_ND, axis=1)
     dots_N = np.einsum("nd,nd->n", left_ND, right_ND)
-    return np.divide(dots_N, norms_N, out=np.zeros_like(dots_N), where=norms_N > 0)
+    result: NDArray[np.float64] = np.divide(dots_N, norms_N, out=np.zeros_like(dots_N), where=norms_N > 0)
+    return result
 
 
 def correlate(

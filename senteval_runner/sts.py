@@ -18,7 +18,8 @@ def cosine(u: Float, v: Float) -> Scores:
     u, v = np.nan_to_num(u), np.nan_to_num(v)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.einsum("nd,nd->n", u, v) / (np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1))
-    return np.nan_to_num(value).astype(np.float64)
+    result: Scores = np.nan_to_num(value).astype(np.float64)
+    return result
 
 
 def summarise(predicted: Mapping[str, Scores], gold: Mapping[str, Scores]) -> dict[str, float]:

@@ -65,12 +65,12 @@ class Siamese(nn.Module):
 
 def schedule(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
     """One round of the schedule: every second batch NLI, the PPDB objectives alternate on the others."""
-    others: list[Objective] = [name for name in ("identification", "classification") if name in objectives]  # type: ignore[misc]
+    others: list[Objective] = [name for name in ("identification", "classification") if name in objectives]
     if "nli" not in objectives:
         return tuple(others)
     if not others:
         return ("nli",)
-    return tuple(name for other in others for name in ("nli", other))  # type: ignore[misc]
+    return tuple(name for other in others for name in ("nli", other))
 
 
 def steps_per_epoch(cycle: Sequence[Objective], batches: Mapping[Objective, int]) -> int:
@@ -84,5 +84,5 @@ def steps_per_epoch(cycle: Sequence[Objective], batches: Mapping[Objective, int]
         cycle: one round of :func:`schedule`.
         batches: batches in one pass of each set.
     """
-    decisive = ["nli"] if "nli" in cycle else list(dict.fromkeys(cycle))
-    return max(-(-batches[name] * len(cycle) // cycle.count(name)) for name in decisive)  # type: ignore[index, arg-type]
+    decisive: list[Objective] = ["nli"] if "nli" in cycle else list(dict.fromkeys(cycle))
+    return max(-(-batches[name] * len(cycle) // cycle.count(name)) for name in decisive)

@@ -63,4 +63,7 @@ class ConstEncoder(Encoder):
             assert isinstance(plan, GraphPlan)
             return const_states(x_ND, *weights, plan)
         assert isinstance(plan, ConstPlan)
-        return ConstSweep.apply(x_ND, *weights, plan, kernels_for(x_ND, self.engine), Products.of(x_ND))
+        kernels, products = kernels_for(x_ND, self.engine), Products.of(x_ND)
+        states: tuple[Tensor, Tensor]
+        states = ConstSweep.apply(x_ND, *weights, plan, kernels, products)  # type: ignore[no-untyped-call]
+        return states

@@ -78,4 +78,7 @@ class DepEncoder(Encoder):
             assert isinstance(plan, GraphPlan)
             return dep_states(x_ND, *weights, plan)
         assert isinstance(plan, DepPlan)
-        return DepSweep.apply(x_ND, *weights, plan, kernels_for(x_ND, self.engine), Products.of(x_ND))
+        kernels, products = kernels_for(x_ND, self.engine), Products.of(x_ND)
+        states: tuple[Tensor, Tensor]
+        states = DepSweep.apply(x_ND, *weights, plan, kernels, products)  # type: ignore[no-untyped-call]
+        return states

@@ -34,7 +34,7 @@ def view(tensor: Tensor) -> Any:
     return tensor.detach().numpy()
 
 
-def _tanh(x):  # type: ignore[no-untyped-def]
+def _tanh(x: Any) -> Any:
     raise NotImplementedError("compiled only")
 
 
@@ -62,7 +62,7 @@ def _tanh_of_type(x):  # type: ignore[no-untyped-def]
     return lambda x: math.tanh(x)
 
 
-def _sigmoid(x):  # type: ignore[no-untyped-def]
+def _sigmoid(x: Any) -> Any:
     raise NotImplementedError("compiled only")
 
 

@@ -83,7 +83,8 @@ class Products:
 
     def _product(self, a: Tensor, b: Tensor) -> Tensor:
         if self.onednn:
-            return torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
+            result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
+            return result
         with torch.autocast(a.device.type, enabled=False):
             return torch.mm(self.cast(a), self.cast(b))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from torch import Tensor
 
@@ -45,7 +47,7 @@ def length_groups(lengths: np.ndarray, call_cost: int = CALL_COST) -> list[np.nd
     return groups[::-1]
 
 
-def cut_padding(features: dict, rows: np.ndarray) -> dict:
+def cut_padding(features: dict[str, Any], rows: np.ndarray) -> dict[str, Any]:
     """The rows of a tokenised batch without the columns that hold padding only.
 
     Args:

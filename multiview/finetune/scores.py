@@ -36,4 +36,5 @@ def cosines(a_ND: np.ndarray, b_ND: np.ndarray) -> np.ndarray:
     """Row-wise cosine [N]; 0 where a vector is zero."""
     norms = np.linalg.norm(a_ND, axis=1) * np.linalg.norm(b_ND, axis=1)
     dots = np.einsum("nd,nd->n", a_ND, b_ND)
-    return np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
+    result: np.ndarray = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
+    return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -82,13 +82,13 @@ class TransformerTower(nn.Module):
         """An ordinary sentence-transformers folder, weights as safetensors."""
         self.model.save(str(folder), create_model_card=False, safe_serialization=True)
 
-    def _pooled(self, inputs: list, pool: nn.Module) -> Tensor:
+    def _pooled(self, inputs: list[Any], pool: nn.Module) -> Tensor:
         """Vectors [B, D], computed in groups of like length on a CPU (a GPU prefers one full batch)."""
         from sentence_transformers.util import batch_to_device
 
         device = next(self.parameters()).device
         transformer: nn.Module = self.model[0]
-        features: dict = self.model.preprocess(inputs)
+        features: dict[str, Any] = self.model.preprocess(inputs)
         if device.type != "cpu":
             whole: Tensor = pool(transformer(batch_to_device(features, device)))["sentence_embedding"]
             return whole
@@ -193,7 +193,10 @@ def _transformer(backbone: str, max_length: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             # Safetensors only: the older .bin weights are pickle.
-            return Transformer(backbone, max_seq_length=max_length, model_kwargs={"use_safetensors": True})
+            result: nn.Module = Transformer(
+                backbone, max_seq_length=max_length, model_kwargs={"use_safetensors": True}
+            )
+            return result
     except (OSError, ValueError) as error:
         raise _not_loaded(backbone, error) from None
 
@@ -209,13 +212,14 @@ def _not_loaded(backbone: str, error: Exception) -> UserError:
 def _pooling(width: int, mode: Pooling) -> nn.Module:
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
-    return PoolingModule(width, mode)
+    result: nn.Module = PoolingModule(width, mode)
+    return result
 
 
 def quiet() -> None:
     """Switch off the libraries' own progress bars (one per file read or written)."""
     try:
-        from huggingface_hub.utils import disable_progress_bars
+        from huggingface_hub.utils.tqdm import disable_progress_bars
         from transformers.utils import logging
     except ImportError:
         raise MissingExtraError("sentence-transformers", "burt") from None

@@ -51,13 +51,17 @@ def contrast(query_BD: Tensor, positive_BD: Tensor, negative_BKD: Tensor, temper
     return cross_entropy(logits, torch.zeros(len(logits), dtype=torch.int64))
 
 
-def hard_negatives(scores_QN: NDArray[np.floating], relevant_QN: NDArray[np.bool_], count: int) -> NDArray:
+def hard_negatives(
+    scores_QN: NDArray[np.floating], relevant_QN: NDArray[np.bool_], count: int
+) -> NDArray[np.intp]:
     """The ``count`` best wrong entries of every query, best first: int64 [Q, count]."""
     masked = np.where(relevant_QN, -np.inf, scores_QN)
     return np.argsort(-masked, axis=1, kind="stable")[:, :count]
 
 
-def random_negatives(relevant_QN: NDArray[np.bool_], count: int, generator: np.random.Generator) -> NDArray:
+def random_negatives(
+    relevant_QN: NDArray[np.bool_], count: int, generator: np.random.Generator
+) -> NDArray[np.intp]:
     """``count`` different wrong entries of every query, drawn evenly: int64 [Q, count]."""
     keys = np.where(relevant_QN, 2.0, generator.random(relevant_QN.shape))
     return np.argsort(keys, axis=1, kind="stable")[:, :count]

@@ -49,7 +49,8 @@ def frame_of(tokenizer: Any) -> Frame:
     def place(token_id: int | None, name: str, otherwise: int) -> int:
         if token_id is not None and token_id in ids[len(ids) - suffix :]:
             last = len(ids) - 1 - ids[::-1].index(token_id)
-            return last - len(ids)
+            result: int = last - len(ids)
+            return result
         if token_id is not None and token_id in ids[:prefix]:
             return int(ids.index(token_id))
         notes.append(f"no {name} token: the {'first' if otherwise == 0 else 'last'} token stands for it")
