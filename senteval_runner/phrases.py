@@ -92,7 +92,9 @@ def best_threshold(similarity: NDArray[np.float64], same: Sequence[int]) -> floa
     return float(values[best]) if best < len(values) else float("inf")
 
 
-def _encoded(vectors: SentenceVectors, part: WordPhrasePairs) -> tuple[NDArray, NDArray]:
+def _encoded(
+    vectors: SentenceVectors, part: WordPhrasePairs
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     return vectors([word.split() for word in part.words]), vectors([text.split() for text in part.phrases])
 
 

@@ -19,8 +19,9 @@ from senteval_runner.analogies.score import unit
 from senteval_runner.embed import SentenceVectors
 from senteval_runner.faq.config import TuningConfig
 from senteval_runner.faq.data import FaqSet
-from senteval_runner.faq.rank import LEXICAL, Scores, measure
+from senteval_runner.faq.rank import LEXICAL, measure
 from senteval_runner.faq.siamese import Negatives, tune, tuned_scores
+from senteval_runner.lexical import Scores
 
 Row = dict[str, Any]
 SIDES = ("question", "answer")

@@ -49,7 +49,7 @@ def dry_run(
         parts = [sample[start : start + step] for start in range(0, len(sample), step)]
 
         def encode(part: list[list[str]], subject: Subject = subject) -> int:
-            return subject.backbone.encode(part)[0].shape[1]
+            return int(subject.backbone.encode(part)[0].shape[1])
 
         if parts:
             work.append(Work(name=name, units=len(missing), unit="sentences", per_s=rate(encode, parts)))

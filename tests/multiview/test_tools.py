@@ -99,7 +99,7 @@ def test_search_command_errors(folder: Path, tmp_path: Path, capsys) -> None:
     good = tmp_path / "good.txt"
     cases = {
         "none.txt: no such file": [folder, tmp_path / "none.txt", "q"],
-        "holds no sentences": [folder, tmp_path / "empty.txt", "q"],
+        "empty.txt: empty": [folder, tmp_path / "empty.txt", "q"],
         "--top 0": [folder, good, "q", "--top", "0"],
         "holds 3 x 2 numbers": [folder, good, "q", "--vectors", tmp_path / "other.npy"],
         "not vectors": [folder, good, "q", "--vectors", tmp_path / "text.h5"],
