@@ -113,7 +113,7 @@ def _probing(
     marks = {task: f"{task} †" if parsed and task in parser_labelled else task for task in tasks}
     figures = _headlines(scores, tasks)
     values = {
-        (name, marks[task]): tables.mean_and_deviation([one[task] for one in figures[name] if task in one])[0]
+        (marks[task], name): tables.mean_and_deviation([one[task] for one in figures[name] if task in one])[0]
         for name, task in itertools.product(figures, tasks)
         if any(task in one for one in figures[name])
     }
@@ -123,7 +123,7 @@ def _probing(
             f" † A parser gave the labels, and {', '.join(parsed)} read a parser's trees: if it is the same "
             "parser, the probe asks for what was put in."
         )
-    heat = html.heat_map(list(figures), list(marks.values()), values, low=0, high=100)
+    heat = html.heat_map(list(marks.values()), list(figures), values, low=0, high=100)
     return html.section("Probing", heat, note=note)
 
 

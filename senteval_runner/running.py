@@ -296,15 +296,14 @@ def summary(
     scores = {model.name: model.scores() for model in models}
     in_paper = any(task in GROUPS["mv"] for seeds in scores.values() for one in seeds for task in one)
     quoted = (*SENTEVAL, *CONTROLS) if published and in_paper else ()
-    parts = [
-        _heading(config, protocol) + "\n\n",
-        tables.paper_table(scores, quoted),
-    ]
+    parts = [_heading(config, protocol) + "\n\n"]
+    if in_paper:
+        parts.append(tables.paper_table(scores, quoted))
     if quoted:
         parts += [f"\n{NOTE} Averages of published rows follow from their figures. ", PAIRS_NOTE]
         parts += ["\n\n", tables.pair_table()]
     if other := tables.other_table(scores):
-        parts += ["\n", other]
+        parts += ["\n" if in_paper else "", other]
     if notes := _count_notes(models):
         parts.append(f"\n{COUNTS_TITLE}:\n")
         parts += [f"- {note}\n" for note in notes]
@@ -315,10 +314,15 @@ def summary(
 
 
 def _count_notes(models: Sequence[Model]) -> list[str]:
-    notes = (
-        note for m in models for by in m.results.values() for result in by.values() for note in result.notes
-    )
-    return list(dict.fromkeys(notes))
+    """One line per task whose row counts are not the published ones."""
+    by_task = {
+        result.task: result.notes for m in models for by in m.results.values() for result in by.values()
+    }
+    return [
+        "; ".join([notes[0], *(note.removeprefix(f"{task} ") for note in notes[1:])])
+        for task, notes in by_task.items()
+        if notes
+    ]
 
 
 def _skipped(models: Sequence[Model]) -> list[tuple[str, str, str]]:
@@ -338,7 +342,7 @@ def _remarks(models: Sequence[Model]) -> list[html.Html]:
     """What a reader of the page must know about the data."""
     parts = []
     if notes := _count_notes(models):
-        parts.append(html.section(COUNTS_TITLE, html.table(["split"], [[note] for note in notes])))
+        parts.append(html.section(COUNTS_TITLE, html.table(["task"], [[note] for note in notes])))
     if reasons := _skipped(models):
         parts.append(html.section(SKIPPED_TITLE, html.table(["task", "models", "reason"], reasons)))
     return parts
