@@ -30,7 +30,7 @@ class LayersConfig:
     limit: int | None = None
     """Rows per split at most, drawn by seed; None takes all. See the report for what a task loses."""
     protocol: Literal["default", "fast", "sklearn"] = "default"
-    """How logistic regressions are trained and chosen, as in senteval_runner.run."""
+    """How logistic regressions are trained and chosen (senteval_runner.run); fast is too short for maxima."""
     seed: int = 1111
     """Of classifiers, folds and --limit's draw."""
     output: Path = Path("runs/layers/report")
