@@ -98,10 +98,10 @@ class BeneparParser:
         """What benepar's ``forward`` computes before it looks at spans: [B, T, D]."""
         parser = self.parser
         mask_BT = torch.arange(int(positions_B.max())) < positions_B[:, None]
-        content = self._encoder.vectors(encoded, mask_BT)
+        content: Tensor = self._encoder.vectors(encoded, mask_BT)
         if parser.encoder is None:
-            result: Tensor = parser.project_pretrained(content)
-            return result
+            content = parser.project_pretrained(content)
+            return content
         if isinstance(self._encoder, _Transformer):
             content = parser.project_pretrained(content)
         limit = parser.add_timing.timing_table.shape[0]
@@ -186,9 +186,8 @@ class _Transformer:
         )
         features = output.last_hidden_state
         rows_B1 = torch.arange(len(encoded))[:, None]
-        picked = features[rows_B1, F.relu(batch["words_from_tokens"])]
-        result: Tensor = picked.masked_fill(~mask_BT[:, :, None], 0)
-        return result
+        picked: Tensor = features[rows_B1, F.relu(batch["words_from_tokens"])]
+        return picked.masked_fill(~mask_BT[:, :, None], 0)
 
     def _is_readable(self, token: str) -> bool:
         if token not in self._readable:
