@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from multiview.engines.products import Products
 
 WIDE = 16_384
-"""Weights of one fold from which oneDNN's product is the faster one (4 rows or more; see :func:`_bmm`)."""
+"""Weights of one fold from which oneDNN's product is the faster one (see :func:`fold_products`)."""
 
 
 class Head(Protocol):
@@ -51,7 +51,7 @@ def _onednn_is_faster() -> bool:
     return Products.of(torch.empty(0)).onednn
 
 
-def _bmm(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
+def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
     """Product fold by fold: a @ b, [F, K, N].
 
     From about 16 thousand ``weights`` a fold on it goes to oneDNN where that is the faster library
@@ -69,13 +69,13 @@ def _bmm(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
 def _apply(x_FBD: Tensor, w_FRkD: Tensor) -> Tensor:
     """All regularisers' linear maps of a fold's rows in one product: [F, R, k, B]."""
     F, R, k, D = w_FRkD.shape
-    return _bmm(w_FRkD.view(F, R * k, D), x_FBD.transpose(1, 2), R * k * D).view(F, R, k, -1)
+    return fold_products(w_FRkD.view(F, R * k, D), x_FBD.transpose(1, 2), R * k * D).view(F, R, k, -1)
 
 
 def _outer(delta_FRkB: Tensor, x_FBD: Tensor) -> Tensor:
     """Gradient of :func:`_apply` with respect to its weights: [F, R, k, D]."""
     F, R, k, B = delta_FRkB.shape
-    return _bmm(delta_FRkB.view(F, R * k, B), x_FBD, R * k * x_FBD.shape[2]).view(F, R, k, -1)
+    return fold_products(delta_FRkB.view(F, R * k, B), x_FBD, R * k * x_FBD.shape[2]).view(F, R, k, -1)
 
 
 def _cross_entropy_gradient(logits_FRCB: Tensor, y_FCB: Tensor) -> Tensor:

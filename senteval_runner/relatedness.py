@@ -16,7 +16,7 @@ from scipy.stats import ConstantInputWarning, pearsonr, spearmanr
 from torch import Tensor
 
 from senteval_runner.features import Float, as_tensor
-from senteval_runner.heads import LogisticHead
+from senteval_runner.heads import LogisticHead, fold_products
 from senteval_runner.optimisers import Adam, flat
 
 Scores = NDArray[np.float64]
@@ -64,10 +64,11 @@ def target_distribution(scores: Scores) -> Float:
 
 def _gradient(x_BD: Tensor, target_KB: Tensor, w_KD: Tensor) -> Tensor:
     """L = mean((p - t)²); dL/dz = p ∘ (g - Σ g p) with g = 2 (p - t) / (5 B); dL/dW = dL/dz x."""
-    p_KB = torch.softmax(w_KD @ x_BD.t(), dim=0)
+    size = w_KD.numel()
+    p_KB = torch.softmax(fold_products(w_KD[None], x_BD.t()[None], size)[0], dim=0)
     g_KB = (p_KB - target_KB).mul_(2.0 / target_KB.numel())
     g_KB = p_KB * (g_KB - (g_KB * p_KB).sum(dim=0))
-    return g_KB @ x_BD
+    return fold_products(g_KB[None], x_BD[None], size)[0]
 
 
 def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:

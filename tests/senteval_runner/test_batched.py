@@ -177,8 +177,8 @@ def test_a_failing_group_ends_the_others(two_threads: None) -> None:
 def test_wide_products_equal_plain_ones(folds: int) -> None:
     torch.manual_seed(0)
     a, b = torch.randn(folds, 8, 4097), torch.randn(folds, 4097, 64)
-    torch.testing.assert_close(heads._bmm(a, b, 8 * 4097), torch.bmm(a, b), rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(heads.fold_products(a, b, 8 * 4097), torch.bmm(a, b), rtol=1e-4, atol=1e-3)
     transposed = torch.randn(folds, 64, 4097).transpose(1, 2)
     torch.testing.assert_close(
-        heads._bmm(a, transposed, 8 * 4097), torch.bmm(a, transposed), rtol=1e-4, atol=1e-3
+        heads.fold_products(a, transposed, 8 * 4097), torch.bmm(a, transposed), rtol=1e-4, atol=1e-3
     )
