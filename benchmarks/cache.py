@@ -40,7 +40,7 @@ class HashVocabulary:
 
     def lookup(self, types: list[str]) -> np.ndarray:
         """Ids of the most frequent types, 0 for the others."""
-        return np.array([self.ids.get(word, 0) for word in types], np.int32)
+        return np.fromiter((self.ids.get(word, 0) for word in types), np.int32, len(types))
 
 
 def synthetic(folder: Path, sentences: int) -> None:

@@ -37,6 +37,7 @@ from parsing.cache_types import (
 )
 from parsing.manifest import Manifest
 from parsing.shard_writer import DAMAGE, decode_strings, open_shard, remedy
+from parsing.type_ids import TypeIds
 
 OPEN_SHARDS = 16
 
@@ -53,7 +54,14 @@ class TreeCache:
         np.cumsum([row.sentences for row in self.rows], out=self._starts[1:])
         self._shards: OrderedDict[int, _Shard] = OrderedDict()
         self._pid = os.getpid()
+        self._type_ids: dict[str, TypeIds] = {}
         self._next = 0  # where a sequential reader reads next
+        self.fields = tuple(
+            name
+            for name in TOKEN_FIELDS + NODE_FIELDS
+            if name == "token" or any(self.has(view) and name in VIEW_FIELDS[view] for view in VIEW_FIELDS)
+        )
+        """The fields :meth:`read` can return, in their canonical order."""
 
     @classmethod
     def open(
@@ -88,15 +96,6 @@ class TreeCache:
     def identity(self) -> dict[str, Any]:
         """Corpus, parsers and options the cache was made with, and its content hash."""
         return {**self.manifest.identity, "content_sha256": self.manifest.content_sha256()}
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields ``read`` can return, in their canonical order."""
-        return tuple(
-            field
-            for field in TOKEN_FIELDS + NODE_FIELDS
-            if field == "token" or any(self.has(view) and field in VIEW_FIELDS[view] for view in VIEW_FIELDS)
-        )
 
     def has(self, view: str) -> bool:
         """Whether the cache holds the trees of ``view`` (``dep`` or ``const``)."""
@@ -188,13 +187,18 @@ class TreeCache:
                 raise UserError(f"{self.folder}: has no {field!r} (it has {', '.join(self.fields)})")
         if not 0 <= start < stop <= len(self):
             raise IndexError(f"sentences {start} to {stop} of {len(self)}")
+        type_ids = None
+        if vocabulary is not None and "token" in wanted:
+            type_ids = self._type_ids.get(vocabulary.key)
+            if type_ids is None:
+                type_ids = self._type_ids[vocabulary.key] = TypeIds(vocabulary)
         first = int(np.searchsorted(self._starts, start, "right")) - 1
         last = int(np.searchsorted(self._starts, stop, "left")) - 1
         parts = []
         for index in range(first, last + 1):
             offset = int(self._starts[index])
             inside = max(start - offset, 0), min(stop, int(self._starts[index + 1])) - offset
-            parts.append(self._shard(index, start).read(*inside, wanted, vocabulary))
+            parts.append(self._shard(index, start).read(*inside, wanted, type_ids))
         self._next = stop
         return parts[0] if len(parts) == 1 else _join(parts, wanted, vocabulary is not None)
 
@@ -253,17 +257,18 @@ class _Shard:
         self.sentence_flags: UInt8 = _load(file, "flags", slice(None))
         self.sentence_flags.setflags(write=False)  # batches hold views of it
         self._decoded: dict[str, NDArray[np.integer]] = {}
-        self._lookups: dict[str, Int32] = {}
+        self._lookups: dict[TypeIds, Int32] = {}
+        self._type_table: tuple[UInt8, Int32] | None = None
         self._types: list[str] | None = None
 
-    def read(self, a: int, b: int, fields: tuple[str, ...], vocabulary: Vocabulary | None) -> Batch:
+    def read(self, a: int, b: int, fields: tuple[str, ...], type_ids: TypeIds | None) -> Batch:
         """Sentences ``a`` to ``b`` of the shard."""
         offsets = self.offsets[a : b + 1]
         low, high = int(offsets[0]), int(offsets[-1])
         arrays: dict[str, Any] = {}
         for field in fields:
             if field == "token":
-                arrays["token"], arrays["types"] = self._tokens(low, high, vocabulary)
+                arrays["token"], arrays["types"] = self._tokens(low, high, type_ids)
             elif field in NODE_FIELDS:
                 arrays[field] = self._slice(field, low - a, high - b)
             else:
@@ -279,33 +284,43 @@ class _Shard:
             decoded = self._decoded[name] = _load(self.file, name, slice(None))
         return decoded[low:high].astype(np.int32)
 
-    def _tokens(self, low: int, high: int, vocabulary: Vocabulary | None) -> tuple[Int32, list[str] | None]:
+    def _tokens(self, low: int, high: int, type_ids: TypeIds | None) -> tuple[Int32, list[str] | None]:
         if not self.whole:  # decode and look up only the types of this range
-            used, ids = np.unique(self._slice("token", low, high), return_inverse=True)
-            types = self._some_types(used)
-            if vocabulary is None:
-                return ids.astype(np.int32), types
-            return np.asarray(vocabulary.lookup(types), np.int32)[ids], None
-        if self._types is None:
-            self._types = self._all_types()
-        if vocabulary is None:
+            token = self._slice("token", low, high)
+            blob, offsets = self._load_types()
+            met = np.zeros(len(offsets) - 1, np.bool_)
+            met[token] = True
+            used = np.flatnonzero(met).astype(np.int32)
+            place = np.empty(len(met), np.int32)
+            if type_ids is not None:
+                place[used] = type_ids(blob, offsets, used)
+                return place[token], None
+            place[used] = np.arange(len(used), dtype=np.int32)
+            data = blob.tobytes()
+            pairs = zip(offsets[used].tolist(), offsets[used + 1].tolist(), strict=True)
+            return place[token], [data[a:b].decode("utf-8") for a, b in pairs]
+        if type_ids is None:
+            if self._types is None:
+                self._types = decode_strings(*self._load_types())
             return self._slice("token", low, high), self._types
-        lookup = self._lookups.get(vocabulary.key)
+        lookup = self._lookups.get(type_ids)
         if lookup is None:
-            lookup = np.asarray(vocabulary.lookup(self._types), np.int32)
-            self._lookups[vocabulary.key] = lookup
+            blob, offsets = self._load_types()
+            every = np.arange(len(offsets) - 1, dtype=np.int32)
+            lookup = self._lookups[type_ids] = type_ids(blob, offsets, every)
         return lookup[self._slice("token", low, high)], None
 
-    def _all_types(self) -> list[str]:
-        return decode_strings(
-            _load(self.file, "type_bytes", slice(None)), _load(self.file, "type_offsets", slice(None))
-        )
-
-    def _some_types(self, used: Int32) -> list[str]:
-        data = _load(self.file, "type_bytes", slice(None)).tobytes()
-        ends = _load(self.file, "type_offsets", slice(None))
-        pairs = zip(ends[used].tolist(), ends[used + 1].tolist(), strict=True)
-        return [data[a:b].decode("utf-8") for a, b in pairs]
+    def _load_types(self) -> tuple[UInt8, Int32]:
+        """All types of the shard: their UTF-8 and its offsets."""
+        if self._type_table is None:
+            blob = _load(self.file, "type_bytes", slice(None))
+            offsets = _load(self.file, "type_offsets", slice(None))
+            # Compiled code follows these offsets without looking.
+            if offsets[0] != 0 or offsets[-1] != len(blob) or (np.diff(offsets) < 0).any():
+                path = Path(self.file.filename)
+                raise UserError(f"{path}: damaged at 'type_offsets'; {remedy(path)}")
+            self._type_table = blob, offsets
+        return self._type_table
 
 
 def _join(parts: list[Batch], fields: tuple[str, ...], mapped: bool) -> Batch:
