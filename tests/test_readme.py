@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,17 @@ def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyP
     assert found.examples
     outcome = doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(found)
     assert outcome.failed == 0
+
+
+def test_the_picture_shows_measured_figures() -> None:
+    figures = re.findall(r">(\d+\.\d\d)<", (ROOT / "docs/similarity.svg").read_text(encoding="utf-8"))
+    results = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    assert len(figures) == 9
+    assert all(figure in results for figure in figures)
+
+
+def test_the_demo_table_is_that_of_the_results() -> None:
+    readme, results = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/results.md"))
+    rows = re.findall(r"^[A-Za-z+].*?  +([\d.]+ \[[\d., ]+\])  +([\d.]+ \[[\d., ]+\])$", readme, re.MULTILINE)
+    assert len(rows) == 4
+    assert all(recall in results and mrr in results for recall, mrr in rows)

@@ -7,6 +7,7 @@ Exit codes: 0 done; 2 bad input (one line on stderr); 1 a fault of ours (traceba
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import logging
 import sys
@@ -18,6 +19,7 @@ from corpora.support.errors import UserError
 
 Config = TypeVar("Config")
 
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
 """What a path of the wrong kind raises: a file where a folder is needed, the reverse, or no right to it."""
 
@@ -56,17 +58,36 @@ def run_command(
     except UserError as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 2
-    except PATH_MISTAKES as error:
-        if error.filename is None:  # no path of the user's: a fault of ours keeps its traceback
-            raise
-        print(f"{prog}: {error.filename}: {error.strerror}; give another path", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"{prog}: interrupted; {kept}", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:
+        if out_of_space(error):
+            return full_disk(prog, error, kept)
+        # No path of the user's, or another cause: a fault of ours keeps its traceback.
+        if error.filename is None or not (isinstance(error, PATH_MISTAKES) or error.errno == errno.EROFS):
+            raise
+        print(f"{prog}: {error.filename}: {error.strerror}; give another path", file=sys.stderr)
+        return 2
+    except Exception as error:
+        if not out_of_space(error):
+            raise
+        return full_disk(prog, error, kept)
+    except KeyboardInterrupt:
+        print(f"{prog}: interrupted; {kept}", file=sys.stderr)
+        return 130
+
+
+def out_of_space(error: BaseException) -> bool:
+    """Whether a disk or quota is full: HDF5 and safetensors say so in their text alone."""
+    return getattr(error, "errno", None) in FULL_DISK or "No space left on device" in str(error)
+
+
+def full_disk(prog: str, error: Exception, kept: str) -> int:
+    """Say which file did not fit, and what is kept; the exit code."""
+    where = getattr(error, "filename", None)
+    print(f"{prog}: {f'{where}: ' if where else ''}no space left on the disk; {kept}", file=sys.stderr)
+    return 2
 
 
 def script_name(prog: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,3 +53,37 @@ def test_an_error_without_a_path_keeps_its_traceback() -> None:
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=": no files in this folder"):
         list_files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "runs/model"),
+        OSError("Unable to write (errno = 28, error message = 'No space left on device')"),  # as h5py says it
+        ValueError("I/O error: No space left on device (os error 28)"),  # as safetensors says it
+    ],
+)
+def test_a_full_disk_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(config: Options) -> None:
+        raise error
+
+    code = run_command(Options, fail, prog="p", description="d", args=[], kept="steps are kept")
+    message = capsys.readouterr().err
+    assert code == 2 and message.count("\n") == 1
+    assert message.endswith("no space left on the disk; steps are kept\n")
+
+
+def test_a_read_only_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(config: Options) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "/locked/x")
+
+    assert run_command(Options, fail, prog="p", description="d", args=[]) == 2
+    assert capsys.readouterr().err == "p: /locked/x: Read-only file system; give another path\n"
+
+
+def test_other_errors_keep_their_traceback() -> None:
+    def fail(config: Options) -> None:
+        raise OSError(errno.EIO, "Input/output error", "/x")
+
+    with pytest.raises(OSError, match="Input/output error"):
+        run_command(Options, fail, prog="p", description="d", args=[])
