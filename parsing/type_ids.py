@@ -9,6 +9,8 @@ Shapes: U types asked for, S types of the shard.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -72,7 +74,7 @@ class TypeIds:
 
 
 @njit(cache=True)
-def _slot(blob: UInt8, low: int, high: int, slots: Int32, ends: NDArray, stored: UInt8) -> np.int64:
+def _slot(blob: UInt8, low: int, high: int, slots: Int32, ends: NDArray[Any], stored: UInt8) -> np.int64:
     """The slot that holds the type ``blob[low:high]``, or the empty one where it belongs (FNV-1a, linear)."""
     code = np.uint64(14695981039346656037)
     for k in range(low, high):
@@ -96,11 +98,11 @@ def _slot(blob: UInt8, low: int, high: int, slots: Int32, ends: NDArray, stored:
 @njit(cache=True)
 def _find(
     blob: UInt8,
-    offsets: NDArray,
+    offsets: NDArray[Any],
     which: Int32,
     slots: Int32,
     ids: Int32,
-    ends: NDArray,
+    ends: NDArray[Any],
     stored: UInt8,
     out: Int32,
     missing: Int32,
@@ -119,7 +121,13 @@ def _find(
 
 @njit(cache=True)
 def _insert(
-    blob: UInt8, offsets: NDArray, which: Int32, slots: Int32, size: int, ends: NDArray, stored: UInt8
+    blob: UInt8,
+    offsets: NDArray[Any],
+    which: Int32,
+    slots: Int32,
+    size: int,
+    ends: NDArray[Any],
+    stored: UInt8,
 ) -> None:
     """Append new types to ``stored`` and point slots to them (of one listed twice, the later one stays)."""
     for u in range(len(which)):
