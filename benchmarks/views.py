@@ -27,8 +27,8 @@ from typing import Any
 
 TASKS = ("MR", "CR", "SUBJ", "TREC", "MRPC", "SICKRelatedness")
 PAIRS = tuple(",".join(pair) for pair in combinations_with_replacement(("seq", "dep", "const"), 2))
-# Shared by every pair; what would favour one pair is off: forget bias and small recurrent weights suit trees, an
-# equal start suits views that share an architecture. The score is the paper's.
+# Shared by every pair. What would favour one pair is off: forget bias and small recurrent weights suit trees,
+# an equal start suits views that share an architecture. The score is the paper's.
 BUDGET = (
     *("--preset", "laptop", "--score", "bilinear", "--no-equal-start"),
     *("--forget-bias", "0", "--recurrent-scale", "1", "--dim", "128", "--word-dim", "128"),
