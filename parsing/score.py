@@ -14,101 +14,112 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from parsing.configs import Precision
 from parsing.subcommands import Subcommand, run_subcommand
 
+Scores = dict[str, float]
+
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreDependency:
-    """Options of ``dep``."""
+class ScoreOptions:
+    """Options of both parsers."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """builtin, or a model folder."""
+    """builtin, a model folder, or (const) a benepar name or file."""
     treebank: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TREEBANK...")]
-    """CoNLL-U files."""
+    """Gold trees: CoNLL-U files (dep), bracket files (const)."""
     precision: Precision = "fp32"
     """Arithmetic of the encoder; bf16 is compared with fp32."""
     threads: int = 1
     """Threads of torch."""
 
 
-def score_dependency(config: ScoreDependency) -> None:
+def score_dependency(config: ScoreOptions) -> None:
     """Attachment scores with and without punctuation."""
-    import torch
-
-    from parsing.agreement import compare, dependency_agreement
+    from parsing.agreement import dependency_agreement
     from parsing.dep_task import score_parser
     from parsing.dep_train import read_dependencies
     from parsing.models import load_dependency_parser
 
-    torch.set_num_threads(config.threads)
-    parser = load_dependency_parser(config.model, config.precision)
-    sentences = read_dependencies(config.treebank)
-    start = time.perf_counter()
-    scores = score_parser(parser, sentences)
-    seconds = time.perf_counter() - start
-    tokens = sum(len(s.tokens) for s in sentences)
-    rate = len(sentences) / seconds
-    print(f"{config.model} on {len(sentences):,} sentences, {tokens:,} tokens ({rate:,.0f} sentences/s)")
-    print("                       UAS     LAS   (per cent of tokens; LAS with relation subtypes)")
-    print(f"without punctuation  {scores['uas']:6.2f}  {scores['las']:6.2f}")
-    print(f"all tokens           {scores['uas_punct']:6.2f}  {scores['las_punct']:6.2f}")
-    if config.precision != "fp32":
-        words = [s.tokens for s in sentences]
-        scores |= compare(parser, load_dependency_parser(config.model), words, dependency_agreement)
-    print(json.dumps({**{k: round(v, 4) for k, v in scores.items()}, **parser.identity}))
+    def table(scores: Scores) -> list[str]:
+        return [
+            "                       UAS     LAS   (per cent of tokens; LAS with relation subtypes)",
+            f"without punctuation  {scores['uas']:6.2f}  {scores['las']:6.2f}",
+            f"all tokens           {scores['uas_punct']:6.2f}  {scores['las_punct']:6.2f}",
+        ]
+
+    gold = read_dependencies(config.treebank)
+    words = [sentence.tokens for sentence in gold]
+    _score(
+        config, words, load_dependency_parser, lambda p: score_parser(p, gold), dependency_agreement, table
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoreConstituency:
-    """Options of ``const``."""
-
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """builtin, a model folder, or a benepar name or file."""
-    treebank: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TREEBANK...")]
-    """Bracket files."""
-    precision: Precision = "fp32"
-    """Arithmetic of the encoder; bf16 is compared with fp32."""
-    threads: int = 1
-    """Threads of torch."""
-
-
-def score_constituency(config: ScoreConstituency) -> None:
+def score_constituency(config: ScoreOptions) -> None:
     """Labelled brackets without function tags and punctuation, and tags."""
-    import torch
-
-    from parsing.agreement import compare, constituency_agreement
+    from parsing.agreement import constituency_agreement
     from parsing.const_task import score_parser
     from parsing.const_train import read_treebank
     from parsing.models import load_constituency_parser
 
+    def table(scores: Scores) -> list[str]:
+        return [
+            "labelled brackets, without function tags, punctuation and wrapper, in per cent:",
+            f"precision {scores['precision']:.2f}  recall {scores['recall']:.2f}  F1 {scores['f1']:.2f}",
+            f"tags {scores['tags']:.2f} of words, complete trees {scores['complete']:.2f} of sentences",
+        ]
+
+    gold = read_treebank(config.treebank)
+    words = [tree.words for tree in gold]
+    load = load_constituency_parser
+    _score(config, words, load, lambda p: score_parser(p, gold), constituency_agreement, table)
+
+
+def _score(
+    config: ScoreOptions,
+    words: Sequence[Sequence[str]],
+    load: Callable[..., Any],
+    score: Callable[[Any], Scores],
+    agreement: Callable[..., Scores],
+    table: Callable[[Scores], list[str]],
+) -> None:
+    """Load a parser, time it on the treebank, print its scores for people and as JSON.
+
+    Args:
+        config: the options.
+        words: of the treebank's sentences.
+        load: a parser by name and precision.
+        score: scores of a parser on the gold trees.
+        agreement: of two parsers' trees, see :func:`parsing.agreement.compare`.
+        table: lines about the scores.
+    """
+    import torch
+
+    from parsing.agreement import compare
+
     torch.set_num_threads(config.threads)
-    parser = load_constituency_parser(config.model, config.precision)
-    trees = read_treebank(config.treebank)
+    parser = load(config.model, config.precision)
     start = time.perf_counter()
-    scores = score_parser(parser, trees)
-    seconds = time.perf_counter() - start
-    tokens = sum(len(tree.words) for tree in trees)
-    rate = len(trees) / seconds
-    print(f"{config.model} on {len(trees):,} trees, {tokens:,} tokens ({rate:,.0f} sentences/s)")
-    print("labelled brackets, without function tags, punctuation and wrapper, in per cent:")
-    print(f"precision {scores['precision']:.2f}  recall {scores['recall']:.2f}  F1 {scores['f1']:.2f}")
-    print(f"tags {scores['tags']:.2f} of words, complete trees {scores['complete']:.2f} of sentences")
+    scores = score(parser)
+    rate = len(words) / (time.perf_counter() - start)
+    tokens = sum(map(len, words))
+    print(f"{config.model} on {len(words):,} sentences, {tokens:,} tokens ({rate:,.0f} sentences/s)")
+    print("\n".join(table(scores)))
     if config.precision != "fp32":
-        words = [tree.words for tree in trees]
-        scores |= compare(parser, load_constituency_parser(config.model), words, constituency_agreement)
+        scores |= compare(parser, load(config.model), words, agreement)
     print(json.dumps({**{k: round(v, 4) for k, v in scores.items()}, **parser.identity}))
 
 
 COMMANDS = {
-    "const": Subcommand(ScoreConstituency, score_constituency, "a constituency parser: bracket F1, tags"),
-    "dep": Subcommand(ScoreDependency, score_dependency, "a dependency parser: UAS, LAS"),
+    "const": Subcommand(ScoreOptions, score_constituency, "a constituency parser: bracket F1, tags"),
+    "dep": Subcommand(ScoreOptions, score_dependency, "a dependency parser: UAS, LAS"),
 }
 
 

@@ -47,16 +47,7 @@ RUNS = {
     "senteval_runner.faq": "faq --output {out}/f --models random:seq",
     "senteval_runner.demo": "--output {out}/d",
 }
-MISSING = {
-    "corpus.txt": "none",
-    "trees": "none",
-    "t.ptb": "none",
-    "t.conllu": "none",
-    "models/m": "none",
-    "nli.tsv": "none",
-    "words": "none",
-    "faq": "none",
-}
+INPUTS = {"corpus.txt", "trees", "t.ptb", "t.conllu", "models/m", "nli.tsv", "words", "faq"}
 
 
 def prepare(folder: Path) -> None:
@@ -96,7 +87,8 @@ def run(module: str, words: str, cwd: Path, *, ctrl_c_s: float | None = None) ->
     if "Traceback" in err:
         return process.returncode, "TRACEBACK " + err.strip().splitlines()[-1]
     lines = [line for line in (err.strip() or out.strip()).splitlines() if line.strip("╭╰─│╮╯ ")]
-    return process.returncode, lines[-1] if lines else ""
+    boxed = [line.strip("│ ") for line in lines if line.startswith("│")]  # tyro's; its last line names --help
+    return process.returncode, (boxed or lines[-1:] or [""])[0]
 
 
 @contextlib.contextmanager
@@ -116,9 +108,7 @@ def cases(module: str, folder: Path, full: Path, locked: Path) -> Iterator[tuple
     yield ("no arguments", *run(module, "", folder))
     first = words.split()[0] if module in ("parsing.train", "parsing.score", "parsing.convert") else ""
     yield ("unknown option", *run(module, f"{first} --no-such-option", folder))
-    missing = words
-    for name, none in MISSING.items():
-        missing = missing.replace(name, none)
+    missing = " ".join("none" if word in INPUTS else word for word in words.split())
     if missing != words:
         yield ("no data", *run(module, missing.format(out="out"), folder))
     if "{out}" in words:
