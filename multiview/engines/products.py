@@ -63,6 +63,8 @@ class Products:
 
     def new_mm(self, a: Tensor, b: Tensor) -> Tensor:
         """``a @ b`` in a tensor of its own, of the type of ``a``."""
+        if not len(b):  # oneDNN refuses it; a batch of single words has no internal nodes
+            return a.new_zeros(a.shape[0], b.shape[1])
         if self.onednn and len(a) >= FEW_ROWS:
             return self._product(a, b)
         return self.mm(a, b, a.new_empty(a.shape[0], b.shape[1]))

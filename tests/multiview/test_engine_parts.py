@@ -164,7 +164,7 @@ def test_threads_share_the_memory_pool_safely() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("rows", [1, 7, 8, 300, 3000])
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 300, 3000])
 def test_products_equal_plain_ones(rows: int) -> None:
     torch.manual_seed(0)
     a, w, b = torch.randn(rows, 30), torch.randn(20, 30), torch.randn(rows, 20)
@@ -174,6 +174,14 @@ def test_products_equal_plain_ones(rows: int) -> None:
         torch.testing.assert_close(products.addmm(b, w, a.clone()), a + b @ w, **tolerance)
         torch.testing.assert_close(products.new_mm(b, w), b @ w, **tolerance)
         torch.testing.assert_close(products.gradient(b, a), b.t() @ a, **tolerance)
+
+
+@pytest.mark.parametrize("view", ["dep", "const"])
+def test_a_batch_of_single_words_trains_in_float32(view: str) -> None:
+    encoder = build_view(view, 8, 16)
+    x = torch.randn(12, 8, requires_grad=True)
+    encoder(x, encoder.plan(random_batch([1] * 12, seed=0))).sum().backward()
+    assert x.grad is not None and x.grad.any(dim=1).all()
 
 
 @pytest.mark.parametrize("view", ["dep", "const"])
