@@ -22,7 +22,8 @@ table{border-collapse:collapse;margin:.8em 0;font-size:.92em}
 th,td{padding:.25em .6em;border-bottom:1px solid #eee;text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left;white-space:normal;min-width:9em}
 th.text{text-align:left}td.text{text-align:left;white-space:normal}
-thead th{border-bottom:2px solid #999}
+thead th{border-bottom:2px solid #999;white-space:normal;vertical-align:bottom}
+
 tr.apart td{color:#666;font-style:italic}tr.apart th{text-align:left;padding-top:.9em;color:#666}
 td.best{font-weight:700}
 .note{color:#666;font-size:.88em}.wide{overflow-x:auto}svg{max-width:100%;height:auto}

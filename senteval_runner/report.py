@@ -23,6 +23,7 @@ from senteval_runner.significance import paired_bootstrap
 Tokens = list[str]
 ByTask = Mapping[str, TaskResult]
 MAX_POINTS = 400
+BARS_PER_ROW = 9
 MAX_NEIGHBOURS = 20_000
 
 
@@ -135,7 +136,11 @@ def _bars(scores: Mapping[str, Sequence[tables.Scores]]) -> html.Html:
         values = [one[task] for one in figures[name] if task in one]
         if values:
             heights[name, task], spread[name, task] = tables.mean_and_deviation(values)
-    return html.section("Per task", html.bars(list(scores), tasks, heights, spread=spread))
+    drawn = [
+        html.bars(list(scores), tasks[start : start + BARS_PER_ROW], heights, spread=spread)
+        for start in range(0, len(tasks), BARS_PER_ROW)
+    ]
+    return html.section("Per task", *drawn)
 
 
 def _significance(models: Mapping[str, Sequence[ByTask]]) -> html.Html:
