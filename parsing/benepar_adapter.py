@@ -46,8 +46,8 @@ from parsing.types import ConstituencyParse
 VERSION = "0.2.0"
 BLANK = "-"
 """What a word reads as that a model cannot read."""
-MAX_TYPES = 200_000
-"""Word types whose vectors are kept (of 512 floats: 400 MB)."""
+MAX_TYPES = 60_000
+"""Word types whose vectors are kept (of 512 floats: 120 MB)."""
 
 
 class BeneparParser:
