@@ -72,11 +72,8 @@ class Products:
     def gradient(self, rows: Tensor, inputs: Tensor) -> Tensor:
         """Gradient of a weight, ``rows.t() @ inputs``: one product over all rows of the batch.
 
-        oneDNN copies its first operand if it is not contiguous, so that is the narrower ``inputs``, and it
-        refuses a sum of nothing: a batch of words alone has no internal node.
+        oneDNN copies its first operand if it is not contiguous, so that is the narrower ``inputs``.
         """
-        if not len(rows):
-            return rows.new_zeros(rows.shape[1], inputs.shape[1])
         if self.onednn and len(rows) >= FEW_ROWS:
             return self._product(inputs.t(), rows).t()
         return self.new_mm(rows.t(), inputs)

@@ -133,14 +133,6 @@ def test_sentences_do_not_depend_on_their_batch(view: str, engine: str) -> None:
         assert (encoder(x[start:stop], encoder.plan(alone))[0] - together[i]).abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("view", TREE_VIEWS)
-def test_batch_of_single_words_has_zero_recurrent_gradients(view: str) -> None:
-    encoder = build_view(view, 8, 16)  # float32: products take the library that is fastest there
-    encoder(torch.randn(12, 8), encoder.plan(random_batch([1] * 12, 0))).sum().backward()
-    assert encoder.input_weight.grad.abs().sum() > 0
-    assert not encoder.recurrent_weight.grad.any()
-
-
 @pytest.mark.parametrize("view", VIEWS)
 def test_empty_batch(view: str) -> None:
     encoder = build(view, "native")
