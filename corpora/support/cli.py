@@ -131,6 +131,16 @@ def config_from_json(config_type: type[Config], values: dict[str, Any], *, where
         raise UserError(f"{where}: {error}") from None
 
 
+class _LogFile(logging.FileHandler):
+    """A log that cannot be written ends the run as any other file does, instead of printing a traceback."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Raise what stopped the writing; logging calls this while handling it."""
+        error = sys.exc_info()[1]
+        assert error is not None
+        raise error
+
+
 def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
     """Send INFO and above to ``folder/name`` (appended) and to stderr; return the logger."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +150,7 @@ def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
         handler.close()
-    to_file = logging.FileHandler(folder / name, encoding="utf-8")
+    to_file = _LogFile(folder / name, encoding="utf-8")
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     to_screen = logging.StreamHandler(sys.stderr)
     to_screen.setFormatter(logging.Formatter("%(message)s"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corpora.inputs import list_files
-from corpora.support.cli import run_command
+from corpora.support.cli import log_to, run_command
 from corpora.support.errors import UserError
 
 
@@ -87,3 +87,15 @@ def test_other_errors_keep_their_traceback() -> None:
 
     with pytest.raises(OSError, match="Input/output error"):
         run_command(Options, fail, prog="p", description="d", args=[])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_log_on_a_full_disk_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before, logging printed a traceback of its own for every line."""
+    (tmp_path / "log.txt").symlink_to("/dev/full")
+
+    def log(config: Options) -> None:
+        log_to(tmp_path).info("a line")
+
+    assert run_command(Options, log, prog="p", description="d", args=[]) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("p: no space left on the disk")
