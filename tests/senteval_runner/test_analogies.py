@@ -162,6 +162,12 @@ def test_open_vocabulary() -> None:
     assert open_accuracy([("x", "b", "c", "e")], words, vectors) == (0.0, 0)
 
 
+def test_the_words_of_a_question_are_no_answers() -> None:
+    """b - a + c is nearest to b itself here; b does not count, so d is right."""
+    vectors = np.array([[1.0, 0, 0], [0, 1, 0], [1, 0, 0.01], [0, 1, 0.5], [0, 0, 1]])
+    assert open_accuracy([("a", "b", "c", "d")], ["a", "b", "c", "d", "e"], vectors) == (1.0, 1)
+
+
 def test_wrong_answers_follow_the_vectors() -> None:
     words = ["athens", "greece", "oslo", "norway", "sweden", "rome"]
     vectors = np.array(

@@ -6,12 +6,13 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from scipy.stats import pearsonr
 
 from corpora.support.errors import UserError
 from senteval_runner import report, running
 from senteval_runner.projections import nearest, pca, tsne
 from senteval_runner.results import TaskResult
-from senteval_runner.significance import paired_bootstrap
+from senteval_runner.significance import _pearson, paired_bootstrap
 from tests.senteval_runner.test_run import config, words  # noqa: F401
 
 
@@ -45,6 +46,14 @@ def test_multinomial_shortcut_equals_drawing_items() -> None:
     drawn = np.array([gain[rng.randint(0, 200, 200)].mean() for _ in range(4000)])
     expected = min(1.0, 2 * float((drawn * np.sign(gain.mean()) <= 0).mean()))
     assert paired_bootstrap(classified("MR", a), classified("MR", b)) == pytest.approx(expected, abs=0.03)
+
+
+def test_correlations_of_resamples_equal_scipy() -> None:
+    rng = np.random.RandomState(0)
+    predicted, gold = rng.rand(4, 30) + 3, rng.rand(4, 30) * 5
+    expected = [pearsonr(p, g).statistic for p, g in zip(predicted, gold, strict=True)]
+    np.testing.assert_allclose(_pearson(predicted, gold), expected, atol=1e-12)
+    assert _pearson(np.ones((1, 5)), rng.rand(1, 5)).tolist() == [0.0]
 
 
 def test_bootstrap_of_correlations() -> None:
