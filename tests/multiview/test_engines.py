@@ -77,6 +77,18 @@ def test_engines_equal_the_equations(view: str, engine: str, shape: str) -> None
     assert_close(run(encoder, x, batch), expected(encoder, x, batch), 1e-9)
 
 
+@pytest.mark.parametrize("shape", ["random", "star"])
+@pytest.mark.parametrize("view", TREE_VIEWS)
+def test_float32_follows_the_equations(view: str, shape: str) -> None:
+    """What trains: the compiled kernels have tanh and σ of their own in float32."""
+    batch = SHAPES[shape]
+    single, double = (build(view, "native", dtype) for dtype in (torch.float32, torch.float64))
+    double.load_state_dict(single.state_dict())
+    found = run(single, words(batch).float(), batch)
+    wanted = expected(double, words(batch).float().double(), batch)
+    assert_close([value.double() for value in found], wanted, 5e-5)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("view", TREE_VIEWS)
 def test_zero_vectors_and_zero_biases_have_finite_equal_gradients(view: str, engine: str) -> None:
