@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from corpora.support.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.embed import Concatenation, Projection, StoredEncoder, VectorStore
 from senteval_runner.protocol import Protocol, get_protocol
-from senteval_runner.relatedness import target_distribution
+from senteval_runner.relatedness import _gradient, target_distribution
 from senteval_runner.sts import cosine, summarise
 from tests.senteval_runner.encoders import RandomBag
 
@@ -149,3 +150,13 @@ def test_sts_summaries_are_kept_apart() -> None:
     assert m["all.pearson.mean"] == pytest.approx((m["a.pearson"] + m["b.pearson"]) / 2)
     assert m["all.pearson.wmean"] == pytest.approx((30 * m["a.pearson"] + 10 * m["b.pearson"]) / 40)
     assert m["concatenated.pearson"] > m["all.pearson.mean"]
+
+
+def test_relatedness_gradient_equals_autograd() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x_BD, w_KD = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((7, 3), (5, 3)))
+    target_KB = torch.rand(5, 7, generator=generator, dtype=torch.float64)
+    w_KD.requires_grad_()
+    (torch.softmax(w_KD @ x_BD.T, dim=0) - target_KB).square().mean().backward()
+    assert w_KD.grad is not None
+    torch.testing.assert_close(_gradient(x_BD, target_KB, w_KD.detach()), w_KD.grad)
