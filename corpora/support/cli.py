@@ -6,6 +6,7 @@ Exit codes: 0 done; 2 bad input (one line on stderr); 1 a fault of ours (traceba
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -149,7 +150,8 @@ def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
     logger.propagate = False
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
-        handler.close()
+        with contextlib.suppress(OSError):  # the end of an earlier log, on a disk that was full
+            handler.close()
     to_file = _LogFile(folder / name, encoding="utf-8")
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     to_screen = logging.StreamHandler(sys.stderr)

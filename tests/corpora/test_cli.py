@@ -99,3 +99,4 @@ def test_a_log_on_a_full_disk_is_one_line(tmp_path: Path, capsys: pytest.Capture
 
     assert run_command(Options, log, prog="p", description="d", args=[]) == 2
     assert capsys.readouterr().err.strip().splitlines()[-1].startswith("p: no space left on the disk")
+    log_to(tmp_path / "another")  # closes the earlier log, whose end still finds no room
