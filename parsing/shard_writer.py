@@ -123,7 +123,8 @@ def make_row(result: ShardResult, sha256: str) -> ShardRow:
 
 
 def _write(path: Path, arrays: dict[str, NDArray[Any]], header: bytes, sha256: str) -> None:
-    with h5py.File(path, "w", libver=LIBVER) as file:
+    # In memory first: HDF5 crashes at the end of a process in which it could not close a file (a full disk).
+    with h5py.File(path, "w", libver=LIBVER, driver="core", backing_store=False) as file:
         file.attrs["format_version"] = FORMAT_VERSION
         file.attrs["sha256"] = sha256
         # A dataset, because an HDF5 attribute of this version ends at 64 KiB.
@@ -142,6 +143,9 @@ def _write(path: Path, arrays: dict[str, NDArray[Any]], header: bytes, sha256: s
                 fletcher32=False,
                 track_times=False,
             )
+        file.flush()
+        image = file.id.get_file_image()
+    path.write_bytes(image)
 
 
 def read_shard(path: Path) -> tuple[dict[str, NDArray[Any]], bytes]:
