@@ -13,6 +13,7 @@ M relation space, R relations, N tokens of a batch.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ RELATION_CHUNK = 128
 """Tokens whose relations are scored at once."""
 
 
-class BiaffineScorers(nn.Module):
+class BiaffineScorers(nn.Module, ABC):
     """The scorers over any encoder's states; a subclass calls :meth:`add_scorers` once."""
 
     def add_scorers(self, width: int, relations: Sequence[str], scorer: ScorerConfig) -> None:
@@ -55,9 +56,9 @@ class BiaffineScorers(nn.Module):
         self.arc_weight = nn.Parameter(torch.zeros(arc + 1, arc))
         self.relation_weight = nn.Parameter(torch.zeros(len(self.relations), relation + 1, relation + 1))
 
+    @abstractmethod
     def use_bfloat16(self) -> None:
         """Run the encoder in bfloat16 from now on, at inference; the scorers stay fp32."""
-        raise NotImplementedError
 
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:
         rate = self.scorer.dropout if self.training else 0.0

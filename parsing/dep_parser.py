@@ -8,6 +8,7 @@ relations at the predicted heads only.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -25,7 +26,7 @@ from parsing.types import DependencyParse
 Model = TypeVar("Model", bound=BiaffineScorers)
 
 
-class BatchedParser(Generic[Model]):
+class BatchedParser(ABC, Generic[Model]):
     """What is the same for every encoder: batches, decoding, relations.
 
     Args:
@@ -58,13 +59,13 @@ class BatchedParser(Generic[Model]):
         self.model.use_bfloat16()
         self.identity = {**self.identity, "arithmetic": "bf16"}
 
+    @abstractmethod
     def batch(self, sentences: Sequence[Sequence[str]]) -> tuple[Any, NDArray[np.int64]]:
         """Sentences as a padded batch of the encoder's, and their numbers of tokens."""
-        raise NotImplementedError
 
+    @abstractmethod
     def score(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Arc scores [B, T, T] and contextual states [B, T, D] of a batch."""
-        raise NotImplementedError
 
     @torch.inference_mode()
     def predict(self, batch: Any, tokens_B: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

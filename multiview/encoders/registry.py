@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ _BUILTIN = ("seq", "dep", "const")
 _views: dict[str, type[Encoder]] = {}
 
 
-class Encoder(nn.Module):
+class Encoder(nn.Module, ABC):
     """One view: the word vectors of a batch and its trees to one vector per sentence.
 
     Subclasses set ``requires`` and implement ``plan`` and ``states``.
@@ -45,9 +46,9 @@ class Encoder(nn.Module):
             raise UserError(f"word_dim {word_dim} and hidden {hidden} must be positive")
         self.word_dim, self.dim, self.engine, self.forget_bias = word_dim, hidden, engine, forget_bias
 
+    @abstractmethod
     def plan(self, batch: Trees) -> Plan:
         """Schedule of the batch: numpy only, for loader workers; picklable, ``.to(device)`` moves it."""
-        raise NotImplementedError
 
     def forward(self, x_ND: Tensor, plan: Plan) -> Tensor:
         """Sentence vectors.
@@ -71,9 +72,9 @@ class Encoder(nn.Module):
         h = self.states(x_ND, plan)[1]
         return h.index_select(0, plan.tensor("node_slot")), plan.tensor("node_height")
 
+    @abstractmethod
     def states(self, x_ND: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sentence vectors [B, D] and the states of all nodes [N, D] in the plan's slot order."""
-        raise NotImplementedError
 
 
 def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
