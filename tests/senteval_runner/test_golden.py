@@ -44,12 +44,10 @@ def test_sts(data_folder: Path, task: str, pearson: float) -> None:
     assert scores(data_folder, task)["all.pearson.mean"] == pearson
 
 
-@pytest.mark.slow
 def test_sts_benchmark(data_folder: Path) -> None:
     assert scores(data_folder, "STSBenchmark")["pearson"] == 0.5325
 
 
-@pytest.mark.slow
 def test_trec_by_scikit_learn(data_folder: Path) -> None:
     """L-BFGS stops before convergence, so the last digit hangs on OpenBLAS's kernels (AVX2: 66.73, 72.8)."""
     if torch.backends.cpu.get_cpu_capability() != "AVX512":
