@@ -1,9 +1,9 @@
-"""Tab-separated files with a header line, checked row by row."""
+"""Tab-separated files with a header line and relevance judgements, checked row by row."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from corpora.support.errors import UserError
@@ -51,3 +51,40 @@ def read_columns(
     if not rows:
         raise UserError(f"{path}: holds no rows")
     return rows
+
+
+def relevant_pairs(
+    judgements: Iterable[tuple[str, str, str, str]],
+    queries: Container[str],
+    documents: Container[str],
+    noun: str = "document",
+) -> Iterator[tuple[str, str]]:
+    """Query and document of every judgement above 0.
+
+    Args:
+        judgements: (where it stands, query, document, relevance).
+        queries: known query ids.
+        documents: known document ids.
+        noun: what a document is called in messages.
+
+    Raises:
+        UserError: an unknown query or document, or a relevance that is not a whole number.
+    """
+    for where, query, document, grade in judgements:
+        if query not in queries or document not in documents:
+            unknown = f"query {query!r}" if query not in queries else f"{noun} {document!r}"
+            raise UserError(f"{where}: unknown {unknown}")
+        if not grade.lstrip("-").isdigit():
+            raise UserError(f"{where}: relevance {grade!r} is not a whole number")
+        if int(grade) > 0:
+            yield query, document
+
+
+def read_judgements(path: Path) -> list[tuple[str, str, str, str]]:
+    """(where it stands, query, document, relevance) of a table with these columns.
+
+    Raises:
+        UserError: see :func:`read_columns`.
+    """
+    table = read_columns(path, ("query_id", "doc_id", "relevance"))
+    return [(f"{path}, line {n}", *row) for n, row in enumerate(table, start=2)]  # type: ignore[misc]

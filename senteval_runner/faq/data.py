@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.support.errors import UserError
-from senteval_runner.columns import read_columns
+from senteval_runner.columns import read_columns, read_judgements, relevant_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,8 @@ def read_faq(folder: Path) -> FaqSet:
     path = folder / "qrels.tsv"
     path = path if path.exists() else folder / "qrels.tsv.gz"
     relevant: dict[str, set[str]] = {}
-    judgements = read_columns(path, ("query_id", "doc_id", "relevance"))
-    for number, (query, doc, grade) in enumerate(judgements, start=2):
-        if query not in queries or doc not in known:
-            unknown = f"query {query!r}" if query not in queries else f"entry {doc!r}"
-            raise UserError(f"{path}, line {number}: unknown {unknown}")
-        if not grade.lstrip("-").isdigit():
-            raise UserError(f"{path}, line {number}: relevance {grade!r} is not a whole number")
-        if int(grade) > 0:
-            relevant.setdefault(query, set()).add(doc)
+    for query, doc in relevant_pairs(read_judgements(path), queries, known, "entry"):
+        relevant.setdefault(query, set()).add(doc)
     served = {query: text for query, text in queries.items() if query in relevant}
     if not served:
         raise UserError(f"{path}: no query has a relevant entry")

@@ -22,7 +22,7 @@ import numpy as np
 from corpora.inputs import read_lines
 from corpora.support.errors import UserError
 from corpora.tokenize import SpacyTokenizer
-from senteval_runner.columns import read_columns
+from senteval_runner.columns import read_columns, read_judgements, relevant_pairs
 from senteval_runner.faq.evaluate import split
 from senteval_runner.lexical import Bm25
 from senteval_runner.passages.types import Passages, PassageSet, Question
@@ -60,8 +60,7 @@ def _judgements(path: Path) -> list[tuple[str, str, str, str]]:
                 raise UserError(f"{path}, line {line.number}: {len(cells)} cells, expected 4")
             rows.append((f"{path}, line {line.number}", cells[0], cells[2], cells[3]))
         return rows
-    table = read_columns(path, ("query_id", "doc_id", "relevance"))
-    return [(f"{path}, line {n}", *row) for n, row in enumerate(table, start=2)]  # type: ignore[misc]
+    return read_judgements(path)
 
 
 def read_trec(folder: Path, name: str, seed: int) -> PassageSet:
@@ -84,14 +83,8 @@ def read_trec(folder: Path, name: str, seed: int) -> PassageSet:
         rows.append(passages.row(text if text.startswith(title) else f"{title} {text}"))
     queries: dict[str, str] = dict(read_columns(asked, ("query_id", "query")))  # type: ignore[arg-type]
     relevant = {query: np.zeros(len(rows), dtype=bool) for query in queries}
-    for where, query, doc, grade in _judgements(judged):
-        if query not in queries or doc not in place:
-            unknown = f"query {query!r}" if query not in queries else f"document {doc!r}"
-            raise UserError(f"{where}: unknown {unknown}")
-        if not grade.lstrip("-").isdigit():
-            raise UserError(f"{where}: relevance {grade!r} is not a whole number")
-        if int(grade) > 0:
-            relevant[query][place[doc]] = True
+    for query, doc in relevant_pairs(_judgements(judged), queries, place):
+        relevant[query][place[doc]] = True
     everything = np.array(rows, dtype=np.int64)
     questions = [
         Question(query, passages.text(text), everything, relevant[query]) for query, text in queries.items()
