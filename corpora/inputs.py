@@ -174,6 +174,10 @@ def readable(path: Path) -> Iterator[BinaryIO]:
     try:
         with open_bytes(path) as stream:
             yield stream
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: a folder, expected a file") from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(f"{path}: cannot be read ({error}); is the file whole?") from None
 

@@ -1,13 +1,16 @@
 """Every command under bad conditions, as a user meets them: ``python -m tests.failures`` (root, Linux).
 
-Each command runs without arguments, with an unknown option, with missing input, into a folder it may not
-write, onto a full disk, and with Ctrl-C after three delays. Writes docs/failures-commands.md and ends with
-exit code 1 if one printed a traceback or had another exit code than 0, 2 or 130.
+Each command runs without arguments, with an unknown option, with missing input, with a tree cache of another
+format, into a folder it may not write, onto a full disk, and with Ctrl-C after several delays. Writes
+docs/failures-commands.md; exit code 1 if one printed a traceback or had another exit code than it should.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,10 +18,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.parsing.const_examples import benepar_model, save_as_benepar_does
+from tests.senteval_runner.passage_sets import write_wikiqa
 from tests.test_commands import ROOT, commands
 
 TABLE = ROOT / "docs/failures-commands.md"
-SECONDS_TO_CTRL_C = (1.0, 4.0, 12.0)
+SECONDS_TO_CTRL_C = (0.3, 1.0, 4.0, 12.0)
 TEXT = "The cat sat on the mat.\nIt slept all day.\n\nPrices fell sharply.\nInvestors sold shares.\n"
 BRACKETS = "(ROOT (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))\n"
 CONLLU = "1\tCats\tcat\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n2\tsleep\tsleep\tVERB\tVBP\t_\t0\troot\t_\t_\n\n"
@@ -32,22 +37,39 @@ RUNS = {
     "parsing.verify": "trees",
     "parsing.train": "dep --train t.conllu --dev t.conllu --epochs 400 --output {out}/p",
     "parsing.score": "const builtin t.ptb",
-    "parsing.convert": "dep none --trust-pickle {out}/p",
+    "parsing.convert": "const toy.pt {out}/p --trust-pickle",
     "multiview.train": "--trees trees --out {out} --dim 8 --word-dim 8 --batch 8 --epochs 2000",
     "multiview.encode": "models/m corpus.txt --output {out}/v.npy",
     "multiview.search": "models/m corpus.txt cat",
     "multiview.info": "models/m",
     "multiview.export": "{out}/m",
     "multiview.burt": "--output {out}/b --nli nli.tsv --objectives nli --epochs 900 --tiny.layers 1",
-    "multiview.multitask": "--output {out}/m --data none",
-    "senteval_runner.run": "random:seq --data none --output {out}/r",
+    "multiview.multitask": (
+        "--output {out}/m --stages nli --nli.train nli.tsv --nli.dev nli.tsv --nli.test nli.tsv "
+        "--tiny.layers 1 --epochs 900"
+    ),
+    "senteval_runner.run": "random:seq --data senteval --tasks CR --output {out}/r",
     "senteval_runner.similarity": "random:seq --words words --output {out}/s",
     "senteval_runner.build_probing": "--trees trees --output {out}/p",
-    "senteval_runner.analogies": "build --output {out}/a",
+    "senteval_runner.analogies": "build --cache trees --output {out}/a",
     "senteval_runner.faq": "faq --output {out}/f --models random:seq",
+    "senteval_runner.layers": "models/m --data senteval --tasks CR --output {out}/l --cache {out}/v",
+    "senteval_runner.passages": "wikiqa=wikiqa --models random:seq --output {out}/r --cache {out}/v",
     "senteval_runner.demo": "--output {out}/d",
 }
-INPUTS = {"corpus.txt", "trees", "t.ptb", "t.conllu", "models/m", "nli.tsv", "words", "faq"}
+INPUTS = {
+    "corpus.txt",
+    "trees",
+    "t.ptb",
+    "t.conllu",
+    "models/m",
+    "nli.tsv",
+    "words",
+    "faq",
+    "senteval",
+    "wikiqa",
+    "toy.pt",
+}
 
 
 def prepare(folder: Path) -> None:
@@ -60,16 +82,27 @@ def prepare(folder: Path) -> None:
     files["faq/faq.tsv"] = "doc_id\tquestion\tanswer\nd1\twho\tme\nd2\twhy\tso\n"
     files["faq/queries.tsv"] = "query_id\ttext\nq1\twho is it\nq2\twhy is it\n"
     files["faq/qrels.tsv"] = "query_id\tdoc_id\nq1\td1\nq2\td2\n"
+    files["senteval/downstream/CR/custrev.pos"] = "it works well\na fine camera\n" * 20
+    files["senteval/downstream/CR/custrev.neg"] = "it broke at once\na poor camera\n" * 20
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
+    write_wikiqa(folder / "wikiqa")
+    save_as_benepar_does(benepar_model(), folder / "toy.pt")
     small = "--dim 8 --word-dim 8 --batch 8 --max-steps 2 --name m"
     run("parsing.run", "corpus.txt --workers 1 --output trees", folder)
     run("multiview.train", f"--views dep,const --trees trees --out models {small}", folder)
+    shutil.copytree(folder / "trees", folder / "old-trees")
+    manifest = folder / "old-trees/manifest.json"
+    old = json.loads(manifest.read_text(encoding="utf-8")) | {"format_version": 0}
+    manifest.write_text(json.dumps(old), encoding="utf-8")
 
 
 def run(module: str, words: str, cwd: Path, *, ctrl_c_s: float | None = None) -> tuple[int, str]:
-    """Exit code and the last line of standard error (of standard output when that is empty)."""
+    """Exit code and the last line of standard error (of standard output when that is empty).
+
+    The line is "" when the command was done before its Ctrl-C.
+    """
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", module, *words.split()],
         cwd=cwd,
@@ -81,6 +114,8 @@ def run(module: str, words: str, cwd: Path, *, ctrl_c_s: float | None = None) ->
     )
     try:
         out, err = process.communicate(timeout=ctrl_c_s or 300)
+        if ctrl_c_s:
+            return process.returncode, ""
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=300)
@@ -102,34 +137,46 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def without_inputs(words: str) -> str:
+    """The same words with files that are not there; ``wikiqa=wikiqa`` becomes ``wikiqa=none``."""
+    return re.sub(r"(?<![\w./-])(" + "|".join(map(re.escape, INPUTS)) + r")(?!\S)", "none", words)
+
+
 def cases(module: str, folder: Path, full: Path, locked: Path) -> Iterator[tuple[str, int, str]]:
     """(condition, exit code, what was printed) of one command."""
     words = RUNS[module]
     yield ("no arguments", *run(module, "", folder))
     first = words.split()[0] if module in ("parsing.train", "parsing.score", "parsing.convert") else ""
     yield ("unknown option", *run(module, f"{first} --no-such-option", folder))
-    missing = " ".join("none" if word in INPUTS else word for word in words.split())
+    missing = without_inputs(words)
     if missing != words:
         yield ("no data", *run(module, missing.format(out="out"), folder))
+    if "trees" in words.split():
+        older = " ".join("old-trees" if word == "trees" else word for word in words.split())
+        yield ("old cache", *run(module, older.format(out="out"), folder))
     if "{out}" in words:
         yield ("full disk", *run(module, words.format(out=full), folder))
         yield ("no permission", *run(module, words.format(out=locked), folder))
     for number, seconds in enumerate(SECONDS_TO_CTRL_C):
-        out = f"out{number}"
-        yield (f"Ctrl-C after {seconds:.0f} s", *run(module, words.format(out=out), folder, ctrl_c_s=seconds))
+        code, text = run(module, words.format(out=f"out/{module}-{number}"), folder, ctrl_c_s=seconds)
+        if not text:
+            break
+        yield (f"Ctrl-C after {seconds:g} s", code, text)
 
 
 def main() -> int:
     """Run everything and write the table."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     lines, faults = [], 0
-    chosen = sys.argv[1:] or [module for module in commands() if module in RUNS]
+    chosen = sys.argv[1:] or commands()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         prepare(folder)
         with mounted(folder / "full", "size=4k") as full, mounted(folder / "locked", "size=4k,ro") as locked:
             for module in chosen:
                 for condition, code, text in cases(module, folder, full, locked):
-                    fault = text.startswith("TRACEBACK") or code not in (0, 2, 130)
+                    expected = (130,) if condition.startswith("Ctrl-C") else (0, 2)
+                    fault = text.startswith("TRACEBACK") or code not in expected
                     faults += fault
                     shown = text.replace(str(folder) + "/", "").replace("|", "\\|")[:160]
                     lines.append(f"| `{module}` | {condition} | {code} | `{shown}` |\n")

@@ -120,6 +120,13 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path, suffix: str) -> None:
         list(read_lines(path))
 
 
+def test_a_missing_file_and_a_folder_are_named_as_such(tmp_path):
+    with pytest.raises(UserError, match=r"none\.txt: no such file$"):
+        next(read_lines(tmp_path / "none.txt"))
+    with pytest.raises(UserError, match=r": a folder, expected a file$"):
+        next(read_lines(tmp_path))
+
+
 def test_zstd_frames_follow_each_other(tmp_path: Path) -> None:
     path = tmp_path / "a.zst"
     path.write_bytes(PACK[".zst"](b"one\ntw") + PACK[".zst"](b"o\nthree"))

@@ -1,0 +1,15 @@
+"""The table of failures runs every command, and its inputs can be taken away."""
+
+from __future__ import annotations
+
+from tests.failures import RUNS, without_inputs
+from tests.test_commands import commands
+
+
+def test_every_command_is_run() -> None:
+    assert set(RUNS) == set(commands())
+
+
+def test_inputs_are_replaced_where_they_stand_alone() -> None:
+    assert without_inputs("trees --output {out}/trees") == "none --output {out}/trees"
+    assert without_inputs("wikiqa=wikiqa --nli nli.tsv") == "wikiqa=none --nli none"
