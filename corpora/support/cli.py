@@ -11,8 +11,10 @@ import dataclasses
 import errno
 import json
 import logging
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,16 +48,17 @@ def run_command(
         default: values of the options that are not given, instead of the dataclass's own (a preset).
         kept: what Ctrl-C leaves, in one clause.
     """
-    import tyro
-
     prog = typed_name(prog)
+    given: dict[str, Any] = {} if default is None else {"default": default}
     try:
-        given: dict[str, Any] = {} if default is None else {"default": default}
-        config = tyro.cli(config_type, prog=prog, description=description, args=args, **given)
-    except SystemExit as stop:  # --help (0) or a usage error (2)
-        return int(stop.code or 0)
-    try:
-        return int(main(config) or 0)
+        with _own_interrupts():
+            import tyro
+
+            try:
+                config = tyro.cli(config_type, prog=prog, description=description, args=args, **given)
+            except SystemExit as stop:  # --help (0) or a usage error (2)
+                return int(stop.code or 0)
+            return int(main(config) or 0)
     except UserError as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 2
@@ -77,6 +80,33 @@ def run_command(
     except KeyboardInterrupt:
         print(f"{prog}: interrupted; {kept}", file=sys.stderr)
         return 130
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a command runs.
+
+    Once a plain KeyboardInterrupt has passed through ``exec`` of a source string, CPython ends ``python -m``
+    by SIGINT whatever the exit code, even if it was caught; numba and dataclasses run such strings. CPython
+    compares the type alone, so a subclass escapes that.
+    """
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Ctrl-C raises :class:`Interrupted`, unless someone else handles or ignores it."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise Interrupted
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def out_of_space(error: BaseException) -> bool:

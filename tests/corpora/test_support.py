@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,3 +80,39 @@ def test_errors_become_exit_codes(
     got = run_command(Config, main, prog="python -m x", description="d", args=[], kept="all is kept")
     assert got == code
     assert words in capsys.readouterr().err
+
+
+INTERRUPTED_IN_EXEC = """
+import os, signal, sys
+from dataclasses import dataclass
+from corpora.support.cli import run_command
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    pass
+
+def main(config):
+    exec("os.kill(os.getpid(), signal.SIGINT)")
+
+sys.exit(run_command(Config, main, prog="python -m x", description="d", args=[], kept="all is kept"))
+"""
+
+
+def test_ctrl_c_inside_compiled_text_still_exits_with_130(tmp_path: Path) -> None:
+    """CPython remembers a KeyboardInterrupt that passed through exec and would end ``-m`` by signal."""
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IN_EXEC)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "python -m x: interrupted; all is kept\n")
+
+
+def test_ctrl_c_while_options_are_read_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tyro.cli", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
+    assert run_command(Config, lambda config: 0, prog="python -m x", description="d", args=[]) == 130
+    assert capsys.readouterr().err.startswith("python -m x: interrupted; ")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
