@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.multiview.finetune_fixtures import write_tasks
 from tests.parsing.const_examples import benepar_model, save_as_benepar_does
 from tests.senteval_runner.passage_sets import write_wikiqa
 from tests.test_commands import ROOT, commands
@@ -42,12 +43,9 @@ RUNS = {
     "multiview.encode": "models/m corpus.txt --output {out}/v.npy",
     "multiview.search": "models/m corpus.txt cat",
     "multiview.info": "models/m",
-    "multiview.export": "{out}/m",
+    "multiview.export": "models/m",
     "multiview.burt": "--output {out}/b --nli nli.tsv --objectives nli --epochs 900 --tiny.layers 1",
-    "multiview.multitask": (
-        "--output {out}/m --stages nli --nli.train nli.tsv --nli.dev nli.tsv --nli.test nli.tsv "
-        "--tiny.layers 1 --epochs 900"
-    ),
+    "multiview.multitask": "--output {out}/m --data tasks --stages nli --tiny.layers 1 --epochs 900",
     "senteval_runner.run": "random:seq --data senteval --tasks CR --output {out}/r",
     "senteval_runner.similarity": "random:seq --words words --output {out}/s",
     "senteval_runner.build_probing": "--trees trees --output {out}/p",
@@ -69,6 +67,7 @@ INPUTS = {
     "senteval",
     "wikiqa",
     "toy.pt",
+    "tasks",
 }
 
 
@@ -87,6 +86,7 @@ def prepare(folder: Path) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
+    write_tasks(folder / "tasks")
     write_wikiqa(folder / "wikiqa")
     save_as_benepar_does(benepar_model(), folder / "toy.pt")
     small = "--dim 8 --word-dim 8 --batch 8 --max-steps 2 --name m"

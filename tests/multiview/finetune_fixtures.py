@@ -6,6 +6,7 @@ the opposite action contradicts, one about something else is neutral. Synonym pa
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 ANIMALS = ["dog", "cat", "horse", "bird", "cow", "pig", "goat", "duck"]
 ACTIONS = [("runs", "rests"), ("eats", "fasts"), ("sings", "is silent"), ("plays", "works")]
 PLACES = ["in the park", "at home", "on the hill", "by the river", "near the road"]
+TONES = ["awful", "poor", "fair", "good", "superb"]
 # fmt: off
 SYNONYMS = [("quick", "fast"), ("big", "large"), ("small", "little"), ("happy", "glad"), ("sad", "unhappy"),
             ("begin", "start"), ("end", "finish"), ("help", "assist"), ("buy", "purchase"), ("shop", "store"),
@@ -77,3 +79,38 @@ def write_similarity(path: Path) -> Path:
             rows.append((a, b, 1.0))
     path.write_text("\n".join(f"{a}\t{b}\t{score}" for a, b, score in rows), encoding="utf-8")
     return path
+
+
+def write_tasks(root: Path) -> Path:
+    """Four small tasks in the layout of the data folder: SST-5, STS-B, NLI, paraphrases."""
+    rng = random.Random(0)
+    things = ["film", "plot", "cast", "score"]
+    for split, rows in (("train", 60), ("dev", 20), ("test", 20)):
+        sst = root / "senteval/downstream/SST/fine" / f"sentiment-{split}"
+        sst.parent.mkdir(parents=True, exist_ok=True)
+        marks = [rng.randrange(5) for _ in range(rows)]
+        sst.write_text(
+            "".join(f"{m} the {rng.choice(things)} is {TONES[m]}\n" for m in marks), encoding="utf-8"
+        )
+        sts = root / "senteval/downstream/STS/STSBenchmark" / f"sts-{split}.csv"
+        sts.parent.mkdir(parents=True, exist_ok=True)
+        lines = []
+        for i in range(rows):
+            a, b = rng.sample(things, 2)
+            same = rng.random() < 0.5
+            lines.append(
+                f"main\tnews\t2012\t{i:04d}\t{5.0 if same else 0.5}\tthe {a} here\tthe {a if same else b}"
+            )
+        sts.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, rows in (("dev", 80), ("test", 20)):
+        (root / "nli").mkdir(exist_ok=True)
+        write_tsv(root / "nli" / f"snli_{name}.tsv", nli_rows(rows, len(name)))
+    (root / "paraphrase").mkdir()
+    for name, rows in (("train", 80), ("test", 20)):
+        plain = write_tsv(
+            root / "pairs.tsv",
+            [(i % 2, f"the {things[i % 4]} {i}", f"that {things[(i + 1 - i % 2) % 4]}") for i in range(rows)],
+        )
+        packed = root / "paraphrase" / f"twitter_url_{name}.tsv.gz"
+        packed.write_bytes(gzip.compress(plain.read_bytes()))
+    return root

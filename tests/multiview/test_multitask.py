@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
-import random
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -23,46 +21,13 @@ from multiview.multitask.heads import TaskHead, overall
 from multiview.multitask.run import run, tables
 from multiview.multitask.stages import Stage, parse_stages
 from multiview.multitask.tasks import read_all_tasks
-from tests.multiview.finetune_fixtures import nli_rows, write_tsv
-
-TONES = ["awful", "poor", "fair", "good", "superb"]
+from tests.multiview.finetune_fixtures import write_tasks
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four small tasks in the layout of the data folder."""
-    rng = random.Random(0)
-    root = tmp_path_factory.mktemp("data")
-    things = ["film", "plot", "cast", "score"]
-    for split, rows in (("train", 60), ("dev", 20), ("test", 20)):
-        sst = root / "senteval/downstream/SST/fine" / f"sentiment-{split}"
-        sst.parent.mkdir(parents=True, exist_ok=True)
-        marks = [rng.randrange(5) for _ in range(rows)]
-        sst.write_text(
-            "".join(f"{m} the {rng.choice(things)} is {TONES[m]}\n" for m in marks), encoding="utf-8"
-        )
-        sts = root / "senteval/downstream/STS/STSBenchmark" / f"sts-{split}.csv"
-        sts.parent.mkdir(parents=True, exist_ok=True)
-        lines = []
-        for i in range(rows):
-            a, b = rng.sample(things, 2)
-            same = rng.random() < 0.5
-            lines.append(
-                f"main\tnews\t2012\t{i:04d}\t{5.0 if same else 0.5}\tthe {a} here\tthe {a if same else b}"
-            )
-        sts.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for name, rows in (("dev", 80), ("test", 20)):
-        (root / "nli").mkdir(exist_ok=True)
-        write_tsv(root / "nli" / f"snli_{name}.tsv", nli_rows(rows, len(name)))
-    (root / "paraphrase").mkdir()
-    for name, rows in (("train", 80), ("test", 20)):
-        plain = write_tsv(
-            root / "pairs.tsv",
-            [(i % 2, f"the {things[i % 4]} {i}", f"that {things[(i + 1 - i % 2) % 4]}") for i in range(rows)],
-        )
-        packed = root / "paraphrase" / f"twitter_url_{name}.tsv.gz"
-        packed.write_bytes(gzip.compress(plain.read_bytes()))
-    return root
+    return write_tasks(tmp_path_factory.mktemp("data"))
 
 
 def config(data: Path, output: Path, **options: object) -> MultitaskConfig:
