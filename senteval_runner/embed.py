@@ -1,23 +1,16 @@
-"""Every distinct sentence is encoded once per model: vectors stay in memory, or on disk across runs.
-
-On disk a store is a folder of immutable shards, ``NNNNN.vectors.npy`` (float32 [n, d]) then
-``NNNNN.digests.npy`` (uint8 [n, 16], BLAKE2b of the text); a shard exists when its digests do, so a killed
-run loses at most the chunk it was encoding. Shards are memory-mapped when read.
-"""
+"""Every distinct sentence is encoded once per model: vectors stay in memory, or on disk across runs."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path
 from corpora.support.progress import progress
 from senteval_runner.features import Float, glorot_projection
+from senteval_runner.shards import Bytes, Shards, Stored, digest_rows, text_digest
 
 Tokens = list[str]
 CHUNK = 4096
@@ -43,72 +36,25 @@ class SentenceVectors(Protocol):
         ...
 
 
-def text_digest(text: str) -> bytes:
-    """16 bytes that stand for a sentence in a store."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-class VectorStore:
-    """Vectors by text, in memory or in a folder.
-
-    Args:
-        folder: where shards lie and go; None keeps them in memory. A folder belongs to one model: the caller
-            names it by the model's hash.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
-        self.shards: list[Float] = []
-        self.place: dict[bytes, tuple[int, int]] = {}
-        if folder is not None and folder.is_dir():
-            for digests in sorted(folder.glob("*.digests.npy")):
-                self._add(np.load(digests), self._mapped(digests.name.split(".")[0]))
-
-    def _mapped(self, number: str) -> Float:
-        assert self.folder is not None
-        path = self.folder / f"{number}.vectors.npy"
-        try:
-            array: Float = np.load(path, mmap_mode="r")
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"{path}: not a shard of vectors ({error}); delete {self.folder} to encode again"
-            ) from None
-        return array
-
-    def _add(self, digests: np.ndarray, vectors: Float) -> None:
-        if len(digests) != len(vectors) or (self.shards and self.shards[0].shape[1] != vectors.shape[1]):
-            raise UserError(
-                f"{self.folder}: shards of vectors do not fit together; delete the folder to encode again"
-            )
-        self.shards.append(vectors)
-        for row, digest in enumerate(digests):
-            self.place[digest.tobytes()] = len(self.shards) - 1, row
+class VectorStore(Shards):
+    """One vector per text, float32 [n, d] a shard; see :class:`~senteval_runner.shards.Shards`."""
 
     def __contains__(self, text: str) -> bool:
         return text_digest(text) in self.place
 
+    def check(self, vectors: Stored, rows: Bytes) -> None:
+        """See :class:`~senteval_runner.shards.Shards`."""
+        dim = self.shards[0].shape[1] if self.shards else vectors.shape[-1]
+        if vectors.shape != (len(rows), dim):
+            raise ValueError(f"{list(vectors.shape)} for {len(rows)} texts, expected {[len(rows), dim]}")
+
     def add(self, texts: Sequence[str], vectors: Float) -> None:
         """Keep new vectors [n, d] of ``n`` distinct texts."""
-        digests = np.frombuffer(b"".join(map(text_digest, texts)), dtype=np.uint8).reshape(-1, 16)
-        if self.folder is not None:
-            number = f"{len(self.shards):05d}"
-            for name, array in (("vectors", vectors), ("digests", digests)):
-                with (
-                    atomic_path(self.folder / f"{number}.{name}.npy") as temporary,
-                    open(temporary, "wb") as out,
-                ):
-                    np.save(out, array, allow_pickle=False)
-            vectors = self._mapped(number)
-        self._add(digests, vectors)
+        self._keep(vectors, digest_rows(texts))
 
     def get(self, texts: Sequence[str]) -> Float:
         """Vectors of texts that are all in the store: [n, d]."""
-        places = np.array([self.place[text_digest(text)] for text in texts])
-        out = np.empty((len(texts), self.shards[0].shape[1]), dtype=np.float32)
-        for shard in np.unique(places[:, 0]):
-            here = places[:, 0] == shard
-            out[here] = self.shards[shard][places[here, 1]]
-        return out
+        return self._gather(texts, lambda shard: shard)
 
 
 class StoredEncoder:

@@ -1,9 +1,8 @@
 """Vectors of all columns (layer x pooling) on disk: written once per sentence, read column by column.
 
-A store is a folder of immutable shards, ``*.vectors.npy`` ([K, n, D]: K columns, each one contiguous)
-then ``*.digests.npy`` (uint8 [n, 17]: BLAKE2b of the text, 1 if it was shortened). A shard exists when
-its digests do, so a kill at any instant loses at most the chunk being encoded. Shards are memory-mapped:
-one column of one task is all that is ever in memory.
+A shard (:class:`~senteval_runner.shards.Shards`) is [K, n, D]: K columns, each one contiguous, so one column
+of one task is all that is ever in memory. A row of its digests ends in a 17th byte, 1 if the sentence was
+shortened.
 
 Disk space is sentences x K x D x bytes: 100,000 sentences of BERT base are 13 layers x 4 poolings x 768
 dimensions x 2 bytes x 100,000 = 8.0 GB in float16, 2.0 GB with one pooling.
@@ -13,21 +12,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path
-from senteval_runner.embed import text_digest
 from senteval_runner.features import Float
+from senteval_runner.shards import DIGEST, Bytes, Shards, Stored, digest_rows, text_digest
 
-Stored = NDArray[np.floating]
 
-
-class LayerStore:
+class LayerStore(Shards):
     """Columns of vectors by text.
 
     Args:
@@ -36,30 +31,22 @@ class LayerStore:
         dtype: ``float16`` or ``float32``.
     """
 
+    folder: Path
+
     def __init__(self, folder: Path, columns: int, dtype: str) -> None:
-        self.folder, self.columns, self.dtype = folder, columns, np.dtype(dtype)
-        self.shards: list[Stored] = []
-        self.place: dict[bytes, tuple[int, int]] = {}
+        self.columns, self.dtype = columns, np.dtype(dtype)
         self.cut = 0
         """Sentences that were shortened."""
-        if folder.is_dir():
-            for digests in sorted(folder.glob("*.digests.npy")):
-                self._open(digests)
+        super().__init__(folder)
 
-    def _open(self, digests: Path) -> None:
-        path = digests.with_name(digests.name.replace(".digests.", ".vectors."))
-        try:
-            vectors, rows = np.load(path, mmap_mode="r"), np.load(digests)
-            if vectors.dtype != self.dtype or vectors.shape[:2] != (self.columns, len(rows)):
-                raise ValueError(f"{vectors.dtype} {list(vectors.shape)}")
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"{path}: not a shard of vectors ({error}); delete {self.folder} to encode again"
-            ) from None
-        self.shards.append(vectors)
-        self.cut += int(rows[:, 16].sum())
-        for row, digest in enumerate(rows[:, :16]):
-            self.place[digest.tobytes()] = len(self.shards) - 1, row
+    def check(self, vectors: Stored, rows: Bytes) -> None:
+        """See :class:`~senteval_runner.shards.Shards`."""
+        if vectors.dtype != self.dtype or vectors.shape[:2] != (self.columns, len(rows)):
+            raise ValueError(f"{vectors.dtype} {list(vectors.shape)}")
+
+    def _index(self, vectors: Stored, rows: Bytes) -> None:
+        super()._index(vectors, rows)
+        self.cut += int(rows[:, DIGEST].sum())
 
     def missing(self, texts: Sequence[str]) -> list[str]:
         """The distinct texts that have no vectors yet, in order."""
@@ -91,15 +78,7 @@ class LayerStore:
             UserError: a value is not finite, or too large for the number format.
         """
         stored = self._as_stored(vectors_KND)
-        digests = np.frombuffer(b"".join(map(text_digest, texts)), dtype=np.uint8).reshape(-1, 16)
-        rows = np.concatenate([digests, cut_n[:, None].astype(np.uint8)], axis=1)
-        # The content is part of the name: two processes that share a folder do not overwrite each other.
-        number = f"{len(self.shards):05d}-{sha256(rows.tobytes()).hexdigest()[:8]}"
-        for name, array in (("vectors", stored), ("digests", rows)):
-            path = self.folder / f"{number}.{name}.npy"
-            with atomic_path(path) as temporary, open(temporary, "wb") as out:
-                np.save(out, array, allow_pickle=False)
-        self._open(path)
+        self._keep(stored, np.concatenate([digest_rows(texts), cut_n[:, None].astype(np.uint8)], axis=1))
 
     def _as_stored(self, vectors_KND: Float) -> Stored:
         if not np.isfinite(vectors_KND).all():
@@ -115,9 +94,4 @@ class LayerStore:
 
     def get(self, texts: Sequence[str], column: int) -> Float:
         """One column of texts that are all in the store: float32 [n, D]."""
-        places = np.array([self.place[text_digest(text)] for text in texts])
-        out = np.empty((len(texts), self.shards[0].shape[2]), dtype=np.float32)
-        for shard in np.unique(places[:, 0]):
-            here = places[:, 0] == shard
-            out[here] = self.shards[shard][column][places[here, 1]]
-        return out
+        return self._gather(texts, lambda shard: shard[column])

@@ -113,6 +113,23 @@ def test_store_on_disk_is_used_by_the_next_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again[1:], first)
 
 
+def test_two_processes_may_share_a_store(tmp_path: Path) -> None:
+    one, two = VectorStore(tmp_path), VectorStore(tmp_path)
+    one.add(["a", "b"], np.array([[1], [2]], dtype=np.float32))
+    two.add(["c", "d"], np.array([[3], [4]], dtype=np.float32))
+    for store, texts in ((one, "ab"), (two, "cd"), (VectorStore(tmp_path), "abcd")):
+        assert store.get(list(texts)).ravel().tolist() == ["_abcd".index(text) for text in texts]
+
+
+@pytest.mark.parametrize("kind", ["vectors", "digests"])
+@pytest.mark.parametrize("damage", [b"", b"nothing"])
+def test_damaged_shards_are_named(tmp_path: Path, kind: str, damage: bytes) -> None:
+    VectorStore(tmp_path).add(["a"], np.ones((1, 3), dtype=np.float32))
+    next(tmp_path.glob(f"*.{kind}.npy")).write_bytes(damage)
+    with pytest.raises(UserError, match=r"vectors\.npy: not a shard .*; delete"):
+        VectorStore(tmp_path)
+
+
 def test_concatenation_and_projection() -> None:
     a, b = StoredEncoder(RandomBag(3)), StoredEncoder(RandomBag(5))
     sentences = [["x", "y"], ["z"]]
