@@ -150,12 +150,17 @@ def write_conllu(path: Path, documents: Iterable[Document], *, tags: TagColumn =
         UserError: a word form that CoNLL-U cannot hold (empty, or with a tab or line break in it).
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-        for document in documents:
-            for number, sentence in enumerate(document.sentences):
-                if number == 0 and not document.continued:
-                    stream.write(f"# newdoc id = {document.id}\n")
-                stream.writelines(_conllu_row(sentence, i, tags) for i in range(len(sentence.tokens)))
-                stream.write("\n")
+        stream.writelines(conllu_lines(documents, tags=tags))
+
+
+def conllu_lines(documents: Iterable[Document], *, tags: TagColumn = "xpos") -> Iterator[str]:
+    """The lines of :func:`write_conllu`."""
+    for document in documents:
+        for number, sentence in enumerate(document.sentences):
+            if number == 0 and not document.continued:
+                yield f"# newdoc id = {document.id}\n"
+            yield from (_conllu_row(sentence, i, tags) for i in range(len(sentence.tokens)))
+            yield "\n"
 
 
 def _conllu_row(sentence: Sentence, index: int, tags: TagColumn) -> str:
@@ -244,7 +249,12 @@ def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
         UserError: a sentence has no tree.
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-        for row, sentence in enumerate(sentences, start=1):
-            if sentence.tree is None:
-                raise UserError(f"sentence {row} ({' '.join(sentence.tokens)[:40]!r}) has no tree")
-            stream.write(sentence.tree + "\n")
+        stream.writelines(bracket_lines(sentences))
+
+
+def bracket_lines(sentences: Iterable[Sentence]) -> Iterator[str]:
+    """The lines of :func:`write_brackets`."""
+    for row, sentence in enumerate(sentences, start=1):
+        if sentence.tree is None:
+            raise UserError(f"sentence {row} ({' '.join(sentence.tokens)[:40]!r}) has no tree")
+        yield sentence.tree + "\n"

@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: the data folder, commands as a user types them."""
+"""Fixtures shared by all tests: the data folder, commands as a user types them, dry runs."""
 
 from __future__ import annotations
 
@@ -39,5 +39,28 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
             timeout=timeout_s,
             check=False,
         )
+
+    return run
+
+
+@pytest.fixture
+def dry_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Call a command's ``cli`` with ``--dry-run`` in ``tmp_path``, where no file may change; its output."""
+
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+    def run(cli: Callable[[list[str]], int], *args: object) -> str:
+        monkeypatch.chdir(tmp_path)
+        before = files()
+        code = cli([*map(str, args), "--dry-run"])
+        shown = capsys.readouterr()
+        assert code == 0, shown.err
+        assert files() == before
+        for part in ('"dry_run": true', "\nmemory ", "\ndisk ", "\ntime "):
+            assert part in shown.out
+        return shown.out
 
     return run

@@ -68,12 +68,10 @@ def test_unknown_options_exit_with_2(module: str) -> None:
 # docs/scaling.md.
 WITHOUT_DRY_RUN = {
     "parsing.convert",
-    "parsing.export_trees",
     "parsing.import_trees",
     "parsing.info",
     "parsing.score",
     "parsing.show",
-    "parsing.verify",
     "multiview.export",
     "multiview.info",
     "senteval_runner.build_probing",

@@ -13,7 +13,7 @@ import pytest
 
 from corpora.support.errors import UserError
 from parsing.cache import TreeCache
-from parsing.export_trees import ExportConfig, main
+from parsing.export_trees import ExportConfig, cli, main
 from parsing.import_trees import import_trees
 from parsing.manifest import Manifest
 from parsing.sentences import stored_sentences
@@ -60,6 +60,15 @@ def test_files_come_back_as_they_were(files, tmp_path: Path) -> None:
     export(cache.folder, conllu=tmp_path / "b.conllu", ptb=tmp_path / "b.ptb")
     assert (tmp_path / "b.conllu").read_text() == CONLLU
     assert (tmp_path / "b.ptb").read_text() == PTB
+
+
+def test_dry_run_knows_the_size(files, tmp_path: Path, dry_run) -> None:
+    write_cache(tmp_path / "cache", corpus_of(48))
+    text = dry_run(cli, tmp_path / "cache", "--conllu", "b.conllu", "--ptb", "b.ptb")
+    assert "export       48 sentences at" in text
+    export(tmp_path / "cache", conllu=tmp_path / "b.conllu", ptb=tmp_path / "b.ptb")
+    size = sum((tmp_path / name).stat().st_size for name in ("b.conllu", "b.ptb"))
+    assert float(text.split("disk")[1].split()[0]) == pytest.approx(size / 1e6, abs=0.1)
 
 
 def test_one_format_alone(files, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from parsing.cache_types import ShardResult
 from parsing.info import as_json, as_text, gather, plot
 from parsing.manifest import Manifest
 from parsing.shard_writer import read_shard, write_shard
-from parsing.verify import verify_shards
+from parsing.verify import cli, verify_shards
 from tests.parsing.test_cache import corpus_of, write_cache
 
 
@@ -51,6 +51,11 @@ def rewrite(folder: Path, name: str, at: int, value: int) -> None:
 
 def test_a_sound_cache_passes(folder: Path) -> None:
     assert verify(folder) == 40
+
+
+def test_dry_run_scales_the_first_shards_up(folder: Path, dry_run) -> None:
+    text = dry_run(cli, folder)
+    assert "verify       40 sentences at" in text and "shards       3" in text
 
 
 @pytest.mark.parametrize(
