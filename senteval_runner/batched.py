@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from corpora.support.errors import UserError
 from senteval_runner.heads import Head, HiddenHead, LogisticHead
 from senteval_runner.optimisers import OPTIMISERS, flat
 from senteval_runner.protocol import Protocol
@@ -57,9 +58,15 @@ class Fitted:
 
 
 def split_fit(rows: Int, l2: float, seed: int, share: float = 0.05) -> Fit:
-    """The final fit of the cross-validated tasks: a random 5 % of ``rows`` decide when to stop."""
+    """The final fit of the cross-validated tasks: a random 5 % of ``rows`` decide when to stop.
+
+    Raises:
+        UserError: so few rows that none is left to decide.
+    """
     order = np.random.RandomState(seed).permutation(len(rows))
     cut = int(share * len(rows))
+    if not cut:
+        raise UserError(f"{len(rows)} training rows are too few: {share:.0%} of them decide when to stop")
     return Fit(train=rows[order[cut:]], dev=rows[order[:cut]], l2=(l2,), drawn=len(rows))
 
 

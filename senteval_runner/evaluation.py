@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 
-from corpora.senteval_files import Split, TaskData, read_task
+from corpora.senteval_files import SNLI_CLASSES, Split, TaskData, read_task
 from corpora.senteval_tasks import BINARY_TASKS, STS_SUBSETS, canonical_task
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
@@ -89,18 +89,15 @@ class _Rows:
     """One split in the original's order, encoded."""
 
     def __init__(self, part: Split, vectors: SentenceVectors) -> None:
-        y = part.y
-        if part.b is None:
-            self.order = sorted(range(len(part)), key=lambda i: (len(part.a[i]), y[i]))
-        else:
-            b = part.b
-            self.order = sorted(range(len(part)), key=lambda i: (len(part.a[i]), len(b[i]), y[i]))
-        self._take(part, vectors)
-
-    def _take(self, part: Split, vectors: SentenceVectors) -> None:
+        self.order = sorted(range(len(part)), key=lambda i: self._place(part, i))
         self.y = np.array([part.y[i] for i in self.order])
         self.u = vectors([part.a[i] for i in self.order])
         self.v = None if part.b is None else vectors([part.b[i] for i in self.order])
+
+    @staticmethod
+    def _place(part: Split, row: int) -> tuple[int, int, float | str]:
+        """What rows are sorted by: lengths in tokens, then the label."""
+        return len(part.a[row]), len(part.b[row]) if part.b else 0, part.y[row]
 
     def blocks(self) -> tuple[Float, ...]:
         """What the classifier sees: u, or |u - v| and u ∗ v."""
@@ -115,13 +112,12 @@ class _Rows:
 
 
 class _SnliRows(_Rows):
-    """SNLI sorts by (length of s2, length of s1, label) and has features of its own."""
+    """SNLI sorts by (length of s2, length of s1, the label's name) and has features of its own."""
 
-    def __init__(self, part: Split, vectors: SentenceVectors) -> None:
+    @staticmethod
+    def _place(part: Split, row: int) -> tuple[int, int, float | str]:
         assert part.b is not None
-        b, y = part.b, part.y
-        self.order = sorted(range(len(part)), key=lambda i: (len(b[i]), len(part.a[i]), y[i]))
-        self._take(part, vectors)
+        return len(part.b[row]), len(part.a[row]), SNLI_CLASSES[int(part.y[row])]
 
     def blocks(self) -> tuple[Float, ...]:
         """[u, v, u ∗ v, |u - v|]."""
@@ -189,7 +185,8 @@ def _classified(task: TaskData, test: str, rows: _Rows, outcome: Classification)
 
 def _score_binary(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
     whole = rows["all"]
-    _enough_per_class(task, "all", whole.y, protocol.kfold + 1)
+    # The outer test fold takes up to n / kfold rows of a class, rounded up; the inner folds need kfold more.
+    _enough_per_class(task, "all", whole.y, protocol.kfold + 2)
     outcome = inner_kfold(design(whole.blocks()), whole.y, len(task.classes), protocol, seed)
     return _classified(task, "all", whole, outcome)
 

@@ -1,7 +1,7 @@
 """Fewer rows of a task, for studies that a CPU has to finish.
 
 A draw by seed, the same for every layer and backbone; rows keep the files' order. Classes keep their shares,
-none falls under twelve rows where it has them (the folds need eleven). A task with so many classes that
+none falls under the twelve rows that the folds need, where it has them. A task with so many classes that
 twenty rows of each are more than the limit (WordContent has a thousand) keeps a draw of its classes.
 """
 

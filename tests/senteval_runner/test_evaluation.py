@@ -15,6 +15,7 @@ from senteval_runner.embed import Concatenation, Projection, StoredEncoder, Vect
 from senteval_runner.protocol import Protocol, get_protocol
 from senteval_runner.relatedness import _gradient, correlation, target_distribution
 from senteval_runner.sts import cosine, summarise
+from tests.senteval_runner import oracle
 from tests.senteval_runner.encoders import RandomBag
 
 QUICK = dataclasses.replace(get_protocol("fast"), kfold=2)
@@ -71,6 +72,63 @@ def test_truncated_file_is_named(data: Path) -> None:
     path.write_text(path.read_text().splitlines()[0] + "\n")
     results = evaluate(RandomBag(8), ["CR"], data, QUICK)
     assert "class 0 has 1 rows" in results.skipped["CR"] and "truncated" in results.skipped["CR"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "rows", "reason"),
+    [
+        ("default", 11, "class 0 has 11 rows, the folds need 12"),
+        ("fast", 6, "class 0 has 6 rows, the folds need 7"),
+        ("fast", 7, "11 training rows are too few: 5% of them decide when to stop"),
+    ],
+)
+def test_too_few_rows_are_refused(data: Path, protocol: str, rows: int, reason: str) -> None:
+    for end in ("pos", "neg"):
+        (data / f"downstream/CR/custrev.{end}").write_text("".join(f"{end} {i}\n" for i in range(rows)))
+    assert reason in evaluate(RandomBag(4), ["CR"], data, protocol).skipped["CR"]
+
+
+def test_just_enough_rows(data: Path) -> None:
+    for end in ("pos", "neg"):
+        (data / f"downstream/CR/custrev.{end}").write_text("".join(f"{end} {i}\n" for i in range(12)))
+    assert not evaluate(RandomBag(4), ["CR"], data, dataclasses.replace(QUICK, kfold=10)).skipped
+
+
+def test_snli_equals_the_oracle(data: Path) -> None:
+    """Its own row order (s2 before s1, labels by name), features, passes and regulariser."""
+    rng = np.random.RandomState(0)
+    folder, names = data / "downstream/SNLI", ["entailment", "neutral", "contradiction"]
+    folder.mkdir()
+    bag, rows = RandomBag(3), {}
+    for split in ("train", "dev", "test"):
+        found = rows[split] = []
+        for _ in range(90):
+            one, other = (list(rng.choice(list("abcdef"), rng.randint(1, 4))) for _ in range(2))
+            found.append(
+                (one, other, ("entailment", "neutral", "contradiction")[(len(one) + rng.randint(2)) % 3])
+            )
+        for name, lines in zip(("s1", "s2", "labels"), zip(*found, strict=True), strict=True):
+            text = "".join(f"{line if name == 'labels' else ' '.join(line)}\n" for line in lines)
+            (folder / f"{name}.{split}").write_text(text)
+    # Steps of two rows at a high rate: another order ends elsewhere.
+    protocol = dataclasses.replace(get_protocol("fast"), batch_size=2)
+    result = evaluate(bag, ["SNLI"], data, protocol)["SNLI"]
+
+    def original(split: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        order = sorted(
+            range(90), key=lambda i: (len(rows[split][i][1]), len(rows[split][i][0]), rows[split][i][2])
+        )
+        u, v = (bag.encode([rows[split][i][side] for i in order]) for side in (0, 1))
+        y = [names.index(rows[split][i][2]) for i in order]
+        return np.hstack([u, v, u * v, np.abs(u - v)]), np.array(y), order
+
+    (x, y, _), (x_dev, y_dev, _), (x_test, y_test, order) = map(original, ("train", "dev", "test"))
+    passes = oracle.Settings(optim="rmsprop", batch_size=2, tenacity=3, epoch_size=1, max_epoch=15)
+    plain = oracle.classifier(x, y, 3, 1e-9, 1111, passes)
+    assert result["devacc"] == round(100 * plain.fit(x, y, dev=(x_dev, y_dev)), 2)
+    assert result["acc"] == round(100 * plain.score(x_test, y_test), 2)
+    assert [result.predictions["test"][i] for i in order] == plain.predict(x_test).tolist()
+    assert [result.gold["test"][i] for i in order] == y_test.tolist()
 
 
 @pytest.mark.parametrize(
