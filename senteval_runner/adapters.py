@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from corpora.support.errors import MissingExtraError
-from senteval_runner.embed import Encoder, as_vectors
-from senteval_runner.features import Float
+from senteval_runner.embed import Encoder, Tokens, as_vectors
+from senteval_runner.features import Float, unit
 
-Tokens = list[str]
 Prepare = Callable[[Any, Sequence[Tokens]], None]
 Batcher = Callable[[Any, Sequence[Tokens]], Float]
 
@@ -71,17 +70,14 @@ class MtebEncoder:
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Float:
         """Cosine of every row with every row: [n, m]."""
-        one, other = (_unit(e) for e in (embeddings1, embeddings2))
+        one, other = _unit_rows(embeddings1), _unit_rows(embeddings2)
         return one @ other.T
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Float:
         """Cosine row by row: [n]."""
-        one, other = (_unit(e) for e in (embeddings1, embeddings2))
-        cosines: Float = (one * other).sum(axis=1)
+        cosines: Float = (_unit_rows(embeddings1) * _unit_rows(embeddings2)).sum(axis=1)
         return cosines
 
 
-def _unit(vectors: Any) -> Float:
-    rows = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
-    unit: Float = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
+def _unit_rows(vectors: Any) -> Float:
+    return unit(np.atleast_2d(np.asarray(vectors, dtype=np.float32)))

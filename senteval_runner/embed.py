@@ -9,7 +9,7 @@ import numpy as np
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
-from senteval_runner.features import Float, glorot_projection
+from senteval_runner.features import Float, glorot_projection, unit
 from senteval_runner.shards import Bytes, Shards, Stored, digest_rows, text_digest
 
 Tokens = list[str]
@@ -130,9 +130,7 @@ class Concatenation:
         """One row per sentence, in order."""
         blocks = [part(sentences) for part in self.parts]
         if self.normalize:
-            blocks = [
-                b / np.maximum(np.linalg.norm(b, axis=1, keepdims=True), np.float32(1e-12)) for b in blocks
-            ]
+            blocks = [unit(block) for block in blocks]
         return np.concatenate(blocks, axis=1)
 
 

@@ -6,14 +6,15 @@ classifiers train on it as it is, scikit-learn's on all but that column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 Float = NDArray[np.float32]
-Combine = Callable[[Float, Float], tuple[Float, ...]]
+Number = TypeVar("Number", bound=np.floating[Any])
 
 
 def design(blocks: Sequence[Float]) -> Float:
@@ -36,6 +37,13 @@ def pair_blocks(u: Float, v: Float) -> tuple[Float, ...]:
 def snli_blocks(u: Float, v: Float) -> tuple[Float, ...]:
     """[u, v, u ∗ v, |u - v|], the features of SNLI."""
     return u, v, u * v, np.abs(u - v)
+
+
+def unit(vectors: NDArray[Number]) -> NDArray[Number]:
+    """Rows [n, d] scaled to length 1; zero rows stay zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    scaled: NDArray[Number] = vectors / np.maximum(lengths, 1e-12)
+    return scaled
 
 
 def glorot_projection(dim: int, out: int, seed: int) -> Float:

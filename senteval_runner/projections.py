@@ -5,27 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from senteval_runner.features import Float
+from senteval_runner.embed import Tokens
+from senteval_runner.features import Float, unit
 
-Tokens = list[str]
+FEWEST = 5
+NO_PLANE = "too few texts or dimensions for a plane"
 
 
-def pca(vectors: Float) -> Float:
+def has_plane(vectors: NDArray[np.floating]) -> bool:
+    """Whether there is something to draw: five rows, two dimensions, not all rows the same."""
+    return len(vectors) >= FEWEST and vectors.shape[1] >= 2 and bool(np.ptp(vectors, axis=0).any())
+
+
+def pca(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
     """The first two principal components: [n, 2], the sign fixed so that the largest loading is positive."""
     centred = vectors - vectors.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    axes = axes[:2] * np.sign(axes[:2][np.arange(len(axes[:2])), np.abs(axes[:2]).argmax(axis=1)])[:, None]
-    flat: Float = centred @ axes.T
+    largest = axes[[0, 1], np.abs(axes[:2]).argmax(axis=1)]
+    flat: NDArray[np.floating] = centred @ (axes[:2] * np.sign(largest)[:, None]).T
     return flat
 
 
-def tsne(vectors: Float, seed: int = 0) -> Float:
+def tsne(vectors: NDArray[np.floating], seed: int = 0) -> NDArray[np.floating]:
     """t-SNE (van der Maaten & Hinton 2008) from a PCA start: [n, 2]."""
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, max(2.0, (len(vectors) - 1) / 3))
-    flat: Float = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors)
+    model = TSNE(perplexity=perplexity, init="pca", random_state=seed)
+    flat: NDArray[np.floating] = model.fit_transform(vectors)
     return flat
 
 
@@ -33,8 +42,7 @@ def nearest(
     queries: Float, vectors: Float, sentences: Sequence[Tokens], count: int = 5
 ) -> list[list[tuple[float, str]]]:
     """Per query the ``count`` sentences of largest cosine, the query's own text included if it is there."""
-    unit = [m / np.maximum(np.linalg.norm(m, axis=1, keepdims=True), 1e-12) for m in (queries, vectors)]
-    cosines = unit[0] @ unit[1].T
+    cosines = unit(queries) @ unit(vectors).T
     order = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
     return [
         [(float(row[i]), " ".join(sentences[i])) for i in best]

@@ -14,13 +14,12 @@ from corpora.senteval_files import TaskData
 from corpora.senteval_tasks import PROBING_FILES, STS_SUBSETS
 from corpora.support.errors import UserError
 from senteval_runner import html, tables
-from senteval_runner.embed import SentenceVectors
-from senteval_runner.projections import nearest, pca, tsne
+from senteval_runner.embed import SentenceVectors, Tokens
+from senteval_runner.projections import NO_PLANE, has_plane, nearest, pca, tsne
 from senteval_runner.published import CONTROLS, NOTE, PAIR_AVERAGES, SENTEVAL
 from senteval_runner.results import TaskResult
 from senteval_runner.significance import paired_bootstrap
 
-Tokens = list[str]
 ByTask = Mapping[str, TaskResult]
 MAX_POINTS = 400
 BARS_PER_ROW = 9
@@ -183,17 +182,16 @@ def projection_section(models: Mapping[str, SentenceVectors], task: TaskData) ->
     rows = range(0, len(part), step)
     sentences = [part.a[row] for row in rows]
     classes = [int(part.y[row]) for row in rows]
+    titles = [" ".join(tokens) for tokens in sentences]
     figures = []
     for name, vectors in models.items():
-        pair = []
         points = vectors(sentences)
+        if not has_plane(points):
+            figures.append(html.paragraph(f"{name}: {NO_PLANE}"))
+            continue
+        pair = []
         for method, flat in (("PCA", pca(points)), ("t-SNE", tsne(points))):
-            drawn = html.scatter(
-                [(float(x), float(y)) for x, y in flat],
-                classes,
-                task.classes,
-                titles=[" ".join(tokens) for tokens in sentences],
-            )
+            drawn = html.scatter(flat.tolist(), classes, task.classes, titles=titles)
             caption = html.text(f"{name}, {method}")
             pair.append(f"<figure><figcaption>{caption}</figcaption>{drawn}</figure>")
         figures.append(html.Html(f"<div>{''.join(pair)}</div>"))

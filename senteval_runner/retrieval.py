@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from senteval_runner.features import unit
+
 BLOCK_SENTENCES = 400
 
 
@@ -65,8 +67,7 @@ def reciprocal_ranks(
     for start in range(0, len(document_N), block):
         rows_BD = embeddings_ND[start : start + block]
         dense_BD = rows_BD if isinstance(rows_BD, np.ndarray) else rows_BD.toarray()
-        norms_B1 = np.linalg.norm(dense_BD, axis=1, keepdims=True)
-        unit_BD = (dense_BD / np.maximum(norms_B1, 1e-12)).astype(np.float32)
+        unit_BD = unit(dense_BD).astype(np.float32)
         document_B = document_N[start : start + block]
         size = len(unit_BD)
         similarity_BB = unit_BD @ unit_BD.T

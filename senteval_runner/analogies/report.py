@@ -10,6 +10,7 @@ from senteval_runner import html
 from senteval_runner.analogies.lexicon import CATEGORIES, LEVELS
 from senteval_runner.analogies.questions import Question
 from senteval_runner.analogies.score import AnalogyScores, Float, TextVectors
+from senteval_runner.projections import NO_PLANE, has_plane, pca, tsne
 
 COLUMNS = (*CATEGORIES, "semantic", "syntactic", "overall")
 PAIRS_SHOWN = 30
@@ -61,22 +62,16 @@ def pair_points(questions: Sequence[Question], level: str, category: str) -> lis
 
 def pca_of_pairs(pairs: Sequence[tuple[str, str]], vectors: TextVectors) -> html.Html:
     """Left and right texts in the plane of their two main components (UNI Figure 3)."""
-    from sklearn.decomposition import PCA
-
     texts = [text for pair in pairs[:PAIRS_SHOWN] for text in pair]
     rows_ND = vectors(texts)
-    if len(texts) < 3 or rows_ND.shape[1] < 2 or not np.ptp(rows_ND):
-        return html.paragraph("too few pairs or dimensions for a plane")
-    points = PCA(2, random_state=0).fit_transform(rows_ND)
-    return html.scatter(
-        [(float(x), float(y)) for x, y in points], [0, 1] * (len(texts) // 2), ["left", "right"], titles=texts
-    )
+    if not has_plane(rows_ND):
+        return html.paragraph(NO_PLANE)
+    sides = [0, 1] * (len(texts) // 2)
+    return html.scatter(pca(rows_ND).tolist(), sides, ["left", "right"], titles=texts)
 
 
 def tsne_of_differences(questions: Sequence[Question], level: str, vectors: TextVectors) -> html.Html:
     """Right minus left of pairs, coloured by category (UNI Figure 4)."""
-    from sklearn.manifold import TSNE
-
     differences: list[Float] = []
     classes: list[int] = []
     titles: list[str] = []
@@ -86,12 +81,10 @@ def tsne_of_differences(questions: Sequence[Question], level: str, vectors: Text
             differences.append(vectors([b for _, b in pairs]) - vectors([a for a, _ in pairs]))
             classes += [number] * len(pairs)
             titles += [f"{a} → {b}" for a, b in pairs]
-    if len(classes) < 5:
-        return html.paragraph("too few pairs for t-SNE")
-    perplexity = min(30.0, (len(classes) - 1) / 3)
     rows_ND = np.concatenate(differences)
-    points = TSNE(2, perplexity=perplexity, init="random", random_state=0).fit_transform(rows_ND)
-    return html.scatter([(float(x), float(y)) for x, y in points], classes, list(CATEGORIES), titles=titles)
+    if not has_plane(rows_ND):
+        return html.paragraph(NO_PLANE)
+    return html.scatter(tsne(rows_ND).tolist(), classes, list(CATEGORIES), titles=titles)
 
 
 def rank_section(name: str, scores: AnalogyScores) -> html.Html:

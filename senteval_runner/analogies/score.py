@@ -25,17 +25,11 @@ from numpy.typing import NDArray
 from senteval_runner.analogies.lexicon import CATEGORIES, LEVELS
 from senteval_runner.analogies.questions import Question
 from senteval_runner.embed import SentenceVectors
+from senteval_runner.features import unit
 
 Float = NDArray[np.floating]
 TIE = 1e-6
 BLOCK = 1024
-
-
-def unit(vectors_ND: Float) -> Float:
-    """Rows scaled to length 1; zero rows stay zero."""
-    norms = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    scaled: Float = vectors_ND / np.maximum(norms, 1e-12)
-    return scaled
 
 
 class TextVectors:

@@ -27,10 +27,10 @@ from multiview.finetune.config import LoopConfig
 from multiview.finetune.examples import Examples, Stream, rng
 from multiview.finetune.loop import Plan, Task, fit
 from multiview.finetune.towers import embed_all, load_whole, pick_device
-from senteval_runner.analogies.score import unit
 from senteval_runner.encoders import find_source, split_parts
 from senteval_runner.faq.config import EncoderConfig
 from senteval_runner.faq.siamese import contrast, draw_entries, hard_negatives
+from senteval_runner.features import unit
 from senteval_runner.lexical import Scores
 
 if TYPE_CHECKING:

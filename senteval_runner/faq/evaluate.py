@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.progress import progress
-from senteval_runner.analogies.score import unit
 from senteval_runner.embed import SentenceVectors
 from senteval_runner.faq.config import TuningConfig
 from senteval_runner.faq.data import FaqSet
 from senteval_runner.faq.rank import LEXICAL, measure
 from senteval_runner.faq.siamese import Negatives, tune, tuned_scores
+from senteval_runner.features import unit
 from senteval_runner.lexical import Scores
 
 Row = dict[str, Any]

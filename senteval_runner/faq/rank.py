@@ -17,6 +17,7 @@ import numpy as np
 from corpora.support.errors import MissingExtraError
 from senteval_runner.embed import SentenceVectors
 from senteval_runner.faq.data import FaqSet
+from senteval_runner.features import unit
 from senteval_runner.lexical import Bm25, Scores, Tfidf
 
 Ranker = Callable[[Sequence[str], Sequence[str]], Scores]
@@ -37,8 +38,6 @@ def tfidf(queries: Sequence[str], texts: Sequence[str]) -> Scores:
 
 def cosines(encode: SentenceVectors, queries: Sequence[str], texts: Sequence[str]) -> Scores:
     """Cosine of an encoder's vectors [Q, N]; texts are split at white space."""
-    from senteval_runner.analogies.score import unit
-
     query_QD, text_ND = (unit(encode([text.split() for text in group])) for group in (queries, texts))
     scores: Scores = query_QD @ text_ND.T
     return scores

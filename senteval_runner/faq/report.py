@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from senteval_runner import html
 from senteval_runner.faq.data import FaqSet
+from senteval_runner.projections import NO_PLANE, has_plane, tsne
 
 HEADERS = ("set", "method", "query against", "training", "accuracy %", "± sd", "MRR", "± sd")
 QUERIES_SHOWN = 150
@@ -33,21 +34,15 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def projection(faq: FaqSet, vectors: Mapping[str, NDArray[np.floating]]) -> html.Html:
     """t-SNE of the first queries and the answers that serve them."""
-    from sklearn.manifold import TSNE
-
     ids = list(faq.queries)[:QUERIES_SHOWN]
     column = {entry.doc_id: place for place, entry in enumerate(faq.entries)}
     served = sorted({column[doc] for query in ids for doc in faq.relevant[query]})
     rows_ND = np.concatenate([vectors["query"][: len(ids)], vectors["answer"][served]])
-    if len(rows_ND) < 5:
-        return html.paragraph("too few texts for t-SNE")
-    perplexity = min(30.0, (len(rows_ND) - 1) / 3)
-    points = TSNE(2, perplexity=perplexity, init="random", random_state=0).fit_transform(rows_ND)
+    if not has_plane(rows_ND):
+        return html.paragraph(NO_PLANE)
     titles = [faq.queries[query] for query in ids] + [faq.entries[place].answer[:80] for place in served]
     classes = [0] * len(ids) + [1] * len(served)
-    return html.scatter(
-        [(float(x), float(y)) for x, y in points], classes, ["query", "answer"], titles=titles
-    )
+    return html.scatter(tsne(rows_ND).tolist(), classes, ["query", "answer"], titles=titles)
 
 
 def page(

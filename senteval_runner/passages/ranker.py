@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from corpora.support.errors import UserError
 from multiview.finetune.heads import Concatenation, combine, seeded_linear
-from senteval_runner.analogies.score import unit
+from senteval_runner.features import unit
 from senteval_runner.passages.config import Feature, RankerConfig, Scorer
 from senteval_runner.passages.metrics import mean, measure
 from senteval_runner.passages.types import Question

@@ -78,6 +78,16 @@ def test_projections() -> None:
     assert tsne(rng.randn(12, 5).astype(np.float32)).shape == (12, 2)
 
 
+@pytest.mark.parametrize("options", [{"project": 1}, {}])
+def test_a_report_of_vectors_without_a_plane(tmp_path, data, words, monkeypatch, options) -> None:  # noqa: F811
+    """One dimension, or no known word: every vector is zero."""
+    monkeypatch.chdir(tmp_path)
+    if not options:
+        words.write_text("unseen 1 2 3\n")
+    assert running.run(config(tmp_path, data, str(words), tasks="CR", **options)) == 0
+    assert "words.txt: too few texts or dimensions" in (tmp_path / "report/report.html").read_text()
+
+
 def test_nearest_neighbours() -> None:
     vectors = np.eye(3, dtype=np.float32)
     found = nearest(np.array([[0.1, 2, 0]], dtype=np.float32), vectors, [["a"], ["b"], ["c"]], count=2)
