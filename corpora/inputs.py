@@ -16,6 +16,7 @@ import hashlib
 import io
 import lzma
 import zlib
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from corpora.support.progress import progress
 MAX_LINE_BYTES = 256 * 1024
 COMPRESSED = (".gz", ".xz", ".zst")
 _BLOCK_BYTES = 1 << 20
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,11 @@ def list_files(path: Path, suffixes: tuple[str, ...] | None = None) -> list[Path
 def stem(path: Path) -> str:
     """The file's name without a compression suffix."""
     return path.name.removesuffix(path.suffix) if path.suffix in COMPRESSED else path.name
+
+
+def corpus_name(path: Path) -> str:
+    """How a corpus is named that is a file or folder: its name without suffixes."""
+    return path.resolve().name.split(".")[0] or "text"
 
 
 def relative_name(root: Path, file: Path) -> str:
@@ -184,12 +190,13 @@ def readable(path: Path) -> Iterator[BinaryIO]:
 
 def _cut_lines(path: Path, stream: BinaryIO, max_bytes: int) -> Iterator[Line]:
     number = 0
-    while raw := stream.readline(max_bytes + 2):  # 2: the line's end may be CR LF
+    limit = max_bytes + 2  # 2: the line's end may be CR LF
+    while raw := stream.readline(limit if number else limit + len(BOM_UTF8)):
         number += 1
         if number == 1:
             if raw.startswith(_UTF16_MARKS):
                 raise UserError(f"{path}: UTF-16 text; convert it to UTF-8 (iconv -f utf-16 -t utf-8)")
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
+            raw = raw.removeprefix(BOM_UTF8)
         if raw.endswith(b"\n"):
             raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         elif len(raw) > max_bytes:

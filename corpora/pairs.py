@@ -156,10 +156,10 @@ def read_quora(path: Path, *, skipped: Counter[str] | None = None) -> Iterator[L
     file has both.
 
     Raises:
-        UserError: the columns are not named as in the published file.
+        UserError: the columns are not named as in the published file, or a row cannot be read: a quote
+            that is never closed, a bare carriage return.
     """
-    lines = (line.text + "\n" for line in read_lines(path))
-    rows = csv.reader(lines, delimiter="\t")
+    rows = _quoted_rows(path)
     names = next(rows, [])
     wanted = ("question1", "question2", "is_duplicate")
     if not set(wanted) <= set(names):
@@ -174,6 +174,16 @@ def read_quora(path: Path, *, skipped: Counter[str] | None = None) -> Iterator[L
             yield pair
         else:
             _count(skipped, "rows with an empty question")
+
+
+def _quoted_rows(path: Path) -> Iterator[list[str]]:
+    rows = csv.reader((line.text + "\n" for line in read_lines(path)), delimiter="\t")
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise UserError(
+            f"{path}:{rows.line_num}: cannot be read as tab-separated columns ({error})"
+        ) from None
 
 
 def read_sts_benchmark(path: Path) -> Iterator[LabelledPair]:

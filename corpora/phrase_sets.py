@@ -18,6 +18,8 @@ from corpora.inputs import read_lines
 from corpora.support.errors import UserError
 
 HOME = "SemEval-2013 task 5 (cs.york.ac.uk/semeval-2013/task5), subtask a, English"
+_TRAIN = ("en.trainSet.positiveInstances", "en.trainSet.negativeInstances")
+_TEST = ("en.testSet.positiveInstances", "en.testSet.negativeInstances")
 _ENDS = ("-v2", "", "-v2.txt", ".txt")
 
 
@@ -42,24 +44,18 @@ def read_semeval2013_5a(folder: Path) -> tuple[WordPhrasePairs, WordPhrasePairs]
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give the one that holds {HOME}")
-    stems = {part: [f"en.{part}Set.{kind}Instances" for kind in ("positive", "negative")] for part in _PARTS}
-    files = {stem: _find(folder, stem) for part in _PARTS for stem in stems[part]}
-    missing = [f"{stem}-v2" for stem, path in files.items() if path is None]
+    files = {
+        stem: [path for end in _ENDS for path in sorted(folder.rglob(stem + end))]
+        for stem in (*_TRAIN, *_TEST)
+    }
+    missing = [f"{stem}-v2" for stem, found in files.items() if not found]
     if missing:
         raise UserError(f"{folder}: no file {', '.join(missing)} below it; get them from {HOME}")
-    train, test = (_read([path for s in stems[part] if (path := files[s])]) for part in _PARTS)
-    return train, test
-
-
-_PARTS = ("train", "test")
-
-
-def _find(folder: Path, stem: str) -> Path | None:
-    found = (path for end in _ENDS for path in sorted(folder.rglob(stem + end)))
-    return next(found, None)
+    return _read([files[stem][0] for stem in _TRAIN]), _read([files[stem][0] for stem in _TEST])
 
 
 def _read(paths: list[Path]) -> WordPhrasePairs:
+    """The pairs of two files, the positive ones' first."""
     words: list[str] = []
     phrases: list[str] = []
     same: list[int] = []

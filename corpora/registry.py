@@ -11,7 +11,7 @@ spec            --format    --tokenize     what it is
 pydocs          running     spacy          documentation that is on every machine (the default)
 umbc            running     spacy          UMBC WebBase, ``word_TAG`` files with ``space``
 senteval        lines       space          sentences of the SentEval tasks
-*.conllu, *.ptb gold        gold           treebanks (fixed: the words are annotated)
+*.conllu, *.ptb gold        gold           treebanks, files or a folder of one kind; words are fixed
 file, folder    lines       spacy          UTF-8 text, also ``.gz``, ``.xz``, ``.zst``
 ==============  ==========  =============  ==========================================================
 """
@@ -21,7 +21,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from corpora.inputs import stem
 from corpora.stream import StreamCorpus, parse_limit
 from corpora.support.errors import UserError
 
@@ -79,16 +78,15 @@ def open_corpus(
 
 
 def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int | None) -> StreamCorpus:
-    from corpora.treebanks import CONLLU_SUFFIXES, PTB_SUFFIXES, treebank_corpus
+    from corpora.text import text_corpus
+    from corpora.treebanks import treebank_corpus, treebank_kind
 
     if not path.exists():
         raise UserError(f"{path}: no such corpus, file or folder (named ones: pydocs, umbc, senteval)")
-    if stem(path).endswith(CONLLU_SUFFIXES) or stem(path).endswith(PTB_SUFFIXES):
-        kind = "conllu" if stem(path).endswith(CONLLU_SUFFIXES) else "ptb"
+    kind = treebank_kind(path)
+    if kind is not None:
         _refuse(str(path), format, kind, tokenize, "gold")
-        return treebank_corpus(path, kind, limit=limit)  # type: ignore[arg-type]
-    from corpora.text import text_corpus
-
+        return treebank_corpus(path, kind, limit=limit)
     return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=limit)
 
 

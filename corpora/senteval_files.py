@@ -11,13 +11,13 @@ on white space, never lower-cased; an empty one is ``[]``.
 
 from __future__ import annotations
 
-import gzip
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from corpora.inputs import readable
 from corpora.senteval_tasks import (
     BINARY_TASKS,
     PROBING_FILES,
@@ -31,6 +31,7 @@ from corpora.support.errors import UserError
 
 Tokens = list[str]
 Files = dict[str, list[Path]]
+BINARY_CLASSES = ("0", "1")
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 SICK_CLASSES = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 SST5_CLASSES = ("0", "1", "2", "3", "4")
@@ -142,16 +143,13 @@ def _missing_files(name: str, missing: list[Path]) -> str:
 
 
 def _read_text(path: Path, encoding: str) -> str:
+    with readable(path) as stream:
+        raw = stream.read()
     try:
-        raw = path.read_bytes()
-        if path.suffix == ".gz":
-            raw = gzip.decompress(raw)
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
         row = raw.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}:{row}: not {encoding} (byte 0x{raw[error.start]:02x})") from None
-    except (OSError, EOFError) as error:
-        raise UserError(f"{path}: cannot be read ({error})") from None
 
 
 def _split_lines(path: Path, encoding: str = "utf-8") -> list[str]:
@@ -196,7 +194,7 @@ def _read_binary(name: str, files: Files) -> TaskData:
     """MR, CR, SUBJ, MPQA: a file per class, class 1 first; blank lines are rows."""
     classes = [[line.split() for line in _split_lines(path, "latin-1")] for path in files["all"]]
     split = Split(a=classes[0] + classes[1], y=[1] * len(classes[0]) + [0] * len(classes[1]))
-    return TaskData(name=name, kind="single", splits={"all": split}, classes=("0", "1"), files=files)
+    return TaskData(name=name, kind="single", splits={"all": split}, classes=BINARY_CLASSES, files=files)
 
 
 Row = tuple[Tokens, Tokens | None, int | float]
@@ -231,7 +229,7 @@ def _trec_row(path: Path, row: int, line: str) -> Row:
 
 def _mrpc_row(path: Path, row: int, line: str) -> Row:
     columns = _columns(path, row, line, 5)
-    return columns[3].split(), columns[4].split(), _class_id(path, row, columns[0], ("0", "1"))
+    return columns[3].split(), columns[4].split(), _class_id(path, row, columns[0], BINARY_CLASSES)
 
 
 def _sick_relatedness_row(path: Path, row: int, line: str) -> Row:
@@ -251,7 +249,7 @@ def _sts_benchmark_row(path: Path, row: int, line: str) -> Row:
 
 def _sst2_row(path: Path, row: int, line: str) -> Row:
     columns = _columns(path, row, line, 2)
-    return columns[0].split(), None, _class_id(path, row, columns[1], ("0", "1"))
+    return columns[0].split(), None, _class_id(path, row, columns[1], BINARY_CLASSES)
 
 
 def _sst5_row(path: Path, row: int, line: str) -> Row:
@@ -262,14 +260,13 @@ def _sst5_row(path: Path, row: int, line: str) -> Row:
 
 
 _PAIR_TASKS = ("MRPC", "SICKRelatedness", "SICKEntailment", "STSBenchmark")
-_BINARY = ("0", "1")
 _ROW_FORMATS: dict[str, tuple[RowParser, tuple[str, ...], bool]] = {  # parser, classes, header line
     "TREC": (_trec_row, TREC_CLASSES, False),
-    "MRPC": (_mrpc_row, _BINARY, True),
+    "MRPC": (_mrpc_row, BINARY_CLASSES, True),
     "SICKRelatedness": (_sick_relatedness_row, (), True),
     "SICKEntailment": (_sick_entailment_row, SICK_CLASSES, True),
     "STSBenchmark": (_sts_benchmark_row, (), False),
-    "SST2": (_sst2_row, _BINARY, False),
+    "SST2": (_sst2_row, BINARY_CLASSES, False),
     "SST5": (_sst5_row, SST5_CLASSES, False),
 }
 

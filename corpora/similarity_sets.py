@@ -14,11 +14,13 @@ Where nothing else is said the columns are word1 word2 score, by tabs or spaces.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from corpora.inputs import read_lines
 from corpora.support.errors import UserError
 
 
@@ -98,16 +100,17 @@ def published_files(name: str) -> tuple[str, ...]:
 
 def _read(name: str, path: Path, layout: _Format) -> ScoredPairs:
     left, right, scores = [], [], []
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or (layout.header and number == 1):
+    for line in read_lines(path):
+        if not line.text.strip() or (layout.header and line.number == 1):
             continue
-        row = line.split("\t") if layout.tabs_only or "\t" in line else line.split()
+        row = line.text.split("\t" if layout.tabs_only or "\t" in line.text else None)
         try:
             value = float(layout.score(row))
             words = row[layout.left].strip(), row[layout.right].strip()
         except (IndexError, ValueError):
-            raise UserError(f"{path}, row {number}: not two words and a score: {line[:80]!r}") from None
+            value = math.nan
+        if not math.isfinite(value):
+            raise UserError(f"{path}, row {line.number}: not two words and a score: {line.text[:80]!r}")
         left.append(words[0])
         right.append(words[1])
         scores.append(value)

@@ -6,6 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 from corpora.support.errors import UserError
 from corpora.types import Document, Sentence
@@ -111,12 +112,12 @@ def parse_limit(text: str | int | None) -> int | None:
     if text is None or str(text).strip().lower() in {"", "none"}:
         return None
     value = str(text).strip().lower().replace(",", "").replace("_", "")
-    unit = value[-1] if value[-1] in _UNITS else ""
+    unit = value[-1:] if value[-1:] in _UNITS else ""
     try:
-        number = float(value.removesuffix(unit)) * _UNITS[unit]
-        if number < 1 or number != int(number):
+        number = Decimal(value.removesuffix(unit)) * _UNITS[unit]
+        if not 1 <= number < 10**18 or number != int(number):
             raise ValueError
-    except (ValueError, OverflowError):
+    except (ValueError, ArithmeticError):
         raise UserError(f"--limit {text}: expected a number of sentences such as 5000, 1.5k or 40M") from None
     return int(number)
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name
+from corpora.inputs import Line, corpus_name, input_hash, list_files, read_lines, relative_name
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.tokenize import Tokenizer, make_tokenizer
@@ -26,8 +26,6 @@ def text_corpus(
     format: str = "lines",
     tokenize: str = "spacy",
     limit: int | None = None,
-    name: str | None = None,
-    suffixes: tuple[str, ...] | None = None,
 ) -> StreamCorpus:
     """The text file, or the files of a folder in sorted order, as a corpus.
 
@@ -36,15 +34,12 @@ def text_corpus(
         format: ``lines`` or ``running``.
         tokenize: ``spacy`` or ``space``.
         limit: sentences to keep, or None.
-        name: the corpus's name; by default the file's or folder's, suffixes dropped.
-        suffixes: in a folder keep only files with these suffixes (compression aside).
 
     Raises:
         UserError: nothing there, or an unknown format or tokenizer.
     """
-    if format not in ("lines", "running"):
-        raise UserError(f"--format {format}: must be lines or running")
-    files = list_files(path, suffixes)
+    check_format(format)
+    files = list_files(path)
     tokenizer = make_tokenizer(tokenize, running=format == "running")
     read = line_sentences(tokenizer) if format == "lines" else running_sentences(tokenizer)
 
@@ -53,12 +48,22 @@ def text_corpus(
             yield from file_documents(relative_name(path, file), read_lines(file), read, counts)
 
     return StreamCorpus(
-        name or path.resolve().name.split(".")[0] or "text",
+        corpus_name(path),
         documents,
         about={"reader": "text-1", "format": format, "tokenizer": tokenizer.identity},
         hash_input=lambda: input_hash(path, files),
         limit=limit,
     )
+
+
+def check_format(format: str) -> None:
+    """Refuse what is not a format of text.
+
+    Raises:
+        UserError: neither ``lines`` nor ``running``.
+    """
+    if format not in ("lines", "running"):
+        raise UserError(f"--format {format}: must be lines or running")
 
 
 def file_documents(name: str, lines: Iterable[Line], read: LineReader, counts: Counts) -> Iterator[Document]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from corpora.support.errors import UserError
 
-TokenizerName = Literal["spacy", "space"]
 Tokens = tuple[str, ...]
 
 # spaCy peels prefixes and suffixes off one at a time, quadratic in the length of a run without white

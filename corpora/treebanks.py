@@ -10,27 +10,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name
+from corpora.inputs import Line, corpus_name, input_hash, list_files, read_lines, relative_name, stem
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
 from corpora.types import Document, Sentence
 
-CONLLU_SUFFIXES = (".conllu", ".conll")
-PTB_SUFFIXES = (".ptb", ".mrg", ".clean", ".brackets")
+Kind = Literal["conllu", "ptb"]
+SUFFIXES: dict[Kind, tuple[str, ...]] = {
+    "conllu": (".conllu", ".conll"),
+    "ptb": (".ptb", ".mrg", ".clean", ".brackets"),
+}
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _ESCAPED = re.compile("|".join(_ESCAPES))
-_BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
+BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
+TRACE = "-NONE-"
+"""Tag of a leaf that stands for nothing said."""
 TagColumn = Literal["xpos", "upos"]
 
 
-def treebank_corpus(path: Path, kind: Literal["conllu", "ptb"], *, limit: int | None = None) -> StreamCorpus:
+def treebank_kind(path: Path) -> Kind | None:
+    """What a file's suffix, or that of every file of a folder, says it is; None for other text.
+
+    Raises:
+        UserError: a folder that holds treebanks beside something else: rows of CoNLL-U are no sentences.
+    """
+    files = list_files(path)
+    kinds = [next((k for k, ends in SUFFIXES.items() if stem(file).endswith(ends)), None) for file in files]
+    if len(set(kinds)) > 1:
+        named = next(file for file, kind in zip(files, kinds, strict=True) if kind is not None)
+        raise UserError(f"{path}: holds {named.name} beside files of another kind; give one file or kind")
+    return kinds[0]
+
+
+def treebank_corpus(path: Path, kind: Kind, *, limit: int | None = None) -> StreamCorpus:
     """A treebank file, or a folder of them in sorted order, as a corpus with gold annotation."""
-    files = list_files(path, CONLLU_SUFFIXES if kind == "conllu" else PTB_SUFFIXES)
+    files = list_files(path)
 
     def documents(counts: Counts) -> Iterator[Document]:
         for file in files:
@@ -41,7 +60,7 @@ def treebank_corpus(path: Path, kind: Literal["conllu", "ptb"], *, limit: int | 
                 yield from in_pieces(f"{name}#0", read_brackets(file))
 
     return StreamCorpus(
-        path.resolve().name.split(".")[0],
+        corpus_name(path),
         documents,
         about={"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"},
         hash_input=lambda: input_hash(path, files),
@@ -121,12 +140,12 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn, counts: Coun
     for position, (line, columns) in enumerate(words, start=1):
         if columns[0] != str(position):
             raise UserError(f"{path}:{line.number}: word id {columns[0]!r}, expected {position}")
-    heads = [columns[6] for _, columns in words]
+    annotated = any(columns[6] != "_" for _, columns in words)
     return Sentence(
         tuple(columns[1] for _, columns in words),
         tags=tuple(c[3] if tags == "upos" or c[4] == "_" else c[4] for _, c in words),
-        heads=_heads(path, words) if any(head != "_" for head in heads) else None,
-        relations=tuple(c[7] for _, c in words) if any(head != "_" for head in heads) else None,
+        heads=_heads(path, words) if annotated else None,
+        relations=tuple(c[7] for _, c in words) if annotated else None,
         replaced_bytes=any(line.replaced for line, _ in words),
     )
 
@@ -195,17 +214,20 @@ class _Reader:
     depth: int = 0
     parts: list[str] | None = None
     first_line: int = 0
+    replaced: bool = False
 
     def feed(self, line: Line) -> Iterator[Sentence]:
-        for part in _BRACKET_PARTS.findall(line.text):
+        """The trees that end in this line."""
+        self.replaced |= line.replaced
+        for part in BRACKET_PARTS.findall(line.text):
             if self.parts is None:
                 if part != "(":
                     raise UserError(f"{self.path}:{line.number}: expected '(', found {part[:40]!r}")
-                self.parts, self.first_line = [], line.number
+                self.parts, self.first_line, self.replaced = [], line.number, line.replaced
             self.parts.append(part)
             self.depth += (part == "(") - (part == ")")
             if self.depth == 0:
-                yield replace(self.sentence(self.parts), replaced_bytes=line.replaced)
+                yield self.sentence(self.parts)
                 self.parts = None
 
     def sentence(self, parts: list[str]) -> Sentence:
@@ -218,11 +240,16 @@ class _Reader:
             and parts[i + 1] not in "()"
             and parts[i + 2] not in "()"
         ]
-        words = [(tag, unescape(word)) for tag, word in leaves if tag != "-NONE-"]
+        words = [(tag, unescape(word)) for tag, word in leaves if tag != TRACE]
         if not words:
             raise UserError(f"{self.path}:{self.first_line}: a tree without words")
         text = " ".join(parts).replace("( ", "(").replace(" )", ")")
-        return Sentence(tuple(word for _, word in words), tags=tuple(tag for tag, _ in words), tree=text)
+        return Sentence(
+            tuple(word for _, word in words),
+            tags=tuple(tag for tag, _ in words),
+            tree=text,
+            replaced_bytes=self.replaced,
+        )
 
 
 def read_brackets(path: Path) -> Iterator[Sentence]:

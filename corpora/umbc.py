@@ -7,13 +7,13 @@ a document: it is all that the distribution kept of its page. Bytes that are no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name
 from corpora.stream import Counts, StreamCorpus
 from corpora.support.errors import UserError
-from corpora.text import file_documents, line_sentences, running_sentences
+from corpora.text import LineReader, check_format, file_documents, line_sentences, running_sentences
 from corpora.tokenize import SpacyTokenizer, make_tokenizer
 from corpora.types import Document, Sentence
 
@@ -55,8 +55,9 @@ def umbc_corpus(
         limit: sentences to keep, or None.
 
     Raises:
-        UserError: the corpus is not there, or not in this variant.
+        UserError: the corpus is not there, or not in this variant; or an unknown format.
     """
+    check_format(format)
     folder = find_folder(data)
     if tokenize is None:
         has_plain = any(".txt" in name.suffixes for name in folder.iterdir())
@@ -64,7 +65,7 @@ def umbc_corpus(
     tokenizer = make_tokenizer(tokenize, running=format == "running")
     tagged = tokenize == "space"
     files = list_files(folder, (".possf2",) if tagged else (".txt",))
-    read: Callable[[Line], Iterator[Sentence]]
+    read: LineReader
     if tagged:
         read = tagged_sentences(SpacyTokenizer() if format == "running" else None)
     else:
@@ -81,7 +82,7 @@ def umbc_corpus(
     )
 
 
-def tagged_sentences(splitter: SpacyTokenizer | None) -> Callable[[Line], Iterator[Sentence]]:
+def tagged_sentences(splitter: SpacyTokenizer | None) -> LineReader:
     """Sentences of a line of ``word_TAG`` pairs; a pair without ``_`` is a word with the tag ``_``.
 
     Args:

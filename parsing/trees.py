@@ -19,14 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from corpora.support.errors import UserError
-from corpora.treebanks import escape, read_brackets, unescape
+from corpora.treebanks import BRACKET_PARTS, TRACE, escape, read_brackets, unescape
 from parsing.types import ConstituencyParse
 
 CHAIN = "::"
 """Between the labels of a unary chain, outermost first."""
 WRAPPERS = frozenset({"", "TOP", "ROOT", "S1", "VROOT"})
-TRACE = "-NONE-"
-_SYMBOL = re.compile(r"[()]|[^\s()]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ def _read_node(text: str, where: str) -> _Node:
     top = _Node("", [])
     stack = [top]
     previous = ""
-    for symbol in _SYMBOL.findall(text):
+    for symbol in BRACKET_PARTS.findall(text):
         if symbol == "(":
             if stack[-1].word is not None or (len(stack) == 1 and top.children):
                 raise UserError(f"{where}: a bracket opens after a word or a whole tree; write (TAG word)")

@@ -64,6 +64,8 @@ def test_umbc_says_where_to_get_it(tmp_path: Path) -> None:
         open_corpus("umbc", data=tmp_path)
     with pytest.raises(UserError, match=r"no \.possf2 files"):
         open_corpus("umbc", data=umbc(tmp_path, tagged=False), tokenize="space")
+    with pytest.raises(UserError, match="--format pages: must be lines or running"):  # before: read as lines
+        open_corpus("umbc", data=tmp_path, format="pages")
 
 
 def test_senteval_sentences_appear_once(tmp_path: Path) -> None:

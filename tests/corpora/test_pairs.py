@@ -72,6 +72,17 @@ def test_quora_has_quoted_line_breaks_and_unusable_rows(tmp_path: Path) -> None:
     assert skipped == {"rows with an empty question": 1, "rows with other columns": 1}
 
 
+@pytest.mark.parametrize("question", ["What is\rthis?", '"' + "never closed " * 12_000])
+def test_quora_rows_that_cannot_be_read_are_named(tmp_path: Path, question: str) -> None:
+    """Before, the csv module's own error ended the command with a traceback."""
+    path = tmp_path / "q.tsv"
+    path.write_bytes(
+        f"id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\t{question}\tHow?\t1\n".encode()
+    )
+    with pytest.raises(UserError, match=r"q\.tsv:2: cannot be read as tab-separated columns"):
+        list(read_quora(path))
+
+
 def test_sts_benchmark_rows(tmp_path: Path) -> None:
     path = tmp_path / "sts.csv"
     path.write_text('g\tf\ty\t1\t4.750\tA "x"\tB\tlicence\n')

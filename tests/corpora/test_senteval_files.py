@@ -152,6 +152,11 @@ def test_probing_reads_gzip_last_column_and_train_labels(tmp_path: Path) -> None
     write(tmp_path, "probing/subj_number.txt.gz", gzip.compress(text.encode())[:-9])
     with pytest.raises(UserError, match=r"subj_number.txt.gz: cannot be read"):
         read_task("SubjNumber", tmp_path)
+    packed = bytearray(gzip.compress(text.encode()))
+    packed[10] = 0xFF  # not a block of deflate: zlib's own error, which ended in a traceback
+    write(tmp_path, "probing/subj_number.txt.gz", bytes(packed))
+    with pytest.raises(UserError, match=r"subj_number.txt.gz: cannot be read"):
+        read_task("SubjNumber", tmp_path)
 
 
 def test_missing_and_undecodable_files_are_named(tmp_path: Path) -> None:

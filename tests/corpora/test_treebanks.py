@@ -114,6 +114,24 @@ def test_bad_brackets_are_named(tmp_path: Path, text: str, message: str) -> None
         list(read_brackets(path))
 
 
+def test_replaced_bytes_of_any_line_of_a_tree_are_marked(tmp_path: Path) -> None:
+    """Before, only those of its last line."""
+    path = tmp_path / "a.ptb"
+    path.write_bytes(b"(S (A one)\n (B tw\xff)\n (C three))\n(S (A one)\n (B two))\n")
+    assert [tree.replaced_bytes for tree in read_brackets(path)] == [True, False]
+
+
+def test_a_folder_of_treebanks_is_a_treebank(tmp_path: Path) -> None:
+    """Before, its rows were read as sentences."""
+    (tmp_path / "b.conllu").write_text(row(1, "Go", 0))
+    (tmp_path / "a.conllu").write_text(row(1, "Yes", 0))
+    corpus = open_corpus(tmp_path)
+    assert [s.tokens for document in corpus for s in document.sentences] == [("Yes",), ("Go",)]
+    (tmp_path / "a.ptb").write_text("(A (B c))\n")
+    with pytest.raises(UserError, match=r"holds a\.conllu beside files of another kind"):
+        open_corpus(tmp_path)
+
+
 @given(st.text("ab()-", max_size=8))
 def test_escapes_are_undone(word: str) -> None:
     assert unescape(escape(word)) == word

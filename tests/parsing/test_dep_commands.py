@@ -86,7 +86,7 @@ def test_documents_can_be_left_out(treebank):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "cannot be read"),
+        (None, "no such file"),
         ("1\tx\t_\t_\t_\t_\t0\n\n", ":1: 7 columns"),
         ("1\tx\t_\t_\t_\t_\t5\troot\t_\t_\n\n", ":1: head '5'"),
         ("1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "has no heads"),

@@ -48,6 +48,17 @@ def test_bad_rows_name_file_and_row(tmp_path: Path) -> None:
     (tmp_path / "rw.txt").write_text("a\tb\t1\nc\td\tmany\n")
     with pytest.raises(UserError, match=r"rw\.txt, row 2"):
         find_set("RW", tmp_path)
+    (tmp_path / "rw.txt").write_text("a\tb\tnan\n")
+    with pytest.raises(UserError, match=r"rw\.txt, row 1"):
+        find_set("RW", tmp_path)
+
+
+def test_only_line_feeds_end_a_row(tmp_path: Path) -> None:
+    """Before, a NEL or form feed in a sentence of SCWS cut its row in two."""
+    row = "1\told\ta\tnew\ta\tthe <b>old</b>\x85man\ta\x0c<b>new</b> man\t1.58\t1\n"
+    (tmp_path / "ratings.txt").write_bytes(row.encode())
+    pairs = find_set("SCWS", tmp_path)
+    assert pairs is not None and pairs.score == (1.58,)
 
 
 class Numbers:
