@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import itertools
 import json
 import shlex
@@ -124,7 +125,9 @@ def make_row(result: ShardResult, sha256: str) -> ShardRow:
 
 def _write(path: Path, arrays: dict[str, NDArray[Any]], header: bytes, sha256: str) -> None:
     # In memory first: HDF5 crashes at the end of a process in which it could not close a file (a full disk).
-    with h5py.File(path, "w", libver=LIBVER, driver="core", backing_store=False) as file:
+    # Not its own driver for that: the image of a file that is still open has a wrong checksum in HDF5 1.14.
+    image = io.BytesIO()
+    with h5py.File(image, "w", libver=LIBVER) as file:
         file.attrs["format_version"] = FORMAT_VERSION
         file.attrs["sha256"] = sha256
         # A dataset, because an HDF5 attribute of this version ends at 64 KiB.
@@ -143,9 +146,7 @@ def _write(path: Path, arrays: dict[str, NDArray[Any]], header: bytes, sha256: s
                 fletcher32=False,
                 track_times=False,
             )
-        file.flush()
-        image = file.id.get_file_image()
-    path.write_bytes(image)
+    path.write_bytes(image.getbuffer())
 
 
 def read_shard(path: Path) -> tuple[dict[str, NDArray[Any]], bytes]:
