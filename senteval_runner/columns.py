@@ -1,16 +1,32 @@
-"""Tab-separated files with a header line and relevance judgements, checked row by row."""
+"""Tab-separated files with a header line, and relevance judgements, checked row by row."""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from corpora.inputs import readable
 from corpora.support.errors import UserError
 
 
+def text_lines(path: Path) -> list[str]:
+    """Lines of a UTF-8 text without their ends; ``.gz`` is unpacked, blank lines at the end are left out.
+
+    Raises:
+        UserError: no such file, a damaged one, or another encoding.
+    """
+    with readable(path) as stream:
+        raw = stream.read()
+    try:
+        # Not splitlines: answers hold form feeds and other characters that it takes for line ends.
+        lines = raw.decode("utf-8-sig").rstrip("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text ({error})") from None
+    return [line.rstrip("\r") for line in lines]
+
+
 def read_columns(
-    path: Path, columns: Sequence[str], *, may_be_empty: Collection[str] = ()
+    path: Path, columns: Sequence[str], *, may_be_empty: Collection[str] = (), unique: bool = False
 ) -> list[tuple[str, ...]]:
     """The named columns of a tab-separated file with a header line; ``.gz`` is unpacked.
 
@@ -20,33 +36,30 @@ def read_columns(
         path: the file.
         columns: names in the header, in the order wanted.
         may_be_empty: columns whose cells need not hold text.
+        unique: whether the first column's cells are all different.
 
     Raises:
-        UserError: no such file, another encoding, a missing column, a row of another number of cells, or
-            an empty cell.
+        UserError: see :func:`text_lines`; a missing column, a row of another number of cells, an empty cell,
+            or one that occurs twice.
     """
-    try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        # Not splitlines: answers hold form feeds and other characters that it takes for line ends.
-        lines = raw.decode("utf-8").rstrip("\n").split("\n")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        raise UserError(f"{path}: not UTF-8 text ({error})") from None
-    header = lines[0].rstrip("\r").split("\t")
+    lines = text_lines(path)
+    header = lines[0].split("\t")
     missing = [name for name in columns if name not in header]
     if missing:
         raise UserError(f"{path}, line 1: no column {missing[0]!r} among {', '.join(header)}")
     places = [header.index(name) for name in columns]
-    rows = []
+    rows, seen = [], set()
     for number, line in enumerate(lines[1:], start=2):
-        cells = line.rstrip("\r").split("\t")
+        cells = line.split("\t")
         if len(cells) != len(header):
             raise UserError(f"{path}, line {number}: {len(cells)} cells, the header has {len(header)}")
         row = tuple(cells[place].strip() for place in places)
         for name, cell in zip(columns, row, strict=True):
             if not cell and name not in may_be_empty:
                 raise UserError(f"{path}, line {number}: column {name!r} is empty")
+        if unique and row[0] in seen:
+            raise UserError(f"{path}, line {number}: {columns[0]} {row[0]!r} occurs twice")
+        seen.add(row[0])
         rows.append(row)
     if not rows:
         raise UserError(f"{path}: holds no rows")
@@ -74,9 +87,11 @@ def relevant_pairs(
         if query not in queries or document not in documents:
             unknown = f"query {query!r}" if query not in queries else f"{noun} {document!r}"
             raise UserError(f"{where}: unknown {unknown}")
-        if not grade.lstrip("-").isdigit():
-            raise UserError(f"{where}: relevance {grade!r} is not a whole number")
-        if int(grade) > 0:
+        try:
+            is_relevant = int(grade) > 0
+        except ValueError:
+            raise UserError(f"{where}: relevance {grade!r} is not a whole number") from None
+        if is_relevant:
             yield query, document
 
 

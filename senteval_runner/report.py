@@ -14,6 +14,7 @@ from corpora.senteval_files import TaskData
 from corpora.senteval_tasks import PROBING_FILES, STS_SUBSETS
 from corpora.support.errors import UserError
 from senteval_runner import html, tables
+from senteval_runner.columns import text_lines
 from senteval_runner.embed import SentenceVectors, Tokens
 from senteval_runner.projections import NO_PLANE, has_plane, nearest, pca, tsne
 from senteval_runner.published import CONTROLS, NOTE, PAIR_AVERAGES, SENTEVAL
@@ -221,11 +222,7 @@ def read_examples(path: Path) -> list[Tokens]:
     Raises:
         UserError: no such file, not UTF-8, or nothing in it.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as UTF-8 text ({error})") from None
-    examples = [line.split() for line in lines if line.split()]
+    examples = [line.split() for line in text_lines(path) if line.split()]
     if not examples:
         raise UserError(f"{path}: holds no sentence")
     return examples

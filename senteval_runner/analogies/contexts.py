@@ -26,7 +26,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from senteval_runner.analogies.lexicon import FOLDER, content_words, load_synonyms, read_table
+from senteval_runner.analogies.lexicon import FOLDER, content_words, load_synonyms
+from senteval_runner.columns import read_columns
 
 if TYPE_CHECKING:
     from parsing.cache import TreeCache
@@ -212,7 +213,8 @@ Frames = dict[tuple[str, str], list[Frame]]
 def hand_made() -> Frames:
     """The frames of ``frames.tsv``."""
     frames: Frames = {(kind, level): [] for kind in KINDS for level in LENGTHS}
-    for line, (kind, level, left, right) in read_table(FOLDER / "frames.tsv", 4):
+    table = read_columns(FOLDER / "frames.tsv", ("kind", "level", "left", "right"))
+    for line, (kind, level, left, right) in enumerate(table, start=2):
         frames[kind, level].append(Frame(tuple(left.split()), tuple(right.split()), f"frames:{line}"))
     return frames
 

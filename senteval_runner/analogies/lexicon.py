@@ -8,16 +8,15 @@ pronouns for "she" and "her".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from corpora.support.errors import UserError
+from senteval_runner.columns import read_columns, text_lines
 
 FOLDER = Path(__file__).parent
-Level = str
-LEVELS: tuple[Level, ...] = ("word", "phrase", "sentence")
+LEVELS = ("word", "phrase", "sentence")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,32 +58,13 @@ class Pair:
     """Fixed wrong answers; empty where they are chosen per question."""
 
 
-def read_table(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every row after the header of a tab-separated file.
-
-    Raises:
-        UserError: missing file, bytes that are not UTF-8, or a row with another number of cells.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
-    for number, line in enumerate(lines[1:], start=2):
-        cells = line.split("\t")
-        if len(cells) != columns:
-            raise UserError(
-                f"{path}, line {number}: {len(cells)} cells in {line[:60]!r}, expected {columns} between tabs"
-            )
-        yield number, cells
-
-
 @cache
 def load_pairs() -> dict[str, list[Pair]]:
     """The project's pairs by category."""
     pairs: dict[str, list[Pair]] = {name: [] for name in CATEGORIES}
-    for _, (category, left, right, distractors) in read_table(FOLDER / "lexicon.tsv", 4):
+    columns = ("category", "left", "right", "distractors")
+    table = read_columns(FOLDER / "lexicon.tsv", columns, may_be_empty=("distractors",))
+    for category, left, right, distractors in table:
         pairs[category].append(Pair(category, left, right, tuple(distractors.split())))
     return pairs
 
@@ -92,7 +72,7 @@ def load_pairs() -> dict[str, list[Pair]]:
 @cache
 def load_synonyms() -> dict[str, str]:
     """A lower-case word to what replaces it in the same form."""
-    return {word: synonym for _, (word, synonym) in read_table(FOLDER / "synonyms.tsv", 2)}
+    return dict(read_columns(FOLDER / "synonyms.tsv", ("word", "synonym"), unique=True))  # type: ignore[arg-type]
 
 
 @cache
@@ -111,13 +91,7 @@ def read_google(path: Path) -> dict[str, list[tuple[str, str, str, str]]]:
     """
     sections: dict[str, list[tuple[str, str, str, str]]] = {}
     current: list[tuple[str, str, str, str]] | None = None
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text_lines(path), start=1):
         words = line.split()
         if not words:
             continue

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from corpora.support.errors import UserError
 from corpora.support.files import write_text
-from senteval_runner.analogies.lexicon import CATEGORIES, LEVELS, read_table
+from senteval_runner.analogies.lexicon import CATEGORIES, LEVELS
+from senteval_runner.columns import read_columns
 
 COLUMNS = (
     "question_id",
@@ -78,17 +79,16 @@ def read_questions(path: Path) -> list[Question]:
     """Read the file.
 
     Raises:
-        UserError: a bad row (see :meth:`Question.fault`), an id twice, or a link to no word question.
+        UserError: see :func:`~senteval_runner.columns.read_columns`; a bad row (see :meth:`Question.fault`),
+            or a link to no word question.
     """
     questions: dict[str, Question] = {}
     lines: dict[str, int] = {}
-    for number, cells in read_table(path, len(COLUMNS)):
+    for number, cells in enumerate(read_columns(path, COLUMNS, unique=True), start=2):
         named = dict(zip(COLUMNS, cells, strict=True))
         candidates = tuple(named.pop("candidates").split(BETWEEN))
         question = Question(**named, candidates=candidates)
         fault = question.fault()
-        if fault is None and question.question_id in questions:
-            fault = f"question_id {question.question_id!r} occurs twice"
         if fault is not None:
             raise UserError(f"{path}, line {number}: {fault}")
         questions[question.question_id], lines[question.question_id] = question, number
@@ -99,6 +99,4 @@ def read_questions(path: Path) -> list[Question]:
                 f"{path}, line {lines[question.question_id]}: word_question_id "
                 f"{question.word_question_id!r} is no word question of this file"
             )
-    if not questions:
-        raise UserError(f"{path}: holds no questions")
     return list(questions.values())

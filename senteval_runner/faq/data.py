@@ -39,15 +39,9 @@ def read_entries(path: Path) -> list[Entry]:
     """The table.
 
     Raises:
-        UserError: see :func:`senteval_runner.columns.read_columns`; or an id twice.
+        UserError: see :func:`senteval_runner.columns.read_columns`.
     """
-    entries = [Entry(*row) for row in read_columns(path, ("doc_id", "question", "answer"))]
-    seen: set[str] = set()
-    for number, entry in enumerate(entries, start=2):
-        if entry.doc_id in seen:
-            raise UserError(f"{path}, line {number}: doc_id {entry.doc_id!r} occurs twice")
-        seen.add(entry.doc_id)
-    return entries
+    return [Entry(*row) for row in read_columns(path, ("doc_id", "question", "answer"), unique=True)]
 
 
 def read_faq(folder: Path) -> FaqSet:
@@ -58,7 +52,8 @@ def read_faq(folder: Path) -> FaqSet:
     """
     entries = read_entries(folder / "faq.tsv")
     known = {entry.doc_id for entry in entries}
-    queries: dict[str, str] = dict(read_columns(folder / "queries.tsv", ("query_id", "query")))  # type: ignore[arg-type]
+    asked = read_columns(folder / "queries.tsv", ("query_id", "query"), unique=True)
+    queries: dict[str, str] = dict(asked)  # type: ignore[arg-type]
     path = folder / "qrels.tsv"
     path = path if path.exists() else folder / "qrels.tsv.gz"
     relevant: dict[str, set[str]] = {}

@@ -73,15 +73,10 @@ def read_trec(folder: Path, name: str, seed: int) -> PassageSet:
     asked = _existing(folder, ("queries.tsv", "queries.tsv.gz"))
     judged = _existing(folder, ("qrels.tsv", "qrels.tsv.gz", "qrels.txt"))
     passages = Passages(SpacyTokenizer())
-    place: dict[str, int] = {}
-    rows: list[int] = []
-    table = read_columns(docs, ("doc_id", "title", "text"), may_be_empty=("title", "text"))
-    for number, (doc, title, text) in enumerate(table, start=2):
-        if doc in place:
-            raise UserError(f"{docs}, line {number}: doc_id {doc!r} occurs twice")
-        place[doc] = len(rows)
-        rows.append(passages.row(text if text.startswith(title) else f"{title} {text}"))
-    queries: dict[str, str] = dict(read_columns(asked, ("query_id", "query")))  # type: ignore[arg-type]
+    table = read_columns(docs, ("doc_id", "title", "text"), may_be_empty=("title", "text"), unique=True)
+    place = {doc: row for row, (doc, _, _) in enumerate(table)}
+    rows = [passages.row(text if text.startswith(title) else f"{title} {text}") for _, title, text in table]
+    queries: dict[str, str] = dict(read_columns(asked, ("query_id", "query"), unique=True))  # type: ignore[arg-type]
     relevant = {query: np.zeros(len(rows), dtype=bool) for query in queries}
     for query, doc in relevant_pairs(_judgements(judged), queries, place):
         relevant[query][place[doc]] = True

@@ -66,6 +66,13 @@ def _require(where: str, value: Any, keys: Sequence[str]) -> None:
         raise UserError(f"{where}: no key {missing[0]!r}")
 
 
+def _list(where: str, value: dict[str, Any], key: str) -> list[Any]:
+    if not isinstance(value[key], list):
+        raise UserError(f"{where}: {key} is no list")
+    found: list[Any] = value[key]
+    return found
+
+
 def _quasar_file(folder: Path, split: str, kind: str) -> Path:
     below = ["", "questions"] if kind == "questions" else ["", "contexts/short", "contexts/long"]
     for place in below:
@@ -96,7 +103,7 @@ def read_quasar(folder: Path, name: str) -> PassageSet:
         for where, value in _objects(found, ("uid", "contexts")):
             if str(value["uid"]) not in questions:
                 raise UserError(f"{where}: no question {value['uid']!r} in {asked.name}")
-            if not all(isinstance(c, list) and len(c) == 2 for c in value["contexts"]):
+            if not all(isinstance(c, list) and len(c) == 2 for c in _list(where, value, "contexts")):
                 raise UserError(f"{where}: contexts are not pairs of score and text")
             contexts[str(value["uid"])] = [str(text) for _, text in value["contexts"]]
         splits[split] = [
@@ -112,9 +119,10 @@ def _search_question(path: Path, jeopardy: list[dict[str, Any]], passages: Passa
     if path.suffix == ".json":
         value = read_json(path)
         _require(str(path), value, ("question", "answer", "search_results"))
-        for result in value["search_results"]:
+        results = _list(str(path), value, "search_results")
+        for result in results:
             _require(str(path), result, ("snippet",))
-        snippets = [str(result["snippet"]) for result in value["search_results"] if result["snippet"]]
+        snippets = [str(result["snippet"]) for result in results if result["snippet"]]
     else:
         number = path.name.split("-")[0]
         if not number.isdigit() or int(number) >= len(jeopardy):
@@ -140,6 +148,8 @@ def read_searchqa(folder: Path, name: str, seed: int) -> PassageSet:
     """
     path = folder / JEOPARDY
     jeopardy = read_json(path) if path.exists() else []
+    if not isinstance(jeopardy, list):
+        raise UserError(f"{path}: expected a list of questions")
     passages = Passages(SpacyTokenizer())
     dev = "dev" if (folder / "dev").is_dir() else "val"
     parts = {"train": folder / "train", "dev": folder / dev, "test": folder / "test"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import subprocess
@@ -184,7 +185,9 @@ def test_rows_have_every_method(folder: Path) -> None:
         ("faq.tsv", "doc_id\tquestion\tanswer\n", "holds no rows"),
         ("qrels.tsv", "query_id\tdoc_id\trelevance\nq0.0\td99\t1\n", "line 2: unknown entry 'd99'"),
         ("qrels.tsv", "query_id\tdoc_id\trelevance\nq99\td0\t1\n", "line 2: unknown query 'q99'"),
+        ("queries.tsv", "query_id\tquery\nq0.0\tx\nq0.0\ty\n", "line 3: query_id 'q0.0' occurs twice"),
         ("qrels.tsv", "query_id\tdoc_id\trelevance\nq0.0\td0\tyes\n", "relevance 'yes'"),
+        ("qrels.tsv", "query_id\tdoc_id\trelevance\nq0.0\td0\t--1\n", "relevance '--1'"),
         ("qrels.tsv", "query_id\tdoc_id\trelevance\nq0.0\td0\t0\n", "no query has a relevant entry"),
     ],
 )
@@ -201,9 +204,11 @@ def test_other_bad_files(tmp_path: Path) -> None:
     (tmp_path / "faq.tsv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not UTF-8"):
         read_entries(tmp_path / "faq.tsv")
-    (tmp_path / "faq.tsv.gz").write_bytes(b"no gzip")
-    with pytest.raises(UserError, match="not UTF-8 text"):
-        read_entries(tmp_path / "faq.tsv.gz")
+    table = gzip.compress("".join(f"{i}\t{i * i}\t{i}\n" for i in range(500)).encode())
+    for damaged in (b"no gzip", table[:99], table[:50] + b"\0" * 9 + table[59:]):
+        (tmp_path / "faq.tsv.gz").write_bytes(damaged)
+        with pytest.raises(UserError, match="is the file whole"):
+            read_entries(tmp_path / "faq.tsv.gz")
 
 
 @pytest.mark.data

@@ -126,7 +126,7 @@ def test_trec_collection(tmp_path: Path) -> None:
     folder = passage_sets.write_trec(tmp_path / "cranfield")
     data = read(folder)
     assert {s: len(q) for s, q in data.splits.items()} == {"train": 9, "dev": 3, "test": 3}
-    assert data.splits == data.splits and read(folder).splits["test"][0].id == data.splits["test"][0].id
+    assert [q.id for q in read(folder).splits["test"]] == [q.id for q in data.splits["test"]]
     ids = sorted(int(q.id) for part in data.splits.values() for q in part)
     assert ids == list(range(15))
     q = data.splits["test"][0]
@@ -244,10 +244,16 @@ def test_malformed_trivia(tmp_path: Path) -> None:
     path.write_text(json.dumps({"question": "Who?", "answer": "x"}))
     with pytest.raises(UserError, match=r"000001-tag.json: no key 'search_results'"):
         read(folder)
+    path.write_text(json.dumps({"question": "Who?", "answer": "x", "search_results": None}))
+    with pytest.raises(UserError, match=r"000001-tag.json: search_results is no list"):
+        read(folder)
     quasar = passage_sets.write_quasar(tmp_path / "quasar-t")
     (quasar / "contexts" / "short" / "dev_contexts.json.gz").unlink()
     (quasar / "dev_contexts.json").write_text('{"uid": "t9", "contexts": []}\n')
     with pytest.raises(UserError, match=r"dev_contexts.json, line 1: no question 't9'"):
+        read(quasar)
+    (quasar / "dev_contexts.json").write_text('{"uid": "t1", "contexts": null}\n')
+    with pytest.raises(UserError, match=r"dev_contexts.json, line 1: contexts is no list"):
         read(quasar)
     (quasar / "dev_contexts.json").write_text('{"uid": "t1", "contexts"\n')
     with pytest.raises(UserError, match=r"dev_contexts.json, line 1: not JSON"):
