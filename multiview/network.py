@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from corpora.support.estimate import by_part
 from multiview.config import TrainConfig
 from multiview.data import Micro
 from multiview.encoders.registry import Encoder, build_view
@@ -152,8 +153,4 @@ def objective_of(config: TrainConfig) -> ObjectiveConfig:
 
 def parameter_counts(network: nn.Module) -> dict[str, int]:
     """Number of parameters by top-level part."""
-    counts: dict[str, int] = {}
-    for name, parameter in network.named_parameters():
-        part = name.split(".")[0]
-        counts[part] = counts.get(part, 0) + parameter.numel()
-    return counts
+    return by_part({name: parameter.numel() for name, parameter in network.named_parameters()})

@@ -12,14 +12,18 @@ checkpoint with a transformer names it: its tokenizer and configuration (not its
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from corpora.support.errors import UserError
 from parsing.subcommands import Subcommand, run_subcommand
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +38,8 @@ class Convert:
     """Open the checkpoint although that runs code from it: say so only of a file you trust."""
     name: str = ""
     """Name of the model, part of its identity; the checkpoint's name by default."""
+    dry_run: bool = False
+    """Open the checkpoint and print sizes, disk and an estimate of the time; write no folder."""
 
 
 def unpickle(path: str) -> Any:
@@ -60,12 +66,16 @@ def convert_dependency(config: Convert) -> None:
     from parsing.model_folder import save_model_folder
     from parsing.supar_adapter import checkpoint_path, model_from_state, remarks, transformer_files
 
+    began = time.perf_counter()
     path = checkpoint_path(config.checkpoint)
     with transformer_files(path):
         state = unpickle(path)
     if not isinstance(state, dict):
         raise UserError(f"{path}: holds a {type(state).__name__}, a supar checkpoint is a dictionary")
     model = model_from_state(state, where=path)
+    if config.dry_run:
+        print(dry_run(config, model.state_dict(), time.perf_counter() - began))
+        return
     notes = remarks(state)
     name = config.name or Path(config.checkpoint).name
     identity = save_model_folder(
@@ -83,6 +93,38 @@ def convert_dependency(config: Convert) -> None:
     )
     print("".join(f"note: {note}\n" for note in notes), end="")
     print(f"{config.output}: {len(model.relations)} relations, sha256 {identity['sha256'][:16]}")
+
+
+def dry_run(config: Convert, tensors: dict[str, Tensor], open_s: float) -> str:
+    """What the folder would hold and take: opening was timed, writing is estimated from the largest weights.
+
+    Args:
+        config: the options.
+        tensors: weights by parameter name.
+        open_s: seconds that opening the checkpoint took.
+    """
+    import hashlib
+
+    from safetensors.torch import save
+
+    from corpora.support.estimate import Work, by_part, dry_run_text, rate
+
+    def write(tensor: Tensor) -> float:
+        hashlib.sha256(save({"weight": tensor.detach().float().contiguous()}))
+        return tensor.numel() * 4e-6
+
+    sizes = {name: tensor.numel() for name, tensor in tensors.items()}
+    size = 4.0 * sum(sizes.values())  # stored as float32
+    largest = sorted(tensors.values(), key=lambda tensor: -tensor.numel())[:3]
+    return dry_run_text(
+        config,
+        parameters=by_part(sizes),
+        disk_bytes=size,
+        work=[
+            Work(name="open", units=1, unit="checkpoints", per_s=1 / open_s),
+            Work(name="write", units=size / 1e6, unit="MB", per_s=rate(write, largest)),
+        ],
+    )
 
 
 def require_consent(config: Convert) -> None:
@@ -107,7 +149,11 @@ def convert_constituency(config: Convert) -> None:
     path = Path(config.checkpoint)
     if not path.is_file():
         raise UserError(f"{path}: no such file")
+    began = time.perf_counter()
     parts = from_checkpoint(unpickle(str(path)), where=str(path))
+    if config.dry_run:
+        print(dry_run(config, parts.tensors, time.perf_counter() - began))
+        return
     name = config.name or path.name
     identity = save_model_folder(
         config.output,

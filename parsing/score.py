@@ -25,6 +25,8 @@ from parsing.configs import Precision
 from parsing.subcommands import Subcommand, run_subcommand
 
 Scores = dict[str, float]
+SAMPLE = 64
+"""Sentences of a part of the calibration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,8 @@ class ScoreOptions:
     """Arithmetic of the encoder; bf16 is compared with fp32."""
     threads: int = 1
     """Threads of torch."""
+    dry_run: bool = False
+    """Print the configuration, sizes and an estimate of the time from the first sentences; score nothing."""
 
 
 def score_dependency(config: ScoreOptions) -> None:
@@ -106,6 +110,9 @@ def _score(
 
     torch.set_num_threads(config.threads)
     parser = load(config.model, config.precision)
+    if config.dry_run:
+        print(dry_run(config, words, parser))
+        return
     start = time.perf_counter()
     scores = score(parser)
     rate = len(words) / (time.perf_counter() - start)
@@ -115,6 +122,27 @@ def _score(
     if config.precision != "fp32":
         scores |= compare(parser, load(config.model), words, agreement)
     print(json.dumps({**{k: round(v, 4) for k, v in scores.items()}, **parser.identity}))
+
+
+def dry_run(config: ScoreOptions, words: Sequence[Sequence[str]], parser: Any) -> str:
+    """What scoring would take, from parsing the first sentences a few at a time."""
+    import torch
+
+    from corpora.support.estimate import Work, by_part, dry_run_text, rate
+    from parsing.agreement import ALTERNATIONS
+
+    # Reduced precision: once to score, then, by both parsers, to compare trees and speed.
+    passes = 1 if config.precision == "fp32" else 3 + 2 * ALTERNATIONS
+    models = [part for part in vars(parser).values() if isinstance(part, torch.nn.Module)]
+    parts = [words[start : start + SAMPLE] for start in range(0, min(len(words), 8 * SAMPLE), SAMPLE)]
+    per_s = rate(lambda part: len(parser.parse(part)), parts)
+    return dry_run_text(
+        config,
+        parameters=by_part({name: p.numel() for model in models for name, p in model.named_parameters()}),
+        facts={"sentences": f"{len(words):,}"},
+        disk_bytes=0,
+        work=[Work(name="parse", units=passes * len(words), unit="sentences", per_s=per_s)],
+    )
 
 
 COMMANDS = {

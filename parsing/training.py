@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
-from corpora.support.estimate import Work, dry_run_text, rate
+from corpora.support.estimate import Work, by_part, dry_run_text, rate
 from corpora.support.files import atomic_path, write_json
 from corpora.support.progress import progress
 from parsing.configs import TrainingConfig
@@ -173,7 +173,7 @@ class Trainer:
         return dry_run_text(
             config,
             facts={"sentences": f"{len(sizes):,}", "speed": f"{per_s * words:,.0f} words/s"},
-            parameters={name: _size(module) for name, module in self.task.module.named_children()},
+            parameters=by_part({name: p.numel() for name, p in self.task.module.named_parameters()}),
             disk_bytes=4.0 * 4 * _size(self.task.module),  # checkpoint (weights, two moments), best weights
             work=[Work(name="train", units=rest, unit=f"steps of {words:.0f} words", per_s=per_s)],
             not_counted="dev scores after each epoch",

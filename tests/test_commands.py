@@ -67,10 +67,8 @@ def test_unknown_options_exit_with_2(module: str) -> None:
 # Commands of seconds, or whose whole work is reading what a calibration would read; the reason is in
 # docs/scaling.md.
 WITHOUT_DRY_RUN = {
-    "parsing.convert",
     "parsing.import_trees",
     "parsing.info",
-    "parsing.score",
     "parsing.show",
     "multiview.export",
     "multiview.info",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -69,6 +70,14 @@ def duration(seconds: float) -> str:
 def peak_memory() -> int:
     """Bytes of main memory this process has held at most."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def by_part(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Numbers of parameters by part of the model: the first word of ``encoder.words.weight``."""
+    parts: Counter[str] = Counter()
+    for name, size in sizes.items():
+        parts[name.split(".")[0]] += size
+    return dict(parts)
 
 
 def dry_run_text(

@@ -15,6 +15,7 @@ from parsing.benepar_adapter import stock_parse
 from parsing.const_task import arc_names
 from parsing.const_train import read_extra, read_treebank
 from parsing.convert import COMMANDS as CONVERT
+from parsing.convert import cli as convert_cli
 from parsing.models import load_constituency_parser
 from parsing.score import COMMANDS as SCORE
 from parsing.subcommands import run_subcommand
@@ -128,11 +129,12 @@ def test_arc_classes() -> None:
     assert arc_names(Sentence(("a",))) == [""]
 
 
-def test_benepars_checkpoint_by_file_and_converted(tmp_path, capsys) -> None:
+def test_benepars_checkpoint_by_file_and_converted(tmp_path, capsys, dry_run) -> None:
     model = benepar_model(4)
     path = save_as_benepar_does(model, tmp_path / "tiny.pt")
     assert run(CONVERT, "convert", "const", path, tmp_path / "folder") == 2
     assert "--trust-pickle" in capsys.readouterr().err
+    dry_run(convert_cli, "const", path, tmp_path / "folder", "--trust-pickle")
     assert run(CONVERT, "convert", "const", path, tmp_path / "folder", "--trust-pickle") == 0
     stock = stock_parse(model, SENTENCES)
     for spec in (path, tmp_path / "folder"):
