@@ -72,24 +72,31 @@ def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | N
             by those of a sentence among the first ``sample``. Others are counted for a few seconds.
         sample: sentences to look at.
     """
-    from corpora.inputs import list_files, readable
+    from corpora.inputs import list_files
 
     first_only = corpus.identity.get("first_sentences")
     bound = None if first_only is None else int(first_only)
     if not Path(spec).exists():
         counted, ended = count_sentences(corpus, COUNT_S)
         return counted if ended else bound
-    total_bytes = 0
-    for path in list_files(Path(spec)):
-        with readable(path) as stream:
-            while block := stream.read(_BLOCK_BYTES):
-                total_bytes += len(block.translate(None, b" \t\r\n"))
+    total_bytes = sum(dense_bytes(path) for path in list_files(Path(spec)))
     first = list(itertools.islice((s for d in corpus for s in d.sentences), sample))
     if len(first) < sample:
         return len(first)
     seen_bytes = sum(len(word.encode("utf-8", "replace")) for s in first for word in s.tokens)
     estimate = total_bytes * len(first) // max(seen_bytes, 1)
     return estimate if bound is None else min(estimate, bound)
+
+
+def dense_bytes(path: Path) -> int:
+    """Bytes of a file other than white space, decompressed."""
+    from corpora.inputs import readable
+
+    total = 0
+    with readable(path) as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            total += len(block.translate(None, b" \t\r\n"))
+    return total
 
 
 def count_sentences(corpus: Corpus, budget_s: float) -> tuple[int, bool]:

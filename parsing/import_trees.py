@@ -42,6 +42,8 @@ class ImportConfig:
     """CoNLL-U file with heads and relations."""
     ptb: Path | None = None
     """Bracket file, its trees those of the CoNLL-U sentences if both are given."""
+    dry_run: bool = False
+    """Print the configuration and an estimate of time and disk from the first sentences; write nothing."""
 
 
 @dataclass(slots=True)
@@ -90,6 +92,9 @@ def main(config: ImportConfig) -> None:
     """Import the files and print what is in the cache."""
     from corpora.support.files import write_json
 
+    if config.dry_run:
+        print(dry_run(config))
+        return
     manifest = import_trees(config.output, conllu=config.conllu, ptb=config.ptb)
     write_json(config.output / "config.json", config_to_json(config))
     rows = manifest.rows.values()
@@ -99,6 +104,36 @@ def main(config: ImportConfig) -> None:
         f"{sum(row.flagged for row in rows):,} flagged"
     )
     print(f"content sha256 {manifest.content_sha256()}")
+
+
+def dry_run(config: ImportConfig) -> str:
+    """What the import would take, from importing the first sentences into a temporary folder."""
+    import tempfile
+
+    from corpora.support.errors import UserError
+    from corpora.support.estimate import Work, dry_run_text, rate
+    from parsing.first_sentences import first_sentences
+
+    with tempfile.TemporaryDirectory() as scratch:
+        files, sample, total = first_sentences(Path(scratch), config.conllu, config.ptb)
+
+        def run(number: int) -> int:
+            import_trees(Path(scratch) / str(number), **files)
+            return sample
+
+        try:
+            per_s = rate(run, range(3))
+        except UserError as error:
+            text = str(error)
+            for kind, path in files.items():
+                text = text.replace(str(path), str(getattr(config, kind)))
+            raise UserError(text) from None
+        size = sum(path.stat().st_size for path in Path(scratch, "0").glob("shard-*.h5"))
+    return dry_run_text(
+        config,
+        disk_bytes=size * total / sample,
+        work=[Work(name="import", units=total, unit="sentences (about)", per_s=per_s)],
+    )
 
 
 def import_trees(

@@ -67,7 +67,6 @@ def test_unknown_options_exit_with_2(module: str) -> None:
 # Commands of seconds, or whose whole work is reading what a calibration would read; the reason is in
 # docs/scaling.md.
 WITHOUT_DRY_RUN = {
-    "parsing.import_trees",
     "parsing.info",
     "parsing.show",
     "multiview.export",

@@ -14,6 +14,8 @@ import pytest
 from corpora.support.errors import UserError
 from parsing.cache import TreeCache
 from parsing.export_trees import ExportConfig, cli, main
+from parsing.first_sentences import first_sentences
+from parsing.import_trees import cli as import_cli
 from parsing.import_trees import import_trees
 from parsing.manifest import Manifest
 from parsing.sentences import stored_sentences
@@ -78,6 +80,25 @@ def test_one_format_alone(files, tmp_path: Path) -> None:
     assert not TreeCache.open(tmp_path / "const").has("dep")
     with pytest.raises(UserError, match="has no const trees"):
         export(tmp_path / "dep", ptb=tmp_path / "x.ptb")
+
+
+def test_dry_run_of_an_import(files, tmp_path: Path, dry_run) -> None:
+    text = dry_run(import_cli, "--conllu", files[0], "--ptb", files[1], "--output", "trees")
+    assert "import       3 sentences" in text
+    files[0].write_text(CONLLU.replace("Yes", "No"))
+    with pytest.raises(AssertionError, match=rf"{files[1]}: sentence 2 is not that of {files[0]}"):
+        dry_run(import_cli, "--conllu", files[0], "--ptb", files[1], "--output", "trees")
+
+
+def test_first_sentences_and_their_share(files, tmp_path: Path) -> None:
+    files[0].write_text("# text\n\n" + CONLLU * 20)
+    files[1].write_text(PTB.replace("(NP", "\n  (NP") * 20)
+    small, taken, total = first_sentences(tmp_path, *files, sample=6)
+    assert taken == 6 and 55 <= total <= 65
+    import_trees(tmp_path / "trees", **small)
+    assert len(TreeCache.open(tmp_path / "trees")) == 6
+    files[0].write_text(CONLLU.rstrip())
+    assert first_sentences(tmp_path, files[0], None, sample=9)[1:] == (3, 3)
 
 
 def test_a_parsed_cache_goes_out_and_in(tmp_path: Path) -> None:
