@@ -97,11 +97,16 @@ def export(folder: Path | str) -> None:
     folder = Path(folder)
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
+    for name, value in export_files().items():
+        write_json(folder / name, value)
+
+
+def export_files() -> dict[str, Any]:
+    """What :func:`export` writes, by file name."""
     module = {"idx": 0, "name": "0", "path": "", "type": "multiview.st_adapter.MultiViewModule"}
-    write_json(folder / "modules.json", [module])
     config = {
         "__version__": {"sentence_transformers": __version__},
         "model_type": "SentenceTransformer",
         "similarity_fn_name": "cosine",
     }
-    write_json(folder / "config_sentence_transformers.json", config)
+    return {"modules.json": [module], "config_sentence_transformers.json": config}

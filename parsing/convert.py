@@ -121,7 +121,7 @@ def dry_run(config: Convert, tensors: dict[str, Tensor], open_s: float) -> str:
         parameters=by_part(sizes),
         disk_bytes=size,
         work=[
-            Work(name="open", units=1, unit="checkpoints", per_s=1 / open_s),
+            Work(name="open", units=1, unit="time", per_s=1 / open_s),
             Work(name="write", units=size / 1e6, unit="MB", per_s=rate(write, largest)),
         ],
     )

@@ -118,7 +118,7 @@ def dry_run(config: ImportConfig) -> str:
         files, sample, total = first_sentences(Path(scratch), config.conllu, config.ptb)
 
         def run(number: int) -> int:
-            import_trees(Path(scratch) / str(number), **files)
+            import_trees(Path(scratch) / str(number), conllu=files.get("conllu"), ptb=files.get("ptb"))
             return sample
 
         try:

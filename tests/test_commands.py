@@ -69,7 +69,6 @@ def test_unknown_options_exit_with_2(module: str) -> None:
 WITHOUT_DRY_RUN = {
     "parsing.info",
     "parsing.show",
-    "multiview.export",
     "multiview.info",
     "senteval_runner.build_probing",
     "senteval_runner.demo",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from multiview import encode, info, search, train
+from multiview import encode, export, info, search, train
 from multiview.config import TrainConfig
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
@@ -154,7 +154,7 @@ def test_vocabulary_expansion_of_a_model(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
+def test_sentence_transformers_adapter(folder: Path, tmp_path: Path, dry_run) -> None:
     pytest.importorskip("sentence_transformers")
     from sentence_transformers import SentenceTransformer
 
@@ -164,6 +164,7 @@ def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
     expected = MultiViewEncoder.load(folder).encode(texts)
     own = st_adapter.load(folder)
     np.testing.assert_allclose(own.encode(texts, show_progress_bar=False), expected, atol=1e-5)
+    assert "parameters" in dry_run(export.cli, folder) and not (folder / "modules.json").exists()
     st_adapter.export(folder)
     model = SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
     np.testing.assert_allclose(model.encode(texts, batch_size=2), expected, atol=1e-5)
