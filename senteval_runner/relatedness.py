@@ -6,15 +6,14 @@ A softmax layer on [|u - v|, u ∗ v] trained with the mean squared error agains
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import ConstantInputWarning, pearsonr, spearmanr
 from torch import Tensor
 
+from multiview.finetune.scores import pearson, spearman
 from senteval_runner.features import Float, as_tensor
 from senteval_runner.heads import LogisticHead, fold_products
 from senteval_runner.optimisers import Adam, flat
@@ -37,14 +36,6 @@ class Relatedness:
     mse: float
     predictions: Scores
     """Predicted score per test row."""
-
-
-def correlation(kind: str, predicted: Scores, gold: Scores) -> float:
-    """Pearson's or Spearman's coefficient; 0 when it is undefined (constant predictions)."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantInputWarning)
-        value = float((pearsonr if kind == "pearson" else spearmanr)(predicted, gold)[0])
-    return value if np.isfinite(value) else 0.0
 
 
 def target_distribution(scores: Scores) -> Float:
@@ -101,9 +92,9 @@ def relatedness(
                     x_ND.index_select(0, rows), targets_NK.index_select(0, rows).t(), w[0, 0]
                 )
                 adam.update(flat_w, flat(gradient[None, None]), state, no_l2, step)
-        pearson = correlation("pearson", _expected_score(x_dev, w[0, 0]), dev[1])
-        if pearson > best:
-            best, best_w = pearson, w.clone()
+        found = pearson(_expected_score(x_dev, w[0, 0]), dev[1])
+        if found > best:
+            best, best_w = found, w.clone()
         elif misses >= FORGIVEN_ROUNDS:
             break
         else:
@@ -111,8 +102,8 @@ def relatedness(
     predictions = _expected_score(x_test, best_w[0, 0])
     return Relatedness(
         devpearson=best,
-        pearson=correlation("pearson", predictions, test[1]),
-        spearman=correlation("spearman", predictions, test[1]),
+        pearson=pearson(predictions, test[1]),
+        spearman=spearman(predictions, test[1]),
         mse=float(np.mean((predictions - test[1]) ** 2)),
         predictions=predictions,
     )

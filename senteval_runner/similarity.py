@@ -22,7 +22,8 @@ from tyro.conf import Positional
 
 from corpora.support.cli import config_to_json, run_command
 from corpora.support.errors import UserError
-from corpora.support.files import write_json
+from corpora.support.files import write_json, write_text
+from senteval_runner.tables import markdown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,17 +42,6 @@ class Correlation:
     pairs: int
 
 
-def cosines(left_ND: NDArray[np.floating], right_ND: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Cosine of each row pair, 0 where a vector is zero; float64 [N]."""
-    import numpy as np
-
-    left_ND, right_ND = left_ND.astype(np.float64), right_ND.astype(np.float64)
-    norms_N = np.linalg.norm(left_ND, axis=1) * np.linalg.norm(right_ND, axis=1)
-    dots_N = np.einsum("nd,nd->n", left_ND, right_ND)
-    result: NDArray[np.float64] = np.divide(dots_N, norms_N, out=np.zeros_like(dots_N), where=norms_N > 0)
-    return result
-
-
 def correlate(
     encoder: Encoder | SentenceVectors, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
 ) -> Correlation:
@@ -63,25 +53,20 @@ def correlate(
         right: second texts.
         gold: scores.
     """
-    from senteval_runner.embed import as_vectors
-    from senteval_runner.relatedness import correlation
+    import numpy as np
 
-    vectors = as_vectors(encoder)
-    one, other = (vectors([text.split() for text in side]) for side in (left, right))
-    similarity, scores = cosines(one, other), _floats(gold)
+    from multiview.finetune.scores import cosines, pearson, spearman
+    from senteval_runner.embed import as_vectors
+
+    vectors, scores = as_vectors(encoder), np.asarray(gold, dtype=np.float64)
+    similarity = cosines(*(vectors([t.split() for t in side]).astype(np.float64) for side in (left, right)))
     if similarity.max() - similarity.min() < 1e-6:  # float32 vectors of equal texts differ in the last bit
         return Correlation(spearman=0.0, pearson=0.0, pairs=len(gold))
     return Correlation(
-        spearman=100 * correlation("spearman", similarity, scores),
-        pearson=100 * correlation("pearson", similarity, scores),
+        spearman=100 * spearman(similarity, scores),
+        pearson=100 * pearson(similarity, scores),
         pairs=len(gold),
     )
-
-
-def _floats(values: Sequence[float]) -> NDArray[np.float64]:
-    import numpy as np
-
-    return np.asarray(values, dtype=np.float64)
 
 
 def word_similarity(encoder: Encoder, folder: Path) -> tuple[dict[str, Correlation], list[str]]:
@@ -208,7 +193,7 @@ class SimilarityConfig:
     output: Path = Path("runs/reports/similarity")
     """Folder for results.json and results.md."""
     seed: int = 1111
-    """Seed of random encoders."""
+    """Seed of random encoders and of the trained heads."""
     dry_run: bool = False
     """Print the configuration and an estimate of the encoding's time from some texts; write nothing."""
 
@@ -216,11 +201,11 @@ class SimilarityConfig:
 def table(results: dict[str, dict[str, Correlation]]) -> str:
     """Markdown: one row per model, Spearman × 100 per set."""
     sets = list(dict.fromkeys(name for scores in results.values() for name in scores))
-    lines = ["| model | " + " | ".join(sets) + " |", "|---" * (len(sets) + 1) + "|"]
-    for model, scores in results.items():
-        cells = [f"{scores[name].spearman:.1f}" if name in scores else "–" for name in sets]
-        lines.append(f"| {model} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        [model, *(f"{scores[name].spearman:.1f}" if name in scores else "–" for name in sets)]
+        for model, scores in results.items()
+    ]
+    return markdown(["model", *sets], rows)
 
 
 @dataclass(kw_only=True)
@@ -279,17 +264,16 @@ def dry_run(config: SimilarityConfig, encoders: Mapping[str, Encoder]) -> str:
 
 def phrase_table(results: dict[str, PhraseScores]) -> str:
     """Markdown: SemEval-2013 5(a), one row per model."""
-    lines = ["| model | accuracy | F1 | accuracy by threshold | F1 by threshold |", "|---" * 5 + "|"]
-    for model, one in results.items():
-        lines.append(
-            f"| {model} | {one.acc:.2f} | {one.f1:.2f} | {one.threshold_acc:.2f} | {one.threshold_f1:.2f} |"
-        )
-    return "\nSemEval-2013 5(a), percent, test part:\n\n" + "\n".join(lines) + "\n"
+    headers = ["model", "accuracy", "F1", "accuracy by threshold", "F1 by threshold"]
+    rows = [
+        [model, *(f"{figure:.2f}" for figure in (one.acc, one.f1, one.threshold_acc, one.threshold_f1))]
+        for model, one in results.items()
+    ]
+    return "\nSemEval-2013 5(a), percent, test part:\n\n" + markdown(headers, rows)
 
 
 def main(config: SimilarityConfig) -> None:
     """Score every model on every set that is there; print and write the table."""
-    from corpora.support.files import write_text
     from senteval_runner.encoders import resolve_encoder
 
     _check(config)
@@ -301,7 +285,9 @@ def main(config: SimilarityConfig) -> None:
     results = {model: scores.correlations for model, scores in scored.items()}
     classified = {model: scores.classified for model, scores in scored.items() if scores.classified}
     missing = next(iter(scored.values())).missing
-    skipped = next(iter(scored.values())).skipped
+    skipped: dict[str, str] = {}
+    for scores in scored.values():  # files are missing to all models, vectors may be unusable of one
+        skipped |= scores.skipped
     missing_line = f"not found below {config.words}: {', '.join(missing)}" if missing else ""
     if not any(results.values()) and not classified:
         raise UserError("; ".join(filter(None, [missing_line, *skipped.values()])))

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from multiview.finetune.scores import pearson, spearman
 from senteval_runner.features import Float
-from senteval_runner.relatedness import correlation
 
 Scores = NDArray[np.float64]
 
 
 def cosine(u: Float, v: Float) -> Scores:
-    """u·v / (‖u‖ ‖v‖) row by row; 0 where a vector is zero or not finite: [n]."""
+    """u·v / (‖u‖ ‖v‖) row by row; 0 where a vector is zero, NaN components count as 0: [n]."""
     u, v = np.nan_to_num(u), np.nan_to_num(v)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.einsum("nd,nd->n", u, v) / (np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1))
@@ -31,12 +31,12 @@ def summarise(predicted: Mapping[str, Scores], gold: Mapping[str, Scores]) -> di
     """
     metrics: dict[str, float] = {}
     sizes = [len(gold[name]) for name in gold]
-    for kind in ("pearson", "spearman"):
-        values = [correlation(kind, predicted[name], gold[name]) for name in gold]
+    for kind, correlation in (("pearson", pearson), ("spearman", spearman)):
+        values = [correlation(predicted[name], gold[name]) for name in gold]
         metrics |= {f"{name}.{kind}": value for name, value in zip(gold, values, strict=True)}
         metrics[f"all.{kind}.mean"] = float(np.mean(values))
         metrics[f"all.{kind}.wmean"] = float(np.average(values, weights=sizes))
         metrics[f"concatenated.{kind}"] = correlation(
-            kind, np.concatenate([predicted[n] for n in gold]), np.concatenate([gold[n] for n in gold])
+            np.concatenate([predicted[n] for n in gold]), np.concatenate([gold[n] for n in gold])
         )
     return metrics

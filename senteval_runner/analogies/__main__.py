@@ -62,8 +62,9 @@ def build(config: BuildConfig) -> None:
     vectors = None
     if config.vectors is not None:
         from multiview.word_vectors import load_word_vectors
+        from senteval_runner.encoders import VECTOR_CACHE
 
-        vectors = load_word_vectors(config.vectors, Path("runs/vectors"))
+        vectors = load_word_vectors(config.vectors, VECTOR_CACHE)
     frames, counts = collect_frames(cache, config.sentences)
     questions = build_questions(frames, vectors, seed=config.seed, limit=config.limit)
     path = config.output / "questions.tsv"
@@ -126,6 +127,7 @@ def run(config: RunConfig) -> None:
     from corpora.support.errors import UserError
     from corpora.support.files import sha256_file, write_json, write_text
     from senteval_runner.analogies import report
+    from senteval_runner.analogies.lexicon import read_google
     from senteval_runner.analogies.questions import read_questions
     from senteval_runner.analogies.score import TextVectors, score_analogies
     from senteval_runner.embed import as_vectors
@@ -134,6 +136,7 @@ def run(config: RunConfig) -> None:
     if not config.models:
         raise UserError("no model given; name one or more, see --help")
     questions = read_questions(config.questions)
+    google = read_google(config.google) if config.google else {}
     if config.dry_run:
         from senteval_runner.estimate import encoding_dry_run
 
@@ -147,11 +150,11 @@ def run(config: RunConfig) -> None:
         encode = as_vectors(encoder)
         vectors[spec] = TextVectors(questions, encode)
         scores[spec] = score_analogies(questions, vectors[spec])
-        opened[spec] = _open(questions, encode, config.google)
+        opened[spec] = _open(questions, encode, google)
     tables = [
         report.markdown(report.ACCURACY_HEADERS, report.accuracy_rows(scores)),
         report.markdown(report.TRANSFER_HEADERS, report.transfer_rows(scores)),
-        *(report.markdown(("open vocabulary", "section", "%", "questions"), _open_rows(opened)),),
+        report.markdown(("open vocabulary", "section", "%", "questions"), _open_rows(opened)),
     ]
     write_text(config.output / "tables.md", "\n".join(tables))
     write_text(config.output / "report.html", report.page(questions, scores, vectors))
@@ -166,13 +169,12 @@ def run(config: RunConfig) -> None:
 
 
 def _open(
-    questions: list[Question], encode: SentenceVectors, google: Path | None
+    questions: list[Question], encode: SentenceVectors, google: dict[str, list[tuple[str, str, str, str]]]
 ) -> dict[str, dict[str, float]]:
     """Open-vocabulary accuracy of our word questions and of Google's, by category or section."""
-    from senteval_runner.analogies.lexicon import read_google
     from senteval_runner.analogies.score import open_accuracy
 
-    sets = {f"google {name}": rows for name, rows in read_google(google).items()} if google else {}
+    sets = {f"google {name}": rows for name, rows in google.items()}
     for q in questions:
         if q.level == "word":
             sets.setdefault(q.category, []).append((q.a, q.b, q.c, q.answer))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from senteval_runner import html
+from senteval_runner import html, tables
 from senteval_runner.analogies.lexicon import CATEGORIES, LEVELS
 from senteval_runner.analogies.questions import Question
 from senteval_runner.analogies.score import AnalogyScores, Float, TextVectors
@@ -48,10 +48,12 @@ def _percent(value: float | None) -> float | None:
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[html.Cell]]) -> str:
-    """A Markdown table, numbers with one decimal."""
-    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
-    lines += ["| " + " | ".join(str(html.text(cell, 1)) for cell in row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+    """A Markdown table, figures with one decimal, a dash for none."""
+
+    def shown(cell: html.Cell) -> str:
+        return "–" if cell is None else f"{cell:.1f}" if isinstance(cell, float) else str(cell)
+
+    return tables.markdown(headers, [[shown(cell) for cell in row] for row in rows])
 
 
 def pair_points(questions: Sequence[Question], level: str, category: str) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from senteval_runner import html
 from senteval_runner.faq.data import FaqSet
 from senteval_runner.projections import NO_PLANE, has_plane, tsne
+from senteval_runner.tables import markdown
 
 HEADERS = ("set", "method", "query against", "training", "accuracy %", "± sd", "MRR", "± sd")
 QUERIES_SHOWN = 150
@@ -24,12 +25,12 @@ def cells(row: Mapping[str, Any]) -> list[html.Cell]:
 
 def tables(rows: Sequence[Mapping[str, Any]]) -> str:
     """Markdown: accuracies with one decimal, MRR with three."""
-    lines = ["| " + " | ".join(HEADERS) + " |", "|" + "---|" * len(HEADERS)]
+    lines = []
     for row in rows:
         *names, accuracy, accuracy_sd, mrr, mrr_sd = cells(row)
-        figures = f"{accuracy:.1f} | {accuracy_sd:.1f} | {mrr:.3f} | {mrr_sd:.3f}"
-        lines.append(f"| {' | '.join(map(str, names))} | {figures} |")
-    return "\n".join(lines) + "\n"
+        figures = [f"{accuracy:.1f}", f"{accuracy_sd:.1f}", f"{mrr:.3f}", f"{mrr_sd:.3f}"]
+        lines.append([*map(str, names), *figures])
+    return markdown(HEADERS, lines)
 
 
 def projection(faq: FaqSet, vectors: Mapping[str, NDArray[np.floating]]) -> html.Html:

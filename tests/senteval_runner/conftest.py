@@ -1,10 +1,11 @@
-"""A small synthetic SentEval folder."""
+"""A small synthetic SentEval folder, and word vectors for it."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 WORDS = {0: ["bad", "dull", "poor"], 1: ["good", "bright", "rich"], 2: ["tall", "far", "near"]}
@@ -38,3 +39,13 @@ def data(tmp_path: Path) -> Path:
     rows = [f"{s}\t{'AB'[i % 2]}\t{text(rng, i % 2)}" for s in ("tr", "va", "te") for i in range(30)]
     (root / "probing" / "word_content.txt").write_text("\n".join(rows) + "\n")
     return root
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    """Random word vectors of 8 dimensions for the words of ``data``."""
+    rng = np.random.RandomState(0)
+    vocabulary = ["bad", "dull", "poor", "good", "bright", "rich", "tall", "far", "near", "a", "the"]
+    path = tmp_path / "words.txt"
+    path.write_text("".join(f"{w} {' '.join(f'{x:.3f}' for x in rng.randn(8))}\n" for w in vocabulary))
+    return path

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from corpora.support.errors import UserError
 from multiview.word_vectors import WordVectors
 from parsing.sentences import StoredSentence
+from senteval_runner.analogies.__main__ import RunConfig, run
 from senteval_runner.analogies.build import Ranking, build_questions
 from senteval_runner.analogies.contexts import SLOT, collect_frames, fill, frames_of, paraphrase
 from senteval_runner.analogies.lexicon import CATEGORIES, load_pairs, read_google
@@ -254,6 +255,13 @@ def test_bad_files(tmp_path: Path) -> None:
     path.write_text("header\na\tb\n")
     with pytest.raises(UserError, match="no column 'question_id'"):
         read_questions(path)
+
+
+def test_a_wrong_google_file_is_refused_before_models_are_loaded(tmp_path: Path) -> None:
+    write_questions(tmp_path / "q.tsv", SMALL)
+    config = RunConfig(models=("./no-model",), questions=tmp_path / "q.tsv", google=tmp_path / "none.txt")
+    with pytest.raises(UserError, match=r"none\.txt: no such file"):
+        run(config)
 
 
 @pytest.mark.data

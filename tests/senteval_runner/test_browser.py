@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from senteval_runner import running
-from tests.senteval_runner.test_run import config, words  # noqa: F401
+from tests.senteval_runner.test_run import config
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MEASURE = """<script>
@@ -41,7 +41,7 @@ document.title = JSON.stringify({
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_report_in_chromium(tmp_path: Path, data: Path, words: Path, monkeypatch) -> None:  # noqa: F811
+def test_the_report_in_chromium(tmp_path: Path, data: Path, words: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples.txt").write_text("good bright\nbad\n")
     models = (str(words), "random:seq")

@@ -6,7 +6,7 @@ import pytest
 
 from senteval_runner import running, tables
 from senteval_runner.published import CONTROLS, NOTE, PAIR_AVERAGES, SENTEVAL
-from tests.senteval_runner.test_run import config, words  # noqa: F401
+from tests.senteval_runner.test_run import config
 
 
 def test_the_papers_averages_follow_from_its_rows() -> None:
@@ -25,7 +25,7 @@ def test_rows_are_whole(row) -> None:
     assert (tables.published_cells(row)[-1] == "–") == (None in row.figures)
 
 
-def test_reports_set_them_apart(tmp_path, data, words, monkeypatch) -> None:  # noqa: F811
+def test_reports_set_them_apart(tmp_path, data, words, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert running.run(config(tmp_path, data, str(words), tasks="CR")) == 0
     markdown = (tmp_path / "report/results.md").read_text()

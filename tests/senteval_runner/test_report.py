@@ -13,7 +13,7 @@ from senteval_runner import report, running
 from senteval_runner.projections import nearest, pca, tsne
 from senteval_runner.results import TaskResult
 from senteval_runner.significance import _pearson, paired_bootstrap
-from tests.senteval_runner.test_run import config, words  # noqa: F401
+from tests.senteval_runner.test_run import config
 
 
 def classified(task: str, hits: np.ndarray, acc: float = 0.0) -> TaskResult:
@@ -79,7 +79,7 @@ def test_projections() -> None:
 
 
 @pytest.mark.parametrize("options", [{"project": 1}, {}])
-def test_a_report_of_vectors_without_a_plane(tmp_path, data, words, monkeypatch, options) -> None:  # noqa: F811
+def test_a_report_of_vectors_without_a_plane(tmp_path, data, words, monkeypatch, options) -> None:
     """One dimension, or no known word: every vector is zero."""
     monkeypatch.chdir(tmp_path)
     if not options:
@@ -94,7 +94,7 @@ def test_nearest_neighbours() -> None:
     assert [sentence for _, sentence in found[0]] == ["b", "a"]
 
 
-def test_page_of_a_run(tmp_path, data, words, monkeypatch) -> None:  # noqa: F811
+def test_page_of_a_run(tmp_path, data, words, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples.txt").write_text("good bright\n\nbad\n")
     (data / "probing" / "probing.json").write_text('{"tasks": {"WordContent": {"labels_from": "parser"}}}')

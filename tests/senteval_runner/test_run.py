@@ -18,15 +18,6 @@ from senteval_runner.run import RunConfig
 from senteval_runner.run import main as run_main
 
 
-@pytest.fixture
-def words(tmp_path: Path) -> Path:
-    rng = np.random.RandomState(0)
-    vocabulary = ["bad", "dull", "poor", "good", "bright", "rich", "tall", "far", "near", "a", "the"]
-    path = tmp_path / "words.txt"
-    path.write_text("".join(f"{w} {' '.join(f'{x:.3f}' for x in rng.randn(8))}\n" for w in vocabulary))
-    return path
-
-
 def config(tmp_path: Path, data: Path, *models: str, **options) -> RunConfig:
     options = {"tasks": "CR,MRPC,SICK-R,WordContent", "protocol": "fast", **options}
     return RunConfig(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ from corpora.support.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.phrases import best_threshold
 from senteval_runner.similarity import (
+    SimilarityConfig,
     correlate,
-    cosines,
+    main,
     phrase_classification,
     phrase_similarity,
     sentence_similarity,
@@ -76,10 +78,6 @@ def test_correlation_follows_the_cosine() -> None:
     expected = np.corrcoef(np.cos([0.1, 0.2, 0.5, 0.9]), [4, 3, 2, 1])[0, 1]
     assert perfect.pearson == pytest.approx(100 * expected)
     assert correlate(Numbers(), ["1", "2"], ["1", "2"], [1.0, 2.0]).spearman == 0.0
-
-
-def test_zero_vectors_have_cosine_zero() -> None:
-    assert cosines(np.zeros((1, 3)), np.ones((1, 3))).tolist() == [0.0]
 
 
 @pytest.mark.data
@@ -216,6 +214,14 @@ def test_sentence_pairs_with_and_without_a_head(data: Path) -> None:
     ]
     expected = np.corrcoef(similarity, part.y)[0, 1]
     assert found["SICKRelatedness (untrained)"].pearson == pytest.approx(100 * expected, abs=1e-3)
+
+
+def test_what_one_model_lacks_is_said(tmp_path: Path, data: Path, words: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "few.npz", sentences=np.array(["a"]), vectors=np.ones((1, 3)))
+    main(SimilarityConfig(models=(str(words), "few.npz"), data=data, output=tmp_path / "out"))
+    skipped = json.loads((tmp_path / "out/results.json").read_text())["skipped"]
+    assert "no vector for" in skipped["SICKRelatedness"] and "sts-train.csv" in skipped["STSBenchmark"]
 
 
 def test_nothing_found_is_refused(command, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
