@@ -40,7 +40,8 @@ class Annotated:
         """The tree below TOP/ROOT, function tags stripped, or None without constituents."""
         if self.sentence.tree is None:
             return None
-        tree = Tree.fromstring(self.sentence.tree)
+        # nltk takes a bracket after a backslash for part of the word; no probe reads the tree's words.
+        tree = Tree.fromstring(self.sentence.tree.replace("\\", "/"))
         while tree.label() in ("", "TOP", "ROOT") and len(tree) == 1 and isinstance(tree[0], Tree):
             tree = tree[0]
         return tree

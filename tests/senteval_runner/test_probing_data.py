@@ -56,6 +56,11 @@ def test_answers_read_off_a_sentence() -> None:
     assert structure.noun_number(MEMORIES, "nsubj") is None  # a pronoun
 
 
+def test_a_word_may_end_in_a_backslash() -> None:
+    slash = annotated("a \\", "DT NN", "2 0", "det root", "(TOP (NP (DT a) (NN \\)))")
+    assert structure.depth(slash) == "2"
+
+
 def test_a_modal_hides_the_tense() -> None:
     modal = annotated("He would have gone", "PRP MD VB VBN", "4 4 4 0", "nsubj aux aux root")
     assert structure.tense(modal) is None
