@@ -108,31 +108,21 @@ def main(config: ImportConfig) -> None:
 
 def dry_run(config: ImportConfig) -> str:
     """What the import would take, from importing the first sentences into a temporary folder."""
-    import tempfile
-
-    from corpora.support.errors import UserError
     from corpora.support.estimate import Work, dry_run_text, rate
     from parsing.first_sentences import first_sentences
 
-    with tempfile.TemporaryDirectory() as scratch:
-        files, sample, total = first_sentences(Path(scratch), config.conllu, config.ptb)
+    with first_sentences(config.conllu, config.ptb) as first:
 
         def run(number: int) -> int:
-            import_trees(Path(scratch) / str(number), conllu=files.get("conllu"), ptb=files.get("ptb"))
-            return sample
+            import_trees(first.folder / str(number), conllu=first.conllu, ptb=first.ptb)
+            return first.sentences
 
-        try:
-            per_s = rate(run, range(3))
-        except UserError as error:
-            text = str(error)
-            for kind, path in files.items():
-                text = text.replace(str(path), str(getattr(config, kind)))
-            raise UserError(text) from None
-        size = sum(path.stat().st_size for path in Path(scratch, "0").glob("shard-*.h5"))
+        per_s = rate(run, range(3))
+        size = sum(path.stat().st_size for path in (first.folder / "0").glob("shard-*.h5"))
     return dry_run_text(
         config,
-        disk_bytes=size * total / sample,
-        work=[Work(name="import", units=total, unit="sentences (about)", per_s=per_s)],
+        disk_bytes=size * first.total / first.sentences,
+        work=[Work(name="import", units=first.total, unit="sentences (about)", per_s=per_s)],
     )
 
 

@@ -24,6 +24,7 @@ from corpora.types import Sentence
 
 if TYPE_CHECKING:
     from senteval_runner.probing_data.structure import Annotated
+    from senteval_runner.probing_data.tasks import Item
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,8 @@ class BuildConfig:
     """At most this many items per task (the published size)."""
     seed: int = 1111
     """Seed of every random choice."""
+    dry_run: bool = False
+    """Print the configuration and an estimate of time and disk from the first sentences; write nothing."""
 
 
 def gold_sentences(conllu: Path, brackets: Path) -> list[Annotated]:
@@ -81,8 +84,12 @@ def gold_sentences(conllu: Path, brackets: Path) -> list[Annotated]:
     return found
 
 
-def parsed_sentences(folder: Path) -> list[Annotated]:
+def parsed_sentences(folder: Path, stop: int | None = None) -> list[Annotated]:
     """Sentences of a tree cache without flags.
+
+    Args:
+        folder: the cache.
+        stop: look at its first so many sentences; None at all.
 
     Raises:
         UserError: the cache lacks a view.
@@ -97,7 +104,7 @@ def parsed_sentences(folder: Path) -> list[Annotated]:
         if not cache.has(view):
             raise UserError(f"{folder}: holds no {view} trees, and the probes need both views")
     found = []
-    for stored in stored_sentences(cache, 0, len(cache)):
+    for stored in stored_sentences(cache, 0, min(len(cache), stop or len(cache))):
         if stored.flags or not MIN_TOKENS <= len(stored.words) <= MAX_TOKENS:
             continue
         assert stored.tags and stored.heads and stored.relations and stored.spans is not None
@@ -116,6 +123,53 @@ def parsed_sentences(folder: Path) -> list[Annotated]:
     return found
 
 
+def read_sentences(config: BuildConfig, stop: int | None = None) -> list[Annotated]:
+    """The sentences of the cache (its first ``stop``) or of the two gold files."""
+    if config.trees is not None:
+        return parsed_sentences(config.trees, stop)
+    assert config.conllu is not None and config.brackets is not None
+    return gold_sentences(config.conllu, config.brackets)
+
+
+def task_lines(parts: dict[str, list[Item]]) -> list[str]:
+    """Lines of a task's file."""
+    return [f"{part}\t{item.label}\t{item.text}\n" for part, items in parts.items() for item in items]
+
+
+def dry_run(config: BuildConfig, names: list[str]) -> str:
+    """What the tasks ``names`` would take, from building them of the first sentences."""
+    from dataclasses import replace
+
+    from corpora.support.estimate import Work, dry_run_text, rate
+    from parsing.cache import TreeCache
+    from parsing.first_sentences import SAMPLE, first_sentences
+    from senteval_runner.probing_data.tasks import build
+
+    disk_bytes = 0.0
+
+    def work(part: BuildConfig) -> int:
+        nonlocal disk_bytes
+        found = read_sentences(part, stop=sentences)
+        for name in names:
+            lines = task_lines(build(name, found, seed=config.seed, limit=config.limit))
+            share = min(total / max(sentences, 1), config.limit / max(len(lines), 1))
+            disk_bytes += share * sum(len(line.encode()) for line in lines)
+        return sentences
+
+    with first_sentences(config.conllu, config.brackets) as first:
+        sentences, total = first.sentences, first.total
+        if config.trees is not None:
+            total = len(TreeCache.open(config.trees))
+            sentences = min(4 * SAMPLE, total)
+        per_s = rate(work, [replace(config, conllu=first.conllu, brackets=first.ptb)])
+    return dry_run_text(
+        config,
+        facts={"tasks": ", ".join(names)},
+        disk_bytes=disk_bytes,
+        work=[Work(name="build", units=total, unit="sentences", per_s=per_s)],
+    )
+
+
 def main(config: BuildConfig) -> None:
     """Read the trees, build every task, write files and a summary."""
     from corpora.senteval_tasks import PROBING_FILES
@@ -128,16 +182,16 @@ def main(config: BuildConfig) -> None:
     for name in names:
         if name not in BUILDERS:
             raise UserError(f"unknown probing task {name!r} (known: {', '.join(BUILDERS)})")
-    if config.trees is not None:
-        sentences = parsed_sentences(config.trees)
-    elif config.conllu is not None and config.brackets is not None:
-        sentences = gold_sentences(config.conllu, config.brackets)
-    else:
+    if config.trees is None and (config.conllu is None or config.brackets is None):
         raise UserError("gold probes need both --conllu and --brackets")
+    if config.dry_run:
+        print(dry_run(config, names))
+        return
+    sentences = read_sentences(config)
     summary = {}
     for name in names:
         parts = build(name, sentences, seed=config.seed, limit=config.limit)
-        lines = [f"{part}\t{item.label}\t{item.text}\n" for part, items in parts.items() for item in items]
+        lines = task_lines(parts)
         write_text(config.output / f"{PROBING_FILES[name]}.txt", "".join(lines))
         classes = Counter(item.label for items in parts.values() for item in items)
         summary[name] = {

@@ -70,7 +70,6 @@ WITHOUT_DRY_RUN = {
     "parsing.info",
     "parsing.show",
     "multiview.info",
-    "senteval_runner.build_probing",
     "senteval_runner.demo",
 }
 FIRST_WORD = {

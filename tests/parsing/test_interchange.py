@@ -93,12 +93,13 @@ def test_dry_run_of_an_import(files, tmp_path: Path, dry_run) -> None:
 def test_first_sentences_and_their_share(files, tmp_path: Path) -> None:
     files[0].write_text("# text\n\n" + CONLLU * 20)
     files[1].write_text(PTB.replace("(NP", "\n  (NP") * 20)
-    small, taken, total = first_sentences(tmp_path, *files, sample=6)
-    assert taken == 6 and 55 <= total <= 65
-    import_trees(tmp_path / "trees", **small)
+    with first_sentences(*files, sample=6) as first:
+        assert first.sentences == 6 and 55 <= first.total <= 65
+        import_trees(tmp_path / "trees", conllu=first.conllu, ptb=first.ptb)
     assert len(TreeCache.open(tmp_path / "trees")) == 6
     files[0].write_text(CONLLU.rstrip())
-    assert first_sentences(tmp_path, files[0], None, sample=9)[1:] == (3, 3)
+    with first_sentences(files[0], None, sample=9) as first:
+        assert (first.sentences, first.total) == (3, 3)
 
 
 def test_a_parsed_cache_goes_out_and_in(tmp_path: Path) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.types import Sentence
+from corpora.treebanks import write_brackets, write_conllu
+from corpora.types import Document, Sentence
+from senteval_runner import build_probing
 from senteval_runner.probing_data import structure
 from senteval_runner.probing_data.somo import BigramReplacer
 from senteval_runner.probing_data.structure import Annotated
 from senteval_runner.probing_data.tasks import BUILDERS, Item, balance, build, split
+from tests.parsing.test_cache import corpus_of, write_cache
 
 
 def annotated(text: str, tags: str, heads: str, relations: str, tree: str | None = None) -> Annotated:
@@ -110,6 +114,20 @@ def test_balance_and_proportions() -> None:
     assert Counter(item.label for item in balanced) == {"a": 1200, "b": 1200}
     sizes = {name: len(part) for name, part in split(balanced, Random(0)).items()}
     assert sizes["tr"] == pytest.approx(2000, abs=10) and sizes["va"] == pytest.approx(200, abs=10)
+
+
+def test_dry_runs_of_parsed_and_gold_trees(tmp_path: Path, dry_run) -> None:  # type: ignore[no-untyped-def]
+    write_cache(tmp_path / "trees", corpus_of(60))
+    text = dry_run(build_probing.cli, "--trees", "trees", "--tasks", "Length,BigramShift")
+    assert "build        60 sentences" in text and "Length, BigramShift" in text
+    gold = [CATS.sentence, MEMORIES.sentence] * 9
+    write_conllu(tmp_path / "g.conllu", [Document("d", tuple(gold))])
+    write_brackets(tmp_path / "g.ptb", gold)
+    words = ("--conllu", "g.conllu", "--brackets", "g.ptb")
+    assert "build        18 sentences" in dry_run(build_probing.cli, *words)
+    write_brackets(tmp_path / "g.ptb", gold[1:])
+    with pytest.raises(AssertionError, match=r" g\.ptb: 17 trees for 18 sentences of g\.conllu"):
+        dry_run(build_probing.cli, *words)
 
 
 @pytest.mark.data
