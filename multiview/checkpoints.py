@@ -63,8 +63,9 @@ class Checkpoints:
             OSError: the disk is full or not writable; earlier checkpoints are untouched.
         """
         final = self.folder / f"step-{step:08d}"
-        temporary = self.folder / f".step-{step:08d}.{os.getpid()}.tmp"
-        shutil.rmtree(temporary, ignore_errors=True)
+        temporary = self.folder / f".step-{step:08d}.tmp"
+        for left in self.folder.glob(".step-*.tmp"):  # by a run that was killed while it wrote
+            shutil.rmtree(left)
         try:
             temporary.mkdir(parents=True)
             for name, tensors in zip(_FILES, (checkpoint.weights, checkpoint.optimiser), strict=True):
@@ -95,7 +96,7 @@ class Checkpoints:
         for path in reversed(self.listed()):
             try:
                 return self._load(path)
-            except (UserError, OSError, SafetensorError, KeyError, ValueError) as error:
+            except (UserError, OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
                 log.warning("checkpoint %s is damaged and skipped (%s)", path, error)
         return None
 

@@ -9,6 +9,7 @@ with trained and one with fixed words, concatenated) and ``paper-2400`` (one mod
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,15 +158,31 @@ class TrainConfig:
         """
         if len(self.view_list) < 2:
             raise UserError(f"--views {self.views}: needs at least two views, e.g. dep,const")
-        for option in ("dim", "word_dim", "batch", "stretches", "epochs", "vocabulary", "keep", "prefetch"):
-            if getattr(self, option) < 1:
-                raise UserError(f"--{option.replace('_', '-')} {getattr(self, option)}: must be at least 1")
+        for least, options in _AT_LEAST.items():
+            for option in options.split():
+                if not least <= (value := getattr(self, option)) < math.inf:
+                    raise UserError(f"--{option.replace('_', '-')} {value}: must be at least {least}")
+        if not 0 < self.learning_rate < math.inf:
+            raise UserError(f"--learning-rate {self.learning_rate}: must be above 0")
+        if not 0 <= self.word_dropout < 1:
+            raise UserError(f"--word-dropout {self.word_dropout}: must be a share from 0 to below 1")
         if self.batch < 2:
             raise UserError(f"--batch {self.batch}: a sentence needs another one to be contrasted with")
         if self.dim % 2 and "seq" in self.view_list:
             raise UserError(f"--dim {self.dim}: must be even for seq (half for each direction)")
         if self.words != "trained" and self.vectors is None:
             raise UserError(f"--words {self.words}: needs --vectors FILE (GloVe or word2vec)")
+        # Here, not when the file is read: "both" trains a whole model with trained words before that.
+        if self.words != "trained" and not Path(self.vectors or "").is_file():
+            raise UserError(f"--vectors {self.vectors}: no such file; it wants GloVe or word2vec vectors")
+
+
+_AT_LEAST = {
+    1: "dim word_dim batch stretches epochs vocabulary min_count vector_words checkpoint_every keep prefetch",
+    0: "buckets micro_batch max_steps max_minutes table_rate warmup_steps clip threads seed held_out "
+    "validate_every patience",
+}
+"""Options by their least value."""
 
 
 # What decides whether minutes are enough, as neighbour recall@1 on held-out documentation after 45 CPU

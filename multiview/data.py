@@ -33,6 +33,10 @@ OPEN_SHARDS = 32
 FIELDS = {"tokens": ("token",), "dep": ("head", "dep_height"), "const": ("left", "right", "const_height")}
 
 
+Part = tuple[NDArray[np.int32], list[Any], int]
+"""Sentences of a stretch that are read together: table rows of their tokens, a plan per view, how many."""
+
+
 @dataclass(frozen=True)
 class Micro:
     """Sentences that are encoded together."""
@@ -225,16 +229,13 @@ class StepSource:
             dropout: share of the words that become the unknown word, and the seed of the choice.
         """
         mine = list(stretches[rank::world])
-        micros: list[list[tuple[NDArray[np.int32], list[Any], int]]] = []
+        micros: list[list[Part]] = []
         for start, stop in mine:
             size = micro_batch or stop - start
             spans = [(a, min(a + size, stop)) for a in range(start, stop, size)]
             micros.append([(*self.read(a, b), b - a) for a, b in spans])
         if dropout[0]:
-            micros = [
-                [(_drop(token, dropout, span), plans, size) for token, plans, size in parts]
-                for parts, span in zip(micros, mine, strict=True)
-            ]
+            micros = [_drop(parts, dropout, span) for parts, span in zip(micros, mine, strict=True)]
         tokens = [token for parts in micros for token, _, _ in parts]
         table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
         pieces = iter(np.split(inverse.astype(np.int64), np.cumsum([len(t) for t in tokens])[:-1]))
@@ -254,12 +255,15 @@ class StepSource:
 
 
 def _drop(
-    token: NDArray[np.int32], dropout: tuple[float, Sequence[int]], stretch: tuple[int, int]
-) -> NDArray[np.int32]:
-    """Words of a stretch with a random share of them unknown; a function of seed and stretch alone."""
+    parts: Sequence[Part], dropout: tuple[float, Sequence[int]], stretch: tuple[int, int]
+) -> list[Part]:
+    """A random share of the words unknown: a function of seed and stretch, however the stretch is cut."""
     share, seed = dropout
-    random = np.random.default_rng([*seed, stretch[0], len(token)])
-    return np.where(random.random(len(token)) < share, UNKNOWN_ROW, token).astype(np.int32)
+    random = np.random.default_rng([*seed, stretch[0], sum(len(token) for token, _, _ in parts)])
+    return [
+        (np.where(random.random(len(token)) < share, UNKNOWN_ROW, token).astype(np.int32), plans, size)
+        for token, plans, size in parts
+    ]
 
 
 def prefetch(jobs: Iterator[Any], prepare: Any, depth: int) -> Iterator[Any]:

@@ -72,7 +72,7 @@ def main(config: EncodeConfig) -> int:
 
     encoder = MultiViewEncoder.load(
         config.model,
-        None if config.device == "auto" else config.device,
+        config.device,
         dep_model=config.dep_model,
         const_model=config.const_model,
     )

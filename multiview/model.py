@@ -24,6 +24,7 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
+from multiview.device import pick_device
 from multiview.model_folder import Member, load_members
 from multiview.network import MultiViewNetwork, Shape
 from multiview.reading import Reader, select
@@ -77,14 +78,14 @@ class MultiViewEncoder:
 
         Args:
             folder: written by ``python -m multiview.train``.
-            device: default: a GPU if there is one.
+            device: cpu, cuda, ...; None or auto takes a GPU if there is one.
             dep_model: where the dependency parser of the training lies, when it is not the builtin one.
             const_model: likewise the constituency parser.
 
         Raises:
             UserError: the folder is incomplete or damaged; the file is named.
         """
-        chosen = _device(device)
+        chosen = pick_device(device)
         encoder = cls(load_members(Path(folder), chosen), device=chosen, name=Path(folder).name)
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
@@ -110,7 +111,7 @@ class MultiViewEncoder:
             like: take vocabulary, sizes, forget bias and parsers from this model; otherwise words are hashed.
             forget_bias: of the trees' forget gates, without ``like``.
             seed: of all weights.
-            device: default: a GPU if there is one.
+            device: cpu, cuda, ...; None or auto takes a GPU if there is one.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
         parsers: dict[str, Any] = {}
@@ -132,7 +133,7 @@ class MultiViewEncoder:
         network.initialise_tables("unit", equal=True, seed=seed)
         corpus = like.members[0].corpus if like is not None else {}
         member = Member(network, Words(vocabulary), parsers, corpus)
-        return cls([member], device=_device(device), name=f"random:{','.join(names)}")
+        return cls([member], device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property
     def views(self) -> list[str]:
@@ -205,7 +206,7 @@ class MultiViewEncoder:
             UserError: unknown view, missing parser, or a parser of another version.
         """
         if device is not None:
-            self._move(_device(device))
+            self._move(pick_device(device))
         single = isinstance(inputs, str)
         texts: list[str | Tokens] | None = None
         if inputs is not None:
@@ -420,12 +421,3 @@ def _expand(member: Member, vectors: WordVectors, limit: int) -> int:
     shape = dataclasses.replace(member.network.shape, table_rows=grown_words.rows)
     member.network.shape = shape
     return len(words)
-
-
-def _device(device: str | torch.device | None) -> torch.device:
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
-        raise UserError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import Any
 
 from multiview.config import PRESETS, TrainConfig
@@ -12,7 +13,7 @@ from multiview.model_folder import Member
 def training_command(config: TrainConfig) -> str:
     """The shortest command line that gives this configuration."""
     base = PRESETS[config.preset]
-    words = ["python -m multiview.train", f"--preset {config.preset}"]
+    words = ["--preset", config.preset]
     for option in dataclasses.fields(TrainConfig):
         value, default = getattr(config, option.name), getattr(base, option.name)
         if option.name in ("preset", "config", "fresh", "dry_run") or value == default:
@@ -21,8 +22,8 @@ def training_command(config: TrainConfig) -> str:
         if isinstance(value, bool):
             words.append(f"--{name}" if value else f"--no-{name}")
         else:
-            words.append(f"--{name} {value}")
-    return " ".join(words)
+            words += [f"--{name}", str(value)]
+    return f"python -m multiview.train {shlex.join(words)}"
 
 
 def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) -> str:

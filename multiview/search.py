@@ -116,7 +116,7 @@ def main(config: SearchConfig) -> None:
         raise UserError(f"--top {config.top}: must be at least 1")
     encoder = MultiViewEncoder.load(
         config.model,
-        None if config.device == "auto" else config.device,
+        config.device,
         dep_model=config.dep_model,
         const_model=config.const_model,
     )

@@ -104,10 +104,15 @@ def _claim_folder(config: TrainConfig, content: str) -> None:
     """Start a new model folder, or make sure that what is there is this very run.
 
     Raises:
-        UserError: the folder holds a run with other options or on another cache.
+        UserError: the folder holds a run with other options or on another cache, or --fresh would delete
+            what is no run.
     """
     folder, record = config.folder, config.folder / "train.json"
     if config.fresh and folder.exists():
+        if not record.exists() and any(folder.iterdir()):
+            raise UserError(
+                f"--fresh: {folder} holds no training run; delete it yourself or give another --name"
+            )
         shutil.rmtree(folder)
     if not record.exists():
         write_json(record, {"config": config_to_json(config), "trees": content})

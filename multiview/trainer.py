@@ -23,6 +23,7 @@ from corpora.support.progress import progress
 from multiview.checkpoints import Checkpoint, Checkpoints
 from multiview.config import TrainConfig
 from multiview.data import Step, StepSource, Stretches, prefetch
+from multiview.device import pick_device
 from multiview.distributed import Processes
 from multiview.gradient import StepResult, step_gradient
 from multiview.network import MultiViewNetwork, objective_of, shape_of
@@ -77,14 +78,13 @@ class Trainer:
         config: with ``words`` of ``trained`` or ``fixed``.
         cache: the trees.
         processes: this process among all.
-        keep_model: called with the best figures whenever the weights are the best so far.
     """
 
     def __init__(self, config: TrainConfig, cache: TreeCache, processes: Processes | None = None) -> None:
         self.config = config
         self.cache = cache
         self.processes = processes or Processes()
-        self.device = _device(config.device, self.processes)
+        self.device = pick_device(config.device, self.processes.local_rank)
         self.autocast = config.precision == "bfloat16"
         if config.threads:
             torch.set_num_threads(config.threads)
@@ -277,7 +277,7 @@ class Trainer:
                 position.step += 1
                 position.epoch, position.within = job.epoch, job.within + 1
                 position.sentences += step.sentences
-                position.seconds = before + time.perf_counter() - began
+                position.seconds = self._agreed(before + time.perf_counter() - began)
                 self._report(writer, bar, step, result, figures, time.perf_counter() - start)
                 due = int(10 * self.progress) > tenth
                 if config.validate_every:
@@ -301,13 +301,21 @@ class Trainer:
             return f"all {self.total_steps} steps done"
         if config.patience and position.waited >= config.patience:
             return f"no better held-out retrieval in {position.waited} validations"
-        late = torch.tensor(float(self.progress >= 1))
-        if self.processes.sum(late.to(self.device)) > 0:
+        if self.progress >= 1:
             return f"time limit of {config.max_minutes:g} minutes"
         return ""
 
     def _stop(self, number: int, _frame: Any) -> None:
         self._signal = number
+
+    def _agreed(self, seconds: float) -> float:
+        """The first process's clock on all: the learning rate and the time limit follow it."""
+        if self.processes.world == 1:
+            return seconds
+        mine = torch.zeros(1, dtype=torch.float64, device=self.device)
+        if self.processes.first:
+            mine += seconds
+        return float(self.processes.sum(mine))
 
     def _agreed_signal(self) -> int:
         """The signal any process got, so that all stop after the same step."""
@@ -361,19 +369,3 @@ class Trainer:
         writer.write("train", self.position.step, values)
         bar.update(step.sentences)
         bar.set_postfix(loss=f"{result.loss:.3f}", hit=f"{max(result.pair_accuracy.values()):.3f}")
-
-
-def _device(name: str, processes: Processes) -> torch.device:
-    """The device asked for; each process of torchrun takes its own GPU.
-
-    Raises:
-        UserError: there is no such device.
-    """
-    if name == "auto":
-        name = f"cuda:{processes.local_rank}" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {name}: {str(error).splitlines()[0]}") from None
-    return device

@@ -29,12 +29,13 @@ from corpora.support.files import atomic_path, read_json, write_json, write_text
 from multiview.burt.config import BurtConfig, Objective
 from multiview.burt.data import BurtData, corpus_texts, read_data
 from multiview.burt.objectives import CLASSES, Siamese, schedule, steps_per_epoch
+from multiview.device import pick_device
 from multiview.finetune.examples import Examples, Fixed, Joined, Source, Stream, WithNegatives
 from multiview.finetune.loop import Plan, Row, Task, calibrate, fit
 from multiview.finetune.ranges import refuse_bad_numbers
 from multiview.finetune.scores import accuracy, cosines, spearman
 from multiview.finetune.tiny import build_tiny
-from multiview.finetune.towers import embed_all, load_tower, pick_device
+from multiview.finetune.towers import embed_all, load_tower
 
 
 def train(config: BurtConfig) -> list[Row]:

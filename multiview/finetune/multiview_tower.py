@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from corpora.support.files import read_json
@@ -38,7 +39,7 @@ class MultiViewTower(nn.Module):
 
     joint = False
 
-    def __init__(self, folder: Path, device: str) -> None:
+    def __init__(self, folder: Path, device: str | torch.device) -> None:
         super().__init__()
         self.folder = folder
         self.encoder = MultiViewEncoder.load(folder, device=device)

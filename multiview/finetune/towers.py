@@ -117,7 +117,7 @@ def load_tower(
     pooling: Pooling = "mean",
     max_length: int = 128,
     dropout: float | None = None,
-    device: str = "cpu",
+    device: str | torch.device = "cpu",
 ) -> nn.Module:
     """A tower from a name or a folder.
 
@@ -144,7 +144,7 @@ def load_tower(
     return tower.to(device)
 
 
-def load_whole(backbone: str, *, max_length: int = 128, device: str = "cpu") -> nn.Module:
+def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.device = "cpu") -> nn.Module:
     """A tower that embeds as the model does: its own pooling and whatever follows it.
 
     Args:
@@ -226,8 +226,3 @@ def quiet() -> None:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     disable_progress_bars()
-
-
-def pick_device(name: str) -> str:
-    """``auto`` becomes ``cuda`` where there is one, else ``cpu``."""
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name

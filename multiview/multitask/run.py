@@ -23,11 +23,12 @@ from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.estimate import Work, dry_run_text
 from corpora.support.files import atomic_path, read_json, write_json
+from multiview.device import pick_device
 from multiview.finetune.examples import Fixed, Sampled, Source, Stream
 from multiview.finetune.loop import Plan, Row, Task, calibrate, fit
 from multiview.finetune.ranges import refuse_bad_numbers
 from multiview.finetune.tiny import build_tiny
-from multiview.finetune.towers import Tower, load_tower, pick_device
+from multiview.finetune.towers import Tower, load_tower
 from multiview.multitask.config import MultitaskConfig
 from multiview.multitask.heads import METRIC, TaskHead, overall
 from multiview.multitask.stages import GRID, TASKS, Stage, parse_stages

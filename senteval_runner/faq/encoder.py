@@ -23,10 +23,11 @@ from torch.nn.functional import normalize
 
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, write_json
+from multiview.device import pick_device
 from multiview.finetune.config import LoopConfig
 from multiview.finetune.examples import Examples, Stream, rng
 from multiview.finetune.loop import Plan, Task, fit
-from multiview.finetune.towers import embed_all, load_whole, pick_device
+from multiview.finetune.towers import embed_all, load_whole
 from senteval_runner.encoders import find_source, split_parts
 from senteval_runner.faq.config import EncoderConfig
 from senteval_runner.faq.siamese import contrast, draw_entries, hard_negatives

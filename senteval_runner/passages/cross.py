@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError
+from multiview.device import pick_device
 from multiview.finetune.examples import Examples, Stream, rng
 from multiview.finetune.heads import seeded_linear
 from multiview.finetune.loop import Plan, Row, Task, fit
 from multiview.finetune.multiview_tower import is_multiview
-from multiview.finetune.towers import load_tower, pick_device
+from multiview.finetune.towers import load_tower
 from senteval_runner.passages.config import CrossConfig
 from senteval_runner.passages.metrics import mean, measure
 from senteval_runner.passages.ranker import draw_pairs, ranking_loss

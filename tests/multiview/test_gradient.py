@@ -8,7 +8,9 @@ import multiprocessing
 import os
 import socket
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,11 +18,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from multiview import trainer as trainer_module
 from multiview.config import TrainConfig
 from multiview.data import open_trees
 from multiview.distributed import Processes
 from multiview.optimiser import Optimiser, learning_rate_factor
 from multiview.trainer import Trainer
+
+Work = Callable[[TrainConfig, Processes], dict[str, Tensor]]
 
 
 def first_gradient(config: TrainConfig, processes: Processes | None = None) -> dict[str, Tensor]:
@@ -46,9 +51,13 @@ def assert_close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: fl
 
 
 @pytest.mark.parametrize("negatives", ["stretch", "step"])
-@pytest.mark.parametrize("views", ["dep,const", "seq,dep"])
-def test_cached_gradient_equals_the_plain_one(tiny: TrainConfig, negatives: str, views: str) -> None:
-    config = dataclasses.replace(tiny, negatives=negatives, stretches=2, views=views)
+@pytest.mark.parametrize(("views", "word_dropout"), [("dep,const", 0.0), ("seq,dep", 0.5)])
+def test_cached_gradient_equals_the_plain_one(
+    tiny: TrainConfig, negatives: str, views: str, word_dropout: float
+) -> None:
+    config = dataclasses.replace(
+        tiny, negatives=negatives, stretches=2, views=views, word_dropout=word_dropout
+    )
     plain = first_gradient(config)
     for micro_batch in (1, 7, 19):
         cached = first_gradient(dataclasses.replace(config, micro_batch=micro_batch))
@@ -74,7 +83,7 @@ def test_one_stretch_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
             torch.testing.assert_close(found[name], parameter.grad, rtol=1e-9, atol=1e-12)
 
 
-def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path) -> None:
+def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, work: Work) -> None:
     os.environ |= {
         "RANK": str(rank),
         "WORLD_SIZE": str(world),
@@ -85,13 +94,26 @@ def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path) -> 
     try:
         torch.set_num_threads(1)
         processes = Processes.from_environment(cuda=False)
-        found = first_gradient(config, processes)
-        save_file(found, out / f"{world}-{rank}.safetensors")
+        save_file(work(config, processes), out / f"{world}-{rank}.safetensors")
         processes.close()
     except BaseException:
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
+
+
+def in_processes(world: int, config: TrainConfig, out: Path, work: Work) -> list[dict[str, Tensor]]:
+    """What ``work`` gives in each of some processes that know each other."""
+    # fork, not spawn: the workers inherit the imports, and nothing here starts threads beforehand.
+    context = multiprocessing.get_context("fork")
+    port = free_port()
+    workers = [context.Process(target=worker, args=(r, world, port, config, out, work)) for r in range(world)]
+    for process in workers:
+        process.start()
+    for process in workers:
+        process.join(120)
+        assert process.exitcode == 0
+    return [load_file(out / f"{world}-{rank}.safetensors") for rank in range(world)]
 
 
 def free_port() -> int:
@@ -106,20 +128,24 @@ def test_any_number_of_processes_gives_the_same_gradient(
 ) -> None:
     config = dataclasses.replace(tiny, negatives=negatives, stretches=4, micro_batch=11)
     alone = first_gradient(config)
-    # fork, not spawn: the workers inherit the imports, and nothing here starts threads beforehand.
-    context = multiprocessing.get_context("fork")
     for world in (2, 4):
-        port = free_port()
-        workers = [
-            context.Process(target=worker, args=(r, world, port, config, tmp_path)) for r in range(world)
-        ]
-        for process in workers:
-            process.start()
-        for process in workers:
-            process.join(120)
-            assert process.exitcode == 0
-        for rank in range(world):
-            assert_close(alone, load_file(tmp_path / f"{world}-{rank}.safetensors"), 1e-10)
+        for found in in_processes(world, config, tmp_path, first_gradient):
+            assert_close(alone, found, 1e-10)
+
+
+def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, tmp_path: Path) -> None:
+    """A falling learning rate follows the clock: one clock, or the weights would drift apart."""
+
+    def trained(config: TrainConfig, processes: Processes) -> dict[str, Tensor]:
+        trainer = Trainer(config, open_trees(config.trees), processes)
+        ticks = itertools.count(step=1 + 9 * processes.rank)
+        trainer_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
+        assert trainer.run(lambda _: None) == 0
+        return {name: value.clone() for name, value in trainer.network.state_dict().items()}
+
+    config = dataclasses.replace(tiny, schedule="cosine", max_minutes=1.0, max_steps=6, stretches=2)
+    first, second = in_processes(2, config, tmp_path, trained)
+    assert_close(first, second, 0.0)
 
 
 def make_optimiser(config: TrainConfig, **changes) -> tuple[Trainer, Optimiser]:

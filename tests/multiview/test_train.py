@@ -20,6 +20,8 @@ from safetensors.torch import load_file
 from corpora.support.errors import UserError
 from multiview.config import PRESETS, TrainConfig, defaults_from, read_config
 from multiview.data import Stretches, cut, open_trees
+from multiview.device import pick_device
+from multiview.model_card import training_command
 from multiview.train import cli, main
 from multiview.trainer import Trainer
 from multiview.training_log import read_log
@@ -222,6 +224,7 @@ def test_full_disk_keeps_the_previous_checkpoint(tiny: TrainConfig, monkeypatch)
 
 
 def test_keeps_the_last_checkpoints_only(tiny: TrainConfig) -> None:
+    (tiny.folder / "checkpoints" / ".step-00000099.tmp").mkdir(parents=True)  # left by a kill
     main(replace(tiny, keep=3))
     assert [p.name[-2:] for p in sorted((tiny.folder / "checkpoints").iterdir())] == ["18", "21", "24"]
 
@@ -267,6 +270,24 @@ def test_other_options_or_cache_under_the_same_name_are_refused(tiny: TrainConfi
     main(replace(tiny, max_steps=2, batch=21, fresh=True))
 
 
+def test_fresh_deletes_training_runs_only(tiny: TrainConfig) -> None:
+    (tiny.folder / "thesis").mkdir(parents=True)
+    with pytest.raises(UserError, match="holds no training run"):
+        main(replace(tiny, fresh=True))
+    assert (tiny.folder / "thesis").exists()
+
+
+def test_the_card_gives_a_command_that_can_be_typed(tiny: TrainConfig) -> None:
+    command = training_command(replace(tiny, trees=Path("my trees")))
+    assert "--trees 'my trees'" in command
+
+
+@pytest.mark.skipif(torch.cuda.device_count() > 1, reason="there is a second GPU")
+def test_processes_take_a_gpu_each() -> None:
+    with pytest.raises(UserError, match="device 'cuda:1'"):
+        pick_device("cuda", local_rank=1)
+
+
 def test_dry_run_writes_nothing(tiny: TrainConfig, capsys) -> None:
     assert main(replace(tiny, dry_run=True)) == 0
     out = capsys.readouterr().out
@@ -290,6 +311,13 @@ def test_bad_input_is_one_line_and_exit_code_2(
         "no tree cache under runs/trees": [],
         "at least two views": ["--views=dep", f"--trees={toy_trees}"],
         "needs --vectors": ["--words=fixed", f"--trees={toy_trees}"],
+        "--vectors none.txt: no such file": ["--words=both", "--vectors=none.txt", f"--trees={toy_trees}"],
+        "--checkpoint-every 0: must be at least 1": ["--checkpoint-every=0"],
+        "--micro-batch -1: must be at least 0": ["--micro-batch=-1"],
+        "--max-minutes nan: must be at least 0": ["--max-minutes=nan"],
+        "--learning-rate 0.0: must be above 0": ["--learning-rate=0"],
+        "--word-dropout 1.0: must be a share": ["--word-dropout=1"],
+        "device 'xyz' cannot be used": ["--device=xyz", f"--trees={toy_trees}"],
         "lower them": ["--batch=400", only_dep, "--views=dep,dep", "--stretches=9"],
     }
     monkeypatch.chdir(tmp_path)
