@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import platform
-from importlib.metadata import version
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from corpora.senteval_files import TaskData
@@ -61,13 +63,17 @@ class Cells:
         write_json(self._path(key, seed, result.task), dataclasses.asdict(result))
 
 
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that figures hang on."""
-    names = ("multiview-embeddings", "torch", "numpy", "scipy", "scikit-learn")
-    found = {"python": platform.python_version()}
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """Versions of packages; one that is not installed is left out."""
+    found = {}
     for name in names:
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
-        except ModuleNotFoundError:  # run from a checkout that is not installed
-            found[name] = "checkout"
     return found
+
+
+def versions(*more: str) -> dict[str, str]:
+    """Of Python and of the packages that figures hang on, ``more`` among them."""
+    # Ours has no version when it runs from a checkout that is not installed.
+    ours = {"python": platform.python_version(), "multiview-embeddings": "checkout"}
+    return ours | installed(("multiview-embeddings", "torch", "numpy", "scipy", "scikit-learn", *more))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from corpora.support.files import write_json, write_text
 from senteval_runner import html
+from senteval_runner.cells import installed
 from senteval_runner.retrieval import RetrievalScores
 
 DRAWN_TREES = 2
@@ -29,7 +29,7 @@ def write_results(
             "config": config,
             "retrieval": {name: dataclasses.asdict(score) for name, score in scores.items()},
             "seconds": {step: round(value, 1) for step, value in seconds.items()},
-            "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+            "versions": {"python": platform.python_version(), **installed(LIBRARIES)},
         },
     )
 

@@ -61,9 +61,14 @@ def dry_run(config: FaqConfig) -> str:
     from senteval_runner.encoders import resolve_encoder
     from senteval_runner.estimate import encoding_dry_run
     from senteval_runner.faq.data import read_faq
+    from senteval_runner.faq.evaluate import SIDES, side_texts
 
     sets = [read_faq(folder) for folder in config.sets]
-    texts = [text for faq in sets for text in (*faq.queries.values(), *(e.question for e in faq.entries))]
+    texts = [
+        text
+        for faq in sets
+        for text in (*faq.queries.values(), *(t for side in SIDES for t in side_texts(faq, side)))
+    ]
     return encoding_dry_run(
         config,
         {spec: resolve_encoder(spec) for spec in config.models},
@@ -73,12 +78,12 @@ def dry_run(config: FaqConfig) -> str:
     )
 
 
-def load_models(config: FaqConfig) -> dict[str, SentenceVectors]:
+def load_models(models: Iterable[str]) -> dict[str, SentenceVectors]:
     """The encoders by name."""
     from senteval_runner.embed import as_vectors
     from senteval_runner.encoders import resolve_encoder
 
-    return {spec: as_vectors(resolve_encoder(spec)) for spec in config.models}
+    return {spec: as_vectors(resolve_encoder(spec)) for spec in models}
 
 
 def evaluate(config: FaqConfig) -> None:
@@ -90,11 +95,14 @@ def evaluate(config: FaqConfig) -> None:
     from senteval_runner.faq.evaluate import embed_faq, evaluate_faq
     from senteval_runner.faq.report import page, tables
 
-    sets = [read_faq(folder) for folder in config.sets]
+    sets = [read_faq(folder) for folder in dict.fromkeys(config.sets)]
+    names = [faq.name for faq in sets]
     for faq in sets:
         if len(faq.queries) < 2:
             raise UserError(f"{faq.name}: needs two queries or more to split")
-    encoders = load_models(config)
+        if names.count(faq.name) > 1:
+            raise UserError(f"two sets have the name {faq.name}; rename a folder")
+    encoders = load_models(config.models)
     rows, vectors = [], {}
     for faq in sets:
         vectors[faq.name] = {name: embed_faq(faq, encode) for name, encode in encoders.items()}
@@ -153,7 +161,7 @@ def answer_questions(config: FaqConfig, lines: Iterable[str]) -> None:
     assert config.chat is not None
     entries = read_entries(config.chat)
     questions = [entry.question for entry in entries]
-    encoders = list(load_models(config).values())
+    encoders = list(load_models(config.models[:1]).values())
     prompt = "? " if sys.stdin.isatty() else ""
     print(f"{len(entries)} entries; an empty line ends", file=sys.stderr)
     print(prompt, end="", flush=True)

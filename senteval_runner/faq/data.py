@@ -62,4 +62,5 @@ def read_faq(folder: Path) -> FaqSet:
     served = {query: text for query, text in queries.items() if query in relevant}
     if not served:
         raise UserError(f"{path}: no query has a relevant entry")
-    return FaqSet(folder.name, entries, served, {query: frozenset(relevant[query]) for query in served})
+    name = folder.absolute().name  # of "." too
+    return FaqSet(name, entries, served, {query: frozenset(relevant[query]) for query in served})

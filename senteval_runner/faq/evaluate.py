@@ -22,6 +22,7 @@ from senteval_runner.faq.rank import LEXICAL, measure
 from senteval_runner.faq.siamese import Negatives, tune, tuned_scores
 from senteval_runner.features import unit
 from senteval_runner.lexical import Scores
+from senteval_runner.ranking import split
 
 Row = dict[str, Any]
 SIDES = ("question", "answer")
@@ -51,13 +52,6 @@ def relevance(faq: FaqSet, query_ids: Sequence[str]) -> NDArray[np.bool_]:
     for row, query in enumerate(query_ids):
         table[row, [column[doc] for doc in faq.relevant[query]]] = True
     return table
-
-
-def split(count: int, train_share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of training and test queries, each in rising order; neither is empty (count ≥ 2)."""
-    order = np.random.default_rng(seed).permutation(count)
-    cut = min(max(1, round(train_share * count)), count - 1)
-    return np.sort(order[:cut]), np.sort(order[cut:])
 
 
 def side_texts(faq: FaqSet, side: str) -> list[str]:
@@ -97,7 +91,7 @@ def evaluate_faq(
     sides: Sequence[str] = SIDES,
     label: str = "",
 ) -> list[Row]:
-    """One row per method and side: means and deviations of accuracy and MRR.
+    """One row per method and side: means and (population) deviations of accuracy and MRR over the splits.
 
     Args:
         faq: at least two queries.

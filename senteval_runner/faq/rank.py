@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from corpora.support.errors import MissingExtraError
 from senteval_runner.embed import SentenceVectors
 from senteval_runner.faq.data import FaqSet
 from senteval_runner.features import unit
 from senteval_runner.lexical import Bm25, Scores, Tfidf
+from senteval_runner.ranking import metrics_library
 
 Ranker = Callable[[Sequence[str], Sequence[str]], Scores]
 """(queries, texts of the entries) to [Q, N]."""
@@ -54,10 +54,7 @@ def measure(faq: FaqSet, query_ids: Sequence[str], scores_QN: Scores) -> dict[st
         query_ids: the rows of the scores.
         scores_QN: one row per query, one column per entry.
     """
-    try:
-        import ir_measures
-    except ImportError:
-        raise MissingExtraError("ir_measures", "retrieval") from None
+    library = metrics_library()
     names = [entry.doc_id for entry in faq.entries]
     run = {}
     for query, row in zip(query_ids, scores_QN, strict=True):
@@ -67,6 +64,6 @@ def measure(faq: FaqSet, query_ids: Sequence[str], scores_QN: Scores) -> dict[st
         # relevant entry changes neither metric, and 719 entries a query took most of the time.
         run[query] = {names[entry]: float(-place) for place, entry in enumerate(order[: first + 1])}
     qrels = {query: dict.fromkeys(faq.relevant[query], 1) for query in query_ids}
-    wanted = {"accuracy": ir_measures.Success @ 1, "mrr": ir_measures.RR}
-    found = ir_measures.calc_aggregate(list(wanted.values()), qrels, run)
+    wanted = {"accuracy": library.Success @ 1, "mrr": library.RR}
+    found = library.calc_aggregate(list(wanted.values()), qrels, run)
     return {name: float(found[measure]) for name, measure in wanted.items()}

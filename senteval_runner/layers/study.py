@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -282,7 +281,7 @@ def _results(
         "format": FORMAT,
         "config": config_to_json(config),
         "protocol": dataclasses.asdict(protocol),
-        "versions": versions() | _library_version(),
+        "versions": versions("transformers"),
         "remarks": remarks,
         "best": best,
         "backbones": {
@@ -308,13 +307,6 @@ def _results(
 
 def _figures(result: TaskResult) -> dict[str, Any]:
     return {k: v for k, v in dataclasses.asdict(result).items() if k not in ("predictions", "gold")}
-
-
-def _library_version() -> dict[str, str]:
-    try:
-        return {"transformers": version("transformers")}
-    except ModuleNotFoundError:
-        return {}
 
 
 def _dry_run(config: LayersConfig, subjects: Sequence[Subject], names: Sequence[str], data: Path) -> int:

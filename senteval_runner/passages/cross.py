@@ -7,7 +7,6 @@ loop is :func:`multiview.finetune.loop.fit`, so a killed run resumes at its last
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -131,7 +130,7 @@ def fine_tune(
         select: metric of dev.
         seed: of the MLP, the pairs and dropout.
         device: cpu, cuda or auto.
-        folder: of the saved states; :func:`forget` removes it.
+        folder: of the saved states.
         report: takes one line per evaluation.
 
     Raises:
@@ -164,8 +163,3 @@ def fine_tune(
         net, {"ranking": task}, plan, config.loop, evaluate=evaluate, seed=seed, folder=folder, report=report
     )
     return net, history
-
-
-def forget(folder: Path) -> None:
-    """Remove the saved states of a finished training."""
-    shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from senteval_runner.encoders import StoredModel, find_source
 from senteval_runner.features import Float
 from senteval_runner.lexical import K1, B, Bm25, Tfidf
 from senteval_runner.passages.config import Baseline, Feature, PassagesConfig, Scorer
-from senteval_runner.passages.metrics import Scores, mean, measure
+from senteval_runner.passages.metrics import TIE, Scores, mean, measure
 from senteval_runner.passages.types import PassageSet, Question
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Outcome = dict[str, Any]
 BM25_K1 = (0.6, 0.9, 1.2, 1.5, 2.0)
 BM25_B = (0.0, 0.3, 0.6, 0.75, 0.9)
-TIE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,20 +82,14 @@ def tune_bm25(data: PassageSet, select: str) -> tuple[float, float, float]:
     tokens = Bm25.tokenize(data.passages)
     best = (BM25_K1[0], BM25_B[0], -1.0)
     grid = list(itertools.product(BM25_K1, BM25_B))
-    for k1, b in progress_over(grid, "tune BM25"):
-        index = Bm25(data.passages, k1=k1, b=b, tokens=tokens)
-        found = mean(measure(data.splits["dev"], lexical_scores(index, data.splits["dev"])))[select]
-        if found > best[2]:
-            best = (k1, b, found)
-    return best
-
-
-def progress_over(values: Sequence[Any], description: str) -> Any:
-    """The values behind a bar."""
-    with progress(total=len(values), unit="setting", description=description) as bar:
-        for value in values:
-            yield value
+    with progress(total=len(grid), unit="setting", description="tune BM25") as bar:
+        for k1, b in grid:
+            index = Bm25(data.passages, k1=k1, b=b, tokens=tokens)
+            found = mean(measure(data.splits["dev"], lexical_scores(index, data.splits["dev"])))[select]
+            if found > best[2]:
+                best = (k1, b, found)
             bar.update(1)
+    return best
 
 
 def lexical(name: Baseline, config: PassagesConfig) -> Method:
@@ -216,8 +209,8 @@ def scorer_methods(frozen: Frozen, config: PassagesConfig) -> list[Method]:
     """Every feature with every scorer that makes a difference."""
     methods = []
     for feature in dict.fromkeys(config.features):
-        scorers = dict.fromkeys(config.scorers) if feature.startswith("uv") else ("linear",)
-        methods += [scorer_method(frozen, feature, scorer, config) for scorer in scorers]  # type: ignore[arg-type]
+        scorers: Iterable[Scorer] = dict.fromkeys(config.scorers) if feature.startswith("uv") else ("linear",)
+        methods += [scorer_method(frozen, feature, scorer, config) for scorer in scorers]
     return methods
 
 

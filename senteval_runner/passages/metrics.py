@@ -15,21 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.errors import MissingExtraError
 from senteval_runner.passages.types import Question
+from senteval_runner.ranking import metrics_library
 
 METRICS = ("mrr", "map", "p@1", "p@5", "p@10", "r@1", "r@5", "r@10")
 DEEPEST = 10
+TIE = 1e-6
+"""Scores that differ by no more count as the same where ties are counted."""
 Scores = Sequence[NDArray[np.floating]]
 """One array per question, one score per candidate; higher is better."""
-
-
-def _library() -> Any:
-    try:
-        import ir_measures
-    except ImportError:
-        raise MissingExtraError("ir_measures", "retrieval") from None
-    return ir_measures
 
 
 def _measures(library: Any) -> Mapping[str, Any]:
@@ -46,7 +40,7 @@ def ranked(scores_K: NDArray[np.floating], relevant_K: NDArray[np.bool_]) -> NDA
 
 def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[np.float64]]:
     """Every metric of :data:`METRICS` per question, [Q], as fractions."""
-    library = _library()
+    library = metrics_library()
     qrels: dict[str, dict[str, int]] = {}
     run: dict[str, dict[str, float]] = {}
     for number, (question, scores_K) in enumerate(zip(questions, scores, strict=True)):

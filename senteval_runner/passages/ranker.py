@@ -24,10 +24,9 @@ from corpora.support.errors import UserError
 from multiview.finetune.heads import Concatenation, combine, seeded_linear
 from senteval_runner.features import unit
 from senteval_runner.passages.config import Feature, RankerConfig, Scorer
-from senteval_runner.passages.metrics import mean, measure
+from senteval_runner.passages.metrics import TIE, mean, measure
 from senteval_runner.passages.types import Question
 
-TIE = 1e-6
 SCORE_BATCH = 4096
 Rows = NDArray[np.int64]
 Vectors = NDArray[np.floating]

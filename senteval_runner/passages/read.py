@@ -39,7 +39,7 @@ def read_set(spec: str, *, split_seed: int) -> PassageSet:
     from senteval_runner.passages import answers, insurance, trec, trivia
 
     kind, folder = parse_spec(spec)
-    name = folder.name
+    name = folder.absolute().name  # of "." too
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     if kind in ("wikiqa", "trecqa"):

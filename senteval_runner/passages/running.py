@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress
+from senteval_runner.cells import installed
 from senteval_runner.embed import VectorStore
 from senteval_runner.encoders import StoredModel, open_model
 from senteval_runner.passages.config import PassagesConfig
@@ -94,16 +95,21 @@ def check(config: PassagesConfig) -> None:
         raise UserError("no data set given; name folders, see --help")
     if not (config.models or config.baselines or cross.backbones):
         raise UserError("nothing to rank with: give --models, --baselines or --cross.backbones")
+    if not (config.features and config.scorers):
+        raise UserError("--features and --scorers: at least one of each")
 
 
 def load_sets(config: PassagesConfig, errors: list[str]) -> list[LoadedSet]:
     """The sets that can be read, collections once per depth; what cannot goes to ``errors``."""
     from senteval_runner.passages.trec import cut
 
-    loaded = []
+    loaded, names = [], set()
     for spec in dict.fromkeys(config.sets):
         try:
             data = filtered(read_set(spec, split_seed=config.split_seed), config.keep, config.limit)
+            if data.name in names:
+                raise UserError(f"{spec}: a set of the name {data.name} is there already; rename the folder")
+            names.add(data.name)
             digest = input_hash(data.files[0].parent, data.files)
             depths = dict.fromkeys(config.depths) if data.is_collection else (0,)
             for depth in depths:
@@ -144,20 +150,9 @@ def make_plan(config: PassagesConfig, log: logging.Logger | None = None) -> Plan
     return plan
 
 
-def versions() -> dict[str, str]:
-    """Of the libraries that compute figures; a missing one is left out."""
-    found = {}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
 def cell_key(chosen: LoadedSet, method: Method, seed: int) -> str:
     """Digest of all that decides a cell."""
-    values = [FORMAT, versions(), chosen.identity, method.identity, seed]
+    values = [FORMAT, installed(LIBRARIES), chosen.identity, method.identity, seed]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:20]
 
 
@@ -203,10 +198,8 @@ def run(config: PassagesConfig) -> int:
 
 
 def _run_cell(chosen: LoadedSet, method: Method, seed: int, folder: Path) -> Outcome:
-    from senteval_runner.passages.cross import forget
-
     found = method.run(chosen.data, seed, folder)
-    forget(folder)
+    shutil.rmtree(folder, ignore_errors=True)
     return found
 
 
@@ -226,7 +219,7 @@ def _write(config: PassagesConfig, plan: Plan, rows: Sequence[Row]) -> None:
         {
             "format": FORMAT,
             "config": config_to_json(config),
-            "versions": versions(),
+            "versions": installed(LIBRARIES),
             "threads": torch.get_num_threads(),
             "sets": {
                 s.data.name: {"counts": s.data.counts(), "notes": s.data.notes, "sha256": s.identity[0]}

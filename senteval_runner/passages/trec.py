@@ -23,9 +23,9 @@ from corpora.inputs import read_lines
 from corpora.support.errors import UserError
 from corpora.tokenize import SpacyTokenizer
 from senteval_runner.columns import read_columns, read_judgements, relevant_pairs
-from senteval_runner.faq.evaluate import split
 from senteval_runner.lexical import Bm25
 from senteval_runner.passages.types import Passages, PassageSet, Question
+from senteval_runner.ranking import split
 
 TRAIN_SHARE = 0.6
 DEV_SHARE = 0.5

@@ -17,7 +17,7 @@ import torch
 from corpora.support.errors import UserError
 from senteval_runner.faq.config import TuningConfig
 from senteval_runner.faq.data import read_entries, read_faq
-from senteval_runner.faq.evaluate import embed_faq, evaluate_faq, map_tuner, relevance, split
+from senteval_runner.faq.evaluate import embed_faq, evaluate_faq, map_tuner, relevance
 from senteval_runner.faq.rank import bm25, cosines, measure, tfidf
 from senteval_runner.faq.siamese import (
     SiameseMap,
@@ -27,6 +27,7 @@ from senteval_runner.faq.siamese import (
     tune,
     tuned_scores,
 )
+from senteval_runner.ranking import split
 from tests.conftest import ROOT
 from tests.senteval_runner.encoders import RandomBag
 
@@ -35,7 +36,7 @@ TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "p
 
 def write_set(folder: Path) -> Path:
     """Eight entries, four queries about each."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     faq = [f"d{i}\tHow do I change the {t} ?\tOpen the {t} page and edit it ." for i, t in enumerate(TOPICS)]
     queries = [f"q{i}.{k}\tchange {'my ' * k}{t} please" for i, t in enumerate(TOPICS) for k in range(4)]
     qrels = [f"q{i}.{k}\td{i}\t1" for i in range(len(TOPICS)) for k in range(4)]
@@ -230,6 +231,9 @@ def test_commands(folder: Path, command, tmp_path: Path) -> None:
     )
     assert dry.returncode == 0, dry.stderr
     assert "random:seq (" in dry.stdout and not (tmp_path / "dry").exists()
+    assert "texts        48 different ones" in dry.stdout  # 32 queries, 8 questions, 8 answers
+    same = command("senteval_runner.faq", folder, write_set(tmp_path / "other" / "toy"), "--seeds", 1)
+    assert same.returncode == 2 and "two sets have the name toy" in same.stderr
     chat = subprocess.run(
         [sys.executable, "-m", "senteval_runner.faq", "--chat", str(folder / "faq.tsv")],
         cwd=ROOT, input="where is my refund\n\n", capture_output=True, text=True, timeout=240, check=False,

@@ -20,8 +20,9 @@ from senteval_runner.faq import encoder
 from senteval_runner.faq.config import EncoderConfig
 from senteval_runner.faq.data import FaqSet, read_faq
 from senteval_runner.faq.encoder import EncoderTuner, Labelled, Retriever, refuse_untunable
-from senteval_runner.faq.evaluate import Job, embed_faq, relevance, side_texts, split
+from senteval_runner.faq.evaluate import Job, embed_faq, relevance, side_texts
 from senteval_runner.faq.siamese import hard_negatives
+from senteval_runner.ranking import split
 from tests.senteval_runner.test_faq import write_set
 
 CONFIG = EncoderConfig(epochs=6, batch_size=8, learning_rate=1e-3, save_every=3)

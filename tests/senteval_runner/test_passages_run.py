@@ -105,6 +105,13 @@ def test_a_bad_set_is_named_and_the_others_finish(world: Path, capsys: pytest.Ca
     assert len(json.loads(Path("out/results.json").read_text())["left_out"]) == 2
 
 
+def test_two_sets_of_one_name_are_kept_apart(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    passage_sets.write_wikiqa(world / "more" / "wikiqa", (9, 4, 4))
+    config = options(sets=("wikiqa", "more/wikiqa"), models=(), features=("cosine",))
+    assert run(config) == 2
+    assert len(results()) == 1 and "more/wikiqa: a set of the name wikiqa" in capsys.readouterr().err
+
+
 def test_without_a_readable_set_there_is_no_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +129,7 @@ def test_without_a_readable_set_there_is_no_report(
         ({"depths": (-1,)}, "--depths"),
         ({"sets": ()}, "no data set"),
         ({"models": (), "baselines": ()}, "nothing to rank with"),
+        ({"features": ()}, "--features and --scorers"),
         ({"ranker": RankerConfig(negatives=0)}, "--ranker.negatives 0"),
         ({"cross": CrossConfig(steps=0)}, "--cross.steps 0"),
     ],
