@@ -24,6 +24,7 @@ from pathlib import Path
 from corpora.stream import StreamCorpus, parse_limit
 from corpora.support.errors import UserError
 
+NAMED = ("pydocs", "umbc", "senteval")
 DATA_VARIABLE = "MULTIVIEW_DATA"
 
 
@@ -82,7 +83,7 @@ def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int 
     from corpora.treebanks import treebank_corpus, treebank_kind
 
     if not path.exists():
-        raise UserError(f"{path}: no such corpus, file or folder (named ones: pydocs, umbc, senteval)")
+        raise UserError(f"{path}: no such corpus, file or folder (named ones: {', '.join(NAMED)})")
     kind = treebank_kind(path)
     if kind is not None:
         _refuse(str(path), format, kind, tokenize, "gold")

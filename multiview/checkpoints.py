@@ -20,10 +20,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.files import fsync_path, read_json, sha256_file, write_json
 
-log = logging.getLogger("multiview_project")
+log = logging.getLogger(LOGGER)
 
 FORMAT = 1
 _FILES = ("weights.safetensors", "optimiser.safetensors")

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.checkpoints import Checkpoint, Checkpoints
@@ -33,7 +34,7 @@ from multiview.validation import HeldOut, ValidationScores
 from multiview.words import Words, training_words
 from parsing.cache import TreeCache
 
-log = logging.getLogger("multiview_project")
+log = logging.getLogger(LOGGER)
 
 
 @dataclass

@@ -36,7 +36,7 @@ from parsing.cache_types import (
     Vocabulary,
 )
 from parsing.manifest import Manifest
-from parsing.shard_writer import DAMAGE, decode_strings, open_shard, remedy
+from parsing.shard_writer import DAMAGE, decode_strings, open_listed, remedy
 from parsing.type_ids import TypeIds
 
 OPEN_SHARDS = 16
@@ -75,7 +75,7 @@ class TreeCache:
             open_shards: how many decoded shards to keep.
 
         Raises:
-            UserError: no cache, another format version, or an unfinished one.
+            UserError: no cache, another format version, an unfinished one, or one without a first shard.
         """
         folder = Path(folder)
         manifest = Manifest.read(folder)
@@ -83,6 +83,10 @@ class TreeCache:
             raise UserError(
                 f"{folder}: unfinished, {len(manifest.rows)} shards so far; the same parsing.run command "
                 "finishes it"
+            )
+        if not manifest.prefix():
+            raise UserError(
+                f"{folder}: its first shard is not there yet; the same parsing.run command makes it"
             )
         return cls(folder, manifest, open_shards)
 
@@ -226,12 +230,7 @@ class TreeCache:
         return shard
 
     def _open(self, index: int) -> h5py.File:
-        path, row = self.folder / self.rows[index].file, self.rows[index]
-        file = open_shard(path)
-        if file.attrs["sha256"] != row.sha256:
-            file.close()
-            raise UserError(f"{path}: not the shard that manifest.json lists; {remedy(path)}")
-        return file
+        return open_listed(self.folder, self.rows[index])
 
     def _array(self, index: int, name: str) -> Any:
         with self._open(index) as file:

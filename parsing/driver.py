@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpora.support.cli import log_to
+from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import write_json
 from corpora.support.progress import progress
 from corpora.types import Corpus, Document
 from parsing.cache_types import REPLACED_BYTES, SHARD_SENTENCES, TOO_LONG, ShardResult, shard_name
-from parsing.engine import LOGGER, Engine, Parsed, ParserDescription, ParserFactories
+from parsing.engine import Engine, Parsed, ParserDescription, ParserFactories
 from parsing.local_engine import LocalEngine
-from parsing.manifest import Manifest, difference
+from parsing.manifest import NAME, Manifest, difference
 from parsing.shard_arrays import ShardSpec, merge_parts, split_shard
-from parsing.shard_writer import open_shard, write_shard
+from parsing.shard_writer import open_listed, write_shard
 from parsing.shards import ShardOptions
 
 log = logging.getLogger(LOGGER)
@@ -153,15 +153,13 @@ def _empty(index: int) -> ShardSpec:
 
 def _existing(output: Path, wanted: dict[str, Any]) -> Manifest | None:
     """The manifest of an earlier run of the same corpus and options, its damaged shards unlisted."""
-    if not (output / "manifest.json").exists():
+    if not (output / NAME).exists():
         return None
     manifest = Manifest.read(output)
     _refuse_change(manifest, {**manifest.identity, **wanted}, output)
     for row in list(manifest.rows.values()):
         try:
-            with open_shard(output / row.file) as file:
-                if file.attrs["sha256"] != row.sha256:
-                    raise UserError(f"{output / row.file}: is not the shard that manifest.json lists")
+            open_listed(output, row).close()
         except UserError as error:
             log.warning("%s; parsing it again", error)
             del manifest.rows[row.index]

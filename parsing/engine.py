@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from corpora.support.cli import LOGGER
 from parsing.cache_types import Inventories, ShardResult
 from parsing.shard_arrays import ShardSpec
 from parsing.shards import ShardOptions, inventories_of
 from parsing.types import ConstituencyParser, DependencyParser
 
-LOGGER = "multiview_project"
 Parsed = tuple[ShardSpec, ShardResult]
 """A part of a shard and what came of it."""
 
@@ -83,15 +83,14 @@ class Engine(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
 
-@dataclass
 class Messages(logging.Handler):
-    """Collects a worker's log lines, to be written by the driver; keeps the first few per shard."""
+    """Collects a worker's log lines, to be written by the driver; keeps the first ``LIMIT`` per part."""
 
-    limit: int = 20
-    lines: list[str] = field(default_factory=list)
+    LIMIT = 20
 
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         super().__init__()
+        self.lines: list[str] = []
 
     @classmethod
     def install(cls) -> Messages:
@@ -104,16 +103,13 @@ class Messages(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line unless there are enough."""
-        if len(self.lines) < self.limit:
+        if len(self.lines) < self.LIMIT:
             self.lines.append(record.getMessage())
 
     def take(self) -> list[str]:
         """The lines since the last call."""
         lines, self.lines = self.lines, []
         return lines
-
-    def __hash__(self) -> int:
-        return id(self)
 
 
 @dataclass

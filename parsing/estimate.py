@@ -11,6 +11,7 @@ from corpora.support.errors import UserError
 from corpora.types import Corpus
 from parsing.driver import shard_specs
 from parsing.engine import LoadedParsers, ParserFactories
+from parsing.shard_arrays import split_shard
 from parsing.shard_writer import write_shard
 from parsing.shards import ShardOptions, parse_shard
 
@@ -37,7 +38,7 @@ def dry_run(corpus: Corpus, spec: str, parsers: ParserFactories, options: ShardO
     sample = next(shard_specs(corpus, SAMPLE), None)
     if sample is None:
         raise UserError(f"{corpus.name}: has no sentences")
-    warm_up = next(shard_specs(corpus, WARM_UP))
+    warm_up = split_shard(sample, WARM_UP)[0]
     loaded = LoadedParsers.make(parsers)
     parse_shard(warm_up, loaded.dependency, loaded.constituency, options)
     began = time.perf_counter()
@@ -73,10 +74,11 @@ def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | N
         sample: sentences to look at.
     """
     from corpora.inputs import list_files
+    from corpora.registry import NAMED
 
     first_only = corpus.identity.get("first_sentences")
     bound = None if first_only is None else int(first_only)
-    if not Path(spec).exists():
+    if spec in NAMED:  # whatever lies in a folder of that name
         counted, ended = count_sentences(corpus, COUNT_S)
         return counted if ended else bound
     total_bytes = sum(dense_bytes(path) for path in list_files(Path(spec)))

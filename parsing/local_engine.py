@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from parsing.cache_types import ShardResult
 from parsing.engine import (
-    LOGGER,
     Failures,
     LoadedParsers,
     Messages,
@@ -82,7 +82,7 @@ class LocalEngine:
 
     def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Iterator[Parsed]:
         """Parse every part (see :class:`parsing.engine.Engine`)."""
-        failures: Failures = Failures()
+        failures = Failures()
         again: list[ShardSpec] = []
         with read_ahead(parts) as ahead:
             while True:
@@ -121,9 +121,11 @@ class LocalEngine:
             reason = str(value)
         else:
             reason = f"its process ended with exit code {worker.process.exitcode} (-9: killed, memory?)"
+            if spec is None and not worker.ready:
+                raise RuntimeError(f"a worker could not start: {reason}")
             self._replace(worker)
-        if spec is None:
-            raise RuntimeError(f"a worker could not start: {reason}")
+        if spec is None:  # it died idle: nothing is lost
+            return None
         failures.add(spec, reason)
         again.append(spec)
         return None
@@ -143,7 +145,7 @@ class LocalEngine:
     def _send(self, worker: _Worker, spec: ShardSpec, options: ShardOptions) -> None:
         worker.spec = spec
         # A worker that has just died is noticed by the next wait, like any other.
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             worker.pipe.send((options, spec))
 
     def _events(self, timeout_s: float | None) -> list[tuple[_Worker, Any]]:

@@ -31,7 +31,7 @@ class ModelFolder:
 
     path: Path
     kind: str
-    """``dependency`` or ``constituency``."""
+    """``dependency``, ``constituency`` or ``benepar``."""
     config: dict[str, Any]
     """The model's configuration, JSON values."""
     vocabulary: dict[str, Any]
@@ -58,7 +58,7 @@ def save_model_folder(
 
     Args:
         path: the folder, made if missing.
-        kind: ``dependency`` or ``constituency``.
+        kind: ``dependency``, ``constituency`` or ``benepar``.
         name: short name, part of the identity.
         version: version of the model, part of the identity.
         config: the model's configuration, JSON values.
@@ -101,8 +101,13 @@ def read_identity(path: Path) -> dict[str, str]:
     return {"name": str(config["name"]), "version": str(config["version"]), "sha256": digest}
 
 
-def load_model_folder(path: Path, *, kind: str) -> ModelFolder:
+def load_model_folder(path: Path, *, kind: str, other_kind: str | None = None) -> ModelFolder:
     """Read and verify a model folder.
+
+    Args:
+        path: the folder.
+        kind: what it has to be.
+        other_kind: what it may be instead.
 
     Raises:
         UserError: no model folder, another kind or format version, or a damaged file; one line.
@@ -113,12 +118,17 @@ def load_model_folder(path: Path, *, kind: str) -> ModelFolder:
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         found = config.get("format") if isinstance(config, dict) else None
         raise UserError(f"{path / CONFIG}: model format {found!r}, this version reads {FORMAT}")
-    if config.get("kind") != kind:
+    if config.get("kind") not in (kind, other_kind):
         raise UserError(f"{path / CONFIG}: a {config.get('kind')} model where a {kind} model is needed")
+    for key, form in (("name", str), ("version", str), ("model", dict), ("sha256", dict)):
+        if not isinstance(config.get(key), form):
+            raise UserError(
+                f"{path / CONFIG}: {key!r} is missing or no {form.__name__}; copy the folder again"
+            )
     for file in (VOCABULARY, WEIGHTS):
         if not (path / file).is_file():
             raise UserError(f"{path / file}: missing; the model folder is incomplete")
-        if sha256_file(path / file) != config.get("sha256", {}).get(file):
+        if sha256_file(path / file) != config["sha256"].get(file):
             raise UserError(f"{path / file}: does not match the SHA-256 in {CONFIG}; copy the folder again")
     try:
         tensors = load_file(path / WEIGHTS)
@@ -126,7 +136,7 @@ def load_model_folder(path: Path, *, kind: str) -> ModelFolder:
         raise UserError(f"{path / WEIGHTS}: not a safetensors file ({error})") from None
     return ModelFolder(
         path=path,
-        kind=kind,
+        kind=config["kind"],
         config=config["model"],
         vocabulary=read_json(path / VOCABULARY),
         tensors={k: v.float() for k, v in tensors.items()},

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpora.support.errors import UserError
-from corpora.support.files import read_json
 from parsing.configs import Precision
 
 if TYPE_CHECKING:
@@ -71,21 +70,20 @@ def load_constituency_parser(spec: str, precision: Precision = "fp32") -> Consti
 
 
 def _constituency_parser(spec: str) -> SpanParser | BeneparParser:
-    from parsing.model_folder import CONFIG, load_model_folder
+    from parsing.model_folder import load_model_folder
 
     path = BUILTIN / BUILTIN_CONSTITUENCY if spec == "builtin" else Path(spec)
     if spec != "builtin" and (not path.is_dir() or (path / "benepar_model.bin").exists()):
         from parsing.benepar_adapter import load_benepar
 
         return load_benepar(spec)
-    kind = read_json(path / CONFIG).get("kind") if (path / CONFIG).is_file() else None
-    if kind == "benepar":
+    folder = load_model_folder(path, kind="constituency", other_kind="benepar")
+    if folder.kind == "benepar":
         from parsing.benepar_adapter import from_folder
 
-        return from_folder(load_model_folder(path, kind="benepar"))
+        return from_folder(folder)
     from parsing.const_model import ConstituencyModel, SpanParser
 
-    folder = load_model_folder(path, kind="constituency")
     return SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
 
 

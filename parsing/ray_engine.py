@@ -7,13 +7,14 @@ Ray is imported here only.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
+from corpora.support.cli import LOGGER
 from corpora.support.errors import MissingExtraError, UserError
 from parsing.cache_types import ShardResult
 from parsing.engine import (
-    LOGGER,
     Failures,
     LoadedParsers,
     Messages,
@@ -31,6 +32,7 @@ try:
 except ImportError:
     raise MissingExtraError("ray", "ray") from None
 
+POLL_S = 0.02
 log = logging.getLogger(LOGGER)
 
 
@@ -71,11 +73,7 @@ class RayEngine:
     def __enter__(self) -> RayEngine:
         own: dict[str, Any] = {} if self._address else {"num_cpus": self._workers, "include_dashboard": False}
         try:
-            ray.init(
-                address=self._address,
-                log_to_driver=False,
-                **own,
-            )
+            ray.init(address=self._address, log_to_driver=False, **own)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UserError(f"--address {self._address}: no Ray cluster answers ({error})") from None
         count = self._workers or int(ray.cluster_resources().get("CPU", 1))
@@ -115,9 +113,12 @@ class RayEngine:
                         break
                     actor = idle.pop()
                     running[actor.parse.remote(spec, options)] = (actor, spec)
+                if not running:  # the corpus is slow
+                    time.sleep(POLL_S)
+                    continue
                 # An actor is idle and the corpus is slow: look again soon.
-                wait_s = 0.02 if idle and not ahead.at_end else None
-                done, _ = ray.wait(list(running), timeout=wait_s) if running else ([], [])
+                wait_s = POLL_S if idle and not ahead.at_end else None
+                done, _ = ray.wait(list(running), timeout=wait_s)
                 for reference in done:
                     actor, spec = running.pop(reference)
                     try:

@@ -80,6 +80,8 @@ def main(config: RunConfig) -> None:
 
     if config.max_tokens < 1 or (config.workers is not None and config.workers < 1):
         raise UserError("--max-tokens and --workers must be at least 1")
+    if config.address is not None and config.engine != "ray":
+        raise UserError(f"--address {config.address}: needs --engine ray")
     corpus = open_corpus(
         config.corpus,
         format=config.format,

@@ -216,5 +216,19 @@ def open_shard(path: Path) -> h5py.File:
     return file
 
 
+def open_listed(folder: Path, row: ShardRow) -> h5py.File:
+    """Open the shard that a row of the manifest lists.
+
+    Raises:
+        UserError: as :func:`open_shard`, or the file is another shard.
+    """
+    path = folder / row.file
+    file = open_shard(path)
+    if file.attrs["sha256"] != row.sha256:
+        file.close()
+        raise UserError(f"{path}: not the shard that manifest.json lists; {remedy(path)}")
+    return file
+
+
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.support.cli import LOGGER
 from parsing import binarise
 from parsing.cache_types import (
     CONST_FALLBACK,
@@ -49,7 +50,7 @@ BATCH_TOKENS = 4096
 PART_SENTENCES = 1024
 
 Parse = TypeVar("Parse", DependencyParse, ConstituencyParse)
-log = logging.getLogger("multiview_project")
+log = logging.getLogger(LOGGER)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,15 +173,10 @@ def dependency_arrays(
     relation = np.full(offsets[-1], len(parser.relations), np.int32)
     parsed = np.zeros(len(sentences), bool)
     for i, parse in _parses(parser.parse, sentences, batches, "dependency", reasons):
-        if not _fits(parse.heads, lengths[i], lengths[i] + 1) or not _fits(
-            parse.relations, lengths[i], len(parser.relations)
-        ):
+        defect = _dependency_defect(parse, int(lengths[i]), len(parser.relations))
+        if defect:
             reasons["dependency fault"] += 1
-            continue
-        _, defect = dependency_heights(parse.heads, np.array([0, lengths[i]], np.int64))
-        if defect[0]:
-            reasons["dependency fault"] += 1
-            log.warning("dependency parser: %s; %s", DEFECTS[defect[0]], _excerpt(sentences[i]))
+            log.warning("dependency parser: %s; %s", defect, _excerpt(sentences[i]))
             continue
         head[offsets[i] : offsets[i + 1]] = parse.heads
         relation[offsets[i] : offsets[i + 1]] = parse.relations
@@ -189,6 +185,14 @@ def dependency_arrays(
     height, defects = dependency_heights(head, offsets)
     assert not defects.any()
     return {"head": head, "relation": relation, "dep_height": height}
+
+
+def _dependency_defect(parse: DependencyParse, n: int, relations: int) -> str:
+    """What is wrong with the parse of ``n`` words, empty for nothing."""
+    if len(parse.heads) != n or not _fits(parse.relations, n, relations):
+        return "ids outside the parser's inventories, or not one per word"
+    _, defects = dependency_heights(parse.heads, np.array([0, n], np.int64))
+    return DEFECTS[defects[0]]
 
 
 def constituency_arrays(
@@ -256,7 +260,8 @@ def _parses(
             continue
         for i in batch:
             try:
-                done += [(int(i), one) for one in parse([sentences[i]])[:1]]
+                (one,) = parse([sentences[i]])
+                done.append((int(i), one))
             except Exception as error:
                 reasons[f"{name} fault"] += 1
                 log.warning("%s parser: %s; %s", name, error, _excerpt(sentences[i]))

@@ -126,31 +126,30 @@ class Trainer:
         self.averages = {k: p.detach().clone() for k, p in self.parameters.items()} if config.average else {}
         if (folder / CHECKPOINT).exists():
             self._resume()
-        self._trim_log()
 
     def run(self) -> dict[str, Any]:
         """Train to the end of the budget; return the summary (best dev scores, epochs, time)."""
         config, state = self.config, self.state
+        self._trim_log()
         self._clock = time.monotonic() - state.elapsed_s
         saved = time.monotonic()
-        bar = progress(unit="epoch", description="training", initial=state.epoch)
-        while not self._finished():
-            batches = self._batches(state.epoch)
-            while state.batch < len(batches):
-                factor = learning_rate_factor(self._part(len(batches)), config.warmup)
-                state.loss_sum += self._step(batches[state.batch], config.learning_rate * factor)
-                state.batch += 1
-                state.step += 1
-                if config.minutes is not None and self._elapsed() >= 60 * config.minutes:
-                    break
-                if time.monotonic() - saved > config.checkpoint_s:
-                    self._save()
-                    saved = time.monotonic()
-            self._end_epoch()
-            self._save()
-            saved = time.monotonic()
-            bar.update(1)
-        bar.close()
+        with progress(unit="epoch", description="training", initial=state.epoch) as bar:
+            while not self._finished():
+                batches = self._batches(state.epoch)
+                while state.batch < len(batches):
+                    factor = learning_rate_factor(self._part(len(batches)), config.warmup)
+                    state.loss_sum += self._step(batches[state.batch], config.learning_rate * factor)
+                    state.batch += 1
+                    state.step += 1
+                    if config.minutes is not None and self._elapsed() >= 60 * config.minutes:
+                        break
+                    if time.monotonic() - saved > config.checkpoint_s:
+                        self._save()
+                        saved = time.monotonic()
+                self._end_epoch()
+                self._save()
+                saved = time.monotonic()
+                bar.update(1)
         summary = {
             "epochs": state.epoch,
             "steps": state.step,
@@ -166,7 +165,12 @@ class Trainer:
         sizes = self.task.sizes()
         batches = self._batches(epoch=0)
         rest: float = len(batches) * (self.config.epochs - self.state.epoch)
-        per_s = rate(lambda batch: bool(self._step(batch, self.config.learning_rate)) or 1, batches[:12])
+
+        def one_step(batch: list[int]) -> float:
+            self._step(batch, self.config.learning_rate)
+            return 1
+
+        per_s = rate(one_step, batches[:12])
         if self.config.minutes is not None:
             rest = per_s * max(60 * self.config.minutes - self.state.elapsed_s, 0)
         words = sum(sizes) / len(batches)

@@ -22,6 +22,9 @@ from corpora.support.errors import UserError
 
 Config = TypeVar("Config")
 
+LOGGER = "multiview_project"
+"""The logger of every package."""
+
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
 """What a path of the wrong kind raises: a file where a folder is needed, the reverse, or no right to it."""
@@ -175,7 +178,7 @@ class _LogFile(logging.FileHandler):
 def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
     """Send INFO and above to ``folder/name`` (appended) and to stderr; return the logger."""
     folder.mkdir(parents=True, exist_ok=True)
-    logger = logging.getLogger("multiview_project")
+    logger = logging.getLogger(LOGGER)
     logger.setLevel(logging.INFO)
     logger.propagate = False
     for handler in list(logger.handlers):

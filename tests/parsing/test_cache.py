@@ -223,6 +223,10 @@ def test_unfinished_cache_is_refused_and_its_prefix_readable(tmp_path: Path) -> 
     with pytest.raises(UserError, match="unfinished"):
         TreeCache.open(tmp_path)
     assert len(TreeCache.open(tmp_path, allow_partial=True)) == 2 * SHARD
+    del manifest.rows[0]
+    manifest.write(tmp_path)
+    with pytest.raises(UserError, match="its first shard is not there yet"):  # "it has 0 to -1" before
+        TreeCache.open(tmp_path, allow_partial=True)
 
 
 def test_damage_is_one_clear_line(tmp_path: Path) -> None:

@@ -164,6 +164,9 @@ def test_a_dependency_folder_is_refused(tmp_path) -> None:
     (tmp_path / "config.json").write_text('{"format": 1, "kind": "dependency"}')
     with pytest.raises(UserError, match="a dependency model where a constituency"):
         load_constituency_parser(str(tmp_path))
+    (tmp_path / "config.json").write_text("[]")  # ended in an AttributeError
+    with pytest.raises(UserError, match="model format None"):
+        load_constituency_parser(str(tmp_path))
 
 
 def test_dry_run_follows_a_budget_of_minutes(treebank, tmp_path, capsys):

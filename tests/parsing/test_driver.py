@@ -23,6 +23,7 @@ from corpora.types import Document, Sentence
 from parsing.cache import TreeCache
 from parsing.driver import locked, run_corpus, shard_specs
 from parsing.engine import ParserFactories
+from parsing.local_engine import LocalEngine
 from parsing.manifest import Manifest
 from parsing.shards import ShardOptions
 from tests.conftest import ROOT
@@ -176,6 +177,21 @@ def test_a_dead_worker_is_replaced_and_its_shard_tried_again(tmp_path: Path) -> 
     assert (tmp_path / "died").exists()
     run(corpus, tmp_path / "b", ParserFactories(dependency=ToyDependencyParser))
     assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_a_worker_that_dies_idle_is_replaced() -> None:
+    """Before, it ended the run: "a worker could not start"."""
+    spec = next(shard_specs(ToyCorpus(5), 8))
+    with LocalEngine(TOYS, 2) as engine:
+        engine.describe()
+        while not all(worker.ready for worker in engine._workers):
+            for worker, message in engine._events(None):
+                engine._greet(worker, message)
+        idle = engine._workers[0]  # work goes to the last one first
+        idle.process.kill()
+        idle.process.join()
+        assert [part.index for part, _ in engine.run(OPTIONS, iter([spec]))] == [0]
+        assert idle not in engine._workers and len(engine._workers) == 2
 
 
 def test_a_shard_that_kills_two_workers_is_a_clear_fault(tmp_path: Path) -> None:

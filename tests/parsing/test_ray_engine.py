@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 import functools
+import time
 from pathlib import Path
 
 import pytest
 
 from parsing.driver import run_corpus
 from parsing.engine import ParserFactories
+from parsing.read_ahead import ReadAhead
+from parsing.shards import ShardOptions
 from tests.parsing.toy_corpus import ListCorpus
 from tests.parsing.toy_parsers import DyingDependencyParser, ToyConstituencyParser, ToyDependencyParser
 
 ray = pytest.importorskip("ray")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    # Ray leaves sockets and processes to the operating system.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 
 
+def test_a_slow_corpus_is_waited_for_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, the driver asked for the first part as often as it could, taking the reader's time."""
+    from parsing.ray_engine import RayEngine
+
+    asked = 0
+
+    def count(ahead: ReadAhead):
+        nonlocal asked
+        asked += 1
+        return next_part(ahead)
+
+    def parts():
+        time.sleep(0.3)
+        yield from ()
+
+    next_part = ReadAhead.next
+    monkeypatch.setattr(ReadAhead, "next", count)
+    engine = RayEngine(ParserFactories(), 1)
+    engine._actors = [None]
+    assert list(engine.run(ShardOptions(), parts())) == []
+    assert asked < 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+# Ray leaves sockets and processes to the operating system.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_content_equals_the_local_engine_with_a_worker_killed(tmp_path: Path) -> None:
     from corpora.types import Sentence
     from parsing.ray_engine import RayEngine

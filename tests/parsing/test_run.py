@@ -120,6 +120,7 @@ def test_a_damaged_shard_says_what_makes_it_again(tmp_path: Path, damage: str) -
         ({"views": ""}, "expected dep, const"),
         ({"workers": 0}, "at least 1"),
         ({"max_tokens": 0}, "at least 1"),
+        ({"address": "auto"}, "--address auto: needs --engine ray"),
     ],
 )
 def test_bad_options_are_refused(tmp_path: Path, options: dict, message: str) -> None:
@@ -141,7 +142,9 @@ def test_sentences_are_counted_within_a_budget() -> None:
 def test_expected_sentences_from_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from corpora.registry import open_corpus
 
-    assert expected_sentences(ToyCorpus(40), "toy") == 40
+    (tmp_path / "pydocs").mkdir()  # an empty folder of that name ended the run
+    monkeypatch.chdir(tmp_path)
+    assert expected_sentences(ToyCorpus(40), "pydocs") == 40
     monkeypatch.setattr(estimate, "COUNT_S", 0.0)
     path = tmp_path / "many.txt"
     path.write_text("A sentence of six words .\n" * 5000 + "\n" + "Short .\n" * 300)
@@ -149,7 +152,7 @@ def test_expected_sentences_from_a_sample(tmp_path: Path, monkeypatch: pytest.Mo
     assert expected_sentences(exact, str(path), sample=100) == pytest.approx(5300, rel=0.1)
     assert expected_sentences(open_corpus(path, limit=70), str(path)) == 70
     assert expected_sentences(open_corpus(path, limit=200), str(path), sample=100) == 200
-    assert expected_sentences(ToyCorpus(4000), "toy") is None
+    assert expected_sentences(ToyCorpus(4000), "pydocs") is None
 
 
 def test_a_file_that_is_not_what_its_suffix_says_is_one_line(tmp_path: Path, command) -> None:  # type: ignore[no-untyped-def]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora.support.cli import LOGGER
 from parsing.cache_types import Batch
 from parsing.shard_arrays import merge_parts, split_shard
 from parsing.shards import (
@@ -20,6 +21,7 @@ from parsing.shards import (
     to_batch,
 )
 from parsing.tree_arrays import DEFECTS, constituency_heights, dependency_heights
+from parsing.types import DependencyParse
 from tests.parsing.toy_parsers import (
     FaultyConstituencyParser,
     FaultyDependencyParser,
@@ -114,6 +116,21 @@ class WrongCounts(ToyDependencyParser):
         return super().parse(sentences)[: max(1, len(sentences) - 1)]
 
 
+class Silent(ToyDependencyParser):
+    """Gives no parse at all."""
+
+    def parse(self, sentences):
+        return []
+
+
+class WrongHeads(ToyDependencyParser):
+    """Gives a head and a relation too many."""
+
+    def _one(self, tokens):
+        parse = super()._one(tokens)
+        return DependencyParse(np.append(parse.heads, 1), np.append(parse.relations, 1))
+
+
 class WrongIds(ToyConstituencyParser):
     """Gives a tag that it does not have."""
 
@@ -128,6 +145,15 @@ def test_parsers_that_break_their_contract_are_faults() -> None:
     result = parse_shard(spec_of(sentences), WrongCounts(), WrongIds())
     assert result.arrays["flags"].tolist() == [2, 2]
     assert result.reasons["constituency fault"] == 2
+
+
+@pytest.mark.parametrize("parser", [Silent(), WrongHeads()])
+def test_every_fault_is_counted_and_logged(parser, caplog: pytest.LogCaptureFixture) -> None:
+    """Before, a missing parse was not counted and one of another length not logged."""
+    caplog.set_level("WARNING", logger=LOGGER)
+    result = parse_shard(spec_of([("first", "one"), ("second",)]), parser, None)
+    assert result.arrays["flags"].tolist() == [1, 1] and result.reasons["dependency fault"] == 2
+    assert all(any(repr(text) in line for line in caplog.messages) for text in ("first one", "second"))
 
 
 def test_reader_flags_are_kept_and_counted() -> None:

@@ -95,6 +95,17 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
     assert logs[0] == logs[1]
 
 
+def test_a_dry_run_leaves_the_log_of_another_run_alone(tmp_path):
+    """It trimmed the log to the checkpoint, under a run that was writing there."""
+    run(tmp_path, epochs=1)
+    with open(tmp_path / "log.jsonl", "a") as log:
+        log.write('{"epoch": 1}\n')
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()}
+    config = TrainingConfig(epochs=1, batch_tokens=24, learning_rate=0.05, checkpoint_s=0.0)
+    assert "time" in Trainer(Regression(), config, tmp_path, {"name": "regression"}).dry_run(config)
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()} == before
+
+
 def test_another_configuration_is_refused(tmp_path):
     run(tmp_path, epochs=1)
     with pytest.raises(UserError, match=r"was made with seed=1, not 2"):
