@@ -64,8 +64,7 @@ def test_unknown_options_exit_with_2(module: str) -> None:
     assert "Traceback" not in result.stderr
 
 
-# Commands of seconds, or whose whole work is reading what a calibration would read; the reason is in
-# docs/scaling.md.
+# They print what is there and write nothing (pictures excepted).
 WITHOUT_DRY_RUN = {
     "parsing.info",
     "parsing.show",
@@ -81,7 +80,7 @@ FIRST_WORD = {
 
 
 @pytest.mark.parametrize("module", sorted(set(commands()) - WITHOUT_DRY_RUN))
-def test_long_commands_have_a_dry_run(module: str, command) -> None:  # type: ignore[no-untyped-def]
+def test_commands_have_a_dry_run(module: str, command) -> None:  # type: ignore[no-untyped-def]
     words = (FIRST_WORD[module],) if module in FIRST_WORD else ()
     text = command(module, *words, "--help").stdout
     assert "--dry-run" in text

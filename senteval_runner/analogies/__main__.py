@@ -42,6 +42,8 @@ class BuildConfig:
     """Questions per category and level at most; none: as many as UNI's Table 3."""
     seed: int = 0
     """Of the draw of questions, contexts and candidates."""
+    dry_run: bool = False
+    """Print the configuration and an estimate of time and disk from small parts; write nothing."""
 
 
 def build(config: BuildConfig) -> None:
@@ -59,6 +61,11 @@ def build(config: BuildConfig) -> None:
     cache = TreeCache.open(config.cache) if config.cache else None
     if cache is not None and not (cache.has("dep") and cache.has("const")):
         raise UserError(f"{config.cache}: needs dependency and constituency trees; parse with both")
+    if config.dry_run:
+        from senteval_runner.analogies.estimate import dry_run
+
+        print(dry_run(config, cache, config.vectors, sentences=config.sentences, limit=config.limit))
+        return
     vectors = None
     if config.vectors is not None:
         from multiview.word_vectors import load_word_vectors

@@ -68,11 +68,13 @@ class Question:
 
 def write_questions(path: Path, questions: Sequence[Question]) -> None:
     """Write the file."""
-    lines = ["\t".join(COLUMNS)]
-    for q in questions:
-        cells = (q.question_id, q.word_question_id, q.level, q.category, q.a, q.b, q.c, q.answer)
-        lines.append("\t".join((*cells, BETWEEN.join(q.candidates), q.source)))
-    write_text(path, "\n".join(lines) + "\n")
+    write_text(path, "\n".join(("\t".join(COLUMNS), *map(question_line, questions))) + "\n")
+
+
+def question_line(q: Question) -> str:
+    """A question's line in the file."""
+    cells = (q.question_id, q.word_question_id, q.level, q.category, q.a, q.b, q.c, q.answer)
+    return "\t".join((*cells, BETWEEN.join(q.candidates), q.source))
 
 
 def read_questions(path: Path) -> list[Question]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from corpora.support.errors import UserError
 from multiview.word_vectors import WordVectors
 from parsing.sentences import StoredSentence
-from senteval_runner.analogies.__main__ import RunConfig, run
+from senteval_runner.analogies.__main__ import RunConfig, cli, run
 from senteval_runner.analogies.build import Ranking, build_questions
 from senteval_runner.analogies.contexts import SLOT, collect_frames, fill, frames_of, paraphrase
 from senteval_runner.analogies.lexicon import CATEGORIES, load_pairs, read_google
@@ -27,6 +27,7 @@ from senteval_runner.analogies.score import (
     score_analogies,
     transfer_rates,
 )
+from tests.parsing.test_cache import corpus_of, write_cache
 
 FRAMES, _ = collect_frames(None, 1)
 SMALL = build_questions(FRAMES, None, seed=1, limit=12)
@@ -268,6 +269,16 @@ def test_a_wrong_google_file_is_refused_before_models_are_loaded(tmp_path: Path)
 def test_google_file(data_folder: Path) -> None:
     sections = read_google(data_folder / "analogy" / "questions-words.txt")
     assert len(sections) == 14 and sum(map(len, sections.values())) == 19_544
+
+
+def test_dry_run_of_build(tmp_path: Path, dry_run) -> None:
+    write_cache(tmp_path / "trees", corpus_of(30))
+    (tmp_path / "v.txt").write_text("Oslo 1 2\nking 2 1\nrain 0 1\n")
+    arguments = ("--cache", "trees", "--vectors", "v.txt", "--limit", 6, "--output", "out")
+    text = dry_run(lambda words: cli(["build", *words]), *arguments)
+    assert "contexts     30 sentences" in text and "vectors      3 words" in text
+    assert cli(["build", *map(str, arguments)]) == 0
+    assert f"questions    {len(read_questions(tmp_path / 'out' / 'questions.tsv'))} questions" in text
 
 
 def test_commands(tmp_path: Path, command) -> None:
