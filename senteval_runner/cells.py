@@ -44,7 +44,8 @@ class Cells:
 
     def __init__(self, folder: Path, protocol: Protocol) -> None:
         self.folder, self.protocol = folder, protocol
-        text = json.dumps([FORMAT, dataclasses.asdict(protocol), versions()["torch"]], sort_keys=True)
+        library = {"torch": "torch", "sklearn": "scikit-learn"}[protocol.backend]
+        text = json.dumps([FORMAT, dataclasses.asdict(protocol), versions()[library]], sort_keys=True)
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def _path(self, key: str, seed: int, task: str) -> Path:

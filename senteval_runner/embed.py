@@ -16,6 +16,11 @@ Tokens = list[str]
 CHUNK = 4096
 
 
+def text_of(tokens: Sequence[str]) -> str:
+    """A sentence as encoders get it: tokens joined by one space, an empty one as "."."""
+    return " ".join(tokens) or "."
+
+
 class Encoder(Protocol):
     """What the runner evaluates.
 
@@ -77,7 +82,7 @@ class StoredEncoder:
         Raises:
             UserError: the encoder returned another shape, another dimension or values that are not finite.
         """
-        texts = [" ".join(tokens) or "." for tokens in sentences]
+        texts = [text_of(tokens) for tokens in sentences]
         missing = [text for text in dict.fromkeys(texts) if text not in self.store]
         with progress(total=len(missing), description=f"encode {self.name}") as bar:
             for start in range(0, len(missing), CHUNK):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import sha256_file
+from corpora.support.files import read_json, sha256_file
 from senteval_runner.embed import Concatenation, Encoder, SentenceVectors, StoredEncoder, VectorStore
 from senteval_runner.features import Float
 from senteval_runner.trees import EvaluationTrees, TreeReading
@@ -45,14 +45,15 @@ class Source:
     """As it was given."""
     kind: Kind
     key: str
-    """Hex digest of the model's files (of its name and versions where it has none)."""
+    """Hex digest of the model's files; of a random encoder's or a hub's name with seed or library."""
     seed: int
     """Seed of random encoders."""
 
     @property
     def name(self) -> str:
         """Short name for tables: a path's last part."""
-        return Path(self.spec).name if self.kind != "random" and Path(self.spec).exists() else self.spec
+        path = Path(self.spec)
+        return path.absolute().name if self.kind != "random" and path.exists() else self.spec
 
     def load(
         self,
@@ -77,7 +78,7 @@ class Source:
             return WordAverage(Path(self.spec))
         if self.kind == "sentence-transformers":
             return _sentence_transformer(self.spec, device, batch_size)
-        return TreeReading(_multiview(self, device), trees, batch_size)
+        return TreeReading(load_multiview(self, device), trees, batch_size)
 
 
 class LazyEncoder:
@@ -92,7 +93,8 @@ class LazyEncoder:
         return self._load().encode(sentences)
 
 
-def _multiview(source: Source, device: str | None) -> MultiViewEncoder:
+def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
+    """A model folder of ``multiview.train``, or untrained encoders."""
     from multiview.model import MultiViewEncoder
 
     if source.kind == "random":
@@ -202,6 +204,11 @@ def split_parts(spec: str) -> list[str]:
     return parts
 
 
+def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
+    """Names of models; two of one name are told apart by how they were typed."""
+    return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
+
+
 def find_source(spec: str, *, seed: int = 0) -> Source:
     """What a name means, without loading it; folders and files are hashed.
 
@@ -229,12 +236,10 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
 def _is_multiview(folder: Path) -> bool:
     """Whether ``multiview.train`` wrote it: its config.json has a format number, a transformer's has not."""
     config = folder / "config.json"
-    if (folder / "modules.json").exists() and not config.exists():
-        return False
     if not config.exists():
+        if (folder / "modules.json").exists():
+            return False
         raise UserError(f"{folder}: no model here (neither config.json nor modules.json)")
-    from corpora.support.files import read_json
-
     values = read_json(config)
     return isinstance(values, dict) and "format" in values and ("shape" in values or "members" in values)
 
@@ -270,6 +275,7 @@ def resolve_encoder(
     normalize_parts: bool = False,
     device: str | None = None,
     trees: EvaluationTrees | Path | None = None,
+    batch_size: int = 128,
 ) -> Encoder:
     """Load the encoder a name means (see the module's table).
 
@@ -279,11 +285,15 @@ def resolve_encoder(
         normalize_parts: scale the parts of ``A+B`` to length 1 first.
         device: default: a GPU if there is one.
         trees: where tree encoders find their trees (:class:`senteval_runner.trees.TreeReading`).
+        batch_size: sentences encoded at a time.
 
     Raises:
         UserError: no such model, or a damaged one.
     """
-    loaded = [find_source(part, seed=seed).load(device=device, trees=trees) for part in split_parts(spec)]
+    loaded = [
+        find_source(part, seed=seed).load(device=device, trees=trees, batch_size=batch_size)
+        for part in split_parts(spec)
+    ]
     if len(loaded) == 1:
         return loaded[0]
     return _Combined(Concatenation([StoredEncoder(part) for part in loaded], normalize=normalize_parts))

@@ -12,6 +12,13 @@ SAMPLE = 256
 PARTS = 4
 
 
+def sample_parts(texts: Sequence[Tokens], size: int) -> list[Sequence[Tokens]]:
+    """Every n-th text, ``size`` of them or up to twice as many, in about four parts for a calibration."""
+    sample = texts[:: max(1, len(texts) // size)]
+    step = max(1, len(sample) // PARTS)
+    return [sample[start : start + step] for start in range(0, len(sample), step)]
+
+
 def encoding_dry_run(
     config: Any,
     encoders: Mapping[str, Encoder],
@@ -30,14 +37,12 @@ def encoding_dry_run(
         not_counted: what comes after the encoding.
     """
     distinct = [list(tokens) for tokens in dict.fromkeys(map(tuple, texts))]
-    sample = distinct[:: max(1, len(distinct) // SAMPLE)]
-    step = max(1, len(sample) // PARTS)
-    parts = [sample[start : start + step] for start in range(0, len(sample), step)]
+    parts = sample_parts(distinct, SAMPLE)
     work = []
     dimensions = 0
     for name, encoder in encoders.items():
 
-        def encode(part: list[Tokens], encoder: Encoder = encoder) -> int:
+        def encode(part: Sequence[Tokens], encoder: Encoder = encoder) -> int:
             nonlocal dimensions
             dimensions = StoredEncoder(encoder, VectorStore())(part).shape[1]
             return len(part)

@@ -19,7 +19,7 @@ from corpora.support.progress import progress
 from senteval_runner import html, report, tables
 from senteval_runner.cells import FORMAT, Cells, data_folder, versions
 from senteval_runner.embed import Projection, SentenceVectors
-from senteval_runner.encoders import Source, open_model, resolve_encoder
+from senteval_runner.encoders import Source, distinct_names, open_model, resolve_encoder
 from senteval_runner.estimate import encoding_dry_run
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol import Protocol, get_protocol
@@ -110,12 +110,19 @@ def _model(spec: str, config: RunConfig, trees: EvaluationTrees | Path) -> Model
     return Model(name=opened.name, spec=spec, key=key, sources=opened.sources, vectors=vectors)
 
 
-def _distinct_names(models: Sequence[Model]) -> None:
-    """Two folders of one name are told apart by how they were typed."""
-    names = [model.name for model in models]
-    for model in models:
-        if names.count(model.name) > 1:
-            model.name = model.spec
+def _check(config: RunConfig) -> None:
+    """Wrong options, before a model is opened."""
+    counts = {
+        "--project": config.project,
+        "--batch-size": config.batch_size,
+        "--threads": config.threads,
+        "--parse-workers": config.parse_workers,
+    }
+    for option, value in counts.items():
+        if value is not None and value < 1:
+            raise UserError(f"{option} {value}: at least 1")
+    if not config.models:
+        raise UserError("name at least one model")
 
 
 def run(config: RunConfig) -> int:
@@ -124,49 +131,45 @@ def run(config: RunConfig) -> int:
 
     tasks, seeds, data = expand_tasks(config.tasks), _seeds(config.seeds), data_folder(config.data)
     protocol = get_protocol(config.protocol, nhid=config.nhid)
-    if config.project is not None and config.project < 1:
-        raise UserError(f"--project {config.project}: at least 1 dimension")
+    _check(config)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     if config.examples is not None:
         report.read_examples(config.examples)  # a wrong file is better refused now than after hours
-    if not config.models:
-        raise UserError("name at least one model")
-    if config.parse_workers is not None and config.parse_workers < 1:
-        raise UserError(f"--parse-workers {config.parse_workers}: at least 1")
     trees: EvaluationTrees | Path = config.trees
     if not (config.trees / "manifest.json").exists():  # a folder of caches, not one finished cache
         trees = EvaluationTrees(folder=config.trees, data=data, tasks=tasks, workers=config.parse_workers)
     models = [_model(spec, config, trees) for spec in dict.fromkeys(config.models)]
-    _distinct_names(models)
+    names = distinct_names([model.name for model in models], [model.spec for model in models])
+    for model, name in zip(models, names, strict=True):
+        model.name = name
     logger = log_to(config.output)
     write_json(config.output / "config.json", config_to_json(config))
     cells = Cells(config.output / "parts", protocol)
-    bar = progress(total=len(models) * len(tasks) * len(seeds), unit="task", description="evaluate")
-    for name in tasks:
-        try:
-            task = read_task(name, data)
-        except UserError as error:
-            logger.warning("skipped %s: %s", name, error)
-            for model in models:
-                model.skipped[name] = str(error)
-            bar.update(len(models) * len(seeds))
-            continue
-        for note in task.count_notes():
-            logger.warning("%s", note)
-        for model in models:
+    total = len(models) * len(tasks) * len(seeds)
+    with progress(total=total, unit="task", description="evaluate") as bar:
+        for name in tasks:
             try:
-                for seed in seeds:
-                    result = _cell(cells, model, seed, task, protocol)
-                    model.results.setdefault(seed, {})[name] = result
-                    logger.info(
-                        "%s %s seed %d: %.2f", model.name, name, seed, tables.headline(name, result.metrics)
-                    )
-                    bar.update(1)
+                task = read_task(name, data)
             except UserError as error:
-                logger.warning("skipped %s of %s: %s", name, model.name, error)
-                model.skipped[name] = str(error)
-    bar.close()
+                logger.warning("skipped %s: %s", name, error)
+                for model in models:
+                    model.skipped[name] = str(error)
+                bar.update(len(models) * len(seeds))
+                continue
+            for note in task.count_notes():
+                logger.warning("%s", note)
+            for model in models:
+                try:
+                    for seed in seeds:
+                        result = _cell(cells, model, seed, task, protocol)
+                        model.results.setdefault(seed, {})[name] = result
+                        figure = tables.headline(name, result.metrics)
+                        logger.info("%s %s seed %d: %.2f", model.name, name, seed, figure)
+                        bar.update(1)
+                except UserError as error:
+                    logger.warning("skipped %s of %s: %s", name, model.name, error)
+                    model.skipped[name] = str(error)
     _write(config, protocol, models)
     if any(model.results for model in models):
         write_text(config.output / "report.html", _report(config, protocol, models, data))
@@ -176,6 +179,7 @@ def run(config: RunConfig) -> int:
 
 def dry_run(config: RunConfig) -> str:
     """What encoding the tasks' sentences by every model would take; nothing is written."""
+    _check(config)
     names, data = expand_tasks(config.tasks), data_folder(config.data)
     found, facts = [], {}
     for name in names:
@@ -187,7 +191,9 @@ def dry_run(config: RunConfig) -> str:
     return encoding_dry_run(
         config,
         {
-            spec: resolve_encoder(spec, seed=config.random_seed, device=config.device)
+            spec: resolve_encoder(
+                spec, seed=config.random_seed, device=config.device, batch_size=config.batch_size
+            )
             for spec in dict.fromkeys(config.models)
         },
         [list(tokens) for tokens in texts],

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json
+from senteval_runner.embed import text_of
 from senteval_runner.encoders import Source, find_source
 from senteval_runner.features import Float
 from senteval_runner.layers.config import LayersConfig
@@ -152,7 +153,7 @@ class TransformerBackbone:
 
     def encode(self, sentences: Sequence[list[str]]) -> tuple[Float, NDArray[np.bool_]]:
         """All columns, computed in order of length: float32 [K, n, D]; and which were cut [n]."""
-        texts = [" ".join(tokens) or "." for tokens in sentences]
+        texts = [text_of(tokens) for tokens in sentences]
         limit = self._limit()
         pieces = self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
         cut_n = np.array([len(ids) > limit for ids in pieces])

@@ -45,7 +45,7 @@ class LayersConfig:
     """Word pieces per sentence, special ones included; longer sentences are cut and counted."""
     heights: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8)
     """Tree encoders: heights that are layers of their own (words without dependents have 0)."""
-    table_pooling: str = "mean"
+    table_pooling: Literal["cls", "sep", "mean", "max", "root"] = "mean"
     """Pooling of the table by layer."""
     batch_size: int = 32
     """Sentences encoded at a time."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from corpora.senteval_files import TaskData
 from corpora.support.estimate import Work, dry_run_text, rate
+from senteval_runner.estimate import sample_parts
 from senteval_runner.layers.config import LayersConfig
 
 if TYPE_CHECKING:
     from senteval_runner.layers.study import Subject
 
 SAMPLE = 128
-PARTS = 4
 
 
 def dry_run(
@@ -44,11 +44,9 @@ def dry_run(
         missing = subject.store.missing(texts)
         facts[name] = f"{len(subject.units)} units x {found} tasks = {len(subject.units) * found} cells"
         size += len(missing) * len(backbone.columns) * backbone.dim * subject.store.dtype.itemsize
-        sample = [text.split(" ") for text in missing[:: max(1, len(missing) // SAMPLE)]]
-        step = max(1, len(sample) // PARTS)
-        parts = [sample[start : start + step] for start in range(0, len(sample), step)]
+        parts = sample_parts([text.split(" ") for text in missing], SAMPLE)
 
-        def encode(part: list[list[str]], subject: Subject = subject) -> int:
+        def encode(part: Sequence[list[str]], subject: Subject = subject) -> int:
             return int(subject.backbone.encode(part)[0].shape[1])
 
         if parts:

@@ -100,7 +100,7 @@ def heat_map_png(
     *,
     diverging: bool = False,
 ) -> bytes | None:
-    """Layers x tasks, one panel per pooling (EMP's Figure 1), as a PNG; None without matplotlib.
+    """Layers x tasks, one panel per pooling (EMP's Figure 1), as a PNG; None without matplotlib or figures.
 
     Args:
         title: above the panels.
@@ -126,6 +126,8 @@ def heat_map_png(
         for p in panels
     ]
     finite = np.concatenate([grid[np.isfinite(grid)] for grid in grids])
+    if not finite.size:  # no task that both backbones have, or none whose best is above 0
+        return None
     if diverging:
         reach = max(1.0, float(np.percentile(np.abs(finite), 98)))
         colours: dict[str, Any] = {"cmap": "RdBu", "vmin": -reach, "vmax": reach}

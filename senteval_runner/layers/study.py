@@ -18,6 +18,8 @@ from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, write_json, write_text
 from corpora.support.progress import progress
 from senteval_runner.cells import FORMAT, Cells, data_folder, versions
+from senteval_runner.embed import Tokens, text_of
+from senteval_runner.encoders import distinct_names
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.features import Float
 from senteval_runner.layers import report
@@ -33,7 +35,6 @@ from senteval_runner.results import TaskResult
 from senteval_runner.running import expand_tasks
 from senteval_runner.tables import headline
 
-Tokens = list[str]
 CHUNK = 1024
 """Sentences per shard: what a kill can cost; 164 MB in memory for BERT base with all columns."""
 
@@ -76,11 +77,6 @@ class Subject:
         return UnitVectors(self.store, [self.backbone.columns.index(column) for column in unit.columns()])
 
 
-def text_of(tokens: Sequence[str]) -> str:
-    """A sentence as SentEval's encoders get it: tokens joined by one space, an empty one as "."."""
-    return " ".join(tokens) or "."
-
-
 class UnitVectors:
     """Stored columns side by side, as the evaluation asks for them: token lists to float32 [n, D]."""
 
@@ -105,30 +101,32 @@ def run(config: LayersConfig) -> int:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     subjects = [_subject(open_backbone(spec, config), config) for spec in dict.fromkeys(config.backbones)]
-    _distinct_names(subjects)
+    specs = [subject.backbone.source.spec for subject in subjects]
+    for subject, name in zip(
+        subjects, distinct_names([s.studied.name for s in subjects], specs), strict=True
+    ):
+        subject.studied = dataclasses.replace(subject.studied, name=name)
     if config.dry_run:
         return _dry_run(config, subjects, tasks, data)
     logger = log_to(config.output)
     write_json(config.output / "config.json", config_to_json(config))
     cells = Cells(config.output / "parts", protocol)
     reduced = []
-    bar = progress(
-        total=len(tasks) * sum(len(s.units) for s in subjects), unit="cell", description="evaluate"
-    )
-    for name in tasks:
-        try:
-            task, lost = _read(name, data, config)
-        except UserError as error:
-            logger.warning("skipped %s: %s", name, error)
+    total = len(tasks) * sum(len(s.units) for s in subjects)
+    with progress(total=total, unit="cell", description="evaluate") as bar:
+        for name in tasks:
+            try:
+                task, lost = _read(name, data, config)
+            except UserError as error:
+                logger.warning("skipped %s: %s", name, error)
+                for subject in subjects:
+                    subject.skipped[name] = str(error)
+                    bar.update(len(subject.units))
+                continue
+            if lost:
+                reduced.append(lost)
             for subject in subjects:
-                subject.skipped[name] = str(error)
-                bar.update(len(subject.units))
-            continue
-        if lost:
-            reduced.append(lost)
-        for subject in subjects:
-            _evaluate(config, subject, task, cells, protocol, logger, bar)
-    bar.close()
+                _evaluate(config, subject, task, cells, protocol, logger, bar)
     return _write(config, protocol, subjects, reduced)
 
 
@@ -137,8 +135,8 @@ def _check(config: LayersConfig) -> None:
         raise UserError("name at least one backbone")
     if config.limit is not None and config.limit < 40:
         raise UserError(f"--limit {config.limit}: at least 40 rows per split")
-    if config.max_length < 4 or config.batch_size < 1:
-        raise UserError("--max-length is at least 4, --batch-size at least 1")
+    if config.max_length < 4 or config.batch_size < 1 or (config.threads is not None and config.threads < 1):
+        raise UserError("--max-length is at least 4, --batch-size and --threads at least 1")
     if config.seed < 0 or config.seed >= 2**32:
         raise UserError(f"--seed {config.seed}: expected a number from 0 to 2**32 - 1")
 
@@ -167,14 +165,6 @@ def _subject(backbone: Backbone, config: LayersConfig) -> Subject:
         units=tuple(units),
     )
     return Subject(backbone=backbone, units=units, store=store, studied=studied)
-
-
-def _distinct_names(subjects: Sequence[Subject]) -> None:
-    """Two folders of one name are told apart by how they were typed."""
-    names = [subject.studied.name for subject in subjects]
-    for subject in subjects:
-        if names.count(subject.backbone.name) > 1:
-            subject.studied = dataclasses.replace(subject.studied, name=subject.backbone.source.spec)
 
 
 def _read(name: str, data: Path, config: LayersConfig) -> tuple[TaskData, str]:

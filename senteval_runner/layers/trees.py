@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.errors import UserError
-from senteval_runner.encoders import Source
+from senteval_runner.encoders import Source, load_multiview
 from senteval_runner.features import Float
 from senteval_runner.layers.config import LayersConfig
 from senteval_runner.layers.units import Column
@@ -59,12 +59,7 @@ class TreeBackbone:
     @cached_property
     def model(self) -> MultiViewEncoder:
         """The encoder on its device."""
-        from multiview.model import MultiViewEncoder
-
-        if self.source.kind == "random":
-            views = self.source.spec.removeprefix("random:")
-            return MultiViewEncoder.untrained(views, seed=self.source.seed, device=self.config.device)
-        return MultiViewEncoder.load(self.source.spec, self.config.device)
+        return load_multiview(self.source, self.config.device)
 
     @cached_property
     def cache(self) -> TreeCache | None:

@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress
 from senteval_runner.cells import installed
 from senteval_runner.embed import VectorStore
-from senteval_runner.encoders import StoredModel, open_model
+from senteval_runner.encoders import StoredModel, distinct_names, open_model
 from senteval_runner.passages.config import PassagesConfig
 from senteval_runner.passages.methods import (
     Frozen,
@@ -141,6 +141,9 @@ def make_plan(config: PassagesConfig, log: logging.Logger | None = None) -> Plan
             plan.errors.append(str(error))
             continue
         plan.models.append(model)
+    names = distinct_names([model.name for model in plan.models], [model.spec for model in plan.models])
+    plan.models = [replace(model, name=name) for model, name in zip(plan.models, names, strict=True)]
+    for model in plan.models:
         plan.methods += scorer_methods(Frozen(model, config.unit), config)
     for backbone in dict.fromkeys(config.cross.backbones):
         try:

@@ -17,7 +17,7 @@ import pytest
 from corpora.senteval_files import Split, TaskData
 from corpora.senteval_tasks import TASK_NAMES
 from corpora.support.errors import UserError
-from senteval_runner.layers import study
+from senteval_runner.layers import report, study
 from senteval_runner.layers.backbones import TransformerBackbone
 from senteval_runner.layers.config import LayersConfig
 from senteval_runner.layers.subset import LEAST_PER_CLASS, limited
@@ -232,6 +232,12 @@ def test_cells_are_those_of_the_evaluation(tmp_path, data, bert) -> None:
     )
 
 
+def test_backbones_without_a_common_task_have_no_difference_to_draw() -> None:
+    unit = Unit(("-1",), "mean")
+    one, two = studied("one", {unit: {"MR": 50.0}}), studied("two", {unit: {"CR": 60.0}})
+    assert set(report.heat_maps([one, two])) == {"heat-map-0.png", "heat-map-1.png"}
+
+
 def test_a_killed_study_resumes(tmp_path, data, bert, monkeypatch) -> None:
     """SIGKILL once cells are there; the same study keeps them and ends like an undisturbed one."""
     killed = config(tmp_path / "killed", data, bert, threads=1, tasks="CR,SICK-E,WordContent")
@@ -310,6 +316,7 @@ def test_dry_run_writes_nothing(tmp_path, data, bert, capsys) -> None:
         ({"poolings": ("median",)}, "no pooling 'median'"),
         ({"limit": 5}, "at least 40"),
         ({"max_length": 2}, "at least 4"),
+        ({"threads": 0}, "--threads at least 1"),
         ({"tasks": "XX"}, "unknown task"),
         ({"data": Path("nowhere")}, "no such folder"),
         ({"seed": -1}, "--seed -1"),

@@ -105,6 +105,12 @@ def test_a_bad_set_is_named_and_the_others_finish(world: Path, capsys: pytest.Ca
     assert len(json.loads(Path("out/results.json").read_text())["left_out"]) == 2
 
 
+def test_two_models_of_one_name_are_told_apart(world: Path) -> None:
+    write_vectors(world / "wikiqa" / "words.txt")
+    assert run(options(models=("words.txt", "wikiqa/words.txt"), features=("cosine",))) == 0
+    assert {model for _, model, _ in results()} == {"BM25", "words.txt", "wikiqa/words.txt"}
+
+
 def test_two_sets_of_one_name_are_kept_apart(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     passage_sets.write_wikiqa(world / "more" / "wikiqa", (9, 4, 4))
     config = options(sets=("wikiqa", "more/wikiqa"), models=(), features=("cosine",))

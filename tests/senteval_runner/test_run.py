@@ -12,8 +12,9 @@ import pytest
 
 from corpora.senteval_files import read_task
 from corpora.support.errors import UserError
-from senteval_runner import encoders, running, tables
+from senteval_runner import cells, encoders, running, tables
 from senteval_runner.encoders import find_source, resolve_encoder, split_parts
+from senteval_runner.protocol import get_protocol
 from senteval_runner.run import RunConfig
 from senteval_runner.run import main as run_main
 
@@ -75,6 +76,15 @@ def test_a_killed_run_keeps_finished_tasks(tmp_path, data, words, monkeypatch) -
     assert counted == ["MRPC", "CR"]
 
 
+@pytest.mark.parametrize(("protocol", "library"), [("fast", "torch"), ("sklearn", "scikit-learn")])
+def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, protocol, library) -> None:
+    before = cells.Cells(tmp_path, get_protocol(protocol)).digest
+    monkeypatch.setattr(cells, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | {library: "2"})
+    changed = cells.Cells(tmp_path, get_protocol(protocol)).digest
+    monkeypatch.setattr(cells, "versions", lambda: {"torch": "1", "scikit-learn": "1"})
+    assert len({before, changed, cells.Cells(tmp_path, get_protocol(protocol)).digest}) == 3
+
+
 def test_concatenation_projection_and_bad_vectors(tmp_path, data, words, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez(tmp_path / "few.npz", sentences=np.array(["a"]), vectors=np.ones((1, 3), dtype=np.float32))
@@ -101,7 +111,10 @@ def test_command_line(tmp_path, data, words, command) -> None:
         ({"tasks": ","}, "empty"),
         ({"seeds": "x"}, "whole numbers"),
         ({"data": Path("nowhere")}, "no such folder"),
-        ({"project": 0}, "at least 1"),
+        ({"project": 0}, "--project 0: at least 1"),
+        ({"batch_size": 0}, "--batch-size 0: at least 1"),
+        ({"threads": 0}, "--threads 0: at least 1"),
+        ({"models": ()}, "at least one model"),
     ],
 )
 def test_wrong_options_are_one_line(tmp_path, data, words, options, message) -> None:

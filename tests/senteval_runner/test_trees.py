@@ -144,7 +144,7 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
     evaluate(model(seen), ["CR", "SICK-R"], data, "fast", trees=tmp_path / "trees")
     assert not seen
 
-    monkeypatch.setattr(encoders, "_multiview", lambda source, device: model(seen))
+    monkeypatch.setattr(encoders, "load_multiview", lambda source, device: model(seen))
     options = RunConfig(
         models=("random:dep,const",),
         data=data,
