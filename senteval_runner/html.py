@@ -23,7 +23,6 @@ th,td{padding:.25em .6em;border-bottom:1px solid #eee;text-align:right;white-spa
 th:first-child,td:first-child{text-align:left;white-space:normal;min-width:9em}
 th.text{text-align:left}td.text{text-align:left;white-space:normal}
 thead th{border-bottom:2px solid #999;white-space:normal;vertical-align:bottom}
-
 tr.apart td{color:#666;font-style:italic}tr.apart th{text-align:left;padding-top:.9em;color:#666}
 td.best{font-weight:700}
 .note{color:#666;font-size:.88em}.wide{overflow-x:auto}svg{max-width:100%;height:auto}
@@ -71,40 +70,34 @@ def paragraph(words: str) -> Html:
     return Html(f'<p class="note">{text(words)}</p>')
 
 
-def preformatted(words: str) -> Html:
-    """Monospaced text with its line breaks: a command, a log."""
-    return Html(f"<pre>{escape(words)}</pre>")
-
-
 def table(
     headers: Sequence[str],
     rows: Sequence[Sequence[Cell]],
     *,
     best: Sequence[int] = (),
-    lowest: Sequence[int] = (),
     digits: int = 2,
     words: Sequence[int] | None = None,
     apart: Sequence[Sequence[Cell]] = (),
     apart_title: str = "",
 ) -> Html:
-    """A table; the largest value of the columns ``best`` (the smallest of ``lowest``) is set bold.
+    """A table; the largest value of the columns ``best`` is set bold.
 
     Args:
         headers: column names.
         rows: cells; numbers are right-aligned, None is a dash.
         best: columns where more is better.
-        lowest: columns where less is better.
         digits: decimals of floats.
         words: columns besides the first that are left-aligned; None is every cell that is not a number.
         apart: rows of another origin, set below in grey, never marked as best.
         apart_title: the line above them.
     """
     marked = {}
-    for column in {*best, *lowest}:
-        values = [row[column] for row in rows if _is_number(row[column])]
+    for column in best:
+        values = [
+            value for row in rows if isinstance(value := row[column], (int, float)) and _is_number(value)
+        ]
         if values:
-            chosen = (min if column in lowest else max)(values)  # type: ignore[type-var]
-            marked[column] = text(chosen, digits)
+            marked[column] = text(max(values), digits)
     wordy = [
         any(not _is_number(row[column]) for row in rows) if words is None else column in words
         for column in range(len(headers))

@@ -68,9 +68,8 @@ class Tfidf:
 
         self.vectorizer = TfidfVectorizer()
         self.size, self.words = len(texts), None
-        if any(
-            map(self.vectorizer.build_analyzer(), texts)
-        ):  # the library fails on a collection without words
+        words_of = self.vectorizer.build_analyzer()
+        if any(words_of(text) for text in texts):  # the library fails on a collection without words
             # Words by texts: a query touches the rows of its own words alone.
             self.words = self.vectorizer.fit_transform(texts).T.tocsr()
 

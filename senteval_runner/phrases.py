@@ -19,7 +19,7 @@ from corpora.support.errors import UserError
 from senteval_runner.classify import kfold
 from senteval_runner.embed import SentenceVectors
 from senteval_runner.features import design, pair_blocks
-from senteval_runner.protocol import Protocol, get_protocol
+from senteval_runner.protocol import get_protocol
 from senteval_runner.sts import cosine
 
 
@@ -44,7 +44,6 @@ def score_phrases(
     train: WordPhrasePairs,
     test: WordPhrasePairs,
     *,
-    protocol: str | Protocol = "default",
     nhid: int = 0,
     seed: int = 1111,
 ) -> PhraseScores:
@@ -53,19 +52,19 @@ def score_phrases(
     Raises:
         UserError: a class has fewer training pairs than there are folds.
     """
-    chosen = get_protocol(protocol, nhid=nhid)
+    protocol = get_protocol("default", nhid=nhid)
     both = [_encoded(vectors, part) for part in (train, test)]
     y = np.array(train.same + test.same)
     fewest = min(train.same.count(0), train.same.count(1))
-    if fewest < chosen.kfold:
+    if fewest < protocol.kfold:
         raise UserError(
-            f"SemEval-2013 5(a): {fewest} training pairs of a class, the folds need {chosen.kfold}"
+            f"SemEval-2013 5(a): {fewest} training pairs of a class, the folds need {protocol.kfold}"
         )
     x = design(
         [np.concatenate(columns) for columns in zip(*(pair_blocks(u, v) for u, v in both), strict=True)]
     )
     rows = np.arange(len(y))
-    outcome = kfold(x, y, rows[: len(train)], rows[len(train) :], 2, chosen, seed)
+    outcome = kfold(x, y, rows[: len(train)], rows[len(train) :], 2, protocol, seed)
     threshold = best_threshold(cosine(*both[0]), train.same)
     by_threshold = cosine(*both[1]) >= threshold
     gold = np.array(test.same)

@@ -31,10 +31,6 @@ class Interval:
     low: float
     high: float
 
-    def apart_from(self, other: Interval) -> bool:
-        """Whether this lies above ``other`` by more than both intervals."""
-        return self.low > other.high
-
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalScores:
@@ -114,9 +110,9 @@ def neighbour_retrieval(
     """
     if embeddings_ND.shape[0] != len(document_N):
         raise ValueError(f"{embeddings_ND.shape[0]} embeddings for {len(document_N)} sentences")
-    if not np.any(document_N[1:] == document_N[:-1]):
-        raise ValueError("no two successive sentences share a document: nothing to retrieve")
     reciprocal_A, document_A = reciprocal_ranks(embeddings_ND, document_N, block)
+    if not len(reciprocal_A):
+        raise ValueError("no two successive sentences of a block share a document: nothing to retrieve")
     return RetrievalScores(
         recall_at_1=bootstrap((reciprocal_A == 1.0).astype(np.float64), document_A),
         mrr=bootstrap(reciprocal_A, document_A),
@@ -125,16 +121,13 @@ def neighbour_retrieval(
     )
 
 
-def tfidf_embeddings(
-    train: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]]
-) -> NDArray[np.float32]:
-    """TF-IDF rows of tokenised ``sentences``, weights fitted on ``train``; [N, at most 20,000]."""
+def tfidf_embeddings(train: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]]) -> csr_matrix:
+    """TF-IDF rows of tokenised ``sentences``, weights fitted on ``train``: [N, words of ``train``]."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(tokenizer=list, preprocessor=_lower, token_pattern=None)
     vectorizer.fit(train)
-    result: NDArray[np.float32] = csr_matrix(vectorizer.transform(sentences))
-    return result
+    return csr_matrix(vectorizer.transform(sentences))
 
 
 def _lower(tokens: Sequence[str]) -> list[str]:
