@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from corpora.support.ranges import COUNT, COUNT_OR_NONE, POSITIVE, SHARE, Rule, check_numbers
 
 Precision = Literal["fp32", "bf16"]
 """Arithmetic of a parser's sentence encoder; everything after it is always fp32."""
@@ -114,3 +119,86 @@ class TrainingConfig:
     """Seed of initial weights, batch order and dropout."""
     threads: int = 1
     """Threads of torch; part of what makes a run repeatable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """Options of both parsers."""
+
+    output: Path
+    """Model folder to write."""
+    name: str = ""
+    """Name of the model, part of its identity; the output folder's name by default."""
+    version: str = "1"
+    """Version of the model, part of its identity."""
+    half: bool = True
+    """Store weights as float16: half the size (the card's scores are those of the stored weights)."""
+    dry_run: bool = False
+    """Print the configuration, sizes and an estimate of time and memory from a few steps; write nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainDependency(TrainOptions):
+    """Options of ``dep``."""
+
+    train: tuple[Path, ...]
+    """CoNLL-U files to learn from."""
+    dev: tuple[Path, ...]
+    """CoNLL-U files to choose the best weights on; the card quotes their scores."""
+    exclude_documents: tuple[str, ...] = ()
+    """Leave training documents out whose id starts with one of these."""
+    model: DependencyConfig = field(default_factory=DependencyConfig)
+    """The model."""
+    training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(
+        default_factory=lambda: TrainingConfig(learning_rate=3e-3)
+    )
+    """Optimisation and budget."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConstituency(TrainOptions):
+    """Options of ``const``."""
+
+    train: tuple[Path, ...]
+    """Bracket files to learn trees and tags from."""
+    dev: tuple[Path, ...]
+    """Bracket files to choose the best weights on; the card quotes their scores."""
+    extra: tuple[Path, ...] = ()
+    """CoNLL-U files whose tags and arcs are learned along; sentences that are in train count once."""
+    start_from: Path | None = None
+    """Model folder to go on from: its weights, words, labels and tags."""
+    exclude_documents: tuple[str, ...] = ()
+    """Leave documents of train and extra out whose id starts with one of these. Brackets name no
+    documents: the .conllu file beside a .ptb file does."""
+    model: ConstituencyConfig = field(default_factory=ConstituencyConfig)
+    """The model."""
+    training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(
+        default_factory=lambda: TrainingConfig(
+            learning_rate=2.5e-3, beta2=0.98, batch_tokens=800, average=0.998
+        )
+    )
+    """Optimisation and budget."""
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("word_dim", "character_dim", "hidden", "layers", "min_count"), COUNT),
+    **dict.fromkeys(("arc_dim", "relation_dim", "label_hidden", "tag_hidden"), COUNT),
+    "character_hidden": (lambda width: width >= 2, "at least 2"),
+    **dict.fromkeys(("embedding_dropout", "word_dropout", "dropout", "average"), SHARE),
+    "minutes": (lambda minutes: minutes is None or minutes > 0, "above 0"),
+    **dict.fromkeys(("epochs", "batch_tokens", "threads"), COUNT),
+    **dict.fromkeys(("learning_rate", "epsilon", "clip"), POSITIVE),
+    **dict.fromkeys(("warmup", "beta1", "beta2"), SHARE),
+    **dict.fromkeys(("checkpoint_s", "seed"), COUNT_OR_NONE),
+}
+"""Of the numbers of models and of training."""
+
+
+def check_training(config: TrainDependency | TrainConstituency) -> None:
+    """Refuse numbers that cannot work.
+
+    Raises:
+        UserError: the first that is out of its range, by the name it has on the command line.
+    """
+    check_numbers(config.model, RULES, "--model.")
+    check_numbers(config.training, RULES)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from corpora.support.cli import config_to_json, log_to
+from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
-from corpora.support.files import sha256_file, write_json
 from corpora.treebanks import read_conllu
 from corpora.types import Sentence
-from parsing.configs import DependencyConfig, TrainingConfig
+from parsing.configs import TrainDependency
 from parsing.dep_model import DependencyModel
 from parsing.dep_parser import BiaffineParser
 from parsing.dep_task import DependencyTask, score_parser
-from parsing.model_folder import load_model_folder, save_model_folder
-from parsing.training import LOG, Trainer, seed_everything
+from parsing.model_folder import ModelFolder
+from parsing.train_output import CardTexts, Scores, file_hashes, train_and_store
+from parsing.training import Trainer, seed_everything
 
 
 def read_dependencies(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) -> list[Sentence]:
@@ -48,143 +45,50 @@ def read_dependencies(paths: Sequence[Path], exclude_documents: Sequence[str] = 
     return sentences
 
 
-def prepare_dependency_training(
-    *,
-    train: Sequence[Path],
-    dev: Sequence[Path],
-    output: Path,
-    exclude_documents: Sequence[str],
-    model: DependencyConfig,
-    training: TrainingConfig,
-) -> tuple[Trainer, DependencyTask, dict[str, Any]]:
-    """The run, what it trains and what decides it; arguments as for :func:`train_dependency_parser`."""
-    sentences, dev_sentences = read_dependencies(train, exclude_documents), read_dependencies(dev)
-    seed_everything(training)
-    task = DependencyTask(sentences, dev_sentences, model)
+def prepare_dependency_training(config: TrainDependency) -> tuple[Trainer, DependencyTask]:
+    """The run that ``config`` describes, not begun yet, and what it trains."""
+    sentences = read_dependencies(config.train, config.exclude_documents)
+    dev_sentences = read_dependencies(config.dev)
+    seed_everything(config.training)
+    task = DependencyTask(sentences, dev_sentences, config.model)
     run = {
-        "model": config_to_json(model),
-        "train": {str(path): sha256_file(path) for path in train},
-        "dev": {str(path): sha256_file(path) for path in dev},
-        "exclude_documents": list(exclude_documents),
+        "model": config_to_json(config.model),
+        "train": file_hashes(config.train),
+        "dev": file_hashes(config.dev),
+        "exclude_documents": list(config.exclude_documents),
     }
-    return Trainer(task, training, output / "training", run), task, run
+    return Trainer(task, config.training, config.output / "training", run), task
 
 
-def train_dependency_parser(
-    *,
-    train: Sequence[Path],
-    dev: Sequence[Path],
-    output: Path,
-    exclude_documents: Sequence[str],
-    name: str,
-    version: str,
-    half: bool,
-    model: DependencyConfig,
-    training: TrainingConfig,
-) -> dict[str, float]:
-    """Train, write the model folder, return the dev scores of what was stored.
+def train_dependency_parser(config: TrainDependency) -> Scores:
+    """Train, write the model folder, return the dev scores of what was stored."""
+    trainer, task = prepare_dependency_training(config)
 
-    Args:
-        train: CoNLL-U files to learn from.
-        dev: CoNLL-U files to choose on.
-        output: the model folder; checkpoints and learning curve go to its ``training/``.
-        exclude_documents: see :func:`read_dependencies`; applies to ``train``.
-        name: of the model.
-        version: of the model.
-        half: store float16.
-        model: configuration of the model.
-        training: configuration of the optimisation.
-    """
-    trainer, task, run = prepare_dependency_training(
-        train=train,
-        dev=dev,
-        output=output,
-        exclude_documents=exclude_documents,
-        model=model,
-        training=training,
+    def score(folder: ModelFolder) -> Scores:
+        return score_parser(BiaffineParser(DependencyModel.from_folder(folder), {}), task.dev)
+
+    return train_and_store(
+        config, trainer, task.module, kind="dependency", dev_size=len(task.dev), score=score, card=CARD
     )
-    dev_sentences = task.dev
-    log = log_to(output / "training")
-    write_json(
-        output / "training" / "config.json",
-        {**run, "training": config_to_json(training), "name": name, "version": version, "half": half},
-    )
-    log.info(
-        "%d training sentences, %d tokens; %d dev sentences; %d parameters",
-        len(task.sizes()),
-        sum(task.sizes()),
-        len(dev_sentences),
-        sum(p.numel() for p in task.module.parameters()),
-    )
-    summary = trainer.run()
-    task.module.load_state_dict(trainer.best_tensors())
-    save = functools.partial(
-        save_model_folder,
-        output,
-        kind="dependency",
-        name=name,
-        version=version,
-        config=task.module.config_json(),
-        vocabulary=task.module.vocabulary_json(),
-        tensors=task.module.state_dict(),
-        half=half,
-    )
-    save(card="")
-    # The stored weights are scored, not those in memory: float16 rounds them.
-    folder = load_model_folder(output, kind="dependency")
-    scores = score_parser(BiaffineParser(DependencyModel.from_folder(folder), {}), dev_sentences)
-    lines = (output / "training" / LOG).read_text(encoding="utf-8").splitlines()
-    curve = [json.loads(line) for line in lines]
-    save(card=model_card(f"{name}, version {version}", task.module, scores, summary, run, curve))
-    log.info("%s: UAS %.2f, LAS %.2f without punctuation", output, scores["uas"], scores["las"])
-    return scores
 
 
-def model_card(
-    title: str,
-    model: DependencyModel,
-    scores: dict[str, float],
-    summary: dict[str, Any],
-    run: dict[str, Any],
-    curve: Sequence[dict[str, float]],
-) -> str:
-    """Text of a model's README: what it is, data, scores, learning curve."""
-    files = [f"- train: `{'/'.join(Path(p).parts[-2:])}` (sha256 {h[:16]})" for p, h in run["train"].items()]
-    files += [f"- dev: `{'/'.join(Path(p).parts[-2:])}` (sha256 {h[:16]})" for p, h in run["dev"].items()]
-    if run["exclude_documents"]:
-        files.append(f"- left out of train: documents `{'*`, `'.join(run['exclude_documents'])}*`")
-    shown = [line for i, line in enumerate(curve) if i % max(1, len(curve) // 12) == 0 or line is curve[-1]]
-    rows = [
-        f"| {c['epoch'] + 1:.0f} | {c['minutes']:.1f} | {c['loss']:.3f} | {c['uas']:.2f} | {c['las']:.2f} |"
-        for c in shown
+def _score_table(scores: Scores) -> list[str]:
+    return [
+        "| | UAS | LAS |",
+        "|---|---|---|",
+        f"| without punctuation | {scores['uas']:.2f} | {scores['las']:.2f} |",
+        f"| all tokens | {scores['uas_punct']:.2f} | {scores['las_punct']:.2f} |",
     ]
-    parameters = sum(p.numel() for p in model.parameters())
-    return "\n".join(
-        [
-            f"# {title}",
-            "",
-            "Biaffine dependency parser (Dozat & Manning 2017) over a word and character BiLSTM; "
-            f"{parameters:,} parameters, {len(model.relations)} relations.",
-            "",
-            "## Data",
-            "",
-            *files,
-            "",
-            "## Scores on dev, in per cent",
-            "",
-            "| | UAS | LAS |",
-            "|---|---|---|",
-            f"| without punctuation | {scores['uas']:.2f} | {scores['las']:.2f} |",
-            f"| all tokens | {scores['uas_punct']:.2f} | {scores['las_punct']:.2f} |",
-            "",
-            "Words are given, tags are not used; LAS counts relation subtypes. The best epoch was "
-            f"{summary['best_epoch'] + 1} of {summary['epochs']}, chosen on the same dev sentences.",
-            "",
-            "## Learning curve (dev, without punctuation)",
-            "",
-            "| epoch | minutes | loss | UAS | LAS |",
-            "|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
+
+
+CARD = CardTexts(
+    about=lambda model, parameters: (
+        "Biaffine dependency parser (Dozat & Manning 2017) over a word and character BiLSTM; "
+        f"{parameters:,} parameters, {len(model.relations)} relations."
+    ),
+    left_out_of="train",
+    score_table=_score_table,
+    rules="Words are given, tags are not used; LAS counts relation subtypes.",
+    curve="dev, without punctuation",
+    columns={"uas": "UAS", "las": "LAS"},
+)

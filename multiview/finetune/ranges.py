@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from typing import Any
 
-from corpora.support.errors import UserError
+from corpora.support.ranges import COUNT, COUNT_OR_NONE, POSITIVE, SHARE, Rule, check_numbers
 
-Rule = tuple[Callable[[Any], bool], str]
-
-POSITIVE: Rule = (lambda value: value > 0, "above 0")
-COUNT: Rule = (lambda value: value >= 1, "at least 1")
-COUNT_OR_NONE: Rule = (lambda value: value >= 0, "at least 0")
-SHARE: Rule = (lambda value: value is None or 0 <= value < 1, "at least 0 and below 1")
 PIECES: Rule = (lambda value: value >= 4, "at least 4 word pieces")
 
 RULES: dict[str, Rule] = {
@@ -49,17 +41,10 @@ RULES: dict[str, Rule] = {
 """By the name of the option, whichever command has it."""
 
 
-def refuse_bad_numbers(config: Any, prefix: str = "--") -> None:
+def refuse_bad_numbers(config: Any) -> None:
     """Check every number of a configuration and of those inside it.
 
     Raises:
         UserError: the first that is out of its range, by the name it has on the command line.
     """
-    for entry in fields(config):
-        value, name = getattr(config, entry.name), prefix + entry.name.replace("_", "-")
-        if is_dataclass(value):
-            refuse_bad_numbers(value, name + ".")
-        elif entry.name in RULES:
-            holds, told = RULES[entry.name]
-            if not holds(value):
-                raise UserError(f"{name} is {told}, not {value}")
+    check_numbers(config, RULES)

@@ -113,6 +113,24 @@ def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, text,
     assert len(lines) == 1 and str(path) in lines[0] and message in lines[0]
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--epochs", 0, "--epochs is at least 1, not 0"),  # ended in a FileNotFoundError, after the reading
+        ("--warmup", 1, "--warmup is at least 0 and below 1, not 1"),  # a ZeroDivisionError
+        ("--threads", 0, "--threads is at least 1"),
+        ("--minutes", 0, "--minutes is above 0"),
+        ("--model.encoder.layers", 0, "--model.encoder.layers is at least 1"),
+    ],
+)
+def test_numbers_that_cannot_work_are_refused(tmp_path, treebank, capsys, option, value, message):
+    command = ["dep", "--train", treebank, "--dev", treebank, "--output", tmp_path / "m", option, value]
+    assert run(TRAIN, "train", *command) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and message in lines[0]
+    assert not (tmp_path / "m").exists()
+
+
 def test_an_end_boundary_is_refused(tmp_path, treebank, capsys):
     command = ["dep", "--train", treebank, "--dev", treebank, "--output", tmp_path / "m"]
     assert run(TRAIN, "train", *command, "--model.encoder.end-boundary") == 2
