@@ -119,5 +119,13 @@ def _load_member(folder: Path, config: dict[str, Any], device: torch.device) -> 
                 f"{folder / 'vocab.txt'}: {vocabulary.rows} rows, the tables have {shape.table_rows}"
             )
         return Member(network, Words(vocabulary), config["parsers"], config["corpus"])
-    vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+    path = folder / "vectors.npy"
+    try:
+        vectors = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be loaded ({error})") from None
+    if vectors.shape != (len(vocabulary), shape.word_dim):
+        raise UserError(
+            f"{path}: {vectors.shape} numbers for {len(vocabulary)} words of size {shape.word_dim}"
+        )
     return Member(network, Words.with_fixed(vocabulary, vectors), config["parsers"], config["corpus"])

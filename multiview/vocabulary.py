@@ -117,13 +117,14 @@ def most_frequent(
         word = word.lower() if lower else word
         total[word] = total.get(word, 0) + int(count)
     kept = sorted(
-        ((word, count) for word, count in total.items() if count >= minimum and _writable(word)),
+        ((word, count) for word, count in total.items() if count >= minimum and writable(word)),
         key=lambda item: (-item[1], item[0]),
     )[:limit]
     return [word for word, _ in kept], np.array([count for _, count in kept], dtype=np.int64)
 
 
-def _writable(word: str) -> bool:
+def writable(word: str) -> bool:
+    """Whether a word can stand in a file of one word per line: no line break, no lone surrogate."""
     return bool(word) and "\n" not in word and word.encode("utf-8", "ignore").decode() == word
 
 

@@ -12,11 +12,8 @@ Legend of dimension suffixes: W words, E vector size, K known words, M size of t
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
-import io
 import itertools
-import lzma
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +22,11 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.inputs import readable, stem
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, write_json
 from corpora.support.progress import progress
+from multiview.vocabulary import writable
 
 Float = NDArray[np.float32]
 DEFAULT_WORDS = 2_000_000
@@ -51,7 +50,7 @@ def load_word_vectors(path: Path, cache: Path, limit: int = DEFAULT_WORDS) -> Wo
     """Map a file of word vectors, converting it into ``cache`` the first time.
 
     Args:
-        path: GloVe or word2vec text (also ``.gz``, ``.xz``), or word2vec binary (``.bin``, ``.bin.gz``).
+        path: GloVe or word2vec text, or word2vec binary (``.bin``); also ``.gz``, ``.xz``, ``.zst``.
         cache: folder for the converted copy, e.g. ``runs/vectors``.
         limit: words to read at most, from the top.
 
@@ -66,6 +65,8 @@ def load_word_vectors(path: Path, cache: Path, limit: int = DEFAULT_WORDS) -> Wo
     tag = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     folder = Path(cache) / f"{path.name}-{tag}.vectors"
     if not (folder / "source.json").exists() or read_json(folder / "source.json") != source:
+        # Killed in between, the folder must not pass for what it was before.
+        (folder / "source.json").unlink(missing_ok=True)
         _convert(path, folder, limit)
         write_json(folder / "source.json", source)
     return open_word_vectors(folder)
@@ -79,8 +80,7 @@ def open_word_vectors(folder: Path) -> WordVectors:
 
 def _convert(path: Path, folder: Path, limit: int) -> None:
     """Copy words and vectors into ``folder``, holding only one chunk in memory."""
-    is_binary = path.name.removesuffix(".gz").removesuffix(".xz").endswith(".bin")
-    read = _read_binary if is_binary else _read_text
+    read = _read_binary if stem(path).endswith(".bin") else _read_text
     words: list[str] = []
     seen: set[str] = set()
     with atomic_path(folder / "vectors.npy") as temporary, contextlib.ExitStack() as stack:
@@ -92,7 +92,7 @@ def _convert(path: Path, folder: Path, limit: int) -> None:
                 dim = len(vector)
                 _write_header(out, 0, dim)
             bar.update(1)
-            if not word or word in seen or word.encode("utf-8", "ignore").decode() != word:
+            if not writable(word) or word in seen:
                 continue  # a second vector for a word would never be looked up
             seen.add(word)
             words.append(word)
@@ -112,18 +112,12 @@ def _write_header(out: IO[bytes], words: int, dim: int) -> None:
     out.write(b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded.encode("latin-1"))
 
 
-def _open(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    return lzma.open(path, "rb") if path.suffix == ".xz" else open(path, "rb")
-
-
 def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
     """Word and vector per line; a first line of two integers is word2vec's header.
 
     GloVe 840B holds words with spaces in them, so the numbers are the last E fields.
     """
-    with _open(path) as stream:
+    with readable(path) as stream:
         first = stream.readline()
         fields = first.split()
         lines: Iterator[bytes] = iter(stream)
@@ -160,8 +154,7 @@ def _trailing_numbers(fields: list[bytes]) -> int:
 
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
     """word2vec's binary layout: a line ``words dim``, then per word ``word SPACE float32[dim]``."""
-    with _open(path) as raw:
-        stream = io.BufferedReader(raw, 1 << 20)  # type: ignore[type-var]
+    with readable(path) as stream:
         header = stream.readline().split()
         if len(header) != 2 or not all(field.isdigit() for field in header):
             raise UserError(f"{path}: does not start with word2vec's 'words dim' line")

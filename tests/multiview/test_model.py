@@ -193,6 +193,12 @@ def test_fixed_vectors_and_both_configurations(tiny: TrainConfig, tmp_path: Path
     assert not list(fixed.members[0].network.tables)
     known, unknown = fixed.encode([words[10], "zyzzyva"])
     assert not np.allclose(known, unknown) and np.abs(unknown).max() > 0
+    np.save(config.folder / "fixed" / "vectors.npy", np.zeros((3, 5), np.float32))
+    with pytest.raises(UserError, match=r"vectors\.npy: \(3, 5\) numbers for"):
+        load(config.folder)
+    (config.folder / "fixed" / "vectors.npy").unlink()
+    with pytest.raises(UserError, match=r"vectors\.npy: cannot be loaded"):
+        load(config.folder)
 
 
 def test_damaged_folders_are_named(folder: Path, tmp_path: Path) -> None:

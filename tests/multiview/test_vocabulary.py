@@ -98,6 +98,31 @@ def test_missing_empty_and_cut_files(tmp_path) -> None:
     (tmp_path / "cut.bin").write_bytes(binary([b"a", b"b"], np.ones((2, 3), np.float32), b"")[:-2])
     with pytest.raises(UserError, match="word 2 of 2"):
         load_word_vectors(tmp_path / "cut.bin", tmp_path)
+    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(TEXT.encode())[:-9])
+    with pytest.raises(UserError, match="is the file whole"):
+        load_word_vectors(tmp_path / "cut.txt.gz", tmp_path)
+
+
+def test_a_word_with_a_line_break_does_not_shift_the_others(tmp_path) -> None:
+    vectors = np.arange(6, dtype=np.float32).reshape(3, 2)
+    (tmp_path / "v.bin").write_bytes(binary([b"a", b"b\nc", b"d"], vectors))
+    loaded = load_word_vectors(tmp_path / "v.bin", tmp_path)
+    assert loaded.words == ["a", "d"]
+    np.testing.assert_array_equal(loaded.vectors, vectors[[0, 2]])
+
+
+def test_a_conversion_that_was_killed_is_repeated(tmp_path, monkeypatch) -> None:
+    (tmp_path / "v.txt").write_text("the 1 2\ncat 3 4\n")
+    whole = load_word_vectors(tmp_path / "v.txt", tmp_path)
+
+    def killed(path, value) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("multiview.word_vectors.write_json", killed)
+        load_word_vectors(tmp_path / "v.txt", tmp_path, limit=1)
+    again = load_word_vectors(tmp_path / "v.txt", tmp_path)
+    assert again.words == whole.words and len(again.vectors) == 2
 
 
 def test_expansion_recovers_a_linear_map(tmp_path) -> None:
