@@ -11,7 +11,7 @@ Legend of dimension suffixes: B sentences, N tokens, U distinct table rows of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -91,7 +91,7 @@ def open_trees(trees: Path | None, root: Path = Path("runs/trees")) -> TreeCache
     return TreeCache.open(found[0], open_shards=OPEN_SHARDS)
 
 
-def required_fields(requires: Sequence[str], cache: TreeCache, views: Sequence[str]) -> tuple[str, ...]:
+def required_fields(requires: Collection[str], cache: TreeCache, views: Sequence[str]) -> tuple[str, ...]:
     """Cache fields for annotations ``requires``.
 
     Raises:
@@ -103,7 +103,12 @@ def required_fields(requires: Sequence[str], cache: TreeCache, views: Sequence[s
                 f"the tree cache has no {need} trees, which --views {','.join(views)} needs; "
                 "parse the corpus again with them"
             )
-    return ("token", *(name for need in ("dep", "const") if need in requires for name in FIELDS[need]))
+    return fields_of(requires)
+
+
+def fields_of(requires: Collection[str]) -> tuple[str, ...]:
+    """Cache fields of annotations; the tokens always."""
+    return tuple(name for need in FIELDS if need in {"tokens", *requires} for name in FIELDS[need])
 
 
 @dataclass(frozen=True)
@@ -186,7 +191,7 @@ class StepSource:
         self.vocabulary = vocabulary
         self.encoders = list(encoders)
         self.boundary = boundary
-        self.fields = required_fields(sorted({n for e in encoders for n in e.requires}), cache, views)
+        self.fields = required_fields({n for e in encoders for n in e.requires}, cache, views)
         self.documents = np.asarray(cache.documents())
         self.usable = (np.asarray(cache.flags()) & UNUSABLE_FLAGS) == 0
 

@@ -70,6 +70,9 @@ def main(config: EncodeConfig) -> int:
     from multiview.data import open_trees
     from multiview.model import MultiViewEncoder
 
+    output = config.output or Path(f"{config.file}.npy")
+    if output.suffix not in (".npy", ".h5", ".hdf5"):
+        raise UserError(f"--output {output}: must end in .npy, .h5 or .hdf5")
     encoder = MultiViewEncoder.load(
         config.model,
         config.device,
@@ -96,7 +99,6 @@ def main(config: EncodeConfig) -> int:
         trees=trees,
     )
     seconds = time.perf_counter() - start
-    output = config.output or Path(f"{config.file}.npy")
     _write(output, np.asarray(vectors), config)
     print(f"vectors  {output}: {vectors.shape[0]} x {vectors.shape[1]} float32")
     print(f"speed    {len(vectors) / max(seconds, 1e-9):.0f} sentences/s")
@@ -126,13 +128,12 @@ def dry_run(
 
     total = len(texts if texts is not None else trees or ())
     shown = min(total, CALIBRATION_SENTENCES)
-    needs = {need for m in encoder.members for e in m.network.encoder_list for need in e.requires}
     chosen = [] if texts is None else texts[:: max(1, total // max(shown, 1))]
 
     def encode(part: range) -> int:
         if texts is None and trees is not None:
             with torch.inference_mode():
-                encoder.vectors(encoder.reader.from_cache(trees, part.start, part.stop, needs))
+                encoder.vectors(encoder.reader.from_cache(trees, part.start, part.stop, encoder.requires))
         else:
             some = chosen[part.start : part.stop]
             encoder.encode(some, batch_size=config.batch_size, views=views, show_progress_bar=False)
@@ -175,8 +176,6 @@ def _write(output: Path, vectors: Any, config: EncodeConfig) -> None:
     import h5py
     import numpy as np
 
-    if output.suffix not in (".npy", ".h5", ".hdf5"):
-        raise UserError(f"--output {output}: must end in .npy, .h5 or .hdf5")
     with atomic_path(output) as temporary:
         if output.suffix == ".npy":
             with open(temporary, "wb") as stream:

@@ -70,9 +70,9 @@ def _print_model(folder: Path, config: dict[str, Any]) -> None:
     )
     for need, identity in sorted(config["parsers"].items()):
         print(f"{need:<10} {identity.get('name', '?')} {identity.get('version', '')}")
-    best, untrained = config["training"]["held_out"], config["training"]["untrained"]
+    best = config["training"].get("held_out", {})  # a fine-tuned model has none
     if best.get("anchors"):
-        before = untrained["recall@1"]
+        before = config["training"]["untrained"]["recall@1"]
         print(f"best       step {best['step']}: recall@1 {best['recall@1']:.4f} ({before:.4f} untrained)")
 
 

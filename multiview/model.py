@@ -12,7 +12,6 @@ Legend of dimension suffixes: n sentences, N tokens, U distinct words, D embeddi
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -29,7 +28,7 @@ from multiview.model_folder import Member, load_members
 from multiview.network import MultiViewNetwork, Shape
 from multiview.reading import Reader, select
 from multiview.vocabulary import Vocabulary
-from multiview.word_vectors import WordVectors, expand_table, load_word_vectors
+from multiview.word_vectors import load_word_vectors
 from multiview.words import Words
 from parsing.cache_types import Batch
 
@@ -139,6 +138,11 @@ class MultiViewEncoder:
     def views(self) -> list[str]:
         """View names in the order of their vectors, over all members."""
         return [view for member in self.members for view in member.network.shape.views]
+
+    @property
+    def requires(self) -> set[str]:
+        """What the encoders read of a sentence: ``tokens``, ``dep``, ``const``."""
+        return self._requires(self._chosen(None))
 
     def get_sentence_embedding_dimension(self) -> int:
         """D, the size of a full vector."""
@@ -262,11 +266,8 @@ class MultiViewEncoder:
             UserError: the file is malformed, or shares too few words with the model.
         """
         loaded = load_word_vectors(Path(vectors), cache)
-        added = 0
-        for member in self.members:
-            if not member.words.is_fixed:
-                added = max(added, _expand(member, loaded, limit))
-        return added
+        trained = (member for member in self.members if not member.words.is_fixed)
+        return max((member.expand(loaded, limit) for member in trained), default=0)
 
     def vectors(self, batch: Batch) -> Tensor:
         """Vectors [B, D] of parsed sentences, all views; with gradients where they are enabled."""
@@ -293,6 +294,15 @@ class MultiViewEncoder:
                 raise UserError(f"view {view!r}: this model has {', '.join(sorted(known))}")
         return chosen
 
+    def _requires(self, chosen: list[list[int]]) -> set[str]:
+        """What the chosen encoders read of a sentence."""
+        encoders = [
+            member.network.encoder_list[position]
+            for member, positions in zip(self.members, chosen, strict=True)
+            for position in positions
+        ]
+        return {need for encoder in encoders for need in encoder.requires}
+
     @torch.inference_mode()
     def _encode_all(
         self,
@@ -303,12 +313,7 @@ class MultiViewEncoder:
         trees: TreeCache | None,
     ) -> Tensor:
         """Vectors in input order, computed in order of length within a chunk."""
-        requires = {
-            need
-            for member, positions in zip(self.members, chosen, strict=True)
-            for p in positions
-            for need in member.network.encoder_list[p].requires
-        }
+        requires = self._requires(chosen)
         dims = [len(p) * m.network.shape.dim for m, p in zip(self.members, chosen, strict=True)]
         total = len(texts) if texts is not None else len(trees) if trees is not None else 0
         vectors = torch.zeros(total, sum(dims), device=self.device)
@@ -359,10 +364,7 @@ class MultiViewEncoder:
             heights [N] and the sentence of each node [N], in sentence order.
         """
         chosen = self._chosen(None)
-        requires = {
-            need for m in self.members for encoder in m.network.encoder_list for need in encoder.requires
-        }
-        for where, whole in self._batches(list(inputs), requires, trees):
+        for where, whole in self._batches(list(inputs), self.requires, trees):
             order = np.argsort(-np.diff(whole.sentence_offsets), kind="stable")
             for start in range(0, len(order), batch_size):
                 rows = order[start : start + batch_size]
@@ -403,21 +405,3 @@ class MultiViewEncoder:
             torch.from_numpy(table_rows.astype(np.int64)).to(self.device)
         ]
         return result
-
-
-def _expand(member: Member, vectors: WordVectors, limit: int) -> int:
-    """Insert new rows between the words and the hash buckets of each table."""
-    old = member.words.vocabulary
-    known = {word: row for row, word in enumerate(old.words, start=1)}
-    words: list[str] = []
-    for table in member.network.tables:
-        values = table.detach().cpu().numpy()
-        words, rows = expand_table(known, values, vectors, limit)
-        cut = 1 + len(old)
-        grown = np.concatenate([values[:cut], rows, values[cut:]])
-        table.data = torch.from_numpy(grown).to(table.device)
-    grown_words = Vocabulary([*old.words, *words], buckets=old.buckets, case=old.case)
-    member.words = Words(grown_words)
-    shape = dataclasses.replace(member.network.shape, table_rows=grown_words.rows)
-    member.network.shape = shape
-    return len(words)

@@ -20,9 +20,12 @@ from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, write_json, write_text
 from multiview.network import MultiViewNetwork, Shape
 from multiview.vocabulary import Vocabulary
+from multiview.word_vectors import WordVectors, expand_table
 from multiview.words import Words, save_vectors
 
 FORMAT = 1
+KINDS = {"dep": "dependency", "const": "constituency"}
+"""How a tree cache calls the parser of each annotation."""
 
 
 @dataclass
@@ -36,11 +39,33 @@ class Member:
     corpus: dict[str, Any] = field(default_factory=dict)
     """Identity of the training corpus, tokenizer included."""
 
+    def expand(self, vectors: WordVectors, limit: int) -> int:
+        """Add words from pre-trained vectors: rows between the words and the hash buckets of each table.
+
+        Args:
+            vectors: see :func:`multiview.word_vectors.expand_table`.
+            limit: words to add at most.
+
+        Returns:
+            Number of words added.
+        """
+        old = self.words.vocabulary
+        known = {word: row for row, word in enumerate(old.words, start=1)}
+        words: list[str] = []
+        for table in self.network.tables:
+            values = table.detach().cpu().numpy()
+            words, rows = expand_table(known, values, vectors, limit)
+            cut = 1 + len(old)
+            grown = np.concatenate([values[:cut], rows, values[cut:]])
+            table.data = torch.from_numpy(grown).to(table.device)
+        self.words = Words(Vocabulary([*old.words, *words], buckets=old.buckets, case=old.case))
+        self.network.shape = dataclasses.replace(self.network.shape, table_rows=self.words.vocabulary.rows)
+        return len(words)
+
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
     """Parser identities per annotation out of a tree cache's identity."""
-    keys = {"dep": "dependency", "const": "constituency"}
-    return {need: identity[key] for need, key in keys.items() if identity.get(key)}
+    return {need: identity[key] for need, key in KINDS.items() if identity.get(key)}
 
 
 def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:

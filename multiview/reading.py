@@ -16,15 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from multiview.data import FIELDS
-from multiview.model_folder import Member
+from multiview.data import fields_of
+from multiview.model_folder import KINDS, Member
 from parsing.cache_types import NODE_FIELDS, Batch
 
 if TYPE_CHECKING:
     from corpora.tokenize import Tokenizer
     from parsing.cache import TreeCache
-
-KINDS = {"dep": "dependency", "const": "constituency"}
 
 
 class Reader:
@@ -116,8 +114,7 @@ class Reader:
                     f"{trees.folder}: parsed by {_short(made_by)}, the model was trained on trees of "
                     f"{_short(identity)}; parse the text again with that parser"
                 )
-        fields = ("token", *(f for need in ("dep", "const") if need in requires for f in FIELDS[need]))
-        return trees.read(start, stop, fields)
+        return trees.read(start, stop, fields_of(requires))
 
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]

@@ -118,7 +118,7 @@ def find_caches(folder: Path, identities: dict[str, Any]) -> TreeCache | None:
     Returns:
         None when there is none.
     """
-    from multiview.reading import KINDS
+    from multiview.model_folder import KINDS
     from parsing.cache import TreeCache
     from parsing.manifest import Manifest
 
@@ -261,9 +261,7 @@ class TreeReading:
 
         self.model, self.batch_size = model, batch_size
         self.trees: TreeCache | None = None
-        needs = {need for m in model.members for view in m.network.encoder_list for need in view.requires} - {
-            "tokens"
-        }
+        needs = model.requires - {"tokens"}
         if isinstance(trees, Path):
             self.trees = TreeCache.open(trees)
         elif needs and trees is not None:

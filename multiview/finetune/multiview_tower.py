@@ -45,12 +45,6 @@ class MultiViewTower(nn.Module):
         self.encoder = MultiViewEncoder.load(folder, device=device)
         self.networks = nn.ModuleList(member.network for member in self.encoder.members)
         self.dim = self.encoder.get_sentence_embedding_dimension()
-        self.requires = {
-            need
-            for member in self.encoder.members
-            for view in member.network.encoder_list
-            for need in view.requires
-        }
         self._rows: dict[str, int] = {}
         self._parsed: Batch | None = None
 
@@ -86,4 +80,6 @@ class MultiViewTower(nn.Module):
             save_members(folder, names, card=card)
 
     def _parse(self, texts: Sequence[str]) -> Batch:
-        return self.encoder.reader.parse([self.encoder.reader.tokens(text) for text in texts], self.requires)
+        return self.encoder.reader.parse(
+            [self.encoder.reader.tokens(text) for text in texts], self.encoder.requires
+        )

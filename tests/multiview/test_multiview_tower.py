@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from multiview import info
 from multiview.burt.objectives import Siamese
 from multiview.config import TrainConfig
 from multiview.finetune.config import LoopConfig
@@ -66,5 +67,6 @@ def test_dep_and_const_learn_nli_under_siamese_heads(folder: Path, tmp_path: Pat
     assert any("encoders.0" in name for name in moved) and any("encoders.1" in name for name in moved)
 
     tower.save(tmp_path / "saved")
+    info.main(info.InfoConfig(run=tmp_path / "saved"))
     again = with_toy_parsers(load_tower(str(tmp_path / "saved")))  # type: ignore[arg-type]
     np.testing.assert_array_equal(embed_all(again, examples.first), embed_all(tower, examples.first))

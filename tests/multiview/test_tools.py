@@ -127,6 +127,11 @@ def test_encode_command_errors(folder: Path, tmp_path: Path, capsys) -> None:
         assert message in errors and len(errors.strip().splitlines()) == 1, errors
 
 
+def test_encode_refuses_an_output_it_cannot_write_before_any_work(tmp_path: Path, capsys) -> None:
+    assert encode.cli([str(tmp_path / "no-model"), str(tmp_path / "x.txt"), "--output", "x.csv"]) == 2
+    assert "must end in .npy" in capsys.readouterr().err
+
+
 def test_info_command(folder: Path, tmp_path: Path, capsys) -> None:
     assert info.cli([str(folder), "--plot"]) == 0
     out = capsys.readouterr().out
