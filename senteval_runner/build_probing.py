@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ class BuildConfig:
     brackets: Path | None = None
     """Gold constituents of the same sentences, one PTB tree per line."""
     output: Path = Path("runs/probing")
-    """Folder for the task files; give its parent's layout to senteval_runner.run --data."""
+    """Folder for the task files; as DATA/probing they are read by senteval_runner.run --data DATA."""
     tasks: str = ""
     """Tasks separated by commas; empty is all ten."""
     limit: int = 120_000
@@ -53,9 +53,10 @@ def gold_sentences(conllu: Path, brackets: Path) -> list[Annotated]:
     """Sentences of a treebank with both gold annotations.
 
     Raises:
-        UserError: the two files hold different numbers of sentences, or words that differ.
+        UserError: the two files hold different numbers of sentences, or of words in one.
     """
     from corpora.treebanks import read_brackets, read_conllu
+    from parsing.trees import read_tree, write_tree
     from senteval_runner.probing_data.structure import Annotated
 
     dependencies = [sentence for document in read_conllu(conllu) for sentence in document.sentences]
@@ -70,17 +71,10 @@ def gold_sentences(conllu: Path, brackets: Path) -> list[Annotated]:
             raise UserError(
                 f"{brackets}, tree {row}: {len(const.tokens)} words, but {len(dep.tokens)} in {conllu}"
             )
-        found.append(
-            Annotated(
-                Sentence(
-                    tokens=dep.tokens,
-                    tags=const.tags,
-                    heads=dep.heads,
-                    relations=dep.relations,
-                    tree=const.tree,
-                )
-            )
-        )
+        assert const.tree is not None
+        # Without traces, which are no words: positions in the tree are positions in the sentence.
+        tree = write_tree(read_tree(const.tree, where=f"{brackets}, tree {row}"))
+        found.append(Annotated(replace(dep, tags=const.tags, tree=tree)))
     return found
 
 
@@ -108,18 +102,10 @@ def parsed_sentences(folder: Path, stop: int | None = None) -> list[Annotated]:
         if stored.flags or not MIN_TOKENS <= len(stored.words) <= MAX_TOKENS:
             continue
         assert stored.tags and stored.heads and stored.relations and stored.spans is not None
-        tree = SpanTree(tuple(stored.words), tuple(stored.tags), tuple(stored.spans))
-        found.append(
-            Annotated(
-                Sentence(
-                    tokens=tuple(stored.words),
-                    tags=tuple(stored.tags),
-                    heads=tuple(stored.heads),
-                    relations=tuple(stored.relations),
-                    tree=write_tree(tree),
-                )
-            )
-        )
+        words, tags = tuple(stored.words), tuple(stored.tags)
+        heads, relations = tuple(stored.heads), tuple(stored.relations)
+        tree = write_tree(SpanTree(words, tags, tuple(stored.spans)))
+        found.append(Annotated(Sentence(words, tags=tags, heads=heads, relations=relations, tree=tree)))
     return found
 
 
@@ -138,8 +124,6 @@ def task_lines(parts: dict[str, list[Item]]) -> list[str]:
 
 def dry_run(config: BuildConfig, names: list[str]) -> str:
     """What the tasks ``names`` would take, from building them of the first sentences."""
-    from dataclasses import replace
-
     from corpora.support.estimate import Work, dry_run_text, rate
     from parsing.cache import TreeCache
     from parsing.first_sentences import SAMPLE, first_sentences
@@ -175,6 +159,8 @@ def main(config: BuildConfig) -> None:
     from corpora.senteval_tasks import PROBING_FILES
     from senteval_runner.probing_data.tasks import BUILDERS, NEEDS_PARSE, build
 
+    if config.limit < 1:
+        raise UserError(f"--limit {config.limit}: at least 1")
     gold = config.conllu is not None or config.brackets is not None
     if gold == (config.trees is not None):
         raise UserError("give either --trees CACHE, or --conllu FILE and --brackets FILE")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from typing import TypeGuard
 
 Cell = str | float | int | None
 LETTER_PX = 6
@@ -93,9 +94,7 @@ def table(
     """
     marked = {}
     for column in best:
-        values = [
-            value for row in rows if isinstance(value := row[column], (int, float)) and _is_number(value)
-        ]
+        values = [value for row in rows if _is_number(value := row[column])]
         if values:
             marked[column] = text(max(values), digits)
     wordy = [
@@ -128,7 +127,7 @@ def _table(head: str, lines: Sequence[str]) -> Html:
     return Html(f'<div class="wide"><table>{body}</table></div>')
 
 
-def _is_number(value: Cell) -> bool:
+def _is_number(value: Cell) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 

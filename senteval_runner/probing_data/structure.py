@@ -37,7 +37,7 @@ class Annotated:
 
     @cached_property
     def tree(self) -> Tree | None:
-        """The tree below TOP/ROOT, function tags stripped, or None without constituents."""
+        """The tree below TOP/ROOT, or None without constituents."""
         if self.sentence.tree is None:
             return None
         # nltk takes a bracket after a backslash for part of the word; no probe reads the tree's words.

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora.support.errors import UserError
 from corpora.treebanks import write_brackets, write_conllu
 from corpora.types import Document, Sentence
 from senteval_runner import build_probing
+from senteval_runner.build_probing import BuildConfig, gold_sentences, main
 from senteval_runner.probing_data import structure
 from senteval_runner.probing_data.somo import BigramReplacer
 from senteval_runner.probing_data.structure import Annotated
@@ -116,6 +121,64 @@ def test_balance_and_proportions() -> None:
     assert sizes["tr"] == pytest.approx(2000, abs=10) and sizes["va"] == pytest.approx(200, abs=10)
 
 
+TRACED = """(TOP (S (S (NP-SBJ (PRP They)) (VP (VBP fade) (NP (-NONE- *T*-1)))) (, ,) (CC but)
+ (S (NP-SBJ (PRP I)) (ADVP (RB still)) (VP (VBP feel) (NP (PRP them)))) (. .)))
+"""
+
+
+def write_gold(folder: Path, trees: str = TRACED) -> BuildConfig:
+    """MEMORIES as a treebank, its tree with a trace."""
+    write_conllu(folder / "gold.conllu", [Document("d", (MEMORIES.sentence,))])
+    (folder / "gold.ptb").write_text(trees)
+    files = {"conllu": folder / "gold.conllu", "brackets": folder / "gold.ptb"}
+    return BuildConfig(**files, output=folder / "probing")
+
+
+def test_traces_of_a_gold_tree_are_no_words(tmp_path: Path) -> None:
+    config = write_gold(tmp_path)
+    assert config.conllu and config.brackets
+    (found,) = gold_sentences(config.conllu, config.brackets)
+    assert structure.coordinated_clauses(found) == structure.coordinated_clauses(MEMORIES) == (2, 4, 8)
+    assert structure.depth(found) == structure.depth(MEMORIES)
+
+
+def test_files_and_where_their_labels_come_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(write_gold(tmp_path))
+    told = json.loads((tmp_path / "probing/probing.json").read_text())["tasks"]
+    assert told["Depth"]["labels_from"] == "gold trees" and told["Length"]["labels_from"] == "words"
+    assert (tmp_path / "probing/sentence_length.txt").read_text() == f"tr\t1\t{MEMORIES.text}\n"
+    assert "too small a corpus" in capsys.readouterr().out
+    write_cache(tmp_path / "trees", corpus_of(60))
+    main(BuildConfig(trees=tmp_path / "trees", output=tmp_path / "parsed", tasks="Length, Depth"))
+    told = json.loads((tmp_path / "parsed/probing.json").read_text())["tasks"]
+    assert set(told) == {"Length", "Depth"} and told["Depth"]["labels_from"] == "parser"
+    rows = [line.split("\t") for line in (tmp_path / "parsed/sentence_length.txt").read_text().splitlines()]
+    assert {part for part, _, _ in rows} == {"tr", "va", "te"}
+    for _, label, text in rows:
+        low, high = structure.LENGTH_BINS[int(label)]
+        assert low <= len(text.split()) <= high
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"conllu": None}, "both --conllu and --brackets"),
+        ({"conllu": None, "brackets": None}, "give either --trees"),
+        ({"trees": Path("t")}, "give either --trees"),
+        ({"tasks": "Lengths"}, "unknown probing task 'Lengths'"),
+        ({"limit": 0}, "--limit 0: at least 1"),
+    ],
+)
+def test_wrong_options_are_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        main(replace(write_gold(tmp_path), **changes))
+
+
+def test_trees_of_other_sentences_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"gold\.ptb, tree 1: 1 words, but 9 in"):
+        main(write_gold(tmp_path, "(TOP (VP (VB Go)))"))
+
+
 def test_dry_runs_of_parsed_and_gold_trees(tmp_path: Path, dry_run) -> None:  # type: ignore[no-untyped-def]
     write_cache(tmp_path / "trees", corpus_of(60))
     text = dry_run(build_probing.cli, "--trees", "trees", "--tasks", "Length,BigramShift")
@@ -132,8 +195,6 @@ def test_dry_runs_of_parsed_and_gold_trees(tmp_path: Path, dry_run) -> None:  # 
 
 @pytest.mark.data
 def test_every_task_from_a_gold_treebank(data_folder) -> None:  # type: ignore[no-untyped-def]
-    from senteval_runner.build_probing import gold_sentences
-
     gum = data_folder / "treebank" / "gum"
     sentences = gold_sentences(gum / "dev.conllu", gum / "dev.ptb")
     for task in BUILDERS:
