@@ -15,9 +15,8 @@ from multiview.trainer import Trainer
 CALIBRATION_STEPS = 4
 
 
-def dry_run(trainer: Trainer) -> int:
-    """Print what a run would do and cost; nothing is written."""
-    config, split, network = trainer.config, trainer.split, trainer.network
+def step_rate(trainer: Trainer) -> tuple[float, int]:
+    """Steps per second of a few real ones, and the sentences of the largest."""
     sentences: list[int] = []
 
     def update(step: Any) -> int:
@@ -26,7 +25,16 @@ def dry_run(trainer: Trainer) -> int:
         return 1
 
     jobs = itertools.islice(trainer.jobs(), CALIBRATION_STEPS)
-    per_s = rate(update, prefetch(jobs, trainer.prepare, config.prefetch))
+    return rate(update, prefetch(jobs, trainer.prepare, trainer.config.prefetch)), max(sentences)
+
+
+def dry_run(trainer: Trainer) -> int:
+    """Print what a run would do and cost; nothing is written."""
+    config, split, network = trainer.config, trainer.split, trainer.network
+    per_s, sentences = step_rate(trainer)
+    steps: float = trainer.total_steps
+    if config.max_minutes:
+        steps = min(steps, 60 * config.max_minutes * per_s)
     cuda = trainer.device.type == "cuda"
     print(
         dry_run_text(
@@ -36,12 +44,12 @@ def dry_run(trainer: Trainer) -> int:
                 "training": f"{sum(stop - start for start, stop in split.training)} sentences; "
                 f"held out {trainer.held_out.sentences}",
                 "words": f"{len(trainer.words.vocabulary)} of size {network.shape.word_dim}",
-                "speed": f"{max(sentences) * per_s:,.0f} sentences/s on {trainer.device}",
+                "speed": f"{sentences * per_s:,.0f} sentences/s on {trainer.device}",
             },
             parameters=parameter_counts(network),
             memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
             disk_bytes=4.0 * sum(parameter_counts(network).values()),
-            work=[Work(name="train", units=trainer.total_steps, unit="steps", per_s=per_s)],
+            work=[Work(name="train", units=steps, unit="steps", per_s=per_s)],
             not_counted="validation and checkpoints",
         )
     )

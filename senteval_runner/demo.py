@@ -45,6 +45,8 @@ class DemoConfig:
     """Minutes of training."""
     seed: int = 0
     """Seed of training."""
+    dry_run: bool = False
+    """Print the commands and an estimate of time, memory and disk from some of the text; write nothing."""
 
 
 def run_step(title: str, module: str, *arguments: object) -> float:
@@ -126,28 +128,37 @@ def scores_table(scores: dict[str, RetrievalScores]) -> list[list[str]]:
     return rows
 
 
+def steps(config: DemoConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """What is run, by the name of its time: a title and the words after ``python -m``."""
+    trees, models = config.output / "trees", config.output / "models"
+
+    def parse(split: str, limit: str) -> tuple[str, ...]:
+        output = str(trees / f"pydocs-{split}")
+        return ("parsing.run", "pydocs", "--split", split, "--limit", limit, "--output", output)
+
+    train = (
+        *("multiview.train", "--views", "dep,const", "--trees", str(trees / "pydocs-train")),
+        *("--out", str(models), "--name", MODEL),
+        *("--max-minutes", str(config.minutes), "--seed", str(config.seed)),
+    )
+    return {
+        "parse training text": ("1/4 parse the training text", parse("train", config.sentences)),
+        "parse held-out text": ("2/4 parse the held-out packages", parse("heldout", config.held_out)),
+        "train": ("3/4 train the two views", train),
+    }
+
+
 def main(config: DemoConfig) -> None:
     """Parse, train, evaluate, report."""
+    if config.dry_run:
+        from senteval_runner.demo_estimate import dry_run
+
+        print("\n".join(f"$ python -m {' '.join(words)}" for _, words in steps(config).values()))
+        print(dry_run(config))
+        return
     trees, models = config.output / "trees", config.output / "models"
     train_trees, held_out_trees = trees / "pydocs-train", trees / "pydocs-heldout"
-    seconds = {
-        "parse training text": run_step(
-            "1/4 parse the training text",
-            "parsing.run",
-            *("pydocs", "--split", "train", "--limit", config.sentences, "--output", train_trees),
-        ),
-        "parse held-out text": run_step(
-            "2/4 parse the held-out packages",
-            "parsing.run",
-            *("pydocs", "--split", "heldout", "--limit", config.held_out, "--output", held_out_trees),
-        ),
-        "train": run_step(
-            "3/4 train the two views",
-            "multiview.train",
-            *("--views", "dep,const", "--trees", train_trees, "--out", models, "--name", MODEL),
-            *("--max-minutes", config.minutes, "--seed", config.seed),
-        ),
-    }
+    seconds = {name: run_step(title, *words) for name, (title, words) in steps(config).items()}
     print("\n== 4/4 neighbour retrieval on the held-out packages", flush=True)
     began = time.monotonic()
     scores = evaluate(models / MODEL, train_trees, held_out_trees)

@@ -69,7 +69,6 @@ WITHOUT_DRY_RUN = {
     "parsing.info",
     "parsing.show",
     "multiview.info",
-    "senteval_runner.demo",
 }
 FIRST_WORD = {
     "parsing.train": "dep",
