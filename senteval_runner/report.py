@@ -179,7 +179,7 @@ def projection_section(models: Mapping[str, SentenceVectors], task: TaskData) ->
     """Sentences of one task in the plane, coloured by class, by PCA and t-SNE per model."""
     split = next(name for name in ("test", "all", *task.splits) if name in task.splits)
     part = task.splits[split]
-    step = max(1, len(part) // MAX_POINTS)
+    step = -(-len(part) // MAX_POINTS)
     rows = range(0, len(part), step)
     sentences = [part.a[row] for row in rows]
     classes = [int(part.y[row]) for row in rows]

@@ -74,7 +74,7 @@ def dry_run(config: FaqConfig) -> str:
         {spec: resolve_encoder(spec) for spec in config.models},
         [text.split() for text in texts],
         facts={faq.name: f"{len(faq.entries)} entries, {len(faq.queries)} queries" for faq in sets},
-        not_counted=f"{config.seeds} trainings of the map per set, model and kind of negatives",
+        not_counted=f"{config.seeds} trainings of the {config.tune} per set, model, side, kind of negatives",
     )
 
 

@@ -137,17 +137,15 @@ class EncoderTuner:
         kept = folder / "scores.npy"
         if (folder / "job.json").exists() and read_json(folder / "job.json") != identity:
             raise UserError(f"{folder}: was tuned with other options or texts; use another --output")
-        if kept.exists():
-            finished: Scores = np.load(kept, allow_pickle=False)
-            return finished
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "job.json", identity)
-        net = self._train(job, folder / "training")
-        scores = net.scores([self.queries[row] for row in job.test])
-        with atomic_path(kept) as temporary, open(temporary, "wb") as out:
-            np.save(out, scores, allow_pickle=False)
-        shutil.rmtree(folder / "training")
-        return scores
+        if not kept.exists():
+            write_json(folder / "job.json", identity)
+            net = self._train(job, folder / "training")
+            scores = net.scores([self.queries[row] for row in job.test])
+            with atomic_path(kept) as temporary, open(temporary, "wb") as out:
+                np.save(out, scores, allow_pickle=False)
+        shutil.rmtree(folder / "training", ignore_errors=True)
+        finished: Scores = np.load(kept, allow_pickle=False)
+        return finished
 
     def _train(self, job: Job, folder: Path) -> Retriever:
         config = self.config

@@ -8,7 +8,6 @@ import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from corpora.inputs import input_hash
@@ -177,17 +176,17 @@ def run(config: PassagesConfig) -> int:
     with progress(total=len(cells), unit="cell", description="rank", initial=finished) as bar:
         for cell, path in paths.items():
             chosen, method, seed = cell
+            folder = config.output / "unfinished" / path.stem
             if not path.exists():
                 try:
-                    write_json(
-                        path, _run_cell(chosen, method, seed, config.output / "unfinished" / path.stem)
-                    )
+                    write_json(path, method.run(chosen.data, seed, folder))
                 except UserError as error:
                     shown = f"{chosen.data.name}, {method.model} {method.feature}: {error}"
                     plan.errors.append(shown)
                     log.error("%s", shown)
                     continue
                 bar.update(1)
+            shutil.rmtree(folder, ignore_errors=True)  # once the cell is there: a kill must not lose it
             outcomes[cell] = read_json(path)
             log.info("%s", _line(chosen, method, seed, outcomes[cell]))
     rows = [
@@ -198,12 +197,6 @@ def run(config: PassagesConfig) -> int:
     ]
     _write(config, plan, rows)
     return 2 if plan.errors else 0
-
-
-def _run_cell(chosen: LoadedSet, method: Method, seed: int, folder: Path) -> Outcome:
-    found = method.run(chosen.data, seed, folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    return found
 
 
 def _line(chosen: LoadedSet, method: Method, seed: int, found: Outcome) -> str:

@@ -148,7 +148,9 @@ def test_a_stopped_tuning_resumes_to_the_same_bits(
     assert len(calls) == 5 + 12 - 3  # the second process goes on at step 3
     assert not list((tmp_path / "parts").rglob("training"))
     monkeypatch.setattr(encoder, "fit", None)  # finished scores need no training
+    (next((tmp_path / "parts").rglob("scores.npy")).parent / "training").mkdir()  # killed after the scores
     np.testing.assert_array_equal(tuner(faq, model, tmp_path / "parts")(work), scores)
+    assert not list((tmp_path / "parts").rglob("training"))
     with pytest.raises(UserError, match="other options or texts"):
         tuner(faq, model, tmp_path / "parts", replace(CONFIG, epochs=7))(work)
 

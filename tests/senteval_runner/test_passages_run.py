@@ -20,7 +20,7 @@ from corpora.support.errors import UserError
 from multiview.finetune.config import LoopConfig, TinyConfig
 from multiview.finetune.loop import Row
 from multiview.finetune.tiny import build_tiny
-from senteval_runner.passages import cross
+from senteval_runner.passages import cross, running
 from senteval_runner.passages.config import CrossConfig, PassagesConfig, RankerConfig
 from senteval_runner.passages.read import read_set
 from senteval_runner.passages.running import dry_run, run
@@ -293,6 +293,27 @@ def test_cross_encoder_as_a_cell(tiny: str, world: Path) -> None:
     assert row["info"][0]["steps"] == 6 and 0 <= row["metrics"]["map"]["mean"] <= 1
     assert not list(Path("out/unfinished").glob("*"))
     assert not [p for p in Path("out").rglob("*") if p.suffix in (".pt", ".bin", ".pkl")]
+
+
+def test_a_kill_before_the_cell_is_written_loses_no_training(
+    tiny: str, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = options(
+        models=(), baselines=(), limit=8, cross=CrossConfig(**{**vars(CROSS), "backbones": (tiny,)})
+    )
+    real = running.write_json
+
+    def killed(path: Path, value: Any) -> None:
+        if path.parent.name == "parts":
+            raise KeyboardInterrupt
+        real(path, value)
+
+    monkeypatch.setattr(running, "write_json", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(config)
+    monkeypatch.setattr(running, "write_json", real)
+    monkeypatch.setattr(cross, "pair_loss", None)  # nothing is left to train
+    assert run(config) == 0 and not list(Path("out/unfinished").glob("*"))
 
 
 def test_a_multi_view_model_is_no_cross_encoder(world: Path) -> None:
