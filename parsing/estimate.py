@@ -6,8 +6,10 @@ import itertools
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from corpora.support.errors import UserError
+from corpora.support.estimate import Work, by_part, dry_run_text
 from corpora.types import Corpus
 from parsing.driver import shard_specs
 from parsing.engine import LoadedParsers, ParserFactories
@@ -22,10 +24,13 @@ COUNT_S = 3.0
 _BLOCK_BYTES = 1 << 20
 
 
-def dry_run(corpus: Corpus, spec: str, parsers: ParserFactories, options: ShardOptions, workers: int) -> str:
-    """Parse the first sentences in this process and scale up; a few lines to print.
+def dry_run(
+    config: Any, corpus: Corpus, spec: str, parsers: ParserFactories, options: ShardOptions, workers: int
+) -> str:
+    """Parse the first sentences in this process and scale up; the text to print.
 
     Args:
+        config: options of the command.
         corpus: what would be parsed.
         spec: how it was named, a path perhaps.
         parsers: factories of the parsers.
@@ -44,24 +49,35 @@ def dry_run(corpus: Corpus, spec: str, parsers: ParserFactories, options: ShardO
     began = time.perf_counter()
     result = parse_shard(sample, loaded.dependency, loaded.constituency, options)
     seconds = time.perf_counter() - began
-    rate = workers * len(sample.sentences) / seconds
+    # Fewer than the sample is all there is: one worker has it.
+    whole = len(sample.sentences) < SAMPLE
+    per_s = (1 if whole else workers) * len(sample.sentences) / seconds
     with tempfile.TemporaryDirectory() as folder:
         row = write_shard(Path(folder), result, identity={}, inventories=loaded.describe().inventories)
         stored = (Path(folder) / row.file).stat().st_size
-    if len(sample.sentences) < SAMPLE:  # all there is; what a file costs by itself says nothing of more
-        return (
-            f"corpus: {row.sentences:,} sentences, parsed for this in {seconds:.1f} s by one worker\n"
-            f"disk: {stored / 1e3:.0f} kB"
-        )
+    total = row.sentences if whole else expected_sentences(corpus, spec)
     size = stored / row.sentences
-    total = expected_sentences(corpus, spec)
-    return (
-        f"corpus: {'of unknown length' if total is None else f'about {total:,} sentences'}\n"
-        f"speed: {rate:,.0f} sentences/s with {workers} workers "
-        f"(one measured on {len(sample.sentences):,} sentences)\n"
-        + (f"time: {total / rate / 60:.1f} min, disk: {total * size / 1e6:.1f} MB; " if total else "")
-        + f"{1e6 / rate / 60:.1f} min and {size:.0f} MB per million sentences"
+    facts = {"sample": f"{row.sentences:,} sentences, parsed by one worker of {workers}"}
+    if not whole:  # what a file costs by itself says nothing of more
+        facts["per million"] = f"{1e6 / per_s / 60:.1f} min, {size:.0f} MB"
+    views = {"dependency parser": loaded.dependency, "constituency parser": loaded.constituency}
+    return dry_run_text(
+        config,
+        facts=facts,
+        parameters={
+            view: sum(parser_parameters(parser).values()) for view, parser in views.items() if parser
+        },
+        disk_bytes=None if total is None else total * size,
+        work=[Work(name="parse", units=total, unit="sentences", per_s=per_s)],
     )
+
+
+def parser_parameters(parser: Any) -> dict[str, int]:
+    """Numbers of parameters of a parser by part; none of one that is no network."""
+    import torch
+
+    models = [part for part in getattr(parser, "__dict__", {}).values() if isinstance(part, torch.nn.Module)]
+    return by_part({name: p.numel() for model in models for name, p in model.named_parameters()})
 
 
 def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -96,8 +96,8 @@ def main(config: RunConfig) -> None:
     resolved = config_to_json(config) | {"output": str(output)}
     print(corpus.describe())
     if config.dry_run:
-        print("\n".join(f"{key} = {value}" for key, value in resolved.items()))
-        print(dry_run(corpus, config.corpus, parsers, options, config.workers or available_cores()))
+        workers = config.workers or available_cores()
+        print(dry_run(replace(config, output=output), corpus, config.corpus, parsers, options, workers))
         return
     engine: Any = LocalEngine
     if config.engine == "ray":

@@ -126,19 +126,17 @@ def _score(
 
 def dry_run(config: ScoreOptions, words: Sequence[Sequence[str]], parser: Any) -> str:
     """What scoring would take, from parsing the first sentences a few at a time."""
-    import torch
-
-    from corpora.support.estimate import Work, by_part, dry_run_text, rate
+    from corpora.support.estimate import Work, dry_run_text, rate
     from parsing.agreement import ALTERNATIONS
+    from parsing.estimate import parser_parameters
 
     # Reduced precision: once to score, then, by both parsers, to compare trees and speed.
     passes = 1 if config.precision == "fp32" else 3 + 2 * ALTERNATIONS
-    models = [part for part in vars(parser).values() if isinstance(part, torch.nn.Module)]
     parts = [words[start : start + SAMPLE] for start in range(0, min(len(words), 8 * SAMPLE), SAMPLE)]
     per_s = rate(lambda part: len(parser.parse(part)), parts)
     return dry_run_text(
         config,
-        parameters=by_part({name: p.numel() for model in models for name, p in model.named_parameters()}),
+        parameters=parser_parameters(parser),
         facts={"sentences": f"{len(words):,}"},
         disk_bytes=0,
         work=[Work(name="parse", units=passes * len(words), unit="sentences", per_s=per_s)],

@@ -75,7 +75,7 @@ def test_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
     main(config_of(tmp_path, dry_run=True))
     out = capsys.readouterr().out
     # All of it was parsed: nothing is scaled up from seven sentences.
-    assert "corpus: 7 sentences" in out and "max_tokens = 128" in out and "per million" not in out
+    assert "parse        7 sentences" in out and '"max_tokens": 128' in out and "per million" not in out
     assert not (tmp_path / "cache").exists()
 
 
@@ -84,8 +84,8 @@ def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys: pytest.CaptureFixtur
     monkeypatch.setattr(estimate, "SAMPLE", 5)
     main(config_of(tmp_path, dry_run=True))
     out = capsys.readouterr().out
-    assert "corpus: about 7 sentences" in out and "one measured on 5 sentences" in out
-    assert "MB per million" in out
+    assert "parse        7 sentences" in out and "5 sentences, parsed by one worker" in out
+    assert "per million" in out and "\ndisk " in out and "\ntime " in out
 
 
 @pytest.mark.usefixtures("toys")
