@@ -8,6 +8,7 @@ moments and s.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -170,8 +171,8 @@ def fit(
         report: takes one line per evaluation.
 
     Raises:
-        UserError: the loss is not finite (weights before that step stay saved), or the saved state is
-            of another run.
+        UserError: loss or gradient is not finite (weights before that step stay saved), or the saved state
+            is of another run.
     """
     folder.mkdir(parents=True, exist_ok=True)
     run = _Run(model, plan, config, folder)
@@ -179,16 +180,15 @@ def fit(
         report(f"resumed at step {run.step:,} of {plan.steps:,}")
     else:
         _evaluate(run, evaluate, report)
-    bar = progress(total=plan.steps, unit="step", description="train", initial=run.step)
     started = time.perf_counter()
-    while run.step < plan.steps:
-        _advance(run, tasks, seed)
-        bar.update(1)
-        if run.step % plan.evaluate_every == 0 or run.step == plan.steps:
-            _evaluate(run, evaluate, report)
-        elif run.step % plan.save_every == 0:
-            run.save()
-    bar.close()
+    with progress(total=plan.steps, unit="step", description="train", initial=run.step) as bar:
+        while run.step < plan.steps:
+            _advance(run, tasks, seed)
+            bar.update(1)
+            if run.step % plan.evaluate_every == 0 or run.step == plan.steps:
+                _evaluate(run, evaluate, report)
+            elif run.step % plan.save_every == 0:
+                run.save()
     report(f"trained to step {run.step:,} ({time.perf_counter() - started:.0f} s in this process)")
     if plan.select is not None:
         best = run.bests.newest()
@@ -229,12 +229,14 @@ def _advance(run: _Run, tasks: Mapping[str, Task], seed: int) -> None:
     run.model.train()
     task = tasks[name]
     loss = task.loss(task.stream.batch(batch_number(run.step, plan.cycle)))
-    value = loss.item()
-    if not torch.isfinite(loss):
-        raise UserError(f"step {run.step}: the loss of {name} is {value}; lower --learning-rate and resume")
     run.optimiser.zero_grad(set_to_none=True)
     torch.autograd.backward(loss)
-    nn.utils.clip_grad_norm_(run.model.parameters(), config.clip_norm)
+    value, norm = loss.item(), float(nn.utils.clip_grad_norm_(run.model.parameters(), config.clip_norm))
+    if not (math.isfinite(value) and math.isfinite(norm)):
+        raise UserError(
+            f"step {run.step}: the loss of {name} is {value}, the norm of its gradient {norm}; stopped "
+            "before the update. Start again in another folder with a lower learning rate"
+        )
     for group in run.optimiser.param_groups:
         group["lr"] = config.learning_rate * rate_factor(run.step, plan.steps, config.warmup, config.decay)
     run.optimiser.step()

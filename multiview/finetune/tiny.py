@@ -24,7 +24,7 @@ from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, write_json, write_text
 from multiview.finetune.config import LoopConfig, TinyConfig
 from multiview.finetune.examples import Examples, Fixed, Stream
-from multiview.finetune.loop import Plan, Row, Task, fit
+from multiview.finetune.loop import Plan, Task, fit
 from multiview.finetune.towers import quiet
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -101,7 +101,7 @@ def build_tiny(
         f"{sum(weight.numel() for weight in model.bert.parameters()):,} weights"
     )
     if config.mlm_steps:
-        _pretrain(model, tokenizer, texts, config, seed, folder / "mlm", report)
+        _pretrain(model, tokenizer, texts, config, wanted, folder / "mlm", report)
     model.bert.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_json(done, wanted)
@@ -111,9 +111,9 @@ def build_tiny(
 def _tokenizer(folder: Path, texts: Sequence[str], config: TinyConfig) -> Any:
     from transformers import BertTokenizer
 
+    # Learned anew after a kill, not taken from the folder: the killed run may have had other options.
     vocabulary = folder / "vocab.txt"
-    if not vocabulary.exists():
-        write_text(vocabulary, "\n".join(learn_vocabulary(texts, config.vocabulary)) + "\n")
+    write_text(vocabulary, "\n".join(learn_vocabulary(texts, config.vocabulary)) + "\n")
     return BertTokenizer(vocab=str(vocabulary), model_max_length=config.max_length)
 
 
@@ -139,7 +139,7 @@ def _pretrain(
     tokenizer: Any,
     texts: Sequence[str],
     config: TinyConfig,
-    seed: int,
+    identity: dict[str, Any],
     folder: Path,
     report: Callable[[str], None],
 ) -> None:
@@ -152,31 +152,20 @@ def _pretrain(
         return masked_loss(model, batch, tokenizer.mask_token_id, len(SPECIAL), len(tokenizer))
 
     corpus = Examples(list(texts), None, np.zeros(len(texts), dtype=np.int64))
+    seed = identity["seed"]
     stream = Stream(Fixed(corpus), config.mlm_batch, seed, "mlm")
     plan = Plan(
         cycle=("mlm",),
         steps=config.mlm_steps,
         evaluate_every=max(1, config.mlm_steps // 5),
         save_every=500,
-        identity={"tiny": asdict(config), "seed": seed},
+        identity={"tiny": identity},
     )
     rate = LoopConfig(
         learning_rate=config.mlm_learning_rate, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.01
     )
-
-    def nothing() -> Row:
-        return {}
-
-    fit(
-        model,
-        {"mlm": Task(stream, loss)},
-        plan,
-        rate,
-        evaluate=nothing,
-        seed=seed,
-        folder=folder,
-        report=report,
-    )
+    tasks = {"mlm": Task(stream, loss)}
+    fit(model, tasks, plan, rate, evaluate=dict, seed=seed, folder=folder, report=report)
 
 
 def masked_loss(

@@ -130,6 +130,18 @@ def test_sources_by_name(tmp_path, words) -> None:
     assert split_parts(str(plus)) == [str(plus)]
     assert find_source(str(plus)).key == find_source(str(words)).key  # the content counts
     assert find_source("random:dep", seed=1).key != find_source("random:dep", seed=2).key
+    model = tmp_path / "model"
+    (model / "checkpoints").mkdir(parents=True)
+    (model / "config.json").write_text('{"format": 1, "shape": {}}')
+    key = find_source(str(model)).key
+    for name in (
+        "log.txt",
+        "checkpoints/state.json",
+    ):  # training again what is finished adds lines to its log
+        (model / name).write_text("{}")
+    assert find_source(str(model)).key == key
+    (model / "vocab.txt").write_text("a\n")
+    assert find_source(str(model)).key != key
     with pytest.raises(UserError, match="empty part"):
         split_parts("a+")
     (tmp_path / "empty").mkdir()
