@@ -20,6 +20,11 @@ from corpora.support.errors import UserError
 from corpora.support.files import read_json
 
 WordMode = Literal["trained", "fixed", "both"]
+Boundary = Literal["document", "none"]
+Denominator = Literal["paper", "all"]
+Score = Literal["bilinear", "dot"]
+Direction = Literal["forward", "both"]
+SelfScore = Literal["minus-inf", "zero"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,15 +80,15 @@ class TrainConfig:
     engine: Literal["native", "dgl"] = "native"
     """Tree engine."""
 
-    boundary: Literal["document", "none"] = "document"
+    boundary: Boundary = "document"
     """Whether neighbours must share a document."""
-    denominator: Literal["paper", "all"] = "paper"
+    denominator: Denominator = "paper"
     """Each positive against the sentences outside the context, or one softmax over everyone."""
-    score: Literal["bilinear", "dot"] = "bilinear"
+    score: Score = "bilinear"
     """S = F W Fᵀ or S = F Fᵀ."""
-    direction: Literal["forward", "both"] = "forward"
+    direction: Direction = "forward"
     """Anchors in the first view of a pair only, or in both in turn."""
-    self_score: Literal["minus-inf", "zero"] = "minus-inf"
+    self_score: SelfScore = "minus-inf"
     """The sentence itself is no candidate, or scores 0 (QuickThought's code)."""
 
     batch: int = 400

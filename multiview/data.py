@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from multiview.objective import UNUSABLE_FLAGS, Boundary, Rows, count_anchors
+from multiview.config import Boundary
+from multiview.objective import UNUSABLE_FLAGS, Rows, count_anchors
 from multiview.vocabulary import UNKNOWN_ROW, Vocabulary
 from parsing.cache import TreeCache
 

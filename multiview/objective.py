@@ -14,20 +14,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from multiview.config import Boundary, Denominator, Direction, Score, SelfScore
 from parsing.cache_types import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
-
-Boundary = Literal["document", "none"]
-Denominator = Literal["paper", "all"]
-Score = Literal["bilinear", "dot"]
-Direction = Literal["forward", "both"]
-SelfScore = Literal["minus-inf", "zero"]
 
 # Replaced bytes alone leave a sentence with real trees.
 UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY

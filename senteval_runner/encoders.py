@@ -249,9 +249,9 @@ def _digest(text: str) -> str:
 
 
 def _folder_digest(folder: Path) -> str:
-    """Digest over the names and contents of a model folder's files, logs and checkpoints left out."""
+    """Digest over the names and contents of a model folder's files, its log and checkpoints left out."""
     files = sorted({path for pattern in MODEL_FILES for path in folder.rglob(pattern) if path.is_file()})
-    kept = [f for f in files if not {"checkpoints", "logs"} & set(f.relative_to(folder).parts)]
+    kept = [f for f in files if not {"checkpoints", "log.txt"} & set(f.relative_to(folder).parts)]
     return _digest("\n".join(f"{f.relative_to(folder)} {sha256_file(f)}" for f in kept))
 
 

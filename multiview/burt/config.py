@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from multiview.finetune.config import LoopConfig, TinyConfig
+from multiview.finetune.config import Concatenation, LoopConfig, Pooling, TinyConfig
 
 Objective = Literal["nli", "identification", "classification"]
 
@@ -42,11 +42,9 @@ class BurtConfig:
     """Lines read of --corpus."""
     objectives: tuple[Objective, ...] = ("nli", "identification", "classification")
     """Which objectives are trained. Those whose data is missing are an error, not skipped."""
-    pooling: Literal["mean", "cls", "max"] = "mean"
+    pooling: Pooling = "mean"
     """How word-piece vectors become one vector (BURT: mean)."""
-    concatenation: Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff", "uv-diff-prod"] = (
-        "uv-diff"
-    )
+    concatenation: Concatenation = "uv-diff"
     """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v (BURT: u;v;|u-v|)."""
     negatives: int = 3
     """Sampled negatives per PPDB pair, drawn afresh each pass (BURT: k = 3)."""

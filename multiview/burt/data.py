@@ -29,7 +29,7 @@ from multiview.finetune.split import hold_out, hold_out_pairs
 
 
 def _none() -> Examples:
-    return Examples([], [], np.zeros(0, dtype=np.int64))
+    return Examples.of_pairs(())
 
 
 @dataclass
@@ -152,17 +152,15 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
 
 
 def _read_labelled(config: BurtConfig, data: BurtData) -> None:
-    rows = [row for path in config.paraphrase for row in at_most(read_binary(path), config.limit)]
+    data.labelled = Examples.of_pairs(
+        row for path in config.paraphrase for row in at_most(read_binary(path), config.limit)
+    )
     if config.paraphrase_dev:
-        data.labelled = _binary(rows)
-        data.labelled_dev = _binary([row for path in config.paraphrase_dev for row in read_binary(path)])
+        data.labelled_dev = Examples.of_pairs(
+            row for path in config.paraphrase_dev for row in read_binary(path)
+        )
     else:
-        data.labelled, data.labelled_dev = hold_out(_binary(rows), config.held_out)
-
-
-def _binary(rows: list[tuple[str, str, int]]) -> Examples:
-    target = np.array([row[2] for row in rows], dtype=np.int64)
-    return Examples([row[0] for row in rows], [row[1] for row in rows], target)
+        data.labelled, data.labelled_dev = hold_out(data.labelled, config.held_out)
 
 
 def _read_similarity(path: Path) -> Examples:

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from multiview.burt.config import Objective
+from multiview.finetune.config import Concatenation
 from multiview.finetune.examples import Examples
-from multiview.finetune.heads import Concatenation, PairHead, classification_loss
+from multiview.finetune.heads import PairHead, classification_loss
+from multiview.finetune.pairs import NLI_LABELS
 from multiview.finetune.towers import Tower, embed_all
 
 CLASSES: dict[Objective, tuple[str, ...]] = {
-    "nli": ("entailment", "neutral", "contradiction"),
+    "nli": NLI_LABELS,
     "identification": ("different", "paraphrase"),
     "classification": ("equivalence", "entailment", "independent"),
 }

@@ -108,8 +108,7 @@ def nli_examples(rows: Iterable[tuple[str, str, str]]) -> tuple[Examples, int]:
             kept.append((premise, hypothesis, ids[label]))
         else:
             dropped += 1
-    target = np.array([row[2] for row in kept], dtype=np.int64)
-    return Examples([row[0] for row in kept], [row[1] for row in kept], target), dropped
+    return Examples.of_pairs(kept), dropped
 
 
 def without_premises(examples: Examples, unseen: Iterable[str]) -> Examples:

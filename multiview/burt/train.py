@@ -79,8 +79,7 @@ def dry_run(config: BurtConfig) -> str:
         trial = dataclasses.replace(config, output=Path(name), tiny=tiny)
         data, net, tasks, plan = _prepare(trial, lambda line: None)
         per_s = calibrate(net, tasks, plan, config.loop, seed=config.seed, folder=Path(name))
-    backbone = config.backbone == "tiny"
-    pretraining = f", {config.tiny.mlm_steps:,} steps of pre-training" if backbone else ""
+    pretraining = f", {config.tiny.mlm_steps:,} steps of pre-training" if config.backbone == "tiny" else ""
     return dry_run_text(
         config,
         facts={"data": "; ".join(data.summary), "schedule": " -> ".join(plan.cycle)},
@@ -214,8 +213,7 @@ def _save(config: BurtConfig, net: Siamese, history: Sequence[Row], summary: Seq
 
 def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str]) -> str:
     """What it is, what it saw, what it scores, how to make it again."""
-    names = [name for name in history[-1] if name != "step" and not name.startswith("loss/")]
-    table = [f"| {name} | {history[0][name]:.4f} | {history[-1][name]:.4f} |" for name in names]
+    table = [f"| {name} | {before:.4f} | {after:.4f} |" for name, before, after in _scores(history)]
     unseen = (
         "" if config.backbone == "tiny" else " What the backbone itself was trained on, its own card says."
     )
@@ -248,11 +246,16 @@ def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str
     )
 
 
+def _scores(history: Sequence[Row]) -> list[tuple[str, float, float]]:
+    """Each score before the first step and after the last; the losses of training are none."""
+    names = [name for name in history[-1] if name != "step" and not name.startswith("loss/")]
+    return [(name, history[0][name], history[-1][name]) for name in names]
+
+
 def describe(config: BurtConfig, history: Sequence[Row]) -> str:
     """The one-screen summary of a finished run."""
-    names = [name for name in history[-1] if name != "step" and not name.startswith("loss/")]
     lines = [f"{'score':<28}{'before':>9}{'after':>9}"]
-    lines += [f"{name:<28}{history[0][name]:>9.4f}{history[-1][name]:>9.4f}" for name in names]
+    lines += [f"{name:<28}{before:>9.4f}{after:>9.4f}" for name, before, after in _scores(history)]
     return "\n".join(
         [*lines, f"model: {config.output}  (SentenceTransformer({str(config.output)!r}) loads it)"]
     )

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Pooling = Literal["mean", "cls", "max"]
+"""How word-piece vectors become one vector."""
+Concatenation = Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff", "uv-diff-prod"]
+"""Features of a pair: uv = u;v, diff = |u-v|, prod = u*v."""
 
 
 @dataclass(frozen=True, kw_only=True)

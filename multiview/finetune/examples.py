@@ -7,7 +7,7 @@ was killed and resumed sees the batches an uninterrupted one sees.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,13 @@ class Examples:
     second: list[str] | None
     target: np.ndarray
     """int64 [n] class ids, or float32 [n] scores."""
+
+    @classmethod
+    def of_pairs(cls, rows: Iterable[tuple[str, str, int]]) -> Examples:
+        """Examples of (text, text, class id)."""
+        held = list(rows)
+        target = np.array([row[2] for row in held], dtype=np.int64)
+        return cls([row[0] for row in held], [row[1] for row in held], target)
 
     def __len__(self) -> int:
         return len(self.first)

@@ -5,14 +5,12 @@ Shapes: B pairs, D tower's width, C classes.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Concatenation = Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff", "uv-diff-prod"]
-CONCATENATIONS: tuple[Concatenation, ...] = get_args(Concatenation)
+from multiview.finetune.config import Concatenation
+
 _WIDTH = {"uv": 2, "diff": 1, "prod": 1}
 
 

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from corpora.support.errors import MissingExtraError, UserError
+from multiview.finetune.config import Pooling
 from multiview.finetune.length_groups import cut_padding, length_groups
 from multiview.finetune.multiview_tower import MultiViewTower, is_multiview
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-Pooling = Literal["mean", "cls", "max"]
 
 
 class Tower(Protocol):
@@ -135,7 +134,8 @@ def load_tower(
     """
     if is_multiview(Path(backbone)):
         return MultiViewTower(Path(backbone), device)
-    model = _transformer(backbone, max_length)
+    _, transformer = _library()
+    model = _load(transformer, backbone, max_seq_length=max_length)
     tower = TransformerTower(assemble(model, pooling), pooling)
     if dropout is not None:
         for module in tower.modules():
@@ -157,17 +157,9 @@ def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.devi
     """
     if is_multiview(Path(backbone)):
         return MultiViewTower(Path(backbone), device)
-    quiet()
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Transformer
-
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            model = SentenceTransformer(backbone, device="cpu", model_kwargs={"use_safetensors": True})
-    except (OSError, ValueError) as error:
-        raise _not_loaded(backbone, error) from None
-    if not isinstance(model[0], Transformer):
+    whole, transformer = _library()
+    model = _load(whole, backbone, device="cpu")
+    if not isinstance(model[0], transformer):
         raise UserError(f"model {backbone!r} begins with {type(model[0]).__name__}, not with a transformer")
     model.max_seq_length = max_length
     return TransformerTower(model, None).to(device)
@@ -181,32 +173,39 @@ def assemble(transformer: nn.Module, pooling: Pooling) -> SentenceTransformer:
     return SentenceTransformer(modules=[transformer, _pooling(width, pooling)], device="cpu")
 
 
-def _transformer(backbone: str, max_length: int) -> nn.Module:
+def _library() -> tuple[Any, Any]:
+    """Sentence-transformers' whole models and its transformer module.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
     quiet()
     try:
+        from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import Transformer
     except ImportError:
         raise MissingExtraError("sentence-transformers", "burt") from None
+    return SentenceTransformer, Transformer
+
+
+def _load(make: Any, backbone: str, **options: Any) -> Any:
+    """``make`` of a name or folder; safetensors only, the older .bin weights are pickle.
+
+    Raises:
+        UserError: nothing loadable is found under that name.
+    """
     try:
         # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would
         # differ in them, and so would the saved files.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            # Safetensors only: the older .bin weights are pickle.
-            result: nn.Module = Transformer(
-                backbone, max_seq_length=max_length, model_kwargs={"use_safetensors": True}
-            )
-            return result
+            return make(backbone, model_kwargs={"use_safetensors": True}, **options)
     except (OSError, ValueError) as error:
-        raise _not_loaded(backbone, error) from None
-
-
-def _not_loaded(backbone: str, error: Exception) -> UserError:
-    first = (str(error).splitlines() or [""])[0]
-    return UserError(
-        f"backbone {backbone!r} cannot be loaded ({first}); give the folder of an encoder with "
-        "safetensors weights, a Hugging Face name when the machine is online, or tiny"
-    )
+        first = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"backbone {backbone!r} cannot be loaded ({first}); give the folder of an encoder with "
+            "safetensors weights, a Hugging Face name when the machine is online, or tiny"
+        ) from None
 
 
 def _pooling(width: int, mode: Pooling) -> nn.Module:

@@ -133,13 +133,13 @@ def run_stage(
             task: net.head(task).score(net.encoder, tasks[task].test) for task in TASKS
         }
         net.save(folder)
-        shutil.rmtree(folder / "training")
         row: Row = {
             "stage": str(stage),
             "trained": sorted(net.trained),
             "test": {**scores, "overall": overall(scores)},
         }
         write_json(done, row)
+        shutil.rmtree(folder / "training")
         log("  ".join(f"{name} {value:.4f}" for name, value in row["test"].items()))
     state.backbone = str(folder)
     state.heads.pop(stage.task, None)  # the latest stage goes last

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from corpora.support.errors import UserError
+from multiview.finetune.config import Pooling
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
 TASKS: tuple[TaskName, ...] = ("sst", "quora", "sts", "nli")
@@ -48,7 +49,7 @@ class Stage:
     """One stage: what is trained and under which head."""
 
     task: TaskName
-    pooling: Literal["cls", "mean", "max"] | None = None
+    pooling: Pooling | None = None
     """Siamese pooling; None is the joint (BERT-style) head."""
     product: bool = False
     """Add u*v to u, v, |u-v|."""

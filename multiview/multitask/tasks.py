@@ -14,7 +14,7 @@ nli      SNLI/MultiNLI train .jsonl             nli/snli_dev for training, nli/s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,14 +115,8 @@ def _pairs(task: str, files: SplitFiles, pattern: Path, parts: tuple[str, str]) 
 def _read(task: str, path: Path) -> Examples:
     if task == "nli":
         ids = {label: place for place, label in enumerate(NLI_LABELS)}
-        return _examples((a, b, ids[label]) for a, b, label in read_nli(path) if label in ids)
-    return _examples(read_binary(path))
-
-
-def _examples(rows: Iterable[tuple[str, str, int]]) -> Examples:
-    held = list(rows)
-    target = np.array([row[2] for row in held], dtype=np.int64)
-    return Examples([row[0] for row in held], [row[1] for row in held], target)
+        return Examples.of_pairs((a, b, ids[label]) for a, b, label in read_nli(path) if label in ids)
+    return Examples.of_pairs(read_binary(path))
 
 
 def _choose(examples: Examples, most: int, name: str) -> Examples:

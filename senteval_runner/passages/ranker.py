@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError
-from multiview.finetune.heads import Concatenation, combine, seeded_linear
+from multiview.finetune.config import Concatenation
+from multiview.finetune.heads import combine, seeded_linear
 from senteval_runner.features import unit
 from senteval_runner.passages.config import Feature, RankerConfig, Scorer
 from senteval_runner.passages.metrics import TIE, mean, measure

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,12 +14,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.support.errors import UserError
+from corpora.support.errors import MissingExtraError, UserError
 from multiview.checkpoints import Checkpoint, Checkpoints
-from multiview.finetune.config import LoopConfig, TinyConfig
+from multiview.finetune.config import Concatenation, LoopConfig, TinyConfig
 from multiview.finetune.examples import Examples, Fixed, Joined, Sampled, Stream, WithNegatives
 from multiview.finetune.heads import (
-    CONCATENATIONS,
     PairHead,
     binary_loss,
     classification_loss,
@@ -26,7 +28,7 @@ from multiview.finetune.heads import (
 from multiview.finetune.loop import Plan, Task, batch_number, fit, rate_factor
 from multiview.finetune.scores import accuracy, cosines, pearson, spearman
 from multiview.finetune.tiny import build_tiny, learn_vocabulary, masked_loss
-from multiview.finetune.towers import embed_all, load_tower
+from multiview.finetune.towers import embed_all, load_tower, load_whole
 from tests.multiview.finetune_fixtures import nli_rows
 
 
@@ -86,7 +88,7 @@ def test_joined_sources_are_concatenated() -> None:
     assert len(joined) == 6
 
 
-@pytest.mark.parametrize("name", CONCATENATIONS)
+@pytest.mark.parametrize("name", get_args(Concatenation))
 def test_concatenations_are_those_of_table_4(name: str) -> None:
     torch.manual_seed(0)
     u, v = torch.randn(4, 3), torch.randn(4, 3)
@@ -220,6 +222,17 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(tmp_path: Path) -> No
     assert torch.equal(saved.weights["layer.0.weight"], Net().layer[0].weight)
 
 
+def test_a_gradient_that_is_not_finite_stops_before_the_update(tmp_path: Path, monkeypatch) -> None:
+    loss = Net.loss
+    steep = lambda net: (0 * net.layer[0].weight).abs().sqrt().sum()  # noqa: E731 (0, of infinite slope)
+    monkeypatch.setattr(Net, "loss", lambda net, examples: loss(net, examples) + steep(net))
+    with pytest.raises(UserError, match="the norm of its gradient nan; stopped before the update"):
+        net_run(tmp_path)
+    saved = Checkpoints(tmp_path / "state", keep=2).newest()
+    assert saved is not None
+    assert torch.equal(saved.weights["layer.0.weight"], Net().layer[0].weight)
+
+
 def test_states_of_another_run_or_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         net_run(tmp_path, stop_after=5)
@@ -264,6 +277,25 @@ def test_a_tiny_bert_of_other_options_is_refused(tiny: Path) -> None:
         build_tiny(tiny, TEXTS, TinyConfig(hidden=64), seed=1)
     with pytest.raises(UserError, match="give --corpus"):
         build_tiny(tiny, [" "], TinyConfig(), seed=1)
+
+
+def test_a_killed_tiny_bert_leaves_nothing_to_other_options(tmp_path: Path, monkeypatch) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    config = TinyConfig(layers=1, hidden=32, vocabulary=300)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("multiview.finetune.tiny._masked_model", killed)
+        build_tiny(tmp_path / "bert", TEXTS, config, seed=1)
+    built = build_tiny(tmp_path / "bert", TEXTS, dataclasses.replace(config, vocabulary=120), seed=1)
+    assert len((built / "vocab.txt").read_text().splitlines()) <= 120
+
+
+def test_a_missing_library_is_named_for_whole_models_too(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    for load in (load_tower, load_whole):
+        with pytest.raises(MissingExtraError, match=r"\[burt\]"):
+            load(str(tmp_path))
 
 
 def test_masking_counts_only_chosen_pieces() -> None:
