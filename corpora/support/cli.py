@@ -54,7 +54,7 @@ def run_command(
     prog = typed_name(prog)
     given: dict[str, Any] = {} if default is None else {"default": default}
     try:
-        with _own_interrupts():
+        with _own_interrupts(ends=args is None):
             import tyro
 
             try:
@@ -95,8 +95,13 @@ class Interrupted(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Ctrl-C raises :class:`Interrupted`, unless someone else handles or ignores it."""
+def _own_interrupts(*, ends: bool) -> Iterator[None]:
+    """Ctrl-C raises :class:`Interrupted`, unless someone else handles or ignores it.
+
+    Args:
+        ends: the process ends with the command; what libraries do on their way out is not interrupted,
+            since a Ctrl-C there would turn a finished command's exit code into that of a killed one.
+    """
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -109,7 +114,7 @@ def _own_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.SIG_IGN if ends else signal.default_int_handler)
 
 
 def out_of_space(error: BaseException) -> bool:

@@ -109,6 +109,32 @@ def test_ctrl_c_inside_compiled_text_still_exits_with_130(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (130, "python -m x: interrupted; all is kept\n")
 
 
+ENDED_AND_INTERRUPTED = """
+import atexit, dataclasses, os, signal
+from corpora.support.cli import run_command
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    pass
+
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+code = run_command(Config, lambda config: print("done"), prog="x", description="d")
+os.kill(os.getpid(), signal.SIGINT)
+raise SystemExit(code)
+"""
+
+
+def test_ctrl_c_after_the_work_does_not_undo_the_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "ended.py").write_text(ENDED_AND_INTERRUPTED)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+         "import runpy, sys; sys.argv = ['ended']; runpy.run_module('ended', run_name='__main__')"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 def test_ctrl_c_while_options_are_read_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
