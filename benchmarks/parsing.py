@@ -78,7 +78,7 @@ class DecodeTimer:
 
 def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[str, float]:
     """The dependency parser against supar."""
-    from parsing.supar_adapter import stock_predict, to_supar
+    from parsing.supar_stock import stock_predict, to_supar
 
     folder = load_model_folder(model_folder, kind="dependency")
     model = DependencyModel.from_folder(folder)

@@ -21,7 +21,7 @@ from nltk.tree import Tree
 import parsing.const_model
 import parsing.span_head
 from benchmarks.parsing import alternate, seconds, spread
-from parsing.benepar_adapter import stock_parse, to_benepar
+from parsing.benepar_stock import stock_parse, to_benepar
 from parsing.binarise import binarise
 from parsing.const_model import SpanParser
 from parsing.const_task import score_parser
@@ -131,7 +131,7 @@ def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternation
     """Words to both trees, binarised: ours against supar, benepar and nltk."""
     from parsing.dep_parser import BiaffineParser
     from parsing.models import load_dependency_parser
-    from parsing.supar_adapter import stock_predict, to_supar
+    from parsing.supar_stock import stock_predict, to_supar
 
     spans, arcs = load_span_parser(const_folder), load_dependency_parser(str(dep_folder))
     assert isinstance(arcs, BiaffineParser)

@@ -1,10 +1,8 @@
-"""The one file that imports benepar: its models behind our inference, our weights in its classes.
+"""benepar's models behind our inference (our weights in its classes: :mod:`parsing.benepar_stock`).
 
-- :class:`BeneparParser` runs any benepar model (char-LSTM or pretrained transformer) with identical
-  trees: word types are encoded once, sentences batched by length, spans scored and decoded as in
-  :mod:`parsing.const_model`.
-- :func:`to_benepar` puts one of our models into benepar's own ``ChartParser``, whose untouched ``parse``
-  is the oracle of the tests and the peer of the benchmark.
+:class:`BeneparParser` runs any benepar model (char-LSTM or pretrained transformer) with identical trees:
+word types are encoded once, sentences batched by length, spans scored and decoded as in
+:mod:`parsing.const_model`.
 
 benepar 0.2.0 predates today's libraries; what is mended here: ``build_inputs_with_special_tokens``, which
 tokenizers of transformers 5 no longer have; words that are blank or that a tokenizer drops, which made
@@ -23,23 +21,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
-from benepar.char_lstm import CharacterLSTM, RetokenizerForCharLSTM
 from benepar.integrations.downloader import BENEPAR_SERVER_INDEX, locate_model
-from benepar.integrations.nltk_plugin import InputSentence, guess_language
+from benepar.integrations.nltk_plugin import guess_language
 from benepar.nkutil import HParams
-from benepar.parse_base import CompressedParserOutput
 from benepar.parse_chart import ChartParser
 from benepar.ptb_unescape import guess_space_after
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
-from parsing.const_model import ConstituencyModel, length_batches, parse_states
-from parsing.features import TypeTable, WordBatch, make_batch
+from parsing.const_model import parse_states
+from parsing.features import length_batches
 from parsing.model_folder import ModelFolder, load_weights
 from parsing.types import ConstituencyParse
 
@@ -85,7 +80,8 @@ class BeneparParser:
         """
         encoded = [self._encoder.encode(tokens) for tokens in sentences]
         parses: dict[int, ConstituencyParse] = {}
-        for members in length_batches([len(tokens) for tokens in sentences], self.batch_words):
+        positions = [len(tokens) + 2 for tokens in sentences]
+        for members in length_batches(positions, self.batch_words):
             words = torch.tensor([len(sentences[i]) for i in members])
             with torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16):
                 states_BTD = self._states([encoded[i] for i in members], words + 2).float()
@@ -162,7 +158,7 @@ class _Transformer:
 
     def __init__(self, parser: ChartParser, language: str | None) -> None:
         self._parser = parser
-        self._spaces = _Spaces(language)
+        self._spaces = Spaces(language)
         self._readable: dict[str, bool] = {}
 
     def encode(self, tokens: Sequence[str]) -> Any:
@@ -245,15 +241,15 @@ def from_checkpoint(data: Any, *, where: str) -> Checkpoint:
         UserError: not benepar's, or a model with a pretrained transformer.
     """
     try:
-        config, tensors = data["config"], data["state_dict"]
+        config, tensors = data["config"], dict(data["state_dict"])
         hparams = config["hparams"]
         hparams = dict(hparams) if isinstance(hparams, dict) else hparams.to_dict()
         vocabulary = {key: dict(config[f"{name}_vocab"]) for key, name in _VOCABULARIES.items()}
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{where}: not a benepar checkpoint ({error!r})") from None
     if not hparams.get("use_chars_lstm"):
         raise UserError(f"{where}: uses a pretrained transformer; give the file itself as --const-model")
-    return Checkpoint(config={"hparams": hparams}, vocabulary=vocabulary, tensors=dict(tensors))
+    return Checkpoint(config={"hparams": hparams}, vocabulary=vocabulary, tensors=tensors)
 
 
 def from_folder(folder: ModelFolder) -> BeneparParser:
@@ -275,128 +271,17 @@ def from_folder(folder: ModelFolder) -> BeneparParser:
 _VOCABULARIES = {"tags": "tag", "labels": "label", "characters": "char"}
 
 
-def to_benepar(model: ConstituencyModel) -> ChartParser:
-    """Benepar's own parser around our weights; its stock ``parse`` works, its training does not."""
-    return _Builtin(model).eval()
-
-
-def stock_parse(
-    parser: ChartParser, sentences: Sequence[Sequence[str]], *, subbatch_max_tokens: int | None = None
-) -> list[ConstituencyParse]:
-    """Trees from benepar's untouched ``parse``, one-word spans without a label left out.
-
-    Args:
-        parser: benepar's.
-        sentences: words.
-        subbatch_max_tokens: benepar's option that sorts by length and bounds batches; without it
-            batches are 64 sentences as they come, as in benepar's nltk front end.
-    """
-    spaces = _Spaces(guess_language(parser.label_vocab))
-    step = 64 if subbatch_max_tokens is None else max(len(sentences), 1)
-    parses = []
-    for first in range(0, len(sentences), step):
-        inputs = [
-            InputSentence(words=list(words), space_after=spaces(list(words)), escaped_words=list(words))
-            for words in sentences[first : first + step]
-        ]
-        outputs = parser.parse(inputs, return_compressed=True, subbatch_max_tokens=subbatch_max_tokens)
-        parses += [_from_output(output, len(one.words)) for one, output in zip(inputs, outputs, strict=True)]
-    return parses
-
-
-def _from_output(output: CompressedParserOutput, n: int) -> ConstituencyParse:
-    kept = np.asarray(output.labels) != 0
-    kept[0] = True
-    starts, ends, labels = (
-        np.asarray(values)[kept].astype(np.int32) for values in (output.starts, output.ends, output.labels)
-    )
-    tags = np.zeros(n, np.int32) if output.tags is None else np.asarray(output.tags).astype(np.int32)
-    return ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
-
-
-class _Spaces:
+class Spaces:
     """Where benepar's nltk front end takes words to be followed by a space."""
 
     def __init__(self, language: str | None) -> None:
         self._language = language
 
     def __call__(self, words: list[str]) -> list[bool]:
+        """Whether a space follows, for each word."""
         if self._language in ("zh", "ar", "he"):
             return [self._language != "zh"] * len(words)
         return list(guess_space_after(words))
-
-
-class _Builtin(ChartParser):
-    """``ChartParser`` with our sentence encoder where its own reader and encoder stand."""
-
-    def __init__(self, model: ConstituencyModel) -> None:
-        width = model.encoder.output_dim
-        super().__init__(
-            tag_vocab={tag: i for i, tag in enumerate(model.tags)},
-            label_vocab={label: i for i, label in enumerate(model.labels)},
-            char_vocab={},
-            hparams=HParams(
-                use_chars_lstm=False,
-                use_pretrained=False,
-                use_encoder=False,
-                d_model=width,
-                d_label_hidden=model.config.label_hidden,
-                predict_tags=True,
-                d_tag_hidden=model.config.tag_hidden,
-                tag_loss_scale=5.0,
-                force_root_constituent=model.config.force_root,
-            ),
-        )
-        self.f_label.load_state_dict(model.span_head.state_dict())
-        self.f_tag.load_state_dict(model.tag_head.state_dict())
-        self.retokenizer = _Retokenizer(TypeTable(model.vocabulary))
-        self.char_encoder = _Words(model)
-        self.morpho_emb_dropout, self.add_timing, self.encoder = nn.Identity(), _NoTiming(), _Interleave()
-
-
-class _Words(CharacterLSTM):
-    """Our encoder, called where benepar calls its character LSTM."""
-
-    def __init__(self, model: ConstituencyModel) -> None:
-        nn.Module.__init__(self)
-        self.inner = model.encoder
-
-    def forward(self, batch: WordBatch, valid_token_mask: Tensor) -> Tensor:
-        """States [B, T, D]; the mask is the batch's own."""
-        result: Tensor = self.inner(batch)
-        return result
-
-
-class _NoTiming(nn.Identity):
-    """No positions are added; benepar asks for the longest sentence."""
-
-    timing_table = torch.empty(1_000_000, 0)
-
-
-class _Interleave(nn.Module):
-    """The order that benepar undoes after its encoder."""
-
-    def forward(self, states_BTD: Tensor, mask: Tensor) -> Tensor:
-        """[B, T, D]: forward and backward features alternate."""
-        return torch.stack(states_BTD.chunk(2, -1), -1).flatten(-2)
-
-
-class _Retokenizer(RetokenizerForCharLSTM):
-    """Words to rows of a type table in the shape that benepar expects of a reader."""
-
-    def __init__(self, table: TypeTable) -> None:
-        self.table = table
-
-    def __call__(
-        self, words: Sequence[str], space_after: Any = None, return_tensors: str = "np"
-    ) -> dict[str, Any]:
-        """Rows of the words; the mask counts both boundaries."""
-        return {"rows": self.table.rows(words), "valid_token_mask": np.ones(len(words) + 2, bool)}
-
-    def pad(self, examples: Sequence[dict[str, Any]], return_tensors: str = "pt") -> dict[str, Any]:
-        """A padded batch under the names that benepar's ``forward`` reads."""
-        batch = make_batch(self.table, [example["rows"] for example in examples], end_boundary=True)
-        return {"char_ids": batch, "valid_token_mask": batch.mask_BT()}
 
 
 def _by_index(vocabulary: dict[str, int]) -> tuple[str, ...]:

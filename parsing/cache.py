@@ -36,7 +36,7 @@ from parsing.cache_types import (
     Vocabulary,
 )
 from parsing.manifest import Manifest
-from parsing.shard_writer import DAMAGE, decode_strings, open_listed, remedy
+from parsing.shard_file import DAMAGE, decode_strings, open_listed, remedy
 from parsing.type_ids import TypeIds
 
 OPEN_SHARDS = 16

@@ -22,7 +22,7 @@ from corpora.support.cli import config_from_json, config_to_json
 from corpora.support.errors import UserError
 from parsing.configs import ConstituencyConfig, EncoderConfig
 from parsing.const_decode import decode_batch
-from parsing.features import TypeTable, Vocabulary, WordBatch, make_batch
+from parsing.features import TypeTable, Vocabulary, WordBatch, length_batches, make_batch
 from parsing.model_folder import ModelFolder, load_weights
 from parsing.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.span_head import SpanHead, SpanScorer, project
@@ -133,16 +133,6 @@ def parse_states(
     return list(_cut(tags, lengths, starts, ends, labels, counts))
 
 
-def length_batches(lengths: Sequence[int], batch_words: int) -> list[list[int]]:
-    """Sentences sorted by length, cut into batches of about ``batch_words`` padded words."""
-    batches: list[list[int]] = []
-    for index in np.argsort(lengths, kind="stable").tolist():
-        if not batches or (len(batches[-1]) + 1) * (lengths[index] + 2) > batch_words:
-            batches.append([])
-        batches[-1].append(index)
-    return batches
-
-
 class SpanParser:
     """A :class:`ConstituencyModel` as a :class:`parsing.types.ConstituencyParser`, on the CPU.
 
@@ -166,7 +156,7 @@ class SpanParser:
         self._vectors.bound()
         rows = [self._table.rows(tokens) for tokens in sentences]
         parses: dict[int, ConstituencyParse] = {}
-        for members in length_batches([len(r) for r in rows], self.batch_words):
+        for members in length_batches([len(r) + 2 for r in rows], self.batch_words):
             batch = make_batch(self._table, [rows[i] for i in members], end_boundary=True)
             parses.update(zip(members, self._parse_batch(batch), strict=True))
         return [parses[i] for i in range(len(rows))]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,13 +49,14 @@ def unpickle(path: str) -> Any:
     Raises:
         UserError: not a torch checkpoint.
     """
-    import pickle
-
     import torch
 
     try:
         return torch.load(path, map_location="cpu", weights_only=False)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError, ImportError) as error:
+    except (UserError, OSError):
+        raise
+    except Exception as error:
+        # Damaged pickles raise whatever they like: ten kinds of error in 6,000 damaged files.
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: not a checkpoint that can be opened ({text})") from None
 
@@ -62,8 +64,6 @@ def unpickle(path: str) -> Any:
 def convert_dependency(config: Convert) -> None:
     """A supar biaffine parser to a model folder."""
     require_consent(config)
-    from corpora.support.files import sha256_file
-    from parsing.model_folder import save_model_folder
     from parsing.supar_adapter import checkpoint_path, model_from_state, remarks, transformer_files
 
     began = time.perf_counter()
@@ -73,26 +73,69 @@ def convert_dependency(config: Convert) -> None:
     if not isinstance(state, dict):
         raise UserError(f"{path}: holds a {type(state).__name__}, a supar checkpoint is a dictionary")
     model = model_from_state(state, where=path)
+    content = {
+        "kind": "dependency",
+        "config": model.config_json(),
+        "vocabulary": model.vocabulary_json(),
+        "tensors": model.state_dict(),
+    }
+    _store(config, content, f"supar checkpoint `{Path(path).name}`", Path(path), began, remarks(state))
+
+
+def convert_constituency(config: Convert) -> None:
+    """A benepar parser with a character LSTM to a model folder."""
+    require_consent(config)
+    from parsing.benepar_adapter import from_checkpoint
+
+    path = Path(config.checkpoint)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    began = time.perf_counter()
+    parts = from_checkpoint(unpickle(str(path)), where=str(path))
+    content = {"kind": "benepar", **vars(parts)}
+    _store(config, content, f"benepar checkpoint `{path.name}`", path, began)
+
+
+def _store(
+    config: Convert,
+    content: dict[str, Any],
+    origin: str,
+    checkpoint: Path,
+    began: float,
+    notes: Sequence[str] = (),
+) -> None:
+    """Write the model folder with a card, or tell what that would take.
+
+    Args:
+        config: the options.
+        content: kind, configuration, vocabulary and weights, as a model folder keeps them.
+        origin: the checkpoint, as the card names it.
+        checkpoint: its file.
+        began: when its opening began (``time.perf_counter``).
+        notes: what a user should know, one sentence each.
+    """
+    from corpora.support.files import sha256_file
+    from parsing.model_folder import save_model_folder
+
     if config.dry_run:
-        print(dry_run(config, model.state_dict(), time.perf_counter() - began))
+        print(dry_run(config, content["tensors"], time.perf_counter() - began))
         return
-    notes = remarks(state)
     name = config.name or Path(config.checkpoint).name
+    card = (
+        f"# {name}\n\nConverted from the {origin} (sha256 {sha256_file(checkpoint)}); "
+        "its data, scores and licence are those of its authors.\n"
+    )
     identity = save_model_folder(
         config.output,
-        kind="dependency",
+        **content,
         name=name,
         version="converted",
-        config=model.config_json(),
-        vocabulary=model.vocabulary_json(),
-        tensors=model.state_dict(),
         half=False,
-        card=f"# {name}\n\nConverted from the supar checkpoint `{Path(path).name}` "
-        f"(sha256 {sha256_file(Path(path))}); its data, scores and licence are those of its authors.\n"
-        + "".join(f"\n{note}\n" for note in notes),
+        card=card + "".join(f"\n{note}\n" for note in notes),
     )
     print("".join(f"note: {note}\n" for note in notes), end="")
-    print(f"{config.output}: {len(model.relations)} relations, sha256 {identity['sha256'][:16]}")
+    names = "relations" if content["kind"] == "dependency" else "labels"
+    print(f"{config.output}: {len(content['vocabulary'][names])} {names}, sha256 {identity['sha256'][:16]}")
 
 
 def dry_run(config: Convert, tensors: dict[str, Tensor], open_s: float) -> str:
@@ -137,37 +180,6 @@ def require_consent(config: Convert) -> None:
         raise UserError(
             f"{config.checkpoint}: opening a pickle runs code in it; add --trust-pickle if you trust it"
         )
-
-
-def convert_constituency(config: Convert) -> None:
-    """A benepar parser with a character LSTM to a model folder."""
-    require_consent(config)
-    from corpora.support.files import sha256_file
-    from parsing.benepar_adapter import from_checkpoint
-    from parsing.model_folder import save_model_folder
-
-    path = Path(config.checkpoint)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    began = time.perf_counter()
-    parts = from_checkpoint(unpickle(str(path)), where=str(path))
-    if config.dry_run:
-        print(dry_run(config, parts.tensors, time.perf_counter() - began))
-        return
-    name = config.name or path.name
-    identity = save_model_folder(
-        config.output,
-        kind="benepar",
-        name=name,
-        version="converted",
-        config=parts.config,
-        vocabulary=parts.vocabulary,
-        tensors=parts.tensors,
-        half=False,
-        card=f"# {name}\n\nConverted from the benepar checkpoint `{path.name}` "
-        f"(sha256 {sha256_file(path)}); its data, scores and licence are those of its authors.\n",
-    )
-    print(f"{config.output}: {len(parts.vocabulary['labels'])} labels, sha256 {identity['sha256'][:16]}")
 
 
 COMMANDS = {

@@ -9,7 +9,7 @@ relations at the predicted heads only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from parsing.dep_decode import decode_heads
 from parsing.dep_model import BiaffineScorers, DependencyModel
-from parsing.features import TypeTable, WordBatch, make_batch
+from parsing.features import TypeTable, WordBatch, length_batches, make_batch
 from parsing.sentence_encoder import TypeVectors
 from parsing.types import DependencyParse
 
@@ -45,7 +45,7 @@ class BatchedParser(ABC, Generic[Model]):
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
         """One parse per sentence, in order; every sentence has at least one token."""
         parses: list[DependencyParse | None] = [None] * len(sentences)
-        for index in self._batches(self._lengths(sentences)):
+        for index in length_batches(self._lengths(sentences) + 1, self.batch_positions):
             batch, tokens_B = self.batch([sentences[i] for i in index])
             heads_N, relations_N = self.predict(batch, tokens_B)
             start = 0
@@ -81,16 +81,6 @@ class BatchedParser(ABC, Generic[Model]):
     def _lengths(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
         """What a sentence costs, by which batches are cut."""
         return np.array([len(tokens) for tokens in sentences], dtype=np.int64)
-
-    def _batches(self, lengths: NDArray[np.int64]) -> Iterator[list[int]]:
-        index: list[int] = []
-        for i in np.argsort(lengths, kind="stable").tolist():
-            if index and (len(index) + 1) * (lengths[i] + 1) > self.batch_positions:
-                yield index
-                index = []
-            index.append(i)
-        if index:
-            yield index
 
 
 class BiaffineParser(BatchedParser[DependencyModel]):

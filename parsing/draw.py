@@ -16,8 +16,7 @@ from html import escape
 
 Span = tuple[int, int, str]
 
-# Pixels. SVG cannot measure text: widths are those of a monospaced font of this size.
-FONT_PX = 13
+# Pixels. SVG cannot measure text: widths are those of a monospaced font of 13 pixels.
 CHARACTER_PX = 7.9
 GAP_PX = 16
 LEVEL_PX = 26

@@ -28,7 +28,7 @@ from parsing.engine import Engine, Parsed, ParserDescription, ParserFactories
 from parsing.local_engine import LocalEngine
 from parsing.manifest import NAME, Manifest, difference
 from parsing.shard_arrays import ShardSpec, merge_parts, split_shard
-from parsing.shard_writer import open_listed, write_shard
+from parsing.shard_file import open_listed, write_shard
 from parsing.shards import ShardOptions
 
 log = logging.getLogger(LOGGER)

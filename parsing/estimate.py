@@ -14,7 +14,7 @@ from corpora.types import Corpus
 from parsing.driver import shard_specs
 from parsing.engine import LoadedParsers, ParserFactories
 from parsing.shard_arrays import split_shard
-from parsing.shard_writer import write_shard
+from parsing.shard_file import write_shard
 from parsing.shards import ShardOptions, parse_shard
 
 SAMPLE = 2048

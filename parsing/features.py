@@ -169,7 +169,7 @@ class WordBatch:
         return positions_T < self.lengths_B[:, None]
 
     def to(self, device: torch.device | str) -> WordBatch:
-        """The same batch with its tensors on ``device``."""
+        """The same batch with its tensors on ``device``; stock benepar asks for it."""
         return WordBatch(
             lengths_B=self.lengths_B.to(device),
             types_BT=self.types_BT.to(device),
@@ -178,6 +178,23 @@ class WordBatch:
             characters_UC=self.characters_UC.to(device),
             character_counts_U=self.character_counts_U.to(device),
         )
+
+
+def length_batches(positions: Sequence[int] | NDArray[np.integer], limit: int) -> list[list[int]]:
+    """Indices of sentences sorted by length, cut into batches of at most ``limit`` padded positions.
+
+    A sentence over the limit is a batch of its own.
+
+    Args:
+        positions: of each sentence, boundaries included.
+        limit: sentences x the longest one's positions.
+    """
+    batches: list[list[int]] = []
+    for index in np.argsort(positions, kind="stable").tolist():
+        if not batches or (len(batches[-1]) + 1) * positions[index] > limit:
+            batches.append([])
+        batches[-1].append(index)
+    return batches
 
 
 def make_batch(table: TypeTable, sentences: Sequence[NDArray[np.int64]], *, end_boundary: bool) -> WordBatch:

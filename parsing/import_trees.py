@@ -146,7 +146,7 @@ def import_trees(
     from parsing import manifest as manifests
     from parsing.cache_types import DUMMY_NAME, FALLBACK_NAME, SHARD_SENTENCES, Inventories
     from parsing.driver import locked, shard_specs
-    from parsing.shard_writer import write_shard
+    from parsing.shard_file import write_shard
 
     treebank = open_treebank(conllu, ptb)
     source = {"name": "gold", "version": "1", **treebank.identity}
@@ -211,7 +211,8 @@ def open_treebank(conllu: Path | None, ptb: Path | None) -> Treebank:
         for sentence in document.sentences:
             relations.update(sentence.relations or ())
             if ptb is not None:
-                some_labels, some_tags = vocabularies([_span_tree(sentence, where)])
+                tree = _span_tree(sentence, f"{ptb}, tree {count + 1}")
+                some_labels, some_tags = vocabularies([tree])
                 labels.update(some_labels)
                 tags.update(some_tags)
             count += 1

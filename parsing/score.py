@@ -21,6 +21,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from corpora.support.ranges import COUNT, check_numbers
 from parsing.configs import Precision
 from parsing.subcommands import Subcommand, run_subcommand
 
@@ -108,6 +109,7 @@ def _score(
 
     from parsing.agreement import compare
 
+    check_numbers(config, {"threads": COUNT})
     torch.set_num_threads(config.threads)
     parser = load(config.model, config.precision)
     if config.dry_run:

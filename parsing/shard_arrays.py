@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsing.cache_types import NODE_FIELDS, TOKEN_FIELDS, Int64, ShardResult
-from parsing.shard_writer import decode_strings, encode_strings, narrow
+from parsing.shard_file import decode_strings, encode_strings, narrow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

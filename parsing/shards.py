@@ -38,7 +38,7 @@ from parsing.cache_types import (
     view_fields,
 )
 from parsing.shard_arrays import ShardSpec, assemble, encodable, is_encodable
-from parsing.shard_writer import decode_strings
+from parsing.shard_file import decode_strings
 from parsing.tree_arrays import DEFECTS, constituency_heights, dependency_heights
 from parsing.types import ConstituencyParse, ConstituencyParser, DependencyParse, DependencyParser
 

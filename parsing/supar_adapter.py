@@ -1,19 +1,14 @@
-"""The one file that imports supar: its checkpoints as our model, our weights in its classes.
+"""supar's checkpoints as our dependency model (our weights in its classes: :mod:`parsing.supar_stock`).
 
-Our dependency model is supar's biaffine model with weights stored under other names, so both
-directions are exact: a converted checkpoint parses in :class:`parsing.dep_parser.BiaffineParser`,
-and any of our model folders runs in supar's own ``BiaffineDependencyParser``, whose untouched
-``predict`` is the oracle of the tests and the peer of the benchmark.
-
-Known faults of supar 1.1.4 that are lived with here: ``Parser.load`` unpickles (see
-:mod:`parsing.convert`); ``predict(prob=True)`` changes a class attribute and spoils later calls, so
-it is never used; a token with a tab or line break would shift its columns.
+Our model is supar's biaffine model with weights stored under other names, so a converted checkpoint parses
+in :class:`parsing.dep_parser.BiaffineParser` exactly as supar does. Checkpoints are opened in
+:mod:`parsing.convert`: supar's ``Parser.load`` unpickles.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,12 +17,8 @@ import torch
 from supar import BiaffineDependencyParser, CRFDependencyParser
 from supar.models import BiaffineDependencyModel
 from supar.modules import TransformerEmbedding
-from supar.utils import Config
-from supar.utils.common import BOS, PAD, UNK
-from supar.utils.field import Field, RawField, SubwordField
+from supar.utils.field import SubwordField
 from supar.utils.fn import download
-from supar.utils.transform import CoNLL
-from supar.utils.vocab import Vocab
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
@@ -36,8 +27,6 @@ from parsing.configs import EncoderConfig, ScorerConfig
 from parsing.dep_model import DependencyModel
 from parsing.dep_subwords import SubwordDependencyModel, WordLayers
 from parsing.features import BEGIN, END, SPECIALS, Vocabulary
-from parsing.features import PAD as PAD_ID
-from parsing.features import UNKNOWN as UNKNOWN_ID
 from parsing.subwords import SubwordConfig, tokenizer_json
 
 PARSERS = {kind.NAME: kind for kind in (BiaffineDependencyParser, CRFDependencyParser)}
@@ -224,7 +213,7 @@ def _word_layers(
         dropout=args.encoder_dropout,
     )
     state = {"encoder.words.weight": words}
-    for ours, theirs in _recurrent_names(encoder.layers):
+    for ours, theirs in recurrent_names(encoder.layers):
         if theirs in source:
             state[ours] = source[theirs].clone()
     if has_characters:
@@ -303,58 +292,7 @@ def _subwords(
     return (config, backbone, tokenizer_json(backend.to_str())), state
 
 
-def to_supar(model: DependencyModel) -> BiaffineDependencyParser:
-    """Supar's own parser with our weights; its stock ``predict`` and ``evaluate`` work."""
-    encoder, scorer, vocabulary = model.encoder.config, model.scorer, model.vocabulary
-    args = Config(
-        device=str(model.arc_weight.device),
-        encoder="lstm",
-        feat=["char"],
-        n_words=len(vocabulary.words) - 1,
-        n_chars=len(vocabulary.characters) - 1,
-        n_rels=len(model.relations),
-        n_embed=encoder.word_dim,
-        n_pretrained=encoder.word_dim,
-        n_feat_embed=model.encoder.characters.output_dim,
-        n_char_embed=encoder.character_dim,
-        n_char_hidden=model.encoder.characters.output_dim,
-        char_pad_index=PAD_ID,
-        n_lstm_hidden=encoder.hidden,
-        n_lstm_layers=encoder.layers,
-        embed_dropout=encoder.embedding_dropout,
-        encoder_dropout=encoder.dropout,
-        n_arc_mlp=scorer.arc_dim,
-        n_rel_mlp=scorer.relation_dim,
-        mlp_dropout=scorer.dropout,
-        scale=0,
-        pad_index=PAD_ID,
-        unk_index=UNKNOWN_ID,
-        bos_index=BEGIN,
-    )
-    source = model.state_dict()
-    state = {
-        "word_embed.weight": _without_end_row(source["encoder.words.weight"]),
-        "char_embed.embed.weight": _without_end_row(source["encoder.characters.embedding.weight"]),
-        "arc_attn.weight": source["arc_weight"][None],
-        "rel_attn.weight": source["relation_weight"],
-    }
-    state |= {theirs: source[ours] for ours, theirs in _recurrent_names(encoder.layers)}
-    for ours, theirs in MLPS.items():
-        state |= {f"{theirs}.linear.{part}": source[f"{ours}.{part}"] for part in ("weight", "bias")}
-    theirs = BiaffineDependencyModel(**args)
-    theirs.load_state_dict(state)
-    return BiaffineDependencyParser(args, theirs.eval(), _transform(vocabulary, model.relations))
-
-
-def stock_predict(
-    parser: BiaffineDependencyParser, sentences: Sequence[Sequence[str]]
-) -> tuple[list[list[int]], list[list[str]]]:
-    """Heads and relations from supar's untouched ``predict`` with its defaults (one root, a tree)."""
-    dataset = parser.predict([list(tokens) for tokens in sentences], verbose=False)
-    return dataset.arcs, dataset.rels
-
-
-def _recurrent_names(layers: int) -> list[tuple[str, str]]:
+def recurrent_names(layers: int) -> list[tuple[str, str]]:
     """Our and supar's names of every LSTM weight."""
     names = []
     for parameter in LSTM_PARAMETERS:
@@ -389,10 +327,6 @@ def _with_end_row(table: Tensor) -> Tensor:
     return torch.cat([table[:END], table.new_zeros(1, table.shape[1]), table[END:]])
 
 
-def _without_end_row(table: Tensor) -> Tensor:
-    return torch.cat([table[:END], table[END + 1 :]])
-
-
 def _fold_projection(state: dict[str, Tensor], source: Mapping[str, Tensor], word_dim: int) -> None:
     """W_ih [w; P c + b; e] = [W_w, W_c P, W_e] [w; c; e] + W_c b: none is left."""
     if "char_embed.projection.weight" not in source:
@@ -403,19 +337,3 @@ def _fold_projection(state: dict[str, Tensor], source: Mapping[str, Tensor], wor
         word, character, rest = state[f"{name}.weight_ih_l0"].tensor_split((word_dim, word_dim + len(p)), 1)
         state[f"{name}.bias_ih_l0"] = state[f"{name}.bias_ih_l0"] + character @ b
         state[f"{name}.weight_ih_l0"] = torch.cat([word, character @ p, rest], 1)
-
-
-def _transform(vocabulary: Vocabulary, relations: Sequence[str]) -> CoNLL:
-    """Supar's description of the input: lower-cased words, characters, heads and relations."""
-    words = Field("words", pad=PAD, unk=UNK, bos=BOS, lower=True)
-    words.vocab = _vocab(vocabulary.words)
-    characters = SubwordField("chars", pad=PAD, unk=UNK, bos=BOS, fix_len=vocabulary.max_characters)
-    characters.vocab = _vocab(vocabulary.characters)
-    arcs = Field("arcs", bos=BOS, use_vocab=False, fn=CoNLL.get_arcs)
-    names = Field("rels", bos=BOS)
-    names.vocab = Vocab({}, 1, list(relations), 0)
-    return CoNLL(FORM=(words, RawField("texts"), characters, None, None), HEAD=arcs, DEPREL=names)
-
-
-def _vocab(entries: Sequence[str]) -> Vocab:
-    return Vocab({}, 1, [*entries[:END], *entries[END + 1 :]], UNKNOWN_ID)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from parsing.cache_types import Int, Int32, Int64
+from parsing.cache_types import Int32, Int64
+from parsing.types import Int
 
 DEFECTS = (
     "",

@@ -86,7 +86,7 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
 
     from corpora.support.errors import UserError
     from parsing.cache_types import ShardResult
-    from parsing.shard_writer import content_sha256, make_header, make_row, read_shard, remedy
+    from parsing.shard_file import content_sha256, make_header, make_row, read_shard, remedy
 
     if manifest.complete and sorted(manifest.rows) != list(range(len(manifest.rows))):
         raise UserError(f"{folder / 'manifest.json'}: complete, but does not list every shard")
@@ -119,7 +119,7 @@ def shard_defect(arrays: dict[str, NDArray[Any]], inventories: Inventories) -> t
     """The first row of a shard that breaks an invariant, and what is wrong with it; None if sound."""
     import numpy as np
 
-    from parsing.shard_writer import decode_strings
+    from parsing.shard_file import decode_strings
 
     offsets = arrays["sentence_offsets"].astype(np.int64)
     lengths = np.diff(offsets)

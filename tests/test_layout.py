@@ -14,8 +14,8 @@ FILES = [path for package in PIPELINE for path in sorted((ROOT / package).rglob(
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 # Each outside library is imported in these files alone.
 ADAPTERS = {
-    "supar": {"parsing/supar_adapter.py"},
-    "benepar": {"parsing/benepar_adapter.py"},
+    "supar": {"parsing/supar_adapter.py", "parsing/supar_stock.py"},
+    "benepar": {"parsing/benepar_adapter.py", "parsing/benepar_stock.py"},
     "spacy": {"corpora/tokenize.py"},
     "dgl": {"multiview/engines/dgl_engine.py"},
     "ray": {"parsing/ray_engine.py"},

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from corpora.support.errors import UserError
-from parsing.benepar_adapter import BeneparParser, _special_tokens, load_benepar, stock_parse, to_benepar
+from parsing.benepar_adapter import BeneparParser, _special_tokens, load_benepar
+from parsing.benepar_stock import stock_parse, to_benepar
 from parsing.binarise import binarise
 from parsing.const_model import SpanParser
 from parsing.const_train import read_treebank

@@ -5,7 +5,7 @@ from parsing.dep_parser import BiaffineParser
 from parsing.dep_task import score_parser
 from parsing.dep_train import read_dependencies
 from parsing.models import BUILTIN, BUILTIN_DEPENDENCY, load_dependency_parser
-from parsing.supar_adapter import stock_predict, to_supar
+from parsing.supar_stock import stock_predict, to_supar
 from parsing.types import DependencyParse
 
 

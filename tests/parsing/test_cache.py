@@ -18,7 +18,7 @@ from parsing.binarise import binarise
 from parsing.cache import TreeCache
 from parsing.cache_types import Batch
 from parsing.manifest import Manifest
-from parsing.shard_writer import (
+from parsing.shard_file import (
     content_sha256,
     decode_strings,
     encode_strings,

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from parsing.benepar_adapter import stock_parse, to_benepar
+from parsing.benepar_stock import stock_parse, to_benepar
 from parsing.binarise import binarise
 from parsing.const_model import SpanParser
 from parsing.const_task import score_parser

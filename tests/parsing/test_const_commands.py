@@ -11,7 +11,7 @@ import torch
 from corpora.support.errors import UserError
 from corpora.treebanks import write_conllu
 from corpora.types import Document, Sentence
-from parsing.benepar_adapter import stock_parse
+from parsing.benepar_stock import stock_parse
 from parsing.const_task import arc_names
 from parsing.const_train import read_extra, read_treebank
 from parsing.convert import COMMANDS as CONVERT
@@ -143,7 +143,15 @@ def test_benepars_checkpoint_by_file_and_converted(tmp_path, capsys, dry_run) ->
                 np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
 
 
-@pytest.mark.parametrize("content", [{"state_dict": {}}, [1], {"config": {"hparams": 3}, "state_dict": {}}])
+NO_CHECKPOINTS = [
+    {"state_dict": {}},
+    [1],
+    {"config": {"hparams": 3}, "state_dict": {}},
+    {"config": {"hparams": {}, "tag_vocab": {}, "label_vocab": {}, "char_vocab": {}}, "state_dict": 3},
+]
+
+
+@pytest.mark.parametrize("content", NO_CHECKPOINTS)
 def test_what_is_no_checkpoint_is_one_line(content, tmp_path, capsys) -> None:
     torch.save(content, tmp_path / "other.pt")
     assert run(CONVERT, "convert", "const", tmp_path / "other.pt", tmp_path / "f", "--trust-pickle") == 2

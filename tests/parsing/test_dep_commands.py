@@ -16,7 +16,7 @@ from parsing.models import load_dependency_parser
 from parsing.score import COMMANDS as SCORE
 from parsing.score import cli as score_cli
 from parsing.subcommands import run_subcommand
-from parsing.supar_adapter import stock_predict, to_supar
+from parsing.supar_stock import stock_predict, to_supar
 from parsing.train import COMMANDS as TRAIN
 from tests.parsing.dep_examples import ODD, SENTENCES, random_model
 
@@ -172,11 +172,13 @@ def test_a_checkpoint_saved_by_supar_converts(tmp_path, capsys, dry_run):
     )
 
 
-@pytest.mark.parametrize("content", ["garbage", "list", "other"])
+@pytest.mark.parametrize("content", ["garbage", "protocol", "list", "other"])
 def test_other_files_are_refused(tmp_path, capsys, content):
     path = tmp_path / "file.pt"
     if content == "garbage":
         path.write_bytes(b"no checkpoint")
+    elif content == "protocol":
+        path.write_bytes(b"\x80\x65 not pickle's own error")
     else:
         torch.save([1] if content == "list" else {"name": "crf-constituency"}, path)
     assert run(CONVERT, "convert", "dep", path, tmp_path / "out", "--trust-pickle") == 2

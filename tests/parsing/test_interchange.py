@@ -135,6 +135,13 @@ def test_what_does_not_fit_is_named(files, tmp_path: Path, old: str, new: str, m
     assert not (tmp_path / "cache" / "manifest.json").exists()
 
 
+def test_a_tree_that_is_none_is_named(files, tmp_path: Path) -> None:
+    """Before, the message said neither which file nor which tree."""
+    files[1].write_text(PTB.replace("(NN rain)", "(NN rain) sun"))
+    with pytest.raises(UserError, match=r"a\.ptb, tree 3: word 'sun' has no tag of its own"):
+        import_trees(tmp_path / "cache", conllu=files[0], ptb=files[1])
+
+
 def test_files_of_different_length(files, tmp_path: Path) -> None:
     files[1].write_text(PTB + "(TOP (X (A more)))\n")
     with pytest.raises(UserError, match="goes on after the 3 sentences"):

@@ -4,7 +4,8 @@ from supar import BiaffineDependencyParser
 
 from corpora.support.errors import UserError
 from parsing.dep_parser import BiaffineParser
-from parsing.supar_adapter import checkpoint_path, from_supar, model_from_state, stock_predict, to_supar
+from parsing.supar_adapter import checkpoint_path, from_supar, model_from_state
+from parsing.supar_stock import stock_predict, to_supar
 from tests.parsing.dep_examples import ODD, SENTENCES, random_model
 
 # supar pads with an index that torch is about to read differently.

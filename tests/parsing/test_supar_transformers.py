@@ -14,7 +14,7 @@ from parsing.dep_subwords import SubwordParser
 from parsing.dep_train import read_dependencies
 from parsing.models import load_dependency_parser
 from parsing.subcommands import run_subcommand
-from parsing.supar_adapter import stock_predict
+from parsing.supar_stock import stock_predict
 from tests.parsing.dep_examples import ODD, SENTENCES
 from tests.parsing.test_supar_adapter import conllu
 from tests.parsing.transformer_examples import save_bert, save_roberta

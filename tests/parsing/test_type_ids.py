@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from corpora.support.errors import UserError
 from parsing import type_ids
 from parsing.cache import TreeCache
-from parsing.shard_writer import encode_strings
+from parsing.shard_file import encode_strings
 from parsing.type_ids import TypeIds
 from tests.parsing.test_cache import corpus_of, write_cache
 

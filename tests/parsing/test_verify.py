@@ -15,7 +15,7 @@ from parsing.cache import TreeCache
 from parsing.cache_types import ShardResult
 from parsing.info import as_json, as_text, gather, plot
 from parsing.manifest import Manifest
-from parsing.shard_writer import read_shard, write_shard
+from parsing.shard_file import read_shard, write_shard
 from parsing.verify import cli, verify_shards
 from tests.parsing.test_cache import corpus_of, write_cache
 
