@@ -25,7 +25,7 @@ from parsing.local_engine import available_cores
 from parsing.manifest import Manifest
 from parsing.run import RunConfig, parser_factories
 from parsing.shard_arrays import ShardSpec
-from parsing.shard_writer import write_shard
+from parsing.shard_file import write_shard
 from parsing.shards import ShardOptions, parse_shard
 from senteval_runner.demo import DemoConfig, sentence_documents
 from senteval_runner.retrieval import neighbour_retrieval
