@@ -22,6 +22,9 @@ from senteval_runner.results import TaskResult
 from senteval_runner.significance import paired_bootstrap
 
 ByTask = Mapping[str, TaskResult]
+Figures = Mapping[str, Sequence[Mapping[str, float]]]
+"""Per model what its table shows by column, one entry per seed."""
+APART = "Published, not computed here: model, dimensions (whose figures)"
 MAX_POINTS = 400
 BARS_PER_ROW = 9
 MAX_NEIGHBOURS = 20_000
@@ -70,10 +73,6 @@ def score_sections(
     if len(models) > 1:
         parts.append(_significance(models))
     return parts
-
-
-Figures = Mapping[str, Sequence[Mapping[str, float]]]
-APART = "Published, not computed here: model, dimensions (whose figures)"
 
 
 def _headlines(scores: Mapping[str, Sequence[tables.Scores]], tasks: Sequence[str]) -> Figures:

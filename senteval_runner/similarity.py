@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from senteval_runner.embed import Encoder, SentenceVectors
     from senteval_runner.phrases import PhraseScores
 
+SENTENCE_TASKS = ("STSBenchmark", "SICKRelatedness")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Correlation:
@@ -82,9 +84,6 @@ def word_similarity(encoder: Encoder, folder: Path) -> tuple[dict[str, Correlati
         else:
             found[name] = correlate(encoder, pairs.left, pairs.right, pairs.score)
     return found, missing
-
-
-SENTENCE_TASKS = ("STSBenchmark", "SICKRelatedness")
 
 
 def sentence_similarity(

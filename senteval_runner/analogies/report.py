@@ -13,6 +13,9 @@ from senteval_runner.analogies.score import AnalogyScores, Float, TextVectors
 from senteval_runner.projections import NO_PLANE, has_plane, pca, tsne
 
 COLUMNS = (*CATEGORIES, "semantic", "syntactic", "overall")
+ACCURACY_HEADERS = ("model", "level", *COLUMNS)
+RATES = ("PPR", "PNR")
+TRANSFER_HEADERS = ("model", *(f"{level} {rate}" for level in LEVELS[1:] for rate in RATES))
 PAIRS_SHOWN = 30
 DIFFERENCES_SHOWN = 40
 
@@ -36,11 +39,6 @@ def transfer_rows(scores: Mapping[str, AnalogyScores]) -> list[list[html.Cell]]:
         ]
         for name, result in scores.items()
     ]
-
-
-RATES = ("PPR", "PNR")
-TRANSFER_HEADERS = ("model", *(f"{level} {rate}" for level in LEVELS[1:] for rate in RATES))
-ACCURACY_HEADERS = ("model", "level", *COLUMNS)
 
 
 def _percent(value: float | None) -> float | None:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from corpora.support.cli import run_command
+from corpora.support.errors import UserError
 from senteval_runner.faq.config import FaqConfig
 
 if TYPE_CHECKING:
@@ -25,11 +26,22 @@ if TYPE_CHECKING:
 
 def main(config: FaqConfig) -> None:
     """Chat, or evaluate and report."""
-    from corpora.support.errors import UserError
-
     if config.chat is not None:
         answer_questions(config, sys.stdin)
         return
+    check(config)
+    if config.dry_run:
+        print(dry_run(config))
+        return
+    evaluate(config)
+
+
+def check(config: FaqConfig) -> None:
+    """Refuse values no evaluation could use.
+
+    Raises:
+        UserError: one line that names the option.
+    """
     if not config.sets:
         raise UserError("no FAQ set given; name a folder, or --chat with a table")
     if config.seeds < 1 or not 0 < config.train_share < 1 or config.tuning.epochs < 0:
@@ -50,10 +62,6 @@ def main(config: FaqConfig) -> None:
         from senteval_runner.faq.encoder import refuse_untunable
 
         refuse_untunable(config.models)
-    if config.dry_run:
-        print(dry_run(config))
-        return
-    evaluate(config)
 
 
 def dry_run(config: FaqConfig) -> str:
@@ -89,7 +97,6 @@ def load_models(models: Iterable[str]) -> dict[str, SentenceVectors]:
 def evaluate(config: FaqConfig) -> None:
     """Score all methods on all sets."""
     from corpora.support.cli import config_to_json
-    from corpora.support.errors import UserError
     from corpora.support.files import sha256_file, write_json, write_text
     from senteval_runner.faq.data import read_faq
     from senteval_runner.faq.evaluate import embed_faq, evaluate_faq

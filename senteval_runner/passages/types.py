@@ -30,9 +30,14 @@ class Question:
     """Relevant passages that are no candidates: they count against recall and average precision."""
 
     @property
-    def kinds(self) -> tuple[bool, bool]:
-        """Whether there is a relevant candidate (or a missed one), and an irrelevant one."""
-        return bool(self.relevant.any() or self.missed), bool((~self.relevant).any())
+    def is_answered(self) -> bool:
+        """Whether there is a relevant candidate, or a missed one."""
+        return bool(self.relevant.any() or self.missed)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it is answered and there is an irrelevant candidate, too."""
+        return self.is_answered and bool((~self.relevant).any())
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ def filtered(data: PassageSet, keep: str, limit: int | None) -> PassageSet:
     for name, questions in data.splits.items():
         wanted = "mixed" if name == "train" else keep
         kept = [
-            q for q in questions if wanted == "all" or (q.kinds[0] and (wanted == "answered" or q.kinds[1]))
+            q for q in questions if wanted == "all" or (q.is_mixed if wanted == "mixed" else q.is_answered)
         ]
         if len(kept) < len(questions):
             reason = "a relevant" if wanted == "answered" else "both a relevant and an irrelevant"
