@@ -198,6 +198,7 @@ def dry_run(config: RunConfig) -> str:
         },
         [list(tokens) for tokens in texts],
         facts={"tasks": ", ".join(task.name for task in found), **facts},
+        stored=True,
         not_counted=f"classifiers ({len(found)} tasks x {len(_seeds(config.seeds))} seeds); vectors in "
         f"{config.cache} and trees in {config.trees} are read again and save their part",
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from corpora.senteval_files import TaskData
 from corpora.support.estimate import Work, dry_run_text, rate
-from senteval_runner.estimate import sample_parts
+from senteval_runner.estimate import parameter_count, sample_parts
 from senteval_runner.layers.config import LayersConfig
 
 if TYPE_CHECKING:
@@ -53,5 +53,10 @@ def dry_run(
             work.append(Work(name=name, units=len(missing), unit="sentences", per_s=rate(encode, parts)))
     cells = sum(len(subject.units) for subject in subjects) * found
     return dry_run_text(
-        config, work=work, facts=facts, disk_bytes=size, not_counted=f"classifiers ({cells} cells at most)"
+        config,
+        work=work,
+        facts=facts,
+        parameters={s.studied.name: count for s in subjects if (count := parameter_count(s.backbone))},
+        disk_bytes=size,
+        not_counted=f"classifiers ({cells} cells at most)",
     )

@@ -127,6 +127,12 @@ class SentenceMeans:
         return means
 
 
+def sentences_of(texts: Iterable[str]) -> set[str]:
+    """The distinct sentences that :class:`SentenceMeans` encodes of texts."""
+    tokenizer = SpaceTokenizer(running=True)
+    return {" ".join(part) for text in texts for part in tokenizer.sentences(text)}
+
+
 class Frozen:
     """A model's vectors of the sets' questions and passages, one set in memory at a time.
 

@@ -17,7 +17,8 @@ from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress
 from senteval_runner.cells import installed
 from senteval_runner.embed import VectorStore
-from senteval_runner.encoders import StoredModel, distinct_names, open_model
+from senteval_runner.encoders import StoredModel, distinct_names, open_model, resolve_encoder
+from senteval_runner.estimate import encoding_dry_run
 from senteval_runner.passages.config import PassagesConfig
 from senteval_runner.passages.methods import (
     Frozen,
@@ -26,6 +27,7 @@ from senteval_runner.passages.methods import (
     cross_method,
     lexical,
     scorer_methods,
+    sentences_of,
 )
 from senteval_runner.passages.read import read_set
 from senteval_runner.passages.report import page, tables
@@ -234,8 +236,9 @@ def _write(config: PassagesConfig, plan: Plan, rows: Sequence[Row]) -> None:
 
 
 def dry_run(config: PassagesConfig) -> int:
-    """Print the sets, what is encoded already and which cells are left; nothing is written."""
+    """Print the sets, what is encoded already, which cells are left, and what the encoding would take."""
     plan = make_plan(config)
+    wanted: set[str] = set()
     for chosen in plan.sets:
         data = chosen.data
         print(data.name)
@@ -243,17 +246,27 @@ def dry_run(config: PassagesConfig) -> int:
             print(f"  {split:6}" + "".join(f"{value:>10,} {name}" for name, value in counts.items()))
         for note in data.notes:
             print(f"  {note}")
-        if config.unit == "passage":
-            texts = {data.passages[row] for row in data.used_passages()}
-            texts |= {q.text for questions in data.splits.values() for q in questions}
-            for model in plan.models:
-                for source in model.sources:
-                    store = VectorStore(config.cache / source.key)
-                    left = sum(text not in store for text in texts)
-                    print(f"  {source.name}: {left:,} of {len(texts):,} texts to encode")
+        texts = {data.passages[row] for row in data.used_passages()}
+        if config.unit == "sentence":
+            texts = sentences_of(texts)
+        texts |= {q.text for questions in data.splits.values() for q in questions}
+        for source in (source for model in plan.models for source in model.sources):
+            store = VectorStore(config.cache / source.key)
+            left = {text for text in texts if text not in store}
+            wanted |= left
+            print(f"  {source.name}: {len(left):,} of {len(texts):,} texts to encode")
     cells = plan.cells()
     done = sum((config.output / "parts" / f"{cell_key(*cell)}.json").exists() for cell in cells)
     print(f"{len(cells)} cells (set, method, seed), {done} of them finished in {config.output}/parts")
     for error in plan.errors:
         print(f"left out: {error}")
+    encoders = {
+        model.name: resolve_encoder(
+            model.spec, seed=config.random_seed, device=config.device, trees=config.trees
+        )
+        for model in plan.models
+    }
+    rest = f"ranking ({len(cells) - done} cells)"
+    texts_left = [text.split() for text in sorted(wanted)]
+    print(encoding_dry_run(config, encoders, texts_left, stored=True, not_counted=rest))
     return 2 if plan.errors else 0

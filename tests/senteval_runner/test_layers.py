@@ -302,7 +302,7 @@ def test_dry_run_writes_nothing(tmp_path, data, bert, capsys) -> None:
     assert study.run(config(tmp_path, data, bert, dry_run=True)) == 0
     printed = capsys.readouterr().out
     assert "skipped: " in printed and "10 units x 3 tasks = 30 cells" in printed
-    assert "sentences at" in printed and "disk " in printed
+    assert "sentences at" in printed and "disk " in printed and "parameters " in printed
     assert not (tmp_path / "report").exists() and not (tmp_path / "vectors").exists()
 
 

@@ -149,7 +149,10 @@ def test_dry_run_writes_nothing_and_counts(world: Path, capsys: pytest.CaptureFi
     assert dry_run(options(dry_run=True)) == 0
     before = capsys.readouterr().out
     assert "3 cells (set, method, seed), 0 of them finished" in before and "40 questions" in before
+    assert '"dry_run": true' in before and "memory " in before and "time " in before
     assert not Path("out").exists() and not Path("vectors").exists()
+    dry_run(options(dry_run=True, unit="sentence"))
+    assert "texts to encode" in capsys.readouterr().out
     run(options())
     capsys.readouterr()
     dry_run(options(dry_run=True, seeds=2))

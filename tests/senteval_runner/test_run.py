@@ -12,6 +12,7 @@ import pytest
 
 from corpora.senteval_files import read_task
 from corpora.support.errors import UserError
+from multiview.model import MultiViewEncoder
 from senteval_runner import cells, encoders, running, tables
 from senteval_runner.encoders import find_source, resolve_encoder, split_parts
 from senteval_runner.protocol import get_protocol
@@ -176,7 +177,9 @@ def test_dry_run_writes_nothing(tmp_path, data, words, monkeypatch, capsys) -> N
     assert run_main(config(tmp_path, data, str(words), "random:seq", dry_run=True)) == 0
     out = capsys.readouterr().out
     assert "(8)" in out and "random:seq (" in out and "tasks        CR" in out
-    assert "classifiers (" in out
+    assert "classifiers (" in out and "\ndisk " in out
+    network = MultiViewEncoder.untrained("seq").members[0].network
+    assert f"parameters   {sum(p.numel() for p in network.parameters()):>13,}  random:seq\n" in out
     assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "runs"])  # converted vectors
 
 
