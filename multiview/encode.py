@@ -111,6 +111,8 @@ def dry_run(
     texts: list[str] | None,
     trees: TreeCache | None,
     views: list[str] | None,
+    *,
+    stored: bool = True,
 ) -> str:
     """What encoding a corpus would take, from some of its sentences.
 
@@ -120,6 +122,7 @@ def dry_run(
         texts: the sentences; None when ``trees`` holds them.
         trees: tree cache.
         views: which views; None is all.
+        stored: whether the command writes the vectors.
     """
     import torch
 
@@ -147,7 +150,7 @@ def dry_run(
         config,
         facts={"vectors": f"{total:,} x {size} float32"},
         parameters={f"{name} of member {i}": n for i, c in enumerate(counts) for name, n in c.items()},
-        disk_bytes=4.0 * total * size,
+        disk_bytes=4.0 * total * size if stored else 0,
         work=[Work(name="encode", units=total, unit="sentences", per_s=rate(encode, parts))],
     )
 

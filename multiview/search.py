@@ -124,7 +124,7 @@ def main(config: SearchConfig) -> None:
     trees = open_trees(config.corpus) if config.corpus.is_dir() else None
     texts = None if trees is not None else read_lines(config.corpus)
     if config.dry_run:
-        print(dry_run(config, encoder, texts, trees, views))
+        print(dry_run(config, encoder, texts, trees, views, stored=False))
         return
     if config.vectors is None:
         corpus_ND = encoder.encode(texts, batch_size=config.batch_size, views=views, trees=trees)

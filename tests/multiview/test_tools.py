@@ -195,5 +195,6 @@ def test_dry_runs_estimate_and_write_nothing(folder: Path, tmp_path: Path, toy_t
         assert f"{rows:,} x 16 float32" in out and f"encode       {rows} sentences at" in out
         assert "parameters" in out and "time " in out
     assert search.cli([str(folder), str(tmp_path / "in.txt"), "the cat", "--dry-run"]) == 0
-    assert "30 sentences at" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "30 sentences at" in printed and "disk         0.0 MB" in printed
     assert sorted(tmp_path.iterdir()) == before
