@@ -12,12 +12,9 @@ Items = NDArray[np.float64]
 RESAMPLES = 1000
 
 
-def _columns(result: TaskResult) -> list[tuple[Items, Items]]:
-    """(prediction, gold) of each scored split or subset."""
-    return [
-        (np.asarray(result.predictions[name], dtype=np.float64), np.asarray(gold, dtype=np.float64))
-        for name, gold in result.gold.items()
-    ]
+def _items(values: dict[str, list[float]], split: str) -> Items:
+    """One split's or subset's values."""
+    return np.asarray(values[split], dtype=np.float64)
 
 
 def _pearson(predicted: Items, gold: Items) -> Items:
@@ -40,7 +37,8 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
     is_score = a.task in STS_SUBSETS or a.task in ("SICKRelatedness", "STSBenchmark")
     differences = np.zeros(RESAMPLES)
     whole = 0.0
-    for (pa, gold), (pb, _) in zip(_columns(a), _columns(b), strict=True):
+    for split in sorted(a.gold):  # by name: a result that was stored has its subsets in another order
+        gold, pa, pb = _items(a.gold, split), _items(a.predictions, split), _items(b.predictions, split)
         n = len(gold)
         if not is_score:
             gain = (pa == gold).astype(np.float64) - (pb == gold)

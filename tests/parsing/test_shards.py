@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 import numpy as np
@@ -148,8 +149,11 @@ def test_parsers_that_break_their_contract_are_faults() -> None:
 
 
 @pytest.mark.parametrize("parser", [Silent(), WrongHeads()])
-def test_every_fault_is_counted_and_logged(parser, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_fault_is_counted_and_logged(
+    parser, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before, a missing parse was not counted and one of another length not logged."""
+    monkeypatch.setattr(logging.getLogger(LOGGER), "propagate", True)  # a run with a log file ends that
     caplog.set_level("WARNING", logger=LOGGER)
     result = parse_shard(spec_of([("first", "one"), ("second",)]), parser, None)
     assert result.arrays["flags"].tolist() == [1, 1] and result.reasons["dependency fault"] == 2

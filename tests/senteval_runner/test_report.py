@@ -68,6 +68,19 @@ def test_bootstrap_of_correlations() -> None:
     assert paired_bootstrap(related(0.2), related(1.0)) < 0.01
 
 
+def test_subsets_are_compared_by_name() -> None:
+    """A stored result has its subsets in the order of their names, a fresh one in that of the task."""
+    rng = np.random.RandomState(0)
+    gold = {name: rng.rand(n).tolist() for name, n in (("MSRpar", 40), ("OnWN", 60), ("MSRvid", 50))}
+
+    def scored(noise: float, names: list[str]) -> TaskResult:
+        predictions = {name: (np.array(gold[name]) + noise).tolist() for name in names}
+        values = {"predictions": predictions, "gold": {name: gold[name] for name in names}}
+        return TaskResult(task="STS12", metrics={}, dim=1, rows={}, **values)
+
+    assert paired_bootstrap(scored(0.0, list(gold)), scored(0.5, sorted(gold))) == 1.0
+
+
 def test_projections() -> None:
     rng = np.random.RandomState(0)
     line = np.outer(np.arange(12), rng.randn(5)).astype(np.float32)
