@@ -71,7 +71,7 @@ setup(
     },
     entry_points={"console_scripts": [script(module) for module in COMMANDS]},
     python_requires=">=3.11",
-    # The suite passes on Python 3.11 with the lowest versions named here, too (but for one figure of scikit-learn).
+    # With the lowest versions named here the suite passes, too (one figure of scikit-learn apart).
     install_requires=[
         "torch>=2.7",
         "numpy>=1.26",
