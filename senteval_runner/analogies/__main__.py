@@ -148,6 +148,7 @@ def run(config: RunConfig) -> None:
         from senteval_runner.estimate import encoding_dry_run
 
         texts = [text for q in questions for text in (q.a, q.b, q.c, *q.candidates)]
+        texts += [word for rows in google.values() for row in rows for word in row]
         encoders = {spec: resolve_encoder(spec, seed=config.seed) for spec in config.models}
         print(encoding_dry_run(config, encoders, [text.split() for text in texts]))
         return

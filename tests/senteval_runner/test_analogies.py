@@ -265,6 +265,16 @@ def test_a_wrong_google_file_is_refused_before_models_are_loaded(tmp_path: Path)
         run(config)
 
 
+def test_a_dry_run_counts_googles_words(tmp_path: Path, words: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_questions(tmp_path / "q.tsv", SMALL[:1])
+    (tmp_path / "google.txt").write_text(": family\nxa xb xc xd\n")
+    for google, count in ((None, 8), (tmp_path / "google.txt", 12)):
+        options = {"questions": tmp_path / "q.tsv", "google": google, "dry_run": True}
+        run(RunConfig(models=(str(words),), **options))
+        assert f"texts        {count} different ones" in capsys.readouterr().out
+
+
 @pytest.mark.data
 def test_google_file(data_folder: Path) -> None:
     sections = read_google(data_folder / "analogy" / "questions-words.txt")
