@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,16 +161,8 @@ def run(config: RunConfig) -> int:
             for note in task.count_notes():
                 logger.warning("%s", note)
             for model in models:
-                try:
-                    for seed in seeds:
-                        result = _cell(cells, model, seed, task, protocol)
-                        model.results.setdefault(seed, {})[name] = result
-                        figure = tables.headline(name, result.metrics)
-                        logger.info("%s %s seed %d: %.2f", model.name, name, seed, figure)
-                        bar.update(1)
-                except UserError as error:
-                    logger.warning("skipped %s of %s: %s", name, model.name, error)
-                    model.skipped[name] = str(error)
+                _score(model, task, seeds, cells, logger)
+                bar.update(len(seeds))
     _write(config, protocol, models)
     if any(model.results for model in models):
         write_text(config.output / "report.html", _report(config, protocol, models, data))
@@ -204,13 +197,20 @@ def dry_run(config: RunConfig) -> str:
     )
 
 
-def _cell(cells: Cells, model: Model, seed: int, task: TaskData, protocol: Protocol) -> TaskResult:
-    finished = cells.load(model.key, seed, task)
-    if finished is not None:
-        return finished
-    result = evaluate_task(model.vectors, task, protocol, seed)
-    cells.save(model.key, seed, result)
-    return result
+def _score(model: Model, task: TaskData, seeds: Sequence[int], cells: Cells, logger: logging.Logger) -> None:
+    """All cells of one model and task, one per seed; the finished ones are read."""
+    try:
+        for seed in seeds:
+            result = cells.load(model.key, seed, task)
+            if result is None:
+                result = evaluate_task(model.vectors, task, cells.protocol, seed)
+                cells.save(model.key, seed, result)
+            model.results.setdefault(seed, {})[task.name] = result
+            figure = tables.headline(task.name, result.metrics)
+            logger.info("%s %s seed %d: %.2f", model.name, task.name, seed, figure)
+    except UserError as error:
+        logger.warning("skipped %s of %s: %s", task.name, model.name, error)
+        model.skipped[task.name] = str(error)
 
 
 def _kernels() -> list[str]:
