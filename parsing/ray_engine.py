@@ -6,6 +6,7 @@ Ray is imported here only.
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Iterator
@@ -37,11 +38,19 @@ log = logging.getLogger(LOGGER)
 
 
 class ShardActor:
-    """Parsers loaded once in a process of the cluster."""
+    """Parsers loaded once in a process of the cluster.
+
+    Not by ``__init__``: Ray tells what that raised as text alone, a method's error as it was.
+    """
 
     def __init__(self, factories: ParserFactories) -> None:
+        self._factories = factories
         self.messages = Messages.install()
-        self.parsers = LoadedParsers.make(factories)
+
+    @functools.cached_property
+    def parsers(self) -> LoadedParsers:
+        """Loaded when they are first asked for."""
+        return LoadedParsers.make(self._factories)
 
     def describe(self) -> ParserDescription:
         """Who parses, and the names of the ids."""
@@ -87,7 +96,10 @@ class RayEngine:
 
     def _start(self) -> Any:
         # One core each (Ray sets OMP_NUM_THREADS by it). No restarts of Ray's own: we count attempts.
-        return ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(ShardActor).remote(self.factories)
+        remote: Any = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(ShardActor)
+        actor = remote.remote(self.factories)
+        actor.describe.remote()  # loads the parsers now, not with the first part
+        return actor
 
     def describe(self) -> ParserDescription:
         """Ask the first actor, once it has loaded the parsers."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from corpora.support.errors import UserError
 from parsing.driver import run_corpus
 from parsing.engine import ParserFactories
 from parsing.read_ahead import ReadAhead
@@ -71,3 +72,23 @@ def test_content_equals_the_local_engine_with_a_worker_killed(tmp_path: Path) ->
     )
     assert (tmp_path / "died").exists()
     assert there.content_sha256 == local.content_sha256
+
+
+def no_parser() -> ToyDependencyParser:
+    raise UserError("runs/none: no such model folder")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+# Ray leaves sockets and processes to the operating system.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_parser_that_is_not_there_is_the_users_error() -> None:
+    """Before, it was Ray's: the actor's death, with a traceback."""
+    from parsing.ray_engine import RayEngine
+
+    with (
+        RayEngine(ParserFactories(dependency=no_parser), 1) as engine,
+        pytest.raises(UserError, match="no such model folder"),
+    ):
+        engine.describe()
