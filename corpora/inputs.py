@@ -28,6 +28,8 @@ from corpora.support.progress import progress
 MAX_LINE_BYTES = 256 * 1024
 COMPRESSED = (".gz", ".xz", ".zst")
 _BLOCK_BYTES = 1 << 20
+# Compressed bytes taken at once: 4 of them can hold 128 KiB of one character, so this can grow to 8 MiB.
+_ZSTD_BYTES = 256
 _UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 
 
@@ -123,7 +125,7 @@ class _ZstdFile(io.RawIOBase):
             raise MissingExtraError("zstandard", "zstd") from None
         self._new_frame = zstandard.ZstdDecompressor().decompressobj
         self._error = zstandard.ZstdError
-        self._file = open(path, "rb")  # noqa: SIM115 (closed by close)
+        self._file = open(path, "rb", buffering=_BLOCK_BYTES)  # noqa: SIM115 (closed by close)
         self._frame = self._new_frame()
         self._inside = False
         self._ready = b""
@@ -134,7 +136,7 @@ class _ZstdFile(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while not self._ready:
-            self._input = self._input or self._file.read(1 << 16)
+            self._input = self._input or self._file.read(_ZSTD_BYTES)
             if not self._input:
                 if self._inside:
                     raise EOFError("compressed file ended before the end of a frame")

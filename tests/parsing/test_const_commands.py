@@ -18,9 +18,9 @@ from parsing.convert import COMMANDS as CONVERT
 from parsing.convert import cli as convert_cli
 from parsing.models import load_constituency_parser
 from parsing.score import COMMANDS as SCORE
-from parsing.subcommands import run_subcommand
 from parsing.train import COMMANDS as TRAIN
 from tests.parsing.const_examples import SENTENCES, benepar_model, save_as_benepar_does
+from tests.parsing.subcommand import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")
 
@@ -38,12 +38,6 @@ SMALL = [
     "--model.label-hidden", "16", "--model.tag-hidden", "8", "--batch-tokens", "12",
     "--learning-rate", "0.02", "--average", "0",
 ]  # fmt: skip
-
-
-def run(commands, name, *args):
-    return run_subcommand(
-        commands, prog=f"python -m parsing.{name}", description="", args=list(map(str, args))
-    )
 
 
 @pytest.fixture(scope="module")

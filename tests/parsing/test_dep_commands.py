@@ -1,3 +1,5 @@
+"""train, score, convert and load of dependency parsers, as a user calls them."""
+
 import json
 import subprocess
 import sys
@@ -15,10 +17,10 @@ from parsing.dep_train import read_dependencies
 from parsing.models import load_dependency_parser
 from parsing.score import COMMANDS as SCORE
 from parsing.score import cli as score_cli
-from parsing.subcommands import run_subcommand
 from parsing.supar_stock import stock_predict, to_supar
 from parsing.train import COMMANDS as TRAIN
 from tests.parsing.dep_examples import ODD, SENTENCES, random_model
+from tests.parsing.subcommand import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning")
 
@@ -27,12 +29,6 @@ SMALL = [
     "--model.encoder.layers", "1", "--model.scorer.arc-dim", "12", "--model.scorer.relation-dim", "8",
     "--batch-tokens", "20", "--learning-rate", "0.02",
 ]  # fmt: skip
-
-
-def run(commands, name, *args):
-    return run_subcommand(
-        commands, prog=f"python -m parsing.{name}", description="", args=list(map(str, args))
-    )
 
 
 @pytest.fixture(scope="module")

@@ -1,3 +1,5 @@
+"""Heads against enumeration of all trees and against supar's decoder, ties included."""
+
 import itertools
 
 import numpy as np

@@ -1,3 +1,7 @@
+"""The biaffine model and its batched parsing; scores; folders that are damaged."""
+
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -87,6 +91,20 @@ def test_parses_do_not_depend_on_the_batch_and_keep_the_order():
     assert parser.parse([]) == []
 
 
+def save(model: DependencyModel, folder: Path, *, half: bool) -> dict[str, str]:
+    return save_model_folder(
+        folder,
+        kind="dependency",
+        name="x",
+        version="1",
+        config=model.config_json(),
+        vocabulary=model.vocabulary_json(),
+        tensors=model.state_dict(),
+        half=half,
+        card="",
+    )
+
+
 def test_a_tiny_model_learns_its_sentences_and_round_trips(tmp_path):
     seed_everything(TrainingConfig())
     config = DependencyConfig(
@@ -99,17 +117,7 @@ def test_a_tiny_model_learns_its_sentences_and_round_trips(tmp_path):
     summary = Trainer(task, training, tmp_path / "run", {}).run()
     assert summary["uas"] > 95 and summary["las"] > 90
 
-    save_model_folder(
-        tmp_path / "model",
-        kind="dependency",
-        name="tiny",
-        version="1",
-        config=task.module.config_json(),
-        vocabulary=task.module.vocabulary_json(),
-        tensors=task.module.state_dict(),
-        half=True,
-        card="# Tiny\n",
-    )
+    save(task.module, tmp_path / "model", half=True)
     folder = load_model_folder(tmp_path / "model", kind="dependency")
     assert folder.identity.keys() == {"name", "version", "sha256"}
     again = BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
@@ -152,18 +160,7 @@ def test_attachment_scores_leave_punctuation_out():
     ],
 )
 def test_a_damaged_folder_is_refused_with_one_line(tmp_path, name, change, message):
-    model = random_model()
-    save_model_folder(
-        tmp_path,
-        kind="dependency",
-        name="x",
-        version="1",
-        config=model.config_json(),
-        vocabulary=model.vocabulary_json(),
-        tensors=model.state_dict(),
-        half=False,
-        card="",
-    )
+    save(random_model(), tmp_path, half=False)
     path = tmp_path / name
     path.write_text(change(path.read_text()))
     with pytest.raises(UserError, match=message) as caught:
@@ -177,20 +174,5 @@ def test_a_missing_folder_is_refused(tmp_path):
 
 
 def test_identity_changes_with_the_weights(tmp_path):
-    identities = []
-    for seed in (0, 1):
-        model = random_model(seed)
-        identities.append(
-            save_model_folder(
-                tmp_path / str(seed),
-                kind="dependency",
-                name="x",
-                version="1",
-                config=model.config_json(),
-                vocabulary=model.vocabulary_json(),
-                tensors=model.state_dict(),
-                half=False,
-                card="",
-            )
-        )
+    identities = [save(random_model(seed), tmp_path / str(seed), half=False) for seed in (0, 1)]
     assert identities[0]["sha256"] != identities[1]["sha256"]

@@ -1,3 +1,5 @@
+"""Vocabularies, word types and padded batches against a lookup word by word."""
+
 import numpy as np
 import pytest
 from hypothesis import given

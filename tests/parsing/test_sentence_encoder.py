@@ -1,3 +1,5 @@
+"""The BiLSTM against torch's own; padding, caches and dropout change nothing they should not."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""Weights there and back: supar's own ``predict`` gives our parses, converted checkpoints its."""
+
 import pytest
 import torch
 from supar import BiaffineDependencyParser

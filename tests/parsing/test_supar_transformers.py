@@ -13,9 +13,9 @@ from parsing.convert import COMMANDS as CONVERT
 from parsing.dep_subwords import SubwordParser
 from parsing.dep_train import read_dependencies
 from parsing.models import load_dependency_parser
-from parsing.subcommands import run_subcommand
 from parsing.supar_stock import stock_predict
 from tests.parsing.dep_examples import ODD, SENTENCES
+from tests.parsing.subcommand import run
 from tests.parsing.test_supar_adapter import conllu
 from tests.parsing.transformer_examples import save_bert, save_roberta
 
@@ -49,7 +49,7 @@ def convert(parser, folder):
     """Saved by supar, converted by the command, loaded by specification."""
     parser.save(str(folder / "theirs.pt"))
     command = ["dep", str(folder / "theirs.pt"), str(folder / "ours"), "--trust-pickle"]
-    assert run_subcommand(CONVERT, prog="convert", description="", args=command) == 0
+    assert run(CONVERT, "convert", *command) == 0
     return load_dependency_parser(str(folder / "ours"))
 
 
@@ -144,7 +144,7 @@ def test_odd_words_have_pieces_of_their_own(backbones, tmp_path) -> None:
 
 def refusal(folder, capsys) -> str:
     command = ["dep", str(folder / "theirs.pt"), str(folder / "ours"), "--trust-pickle"]
-    assert run_subcommand(CONVERT, prog="convert", description="", args=command) == 2
+    assert run(CONVERT, "convert", *command) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 and not (folder / "ours").exists()
     return lines[0]

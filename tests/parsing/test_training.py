@@ -1,3 +1,5 @@
+"""The loop both parsers share: learns, resumes to the bit after a kill, keeps to its budget."""
+
 import json
 import os
 import signal
