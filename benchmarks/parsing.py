@@ -55,25 +55,30 @@ def spread(values: list[float], digits: int = 2) -> str:
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
-class DecodeTimer:
-    """Counts the time in the decoder while it is entered."""
+class Timer:
+    """Counts the time in functions of a module while it is entered."""
 
-    def __init__(self) -> None:
+    def __init__(self, *functions: tuple[Any, str]) -> None:
         self.total_s = 0.0
-        self.decode = parsing.dep_parser.decode_heads
+        self._functions = [(module, name, getattr(module, name)) for module, name in functions]
 
-    def __enter__(self) -> DecodeTimer:
-        def timed(*arguments: Any) -> Any:
-            start = time.perf_counter()
-            result = self.decode(*arguments)
-            self.total_s += time.perf_counter() - start
-            return result
-
-        parsing.dep_parser.decode_heads = timed
+    def __enter__(self) -> Timer:
+        for module, name, function in self._functions:
+            setattr(module, name, self._timed(function))
         return self
 
     def __exit__(self, *_: object) -> None:
-        parsing.dep_parser.decode_heads = self.decode
+        for module, name, function in self._functions:
+            setattr(module, name, function)
+
+    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            result = function(*arguments)
+            self.total_s += time.perf_counter() - start
+            return result
+
+        return timed
 
 
 def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[str, float]:
@@ -87,7 +92,7 @@ def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[st
     parses = BiaffineParser(model, folder.identity).parse(sentences)
     peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     start = time.perf_counter()
-    with DecodeTimer() as timer:
+    with Timer((parsing.dep_parser, "decode_heads")) as timer:
         BiaffineParser(model, folder.identity).parse(sentences)
     decode_share = timer.total_s / (time.perf_counter() - start)
 

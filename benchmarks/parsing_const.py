@@ -10,9 +10,8 @@ from __future__ import annotations
 import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from nltk.tree import Tree
 
 import parsing.const_model
 import parsing.span_head
-from benchmarks.parsing import alternate, seconds, spread
+from benchmarks.parsing import Timer, alternate, seconds, spread
 from parsing.benepar_stock import stock_parse, to_benepar
 from parsing.binarise import binarise
 from parsing.const_model import SpanParser
@@ -31,32 +30,6 @@ from parsing.types import ConstituencyParse
 
 LIMITS = (250, 500, 1000, 2000)
 """Values of benepar's ``subbatch_max_tokens`` that are tried, in words."""
-
-
-class Timer:
-    """Counts the time in functions of a module while it is entered."""
-
-    def __init__(self, *functions: tuple[Any, str]) -> None:
-        self.total_s = 0.0
-        self._functions = [(module, name, getattr(module, name)) for module, name in functions]
-
-    def __enter__(self) -> Timer:
-        for module, name, function in self._functions:
-            setattr(module, name, self._timed(function))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for module, name, function in self._functions:
-            setattr(module, name, function)
-
-    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any) -> Any:
-            start = time.perf_counter()
-            result = function(*arguments)
-            self.total_s += time.perf_counter() - start
-            return result
-
-        return timed
 
 
 def same(a: ConstituencyParse, b: ConstituencyParse) -> bool:

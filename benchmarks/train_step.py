@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Literal
@@ -101,8 +102,8 @@ def measure(trainer: Trainer, steps: int, kind: str) -> list[dict[str, float]]:
 
     log = TrainingLog(trainer.config.folder, 0)
     rows: list[dict[str, float]] = []
-    jobs = [job for job, _ in zip(trainer.jobs(), range(steps), strict=False)]
-    prepared = iter(prefetch(iter(jobs), prepare, trainer.config.prefetch))
+    jobs = list(islice(trainer.jobs(), steps))
+    prepared = prefetch(iter(jobs), prepare, trainer.config.prefetch)
     for number in range(len(jobs)):
         clock = _Clock(trainer.device, kind)
         step, loader = next(prepared)

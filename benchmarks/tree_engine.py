@@ -16,11 +16,12 @@ import argparse
 import ctypes
 import json
 import os
-import re
 import statistics
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,11 +30,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from corpora.treebanks import read_conllu
 from multiview.encoders.registry import Encoder, build_view
 from multiview.engines import workspace
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
 from multiview.engines.products import Products
+from parsing.binarise import binarise
 from parsing.tree_arrays import constituency_heights, dependency_heights
+from parsing.trees import SpanTree, read_trees, to_parse
+from tests.multiview.trees import random_children, random_heads
 
 WORD_DIM = 300
 Step = Callable[[], object]
@@ -226,17 +231,17 @@ def gum_batch(sentences: int) -> SimpleNamespace:
     folder = os.environ.get("MULTIVIEW_DATA")
     if folder:
         gum = Path(folder) / "treebank" / "gum"
-        heads = read_heads(gum / "train.conllu", sentences)
-        children = read_children(gum / "train.ptb", sentences)
+        gold = (sentence for document in read_conllu(gum / "train.conllu") for sentence in document.sentences)
+        heads = [list(sentence.heads or ()) for sentence in islice(gold, sentences)]
+        children = [gold_children(tree) for tree in islice(read_trees(gum / "train.ptb"), sentences)]
     else:
         rng = np.random.default_rng(0)
         lengths = np.clip(rng.gamma(1.6, 10.6, sentences), 1, 100).astype(int)
         heads = [random_heads(n, rng) for n in lengths]
-        children = [random_children(n, rng) for n in lengths]
+        children = [np.reshape(random_children(n, rng), (-1, 2)) for n in lengths]
     offsets = np.cumsum([0, *map(len, heads)]).astype(np.int64)
     head = np.concatenate(heads).astype(np.int32)
-    pairs = np.concatenate([np.reshape(pair, (-1, 2)) for pair in children]).astype(np.int32)
-    left, right = pairs[:, 0].copy(), pairs[:, 1].copy()
+    left, right = np.concatenate(children).astype(np.int32).T.copy()
     return SimpleNamespace(
         sentence_offsets=offsets,
         head=head,
@@ -247,61 +252,10 @@ def gum_batch(sentences: int) -> SimpleNamespace:
     )
 
 
-def read_heads(path: Path, sentences: int) -> list[list[int]]:
-    """Heads of the first sentences of a CoNLL-U file."""
-    with path.open(encoding="utf-8") as lines:
-        found: list[list[int]] = [[]]
-        for line in lines:
-            fields = line.split("\t")
-            if fields[0].isdigit():
-                found[-1].append(int(fields[6]))
-            elif not line.strip() and found[-1]:
-                if len(found) == sentences:
-                    break
-                found.append([])
-    return found[:sentences]
-
-
-def read_children(path: Path, sentences: int) -> list[list[tuple[int, int]]]:
-    """Children of internal nodes of the first trees of a bracket file, left-branching, no unary chains."""
-    with path.open(encoding="utf-8") as lines:
-        return [binary_children(line) for _, line in zip(range(sentences), lines, strict=False)]
-
-
-def binary_children(brackets: str) -> list[tuple[int, int]]:
-    """Children of the n - 1 internal nodes, words 0..n-1; all children but the last are joined first."""
-    stack: list[list[int]] = [[]]
-    found: list[tuple[int, int]] = []
-    leaves = 0
-    words = len(re.findall(r"\([^\s()]+ [^\s()]+\)", brackets))
-    for token in re.findall(r"\([^\s()]* ?[^\s()]+\)|\(|\)", brackets):
-        if token == "(":
-            stack.append([])
-        elif token == ")":
-            node, *others = stack.pop()
-            for other in others:
-                found.append((node, other))
-                node = words + len(found) - 1
-            stack[-1].append(node)
-        else:
-            stack[-1].append(leaves)
-            leaves += 1
-    return found
-
-
-def random_heads(n: int, rng: np.random.Generator) -> list[int]:
-    """Each word after the first hangs under a random earlier one."""
-    return [0, *(int(rng.integers(j)) + 1 for j in range(1, n))]
-
-
-def random_children(n: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Adjacent spans joined at random."""
-    spans, found = list(range(n)), []
-    for node in range(n, 2 * n - 1):
-        k = int(rng.integers(len(spans) - 1))
-        found.append((spans[k], spans[k + 1]))
-        spans[k : k + 2] = [node]
-    return found
+def gold_children(tree: SpanTree) -> np.ndarray:
+    """Children [n - 1, 2] of the internal nodes of a binarised tree; its labels do not matter."""
+    binary = binarise(to_parse(tree, defaultdict(int), defaultdict(int)), dummy_label=1)
+    return np.stack([binary.left, binary.right], axis=1)
 
 
 if __name__ == "__main__":
