@@ -55,10 +55,9 @@ class MultiViewNetwork(nn.Module):
             for view in shape.views
         )
         self.tables = nn.ParameterList(
-            nn.Parameter(torch.empty(shape.table_rows, shape.word_dim)) for _ in shape.views
+            nn.Parameter(torch.empty(shape.table_rows, shape.word_dim))
+            for _ in (shape.views if shape.table_rows else ())
         )
-        if not shape.table_rows:
-            self.tables = nn.ParameterList()
         self.objective = (
             Objective(shape.views, [shape.dim] * len(shape.views), objective) if objective else None
         )
@@ -85,9 +84,9 @@ class MultiViewNetwork(nn.Module):
             with torch.no_grad():
                 if how == "xavier":
                     nn.init.xavier_uniform_(table, generator=generator)
-                else:
-                    table.normal_(generator=generator)
-                if how == "unit" and counts is not None:
+                    continue
+                table.normal_(generator=generator)
+                if counts is not None:
                     table *= torch.from_numpy(inverse_frequency(counts, len(table)))[:, None]
 
     @torch.no_grad()

@@ -168,8 +168,17 @@ def read_vectors(path: Path) -> NDArray[np.floating]:
 
 
 def _typed(lines: Iterable[str]) -> Iterable[str]:
-    """Queries from a stream, empty lines left out."""
-    return (line.strip() for line in lines if line.strip())
+    """Queries from a stream, empty lines left out.
+
+    Raises:
+        UserError: bytes that are not UTF-8.
+    """
+    try:
+        for line in lines:
+            if line.strip():
+                yield line.strip()
+    except UnicodeDecodeError as error:
+        raise UserError(f"standard input: not UTF-8 ({error.reason} at byte {error.start})") from None
 
 
 def _text(row: int, texts: list[str] | None, trees: TreeCache | None) -> str:

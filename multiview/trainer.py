@@ -11,7 +11,7 @@ import logging
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -35,6 +35,8 @@ from multiview.words import Words, training_words
 from parsing.cache import TreeCache
 
 log = logging.getLogger(LOGGER)
+KeepModel = Callable[["Trainer"], None]
+TIME_LIMIT = "time limit"
 
 
 @dataclass
@@ -235,9 +237,11 @@ class Trainer:
         self.network.load_state_dict(found.weights)
         self.optimiser.load(found.optimiser)
         self.position = stored
+        if stored.finished.startswith(TIME_LIMIT) and self.progress < 1:  # the limit was raised
+            stored.finished = ""
         return True
 
-    def run(self, keep_model: Any) -> int:
+    def run(self, keep_model: KeepModel) -> int:
         """Train to the end, a limit or a signal.
 
         Args:
@@ -258,7 +262,7 @@ class Trainer:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def _run(self, keep_model: Any, writer: TrainingLog | None) -> int:
+    def _run(self, keep_model: KeepModel, writer: TrainingLog | None) -> int:
         config, position = self.config, self.position
         if position.step == 0:
             position.untrained = self._validated(writer, keep_model)
@@ -303,7 +307,7 @@ class Trainer:
         if config.patience and position.waited >= config.patience:
             return f"no better held-out retrieval in {position.waited} validations"
         if self.progress >= 1:
-            return f"time limit of {config.max_minutes:g} minutes"
+            return f"{TIME_LIMIT} of {config.max_minutes:g} minutes"
         return ""
 
     def _stop(self, number: int, _frame: Any) -> None:
@@ -328,7 +332,7 @@ class Trainer:
         interrupted, terminated = self.processes.sum(asked).tolist()
         return int(signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0)
 
-    def _validated(self, writer: TrainingLog | None, keep_model: Any) -> dict[str, Any]:
+    def _validated(self, writer: TrainingLog | None, keep_model: KeepModel) -> dict[str, Any]:
         """Validate, log, and keep the model when it is the best so far."""
         position = self.position
         scores = self.validate()

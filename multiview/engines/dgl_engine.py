@@ -142,9 +142,6 @@ def const_states(
     hidden = recurrent_weight.shape[1] // 2
     b_iou, b_f = bias.split([3 * hidden, hidden])
 
-    def send(edges: Any) -> dict[str, Tensor]:
-        return {"h": edges.src["h"], "c": edges.src["c"]}
-
     def gather(nodes: Any) -> dict[str, Tensor]:
         """Pre-activations of i, o, u from [h_l; h_r], and f_l∘c_l + f_r∘c_r."""
         iou, forget = F.linear(nodes.mailbox["h"].flatten(1), recurrent_weight).split(
@@ -155,7 +152,7 @@ def const_states(
 
     iou_word = F.linear(x, input_weight)
     iou = x.new_zeros(len(plan.node_slot), 3 * hidden).index_copy(0, plan.tensor("word"), iou_word)
-    return _propagate(plan, {"iou": iou}, send, gather, b_iou)
+    return _propagate(plan, {"iou": iou}, gather, b_iou)
 
 
 def dep_states(
@@ -173,9 +170,6 @@ def dep_states(
     w_q, w_f = parent_weight.split(hidden)
     w_p, u_f = child_weight.split(hidden)
 
-    def send(edges: Any) -> dict[str, Tensor]:
-        return {"h": edges.src["h"], "c": edges.src["c"]}
-
     def gather(nodes: Any) -> dict[str, Tensor]:
         """h̃ = Σ α_k h_k enters i, o, u; every child has its own forget gate."""
         h, c = nodes.mailbox["h"], nodes.mailbox["c"]
@@ -188,12 +182,15 @@ def dep_states(
         return {"iou": nodes.data["iou"] + F.linear(mixed, recurrent_weight), "kept": (f * c).sum(1)}
 
     data = {"iou": F.linear(x, input_weight), "q": F.linear(x, w_q, b_q), "wf": F.linear(x, w_f, b_f)}
-    return _propagate(plan, data, send, gather, b_iou)
+    return _propagate(plan, data, gather, b_iou)
 
 
-def _propagate(
-    plan: GraphPlan, data: dict[str, Tensor], send: Any, gather: Any, b_iou: Tensor
-) -> tuple[Tensor, Tensor]:
+def _send(edges: Any) -> dict[str, Tensor]:
+    """What a child tells its parent."""
+    return {"h": edges.src["h"], "c": edges.src["c"]}
+
+
+def _propagate(plan: GraphPlan, data: dict[str, Tensor], gather: Any, b_iou: Tensor) -> tuple[Tensor, Tensor]:
     """Messages from the leaves up, frontier by frontier; c = i∘u + kept, h = o∘tanh(c) at every node."""
     hidden = len(b_iou) // 3
     if not plan.sentences:
@@ -211,6 +208,6 @@ def _propagate(
         graph.ndata.update({**data, "h": zeros, "c": zeros, "kept": zeros})
         leaves, *frontiers = plan.frontiers
         graph.apply_nodes(update, leaves)
-        dgl.prop_nodes(graph, frontiers, send, gather, update)
+        dgl.prop_nodes(graph, frontiers, _send, gather, update)
         h = graph.ndata["h"]
     return h.index_select(0, plan.tensor("root")), h

@@ -84,6 +84,9 @@ def test_search_command(folder: Path, tmp_path: Path, toy_trees: Path, monkeypat
         assert search.cli([str(folder), str(corpus), "--top", "1", "--vectors", str(tmp_path / name)]) == 0
         out = capsys.readouterr().out.splitlines()
         assert [line.rpartition("  ")[2] for line in out] == [lines[2], lines[2], lines[0], lines[0]]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"fine\ncaf\xe9\n"), "utf-8"))
+    assert search.cli([str(folder), str(corpus), "--vectors", str(tmp_path / "v.npy")]) == 2
+    assert "standard input: not UTF-8" in capsys.readouterr().err
     # A tree cache: sentence 3 is its own nearest.
     words = " ".join(toy_corpus()[0][3])
     assert search.cli([str(folder), str(toy_trees), words, "--top", "1"]) == 0

@@ -226,7 +226,7 @@ def test_full_disk_keeps_the_previous_checkpoint(tiny: TrainConfig, monkeypatch)
 def test_keeps_the_last_checkpoints_only(tiny: TrainConfig) -> None:
     (tiny.folder / "checkpoints" / ".step-00000099.tmp").mkdir(parents=True)  # left by a kill
     main(replace(tiny, keep=3))
-    assert [p.name[-2:] for p in sorted((tiny.folder / "checkpoints").iterdir())] == ["18", "21", "24"]
+    assert [name[-2:] for name in kept(tiny)] == ["18", "21", "24"]
 
 
 def test_non_finite_loss_stops_before_the_update(tiny: TrainConfig, monkeypatch) -> None:
@@ -247,9 +247,14 @@ def test_non_finite_loss_stops_before_the_update(tiny: TrainConfig, monkeypatch)
     assert_same_bits(seen[0].before, dict(seen[0].network.state_dict()))
 
 
+def kept(config: TrainConfig) -> list[str]:
+    return sorted(path.name for path in (config.folder / "checkpoints").iterdir())
+
+
 def test_limits_and_early_stopping(tiny: TrainConfig) -> None:
     main(replace(tiny, max_steps=5, name="steps"))
-    main(replace(tiny, max_minutes=1e-6, name="minutes"))
+    limited = replace(tiny, max_minutes=1e-6, max_steps=3, name="minutes")
+    main(limited)
     main(replace(tiny, learning_rate=1e-12, patience=2, epochs=20, name="patience"))
     states = {}
     for name in ("steps", "minutes", "patience"):
@@ -257,6 +262,10 @@ def test_limits_and_early_stopping(tiny: TrainConfig) -> None:
         states[name] = json.loads((folder / "state.json").read_text())
     assert states["steps"]["step"] == 5 and "all 5 steps" in states["steps"]["finished"]
     assert states["minutes"]["step"] == 1 and "time limit" in states["minutes"]["finished"]
+    main(limited)
+    assert kept(limited) == ["step-00000001"], "the limit holds"
+    main(replace(limited, max_minutes=0))
+    assert kept(limited)[-1] == "step-00000003", "without the limit the run goes on"
     assert states["patience"]["step"] == 12 and "2 validations" in states["patience"]["finished"]
 
 
