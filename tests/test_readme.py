@@ -55,9 +55,9 @@ def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_picture_shows_measured_figures() -> None:
-    figures = re.findall(r">(\d+\.\d\d)<", (ROOT / "docs/similarity.svg").read_text(encoding="utf-8"))
+    figures = re.findall(r">(\d+\.\d\d)<", (ROOT / "docs/scores.svg").read_text(encoding="utf-8"))
     results = (ROOT / "docs/results.md").read_text(encoding="utf-8")
-    assert len(figures) == 9
+    assert len(figures) == 18
     assert all(figure in results for figure in figures)
 
 
