@@ -16,6 +16,7 @@ question is empty or whose columns do not fit; PPDB lines with too few fields).
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from collections import Counter
@@ -70,12 +71,9 @@ class Paraphrase:
         parsed = {}
         for pair in self.raw_features.split():
             name, equals, value = pair.rpartition("=")
-            try:
-                parsed[name] = float(value)
-            except ValueError:
-                continue
-            if not equals:
-                del parsed[name]
+            if equals:
+                with contextlib.suppress(ValueError):
+                    parsed[name] = float(value)
         return parsed
 
 

@@ -8,6 +8,7 @@ because published files put blank lines between pretty-printed trees.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -86,21 +87,23 @@ def read_conllu(
         UserError: a row without 10 columns, ids out of order, a head outside the sentence; it names
             file and line.
     """
-    counts = counts or Counts()
-    name = name or path.name
-    document: str | None = None
-    sentences: list[Sentence] = []
-    number = 0
+    numbered = _numbered_sentences(path, tags, counts or Counts())
+    for (number, given), group in itertools.groupby(numbered, key=lambda one: one[:2]):
+        yield from in_pieces(given or f"{name or path.name}#{number}", (sentence for _, _, sentence in group))
+
+
+def _numbered_sentences(path: Path, tags: TagColumn, counts: Counts) -> Iterator[tuple[int, str, Sentence]]:
+    """Each sentence with the number of its document, and the id that is given to it or ""."""
+    number, given, inside = 0, "", False
     for block in _blocks(read_lines(path)):
         fresh = _new_document(block)
         if fresh is not None:
-            yield from in_pieces(document or f"{name}#{number}", sentences)
-            number += bool(sentences)
-            document, sentences = fresh or f"{name}#{number}", []
+            number += inside  # a document without sentences is none
+            given, inside = fresh, False
         rows = [line for line in block if not line.text.startswith("#")]
         if rows:
-            sentences.append(_conllu_sentence(path, rows, tags, counts))
-    yield from in_pieces(document or f"{name}#{number}", sentences)
+            inside = True
+            yield number, given, _conllu_sentence(path, rows, tags, counts)
 
 
 def _blocks(lines: Iterable[Line]) -> Iterator[list[Line]]:

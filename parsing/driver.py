@@ -101,7 +101,7 @@ def run_corpus(
                     split_shard(spec, options.part_sentences) for spec in specs
                 )
                 bar = progress(total=total, initial=before, description="parsing")
-                with bar, contextlib.closing(running.run(options, parts)) as results:  # type: ignore[type-var]
+                with bar, contextlib.closing(running.run(options, parts)) as results:
                     _store(results, manifest, output, bar)
                 _finish(manifest, output, corpus)
     return _summary(manifest, before, time.monotonic() - began)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -69,7 +69,7 @@ class Engine(Protocol):
         """The parsers' description, once the first worker has loaded them."""
         ...
 
-    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Iterator[Parsed]:
+    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
         """Parse every part of every shard; results come in the order in which they are done.
 
         Raises:

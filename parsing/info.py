@@ -145,7 +145,7 @@ def as_text(cache: TreeCache, statistics: Statistics, top: int) -> str:
     shown = [f"{name} {count:,}" for name, count in s.flags.items() if count]
     lines.append("  flags: " + (", ".join(shown) or "none"))
     for name, counts in s.names.items():
-        listed = [f"{label or chr(0x2205)} {count:,}" for label, count in list(counts.items())[:top]]
+        listed = [f"{label or '∅'} {count:,}" for label, count in list(counts.items())[:top]]
         lines.append(f"  {name}: " + ", ".join(listed))
     for name, histogram in s.histograms.items():
         lines += ["", f"  {name} per sentence (mean {_mean(histogram):.1f})", *_bars(histogram)]

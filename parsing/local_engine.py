@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -80,7 +80,7 @@ class LocalEngine:
                 self._greet(worker, message)
         return self._description
 
-    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Iterator[Parsed]:
+    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
         """Parse every part (see :class:`parsing.engine.Engine`)."""
         failures = Failures()
         again: list[ShardSpec] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from corpora.support.cli import LOGGER
@@ -111,7 +111,7 @@ class RayEngine:
             raise
         return description
 
-    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Iterator[Parsed]:
+    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
         """Parse on the cluster (see :class:`parsing.engine.Engine`)."""
         idle = list(self._actors)
         running: dict[Any, tuple[Any, ShardSpec]] = {}

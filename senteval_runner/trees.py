@@ -14,7 +14,7 @@ import fcntl
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,7 +234,7 @@ class _ThisProcess:
         """The parsers' description."""
         return self.parsers.describe()
 
-    def run(self, options: Any, parts: Iterator[Any]) -> Iterator[Any]:
+    def run(self, options: Any, parts: Iterator[Any]) -> Generator[Any, None, None]:
         """Parse part after part."""
         from parsing.shards import parse_shard
 

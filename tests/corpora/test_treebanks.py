@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.registry import open_corpus
-from corpora.stream import Counts
+from corpora.stream import MAX_PIECE, Counts
 from corpora.support.errors import UserError
 from corpora.treebanks import escape, read_brackets, read_conllu, unescape, write_brackets, write_conllu
 from corpora.types import Document, Sentence
@@ -42,6 +42,17 @@ def test_documents_multiword_tokens_and_empty_nodes(tmp_path: Path) -> None:
     assert counts.other == {"multiword tokens": 1, "empty nodes": 1}
     upos = next(read_conllu(path, tags="upos")).sentences[0]
     assert upos.tags == ("AUX", "PART")
+
+
+def test_a_long_document_comes_in_pieces_as_it_is_read(tmp_path: Path) -> None:
+    """Before, all of its sentences were held."""
+    path = tmp_path / "a.conllu"
+    path.write_text("# newdoc id = long\n" + (row(1, "Go", 0) + "\n") * (MAX_PIECE + 1) + "bad\n")
+    documents = read_conllu(path)
+    piece = next(documents)
+    assert (piece.id, len(piece.sentences)) == ("long", MAX_PIECE)
+    with pytest.raises(UserError, match=r"a\.conllu:\d+: 1 columns"):
+        next(documents)
 
 
 @pytest.mark.parametrize(
