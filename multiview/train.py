@@ -18,7 +18,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.cli import config_to_json, log_to, run_command
+from corpora.support.cli import config_to_json, log_to, run_command, typed_name
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, write_json
 from multiview.config import TrainConfig, defaults_from, differing_options, read_config
@@ -26,6 +26,8 @@ from multiview.config import TrainConfig, defaults_from, differing_options, read
 if TYPE_CHECKING:
     from multiview.distributed import Processes
     from multiview.trainer import Trainer
+
+PROG = "python -m multiview.train"
 
 
 def main(config: TrainConfig) -> int:
@@ -160,12 +162,12 @@ def cli(args: list[str] | None = None) -> int:
     try:
         default = defaults_from(given)
     except UserError as error:
-        print(f"python -m multiview.train: {error}", file=sys.stderr)
+        print(f"{typed_name(PROG)}: {error}", file=sys.stderr)
         return 2
     return run_command(
         TrainConfig,
         main,
-        prog="python -m multiview.train",
+        prog=PROG,
         description=(__doc__ or "").split("\n\n")[0],
         args=given,
         default=default,

@@ -259,9 +259,10 @@ def _const_layout(offsets, left, right, height):  # type: ignore[no-untyped-def]
     slot = np.full(nodes, -1, np.int64)
     node_slot = np.zeros(nodes, np.int64)
     node_height = np.zeros(nodes, np.int32)
-    for k in range(internal):
-        if height[k] < 1 or height[k] > internal:
-            return np.zeros(1, np.int64), slot, node_slot, node_height, 0
+    for i in range(sentences):
+        for k in range(offsets[i] - i, offsets[i + 1] - i - 1):
+            if height[k] < 1 or height[k] > internal:
+                return np.zeros(1, np.int64), slot, node_slot, node_height, i
     levels = _count_levels(height, 1)
     rank = np.empty(nodes, np.int64)  # of words, then of internal nodes in sentence order
     cursor = levels.copy()

@@ -98,9 +98,9 @@ def test_plans_travel_between_spawned_processes() -> None:
     [("left", 1, 0), ("const_height", 2, 1), ("right", 0, 9), ("const_height", 0, 0)],
 )
 def test_broken_constituents_are_refused(field: str, index: int, value: int) -> None:
-    batch = batch_of([[0, 1, 2, 3]], [[(0, 1), (4, 2), (5, 3)]])
-    getattr(batch, field)[index] = value
-    with pytest.raises(ValueError, match=r"sentence 0 .* no binary tree"):
+    batch = batch_of([[0, 1], [0, 1, 2, 3]], [[(0, 1)], [(0, 1), (4, 2), (5, 3)]])
+    getattr(batch, field)[1 + index] = value
+    with pytest.raises(ValueError, match=r"sentence 1 .* no binary tree"):
         plan_const(batch)
 
 
