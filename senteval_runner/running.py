@@ -17,6 +17,7 @@ from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress
+from corpora.support.ranges import check_counts
 from senteval_runner import html, report, tables
 from senteval_runner.cells import FORMAT, Cells, data_folder, versions
 from senteval_runner.embed import Projection, SentenceVectors
@@ -119,9 +120,7 @@ def _check(config: RunConfig) -> None:
         "--threads": config.threads,
         "--parse-workers": config.parse_workers,
     }
-    for option, value in counts.items():
-        if value is not None and value < 1:
-            raise UserError(f"{option} {value}: at least 1")
+    check_counts(counts)
     if not config.models:
         raise UserError("name at least one model")
 

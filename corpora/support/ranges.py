@@ -36,3 +36,17 @@ def check_numbers(config: Any, rules: Mapping[str, Rule], prefix: str = "--") ->
             holds, told = rules[entry.name]
             if not holds(value):
                 raise UserError(f"{name} is {told}, not {value}")
+
+
+def check_counts(counts: Mapping[str, int | None]) -> None:
+    """Refuse a count below 1; None stands for a default.
+
+    Args:
+        counts: by the option as it is typed.
+
+    Raises:
+        UserError: the first that is too small.
+    """
+    for option, value in counts.items():
+        if value is not None and value < 1:
+            raise UserError(f"{option} {value}: at least 1")

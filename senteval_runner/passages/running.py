@@ -15,6 +15,7 @@ from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress
+from corpora.support.ranges import check_counts
 from senteval_runner.cells import installed
 from senteval_runner.embed import VectorStore
 from senteval_runner.encoders import StoredModel, distinct_names, open_model, resolve_encoder
@@ -84,9 +85,7 @@ def check(config: PassagesConfig) -> None:
         "--cross.dev-questions": cross.dev_questions,
         "--cross.save-every": cross.save_every,
     }
-    for option, value in counts.items():
-        if value is not None and value < 1:
-            raise UserError(f"{option} {value}: at least 1")
+    check_counts(counts)
     for option, margin in (("--margin", config.margin), ("--cross.margin", cross.margin)):
         if margin is not None and not 0 <= margin < float("inf"):
             raise UserError(f"{option} {margin}: 0 or more")
