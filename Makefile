@@ -35,7 +35,7 @@ bench: env
 
 # Every equation broken once in a copy; a test must fail each time (half an hour).
 mutations: env
-	$(PY) -m tests.mutations
+	$(PY) -m tools.mutations
 
 # Lines covered, commands run by the tests included.
 coverage: env

@@ -38,21 +38,21 @@ COMMANDS = [
     "parsing.show",
     "parsing.train",
     "parsing.verify",
-    "multiview.burt.__main__",
+    "studies.burt.__main__",
     "multiview.encode",
     "multiview.export",
     "multiview.info",
-    "multiview.multitask.__main__",
+    "studies.multitask.__main__",
     "multiview.search",
     "multiview.train",
-    "senteval_runner.analogies.__main__",
+    "studies.analogies.__main__",
     "senteval_runner.build_probing",
-    "senteval_runner.demo",
-    "senteval_runner.faq.__main__",
-    "senteval_runner.layers.__main__",
-    "senteval_runner.passages.__main__",
+    "senteval_runner.demo.__main__",
+    "studies.faq.__main__",
+    "studies.layers.__main__",
+    "studies.passages.__main__",
     "senteval_runner.run",
-    "senteval_runner.similarity",
+    "studies.similarity.__main__",
 ]
 
 
@@ -63,7 +63,7 @@ def script(module: str) -> str:
 
 
 setup(
-    packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*"]),
+    packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*", "studies*"]),
     package_data={
         "parsing": ["builtin/*/*"],
         # "" is every package here (setup.cfg would spell it "*").

@@ -20,12 +20,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from parsing.cache import TreeCache
-from parsing.cache_types import NODE_FIELDS
-from parsing.driver import run_corpus
-from parsing.engine import ParserFactories
-from tests.parsing.toy_corpus import ListCorpus
-from tests.parsing.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+from parsing.cache.format import NODE_FIELDS
+from parsing.cache.reader import TreeCache
+from parsing.pipeline.driver import run_corpus
+from parsing.pipeline.workers import ParserFactories
+from tests.parsing.pipeline.toy_corpus import ListCorpus
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
 BATCH = 400
 

@@ -24,13 +24,13 @@ from typing import Any
 
 import torch
 
-import parsing.dep_parser
-from parsing.dep_model import DependencyModel
-from parsing.dep_parser import BiaffineParser
-from parsing.dep_task import attachment_scores
-from parsing.dep_train import read_dependencies
-from parsing.model_folder import load_model_folder
+import parsing.dependency.parser
+from parsing.dependency.model import DependencyModel
+from parsing.dependency.parser import BiaffineParser
+from parsing.dependency.task import attachment_scores
+from parsing.dependency.train import read_dependencies
 from parsing.models import BUILTIN, BUILTIN_CONSTITUENCY, BUILTIN_DEPENDENCY
+from parsing.networks.model_folder import load_model_folder
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -83,7 +83,7 @@ class Timer:
 
 def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[str, float]:
     """The dependency parser against supar."""
-    from parsing.supar_stock import stock_predict, to_supar
+    from parsing.libraries.supar_stock import stock_predict, to_supar
 
     folder = load_model_folder(model_folder, kind="dependency")
     model = DependencyModel.from_folder(folder)
@@ -92,7 +92,7 @@ def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[st
     parses = BiaffineParser(model, folder.identity).parse(sentences)
     peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     start = time.perf_counter()
-    with Timer((parsing.dep_parser, "decode_heads")) as timer:
+    with Timer((parsing.dependency.parser, "decode_heads")) as timer:
         BiaffineParser(model, folder.identity).parse(sentences)
     decode_share = timer.total_s / (time.perf_counter() - start)
 

@@ -17,16 +17,16 @@ import numpy as np
 import torch
 from nltk.tree import Tree
 
-import parsing.const_model
-import parsing.span_head
+import parsing.constituency.model
+import parsing.constituency.span_head
 from benchmarks.parsing import Timer, alternate, seconds, spread
-from parsing.benepar_stock import stock_parse, to_benepar
-from parsing.binarise import binarise
-from parsing.const_model import SpanParser
-from parsing.const_task import score_parser
-from parsing.const_train import load_span_parser, read_treebank
-from parsing.trees import from_parse, write_tree
-from parsing.types import ConstituencyParse
+from parsing.constituency.model import SpanParser
+from parsing.constituency.task import score_parser
+from parsing.constituency.train import load_span_parser, read_treebank
+from parsing.libraries.benepar_stock import stock_parse, to_benepar
+from parsing.trees.binarise import binarise
+from parsing.trees.brackets import from_parse, write_tree
+from parsing.trees.types import ConstituencyParse
 
 LIMITS = (250, 500, 1000, 2000)
 """Values of benepar's ``subbatch_max_tokens`` that are tried, in words."""
@@ -48,7 +48,7 @@ def constituency(treebank: Path, model_folder: Path, alternations: int) -> dict[
 
     parses = ours()
     peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    decoder = ((parsing.span_head, "best_labels"), (parsing.const_model, "decode_batch"))
+    decoder = ((parsing.constituency.span_head, "best_labels"), (parsing.constituency.model, "decode_batch"))
     start = time.perf_counter()
     with Timer(*decoder) as timer:
         ours()
@@ -102,9 +102,9 @@ def by_nltk(parses: Sequence[ConstituencyParse], parser: SpanParser) -> None:
 
 def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternations: int) -> dict[str, float]:
     """Words to both trees, binarised: ours against supar, benepar and nltk."""
-    from parsing.dep_parser import BiaffineParser
+    from parsing.dependency.parser import BiaffineParser
+    from parsing.libraries.supar_stock import stock_predict, to_supar
     from parsing.models import load_dependency_parser
-    from parsing.supar_stock import stock_predict, to_supar
 
     spans, arcs = load_span_parser(const_folder), load_dependency_parser(str(dep_folder))
     assert isinstance(arcs, BiaffineParser)

@@ -30,14 +30,14 @@ import numpy as np
 import torch
 from sklearn.model_selection import StratifiedKFold
 
-from corpora.senteval_files import read_task
+from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
-from senteval_runner import batched, classify
 from senteval_runner.evaluation import evaluate_task
-from senteval_runner.features import design
-from senteval_runner.protocol import TORCH_REGULARISERS, get_protocol
-from senteval_runner.tables import PAPER_COLUMNS
-from tests.senteval_runner import oracle
+from senteval_runner.protocol import batched, classify
+from senteval_runner.protocol.config import TORCH_REGULARISERS, get_protocol
+from senteval_runner.report.tables import PAPER_COLUMNS
+from senteval_runner.vectors.features import design
+from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
 
 ALTERNATIONS = 5

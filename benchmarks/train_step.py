@@ -26,9 +26,9 @@ import torch
 
 from corpora.support.cli import run_command
 from multiview.config import PRESETS
-from multiview.data import Step, open_trees, prefetch
-from multiview.trainer import Job, Trainer
-from multiview.training_log import TrainingLog
+from multiview.training.data import Step, open_trees, prefetch
+from multiview.training.log import TrainingLog
+from multiview.training.trainer import Job, Trainer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,10 +35,10 @@ from multiview.encoders.registry import Encoder, build_view
 from multiview.engines import workspace
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
 from multiview.engines.products import Products
-from parsing.binarise import binarise
-from parsing.tree_arrays import constituency_heights, dependency_heights
-from parsing.trees import SpanTree, read_trees, to_parse
-from tests.multiview.trees import random_children, random_heads
+from parsing.trees.arrays import constituency_heights, dependency_heights
+from parsing.trees.binarise import binarise
+from parsing.trees.brackets import SpanTree, read_trees, to_parse
+from tests.multiview.engines.trees import random_children, random_heads
 
 WORD_DIM = 300
 Step = Callable[[], object]

@@ -118,7 +118,7 @@ class WithTrees:
     pretokenized = True
 
     def __init__(self, model: Any, trees: Path) -> None:
-        from parsing.cache import TreeCache
+        from parsing.cache.reader import TreeCache
 
         self.model = model
         self.trees = TreeCache.open(trees)
@@ -136,7 +136,7 @@ class Word2Vec:
     def __init__(self, trees: Path, seed: int) -> None:
         from gensim.models import Word2Vec as Gensim
 
-        from parsing.cache import TreeCache
+        from parsing.cache.reader import TreeCache
 
         cache = TreeCache.open(trees)
         sentences = [[w.lower() for w in words] for words in cache.read(0, len(cache), ("token",)).words()]

@@ -71,7 +71,7 @@ def open_corpus(
 
         return umbc_corpus(folder, format=format or "running", tokenize=tokenize, limit=sentences)
     if name == "senteval":
-        from corpora.senteval import senteval_corpus
+        from corpora.senteval.corpus import senteval_corpus
 
         _refuse(name, format, "lines", tokenize, "space")
         return senteval_corpus(folder, limit=sentences)

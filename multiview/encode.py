@@ -24,7 +24,7 @@ from corpora.support.files import atomic_path, write_json
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
-    from parsing.cache import TreeCache
+    from parsing.cache.reader import TreeCache
 
 CALIBRATION_SENTENCES = 512
 
@@ -67,8 +67,8 @@ def main(config: EncodeConfig) -> int:
     """Encode a file or a cache."""
     import numpy as np
 
-    from multiview.data import open_trees
     from multiview.model import MultiViewEncoder
+    from multiview.training.data import open_trees
 
     output = config.output or Path(f"{config.file}.npy")
     if output.suffix not in (".npy", ".h5", ".hdf5"):
@@ -127,7 +127,7 @@ def dry_run(
     import torch
 
     from corpora.support.estimate import Work, dry_run_text, rate
-    from multiview.network import parameter_counts
+    from multiview.training.network import parameter_counts
 
     total = len(texts if texts is not None else trees or ())
     shown = min(total, CALIBRATION_SENTENCES)

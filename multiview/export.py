@@ -2,7 +2,8 @@
 
     python -m multiview.export runs/models/dep-const-laptop
 
-Writes ``modules.json`` and what goes with it into the folder; see ``multiview/st_adapter.py``.
+Writes ``modules.json`` and what goes with it into the folder; see
+``multiview/folder/sentence_transformers.py``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def main(config: ExportConfig) -> None:
     if config.dry_run:
         print(dry_run(config))
         return
-    from multiview.st_adapter import export
+    from multiview.folder.sentence_transformers import export
 
     export(config.model)
     print(f"loads with SentenceTransformer({str(config.model)!r}, trust_remote_code=True)")
@@ -45,9 +46,9 @@ def dry_run(config: ExportConfig) -> str:
     from corpora.support.estimate import Work, dry_run_text, rate
 
     began = time.perf_counter()
-    from multiview.model_folder import load_members
-    from multiview.network import parameter_counts
-    from multiview.st_adapter import export_files
+    from multiview.folder.files import load_members
+    from multiview.folder.sentence_transformers import export_files
+    from multiview.training.network import parameter_counts
 
     load = Work(name="libraries", units=1, unit="time", per_s=1 / (time.perf_counter() - began))
     files = export_files()

@@ -29,7 +29,7 @@ class InfoConfig:
 
 def main(config: InfoConfig) -> int:
     """Print one screen about a run."""
-    from multiview.training_log import plot_curves, read_log
+    from multiview.training.log import plot_curves, read_log
 
     folder = config.run
     if not any((folder / name).exists() for name in ("config.json", "train.json", "trained")):

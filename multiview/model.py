@@ -23,18 +23,18 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
-from multiview.device import pick_device
-from multiview.model_folder import Member, load_members
-from multiview.network import MultiViewNetwork, Shape
-from multiview.reading import Reader, select
-from multiview.vocabulary import Vocabulary
-from multiview.word_vectors import load_word_vectors
-from multiview.words import Words
-from parsing.cache_types import Batch
+from multiview.folder.files import Member, load_members
+from multiview.folder.reading import Reader, select
+from multiview.training.network import MultiViewNetwork, Shape
+from multiview.words.table import Words
+from multiview.words.vectors import load_word_vectors
+from multiview.words.vocabulary import Vocabulary
+from parsing.cache.format import Batch
+from parsing.networks.device import pick_device
 
 if TYPE_CHECKING:
     from multiview.encoders.registry import Encoder
-    from parsing.cache import TreeCache
+    from parsing.cache.reader import TreeCache
 
 Tokens = Sequence[str]
 # Sentences parsed at a time: enough to fill the parsers' batches, little enough memory.

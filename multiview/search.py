@@ -26,7 +26,7 @@ from corpora.support.cli import run_command
 from corpora.support.errors import UserError
 
 if TYPE_CHECKING:
-    from parsing.cache import TreeCache
+    from parsing.cache.reader import TreeCache
 
 # Corpus vectors compared at a time: 100k x 4800 float32 is 1.9 GB, a block of it 80 MB.
 BLOCK_SENTENCES = 4096
@@ -108,9 +108,9 @@ class SearchConfig:
 
 def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
-    from multiview.data import open_trees
     from multiview.encode import dry_run, read_lines
     from multiview.model import MultiViewEncoder
+    from multiview.training.data import open_trees
 
     if config.top < 1:
         raise UserError(f"--top {config.top}: must be at least 1")

@@ -24,8 +24,8 @@ from corpora.support.files import read_json, write_json
 from multiview.config import TrainConfig, defaults_from, differing_options, read_config
 
 if TYPE_CHECKING:
-    from multiview.distributed import Processes
-    from multiview.trainer import Trainer
+    from multiview.training.distributed import Processes
+    from multiview.training.trainer import Trainer
 
 PROG = "python -m multiview.train"
 
@@ -35,9 +35,9 @@ def main(config: TrainConfig) -> int:
     config.check()
     import torch
 
-    from multiview.distributed import Processes
-    from multiview.model_card import combined_card
-    from multiview.model_folder import save_members
+    from multiview.folder.card import combined_card
+    from multiview.folder.files import save_members
+    from multiview.training.distributed import Processes
 
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     processes = Processes.from_environment(wants_cuda)
@@ -59,9 +59,9 @@ def main(config: TrainConfig) -> int:
 
 def train_one(config: TrainConfig, processes: Processes) -> int:
     """Train one model, resuming what an interrupted run left."""
-    from multiview.data import open_trees
-    from multiview.dry_run import dry_run
-    from multiview.trainer import Trainer
+    from multiview.training.data import open_trees
+    from multiview.training.dry_run import dry_run
+    from multiview.training.trainer import Trainer
 
     cache = open_trees(config.trees)
     if config.dry_run:
@@ -85,8 +85,8 @@ def train_one(config: TrainConfig, processes: Processes) -> int:
 
 def keep_model(trainer: Trainer) -> None:
     """Write the model folder: the trainer's current weights are the best so far."""
-    from multiview.model_card import model_card
-    from multiview.model_folder import Member, parsers_of, save_member
+    from multiview.folder.card import model_card
+    from multiview.folder.files import Member, parsers_of, save_member
 
     identity = trainer.cache.identity
     member = Member(trainer.network, trainer.words, parsers_of(identity), identity.get("corpus") or {})
@@ -131,7 +131,7 @@ def _claim_folder(config: TrainConfig, content: str) -> None:
 
 def _finish(trainer: Trainer) -> None:
     """Curves and the one-screen summary."""
-    from multiview.training_log import plot_curves
+    from multiview.training.log import plot_curves
 
     position, folder = trainer.position, trainer.config.folder
     try:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from corpora.support.errors import UserError
-from parsing.subcommands import Subcommand, run_subcommand
+from corpora.support.subcommands import Subcommand, run_subcommand
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,7 +64,7 @@ def unpickle(path: str) -> Any:
 def convert_dependency(config: Convert) -> None:
     """A supar biaffine parser to a model folder."""
     require_consent(config)
-    from parsing.supar_adapter import checkpoint_path, model_from_state, remarks, transformer_files
+    from parsing.libraries.supar import checkpoint_path, model_from_state, remarks, transformer_files
 
     began = time.perf_counter()
     path = checkpoint_path(config.checkpoint)
@@ -85,7 +85,7 @@ def convert_dependency(config: Convert) -> None:
 def convert_constituency(config: Convert) -> None:
     """A benepar parser with a character LSTM to a model folder."""
     require_consent(config)
-    from parsing.benepar_adapter import from_checkpoint
+    from parsing.libraries.benepar import from_checkpoint
 
     path = Path(config.checkpoint)
     if not path.is_file():
@@ -115,7 +115,7 @@ def _store(
         notes: what a user should know, one sentence each.
     """
     from corpora.support.files import sha256_file
-    from parsing.model_folder import save_model_folder
+    from parsing.networks.model_folder import save_model_folder
 
     if config.dry_run:
         print(dry_run(config, content["tensors"], time.perf_counter() - began))

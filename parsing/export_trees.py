@@ -22,8 +22,8 @@ from corpora.support.cli import run_command
 
 if TYPE_CHECKING:
     from corpora.types import Document, Sentence
-    from parsing.cache import TreeCache
-    from parsing.sentences import StoredSentence
+    from parsing.cache.reader import TreeCache
+    from parsing.cache.sentences import StoredSentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def main(config: ExportConfig) -> None:
     """Write the files that were asked for."""
     from corpora.support.errors import UserError
     from corpora.treebanks import write_brackets, write_conllu
-    from parsing.cache import TreeCache
+    from parsing.cache.reader import TreeCache
 
     cache = TreeCache.open(config.cache, allow_partial=True)
     if config.conllu is None and config.ptb is None:
@@ -74,7 +74,7 @@ def dry_run(config: ExportConfig, cache: TreeCache) -> str:
 
     from corpora.support.estimate import Work, dry_run_text, rate
     from corpora.treebanks import bracket_lines, conllu_lines
-    from parsing.cache import TreeCache
+    from parsing.cache.reader import TreeCache
 
     first = {row.index: row for row in cache.rows[:1]}
     wanted = [path for path in (config.conllu, config.ptb) if path is not None]
@@ -104,7 +104,7 @@ def dry_run(config: ExportConfig, cache: TreeCache) -> str:
 def documents(cache: TreeCache, *, skip_flagged: bool = False) -> Iterator[Document]:
     """The cache's documents with their trees as annotation, long ones in pieces."""
     from corpora.stream import in_pieces
-    from parsing.sentences import stored_sentences
+    from parsing.cache.sentences import stored_sentences
 
     starts = cache.documents().tolist()
     for name, start, stop in zip(cache.document_ids(), starts[:-1], starts[1:], strict=True):
@@ -115,7 +115,7 @@ def documents(cache: TreeCache, *, skip_flagged: bool = False) -> Iterator[Docum
 def annotated(stored: StoredSentence) -> Sentence:
     """A stored sentence in the form that treebank writers take."""
     from corpora.types import Sentence
-    from parsing.trees import SpanTree, write_tree
+    from parsing.trees.brackets import SpanTree, write_tree
 
     words = tuple(re.sub(r"[\t\r\n]", " ", word) or "_" for word in stored.words)
     tree = None

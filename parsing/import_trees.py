@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from corpora.types import Document, Sentence
-    from parsing.cache_types import ShardResult
-    from parsing.manifest import Manifest
-    from parsing.shard_arrays import ShardSpec
-    from parsing.trees import SpanTree
-    from parsing.types import ConstituencyParse, DependencyParse
+    from parsing.cache.format import ShardResult
+    from parsing.cache.manifest import Manifest
+    from parsing.pipeline.split import ShardSpec
+    from parsing.trees.brackets import SpanTree
+    from parsing.trees.types import ConstituencyParse, DependencyParse
 
 NO_DOCUMENT = "brackets"
 
@@ -109,7 +109,7 @@ def main(config: ImportConfig) -> None:
 def dry_run(config: ImportConfig) -> str:
     """What the import would take, from importing the first sentences into a temporary folder."""
     from corpora.support.estimate import Work, dry_run_text, rate
-    from parsing.first_sentences import first_sentences
+    from parsing.pipeline.first_sentences import first_sentences
 
     with first_sentences(config.conllu, config.ptb) as first:
 
@@ -143,10 +143,10 @@ def import_trees(
     """
     from corpora.support.errors import UserError
     from corpora.support.progress import progress
-    from parsing import manifest as manifests
-    from parsing.cache_types import DUMMY_NAME, FALLBACK_NAME, SHARD_SENTENCES, Inventories
-    from parsing.driver import locked, shard_specs
-    from parsing.shard_file import write_shard
+    from parsing.cache import manifest as manifests
+    from parsing.cache.format import DUMMY_NAME, FALLBACK_NAME, SHARD_SENTENCES, Inventories
+    from parsing.cache.shard_file import write_shard
+    from parsing.pipeline.driver import locked, shard_specs
 
     treebank = open_treebank(conllu, ptb)
     source = {"name": "gold", "version": "1", **treebank.identity}
@@ -193,7 +193,7 @@ def open_treebank(conllu: Path | None, ptb: Path | None) -> Treebank:
     """
     from corpora.inputs import input_hash
     from corpora.support.errors import UserError
-    from parsing.trees import vocabularies
+    from parsing.trees.brackets import vocabularies
 
     files = {name: path for name, path in (("conllu", conllu), ("ptb", ptb)) if path is not None}
     if not files:
@@ -237,11 +237,11 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
     import numpy as np
 
     from corpora.support.errors import UserError
-    from parsing.cache_types import CONST_FALLBACK, DEP_FALLBACK
-    from parsing.shard_arrays import assemble
-    from parsing.shards import constituency_arrays, dependency_arrays, prepare
-    from parsing.trees import to_parse
-    from parsing.types import DependencyParse
+    from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK
+    from parsing.pipeline.parse_shard import constituency_arrays, dependency_arrays, prepare
+    from parsing.pipeline.split import assemble
+    from parsing.trees.brackets import to_parse
+    from parsing.trees.types import DependencyParse
 
     reasons: Counter[str] = Counter()
     longest = max(len(tokens) for tokens in spec.sentences)
@@ -322,7 +322,7 @@ def _first_difference(one: Sequence[str], other: Sequence[str]) -> str:
 
 
 def _span_tree(sentence: Sentence, where: str) -> SpanTree:
-    from parsing.trees import read_tree
+    from parsing.trees.brackets import read_tree
 
     assert sentence.tree is not None
     return read_tree(sentence.tree, where=where)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from parsing.cache import TreeCache
+    from parsing.cache.reader import TreeCache
 
 BAR = 40
 STEP = 8192
@@ -62,7 +62,7 @@ class Statistics:
 def main(config: InfoConfig) -> None:
     """Print the statistics."""
     from corpora.support.errors import UserError
-    from parsing.cache import TreeCache
+    from parsing.cache.reader import TreeCache
 
     if config.top < 0:
         raise UserError(f"--top {config.top}: must be at least 0")
@@ -78,7 +78,7 @@ def gather(cache: TreeCache) -> Statistics:
     import numpy as np
 
     from corpora.support.progress import progress
-    from parsing.cache_types import FLAG_NAMES
+    from parsing.cache.format import FLAG_NAMES
 
     flags = cache.flags()
     statistics = Statistics(

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpora.support.errors import UserError
-from parsing.configs import Precision
+from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
-    from parsing.benepar_adapter import BeneparParser
-    from parsing.const_model import SpanParser
-    from parsing.dep_parser import BiaffineParser
-    from parsing.dep_subwords import SubwordParser
-    from parsing.types import ConstituencyParser, DependencyParser
+    from parsing.constituency.model import SpanParser
+    from parsing.dependency.parser import BiaffineParser
+    from parsing.dependency.subword_model import SubwordParser
+    from parsing.libraries.benepar import BeneparParser
+    from parsing.trees.types import ConstituencyParser, DependencyParser
 
 BUILTIN = Path(__file__).parent / "builtin"
 BUILTIN_DEPENDENCY = "dep-v1"
@@ -35,17 +35,17 @@ def load_dependency_parser(spec: str, precision: Precision = "fp32") -> Dependen
     Raises:
         UserError: no such model, a damaged one, or one that has to be converted first.
     """
-    from parsing.model_folder import load_model_folder
+    from parsing.networks.model_folder import load_model_folder
 
     folder = load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), kind="dependency")
     parser: BiaffineParser | SubwordParser
     if "subwords" in folder.config:
-        from parsing.dep_subwords import SubwordDependencyModel, SubwordParser
+        from parsing.dependency.subword_model import SubwordDependencyModel, SubwordParser
 
         parser = SubwordParser(SubwordDependencyModel.from_folder(folder), folder.identity)
     else:
-        from parsing.dep_model import DependencyModel
-        from parsing.dep_parser import BiaffineParser
+        from parsing.dependency.model import DependencyModel
+        from parsing.dependency.parser import BiaffineParser
 
         parser = BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
     if precision == "bf16":
@@ -70,19 +70,19 @@ def load_constituency_parser(spec: str, precision: Precision = "fp32") -> Consti
 
 
 def _constituency_parser(spec: str) -> SpanParser | BeneparParser:
-    from parsing.model_folder import load_model_folder
+    from parsing.networks.model_folder import load_model_folder
 
     path = BUILTIN / BUILTIN_CONSTITUENCY if spec == "builtin" else Path(spec)
     if spec != "builtin" and (not path.is_dir() or (path / "benepar_model.bin").exists()):
-        from parsing.benepar_adapter import load_benepar
+        from parsing.libraries.benepar import load_benepar
 
         return load_benepar(spec)
     folder = load_model_folder(path, kind="constituency", other_kind="benepar")
     if folder.kind == "benepar":
-        from parsing.benepar_adapter import from_folder
+        from parsing.libraries.benepar import from_folder
 
         return from_folder(folder)
-    from parsing.const_model import ConstituencyModel, SpanParser
+    from parsing.constituency.model import ConstituencyModel, SpanParser
 
     return SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
 

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from tyro.conf import Positional
 
 from corpora.support.cli import config_to_json, run_command
-from parsing.configs import Precision
+from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
     from corpora.types import Corpus
-    from parsing.driver import RunSummary
-    from parsing.engine import ParserFactories
+    from parsing.pipeline.driver import RunSummary
+    from parsing.pipeline.workers import ParserFactories
 
 VIEWS = ("dep", "const")
 
@@ -73,10 +73,10 @@ def main(config: RunConfig) -> None:
     """Parse the corpus, or estimate what that would take."""
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError
-    from parsing.driver import run_corpus
-    from parsing.estimate import dry_run, expected_sentences
-    from parsing.local_engine import LocalEngine, available_cores
-    from parsing.shards import ShardOptions
+    from parsing.pipeline.driver import run_corpus
+    from parsing.pipeline.estimate import dry_run, expected_sentences
+    from parsing.pipeline.local import LocalEngine, available_cores
+    from parsing.pipeline.parse_shard import ShardOptions
 
     if config.max_tokens < 1 or (config.workers is not None and config.workers < 1):
         raise UserError("--max-tokens and --workers must be at least 1")
@@ -101,7 +101,7 @@ def main(config: RunConfig) -> None:
         return
     engine: Any = LocalEngine
     if config.engine == "ray":
-        from parsing.ray_engine import RayEngine
+        from parsing.pipeline.ray import RayEngine
 
         engine = functools.partial(RayEngine, address=config.address)
     summary = run_corpus(
@@ -124,8 +124,8 @@ def parser_factories(config: RunConfig) -> ParserFactories:
         UserError: a view that does not exist, or none.
     """
     from corpora.support.errors import UserError
-    from parsing.engine import ParserFactories
     from parsing.models import load_constituency_parser, load_dependency_parser
+    from parsing.pipeline.workers import ParserFactories
 
     views = [view.strip() for view in config.views.split(",") if view.strip()]
     unknown = [view for view in views if view not in VIEWS]

@@ -22,8 +22,8 @@ from typing import Annotated, Any
 import tyro
 
 from corpora.support.ranges import COUNT, check_numbers
-from parsing.configs import Precision
-from parsing.subcommands import Subcommand, run_subcommand
+from corpora.support.subcommands import Subcommand, run_subcommand
+from parsing.networks.config import Precision
 
 Scores = dict[str, float]
 SAMPLE = 64
@@ -48,10 +48,10 @@ class ScoreOptions:
 
 def score_dependency(config: ScoreOptions) -> None:
     """Attachment scores with and without punctuation."""
-    from parsing.agreement import dependency_agreement
-    from parsing.dep_task import score_parser
-    from parsing.dep_train import read_dependencies
+    from parsing.dependency.task import score_parser
+    from parsing.dependency.train import read_dependencies
     from parsing.models import load_dependency_parser
+    from parsing.trees.agreement import dependency_agreement
 
     def table(scores: Scores) -> list[str]:
         return [
@@ -69,10 +69,10 @@ def score_dependency(config: ScoreOptions) -> None:
 
 def score_constituency(config: ScoreOptions) -> None:
     """Labelled brackets without function tags and punctuation, and tags."""
-    from parsing.agreement import constituency_agreement
-    from parsing.const_task import score_parser
-    from parsing.const_train import read_treebank
+    from parsing.constituency.task import score_parser
+    from parsing.constituency.train import read_treebank
     from parsing.models import load_constituency_parser
+    from parsing.trees.agreement import constituency_agreement
 
     def table(scores: Scores) -> list[str]:
         return [
@@ -102,12 +102,12 @@ def _score(
         words: of the treebank's sentences.
         load: a parser by name and precision.
         score: scores of a parser on the gold trees.
-        agreement: of two parsers' trees, see :func:`parsing.agreement.compare`.
+        agreement: of two parsers' trees, see :func:`parsing.trees.agreement.compare`.
         table: lines about the scores.
     """
     import torch
 
-    from parsing.agreement import compare
+    from parsing.trees.agreement import compare
 
     check_numbers(config, {"threads": COUNT})
     torch.set_num_threads(config.threads)
@@ -129,8 +129,8 @@ def _score(
 def dry_run(config: ScoreOptions, words: Sequence[Sequence[str]], parser: Any) -> str:
     """What scoring would take, from parsing the first sentences a few at a time."""
     from corpora.support.estimate import Work, dry_run_text, rate
-    from parsing.agreement import ALTERNATIONS
-    from parsing.estimate import parser_parameters
+    from parsing.pipeline.estimate import parser_parameters
+    from parsing.trees.agreement import ALTERNATIONS
 
     # Reduced precision: once to score, then, by both parsers, to compare trees and speed.
     passes = 1 if config.precision == "fp32" else 3 + 2 * ALTERNATIONS

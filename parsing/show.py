@@ -19,7 +19,7 @@ from tyro.conf import Positional
 from corpora.support.cli import run_command
 
 if TYPE_CHECKING:
-    from parsing.cache import TreeCache
+    from parsing.cache.reader import TreeCache
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <style>body{{font-family:system-ui,sans-serif;margin:2em}}div{{overflow-x:auto}}</style></head>
@@ -49,7 +49,7 @@ def main(config: ShowConfig) -> None:
     """Draw the sentences."""
     from corpora.support.errors import UserError
     from corpora.support.files import write_text
-    from parsing.cache import TreeCache
+    from parsing.cache.reader import TreeCache
 
     if config.count < 1:
         raise UserError(f"--count {config.count}: must be at least 1")
@@ -70,9 +70,9 @@ def main(config: ShowConfig) -> None:
 
 def draw(cache: TreeCache, i: int, form: str) -> str:
     """Both trees of sentence ``i`` in one of the formats."""
-    from parsing import draw as drawing
-    from parsing.cache_types import FLAG_NAMES
-    from parsing.sentences import stored_sentences
+    from parsing.cache.format import FLAG_NAMES
+    from parsing.cache.sentences import stored_sentences
+    from parsing.trees import draw as drawing
 
     sentence = next(stored_sentences(cache, i, i + 1))
     flags = [name for bit, name in FLAG_NAMES.items() if sentence.flags & bit]

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import sys
 
-from parsing.configs import TrainConstituency, TrainDependency, check_training
-from parsing.subcommands import Subcommand, run_subcommand
+from corpora.support.subcommands import Subcommand, run_subcommand
+from parsing.networks.config import TrainConstituency, TrainDependency, check_training
 
 
 def train_dependency(config: TrainDependency) -> None:
     """Train a dependency parser and write its folder."""
-    from parsing.dep_train import prepare_dependency_training, train_dependency_parser
+    from parsing.dependency.train import prepare_dependency_training, train_dependency_parser
 
     check_training(config)
     if config.dry_run:
@@ -32,7 +32,7 @@ def train_dependency(config: TrainDependency) -> None:
 
 def train_constituency(config: TrainConstituency) -> None:
     """Train a constituency parser and write its folder."""
-    from parsing.const_train import prepare_constituency_training, train_constituency_parser
+    from parsing.constituency.train import prepare_constituency_training, train_constituency_parser
 
     check_training(config)
     if config.dry_run:

@@ -21,8 +21,8 @@ from corpora.support.cli import run_command
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parsing.cache_types import Inventories, ShardRow
-    from parsing.manifest import Manifest
+    from parsing.cache.format import Inventories, ShardRow
+    from parsing.cache.manifest import Manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class VerifyConfig:
 def main(config: VerifyConfig) -> None:
     """Verify and print what was checked."""
     from corpora.support.progress import progress
-    from parsing.manifest import Manifest
+    from parsing.cache.manifest import Manifest
 
     manifest = Manifest.read(config.cache)
     if config.dry_run:
@@ -85,8 +85,8 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
     import json
 
     from corpora.support.errors import UserError
-    from parsing.cache_types import ShardResult
-    from parsing.shard_file import content_sha256, make_header, make_row, read_shard, remedy
+    from parsing.cache.format import ShardResult
+    from parsing.cache.shard_file import content_sha256, make_header, make_row, read_shard, remedy
 
     if manifest.complete and sorted(manifest.rows) != list(range(len(manifest.rows))):
         raise UserError(f"{folder / 'manifest.json'}: complete, but does not list every shard")
@@ -119,7 +119,7 @@ def shard_defect(arrays: dict[str, NDArray[Any]], inventories: Inventories) -> t
     """The first row of a shard that breaks an invariant, and what is wrong with it; None if sound."""
     import numpy as np
 
-    from parsing.shard_file import decode_strings
+    from parsing.cache.shard_file import decode_strings
 
     offsets = arrays["sentence_offsets"].astype(np.int64)
     lengths = np.diff(offsets)
@@ -145,7 +145,7 @@ def _outside(
     """The first sentence with an id that names nothing."""
     import numpy as np
 
-    from parsing.cache_types import NODE_FIELDS
+    from parsing.cache.format import NODE_FIELDS
 
     bounds = {
         "token": types,
@@ -172,8 +172,8 @@ def _tree_defect(arrays: dict[str, NDArray[Any]], offsets: NDArray[Any]) -> tupl
     """The first sentence whose tree is none, whose heights are wrong, or whose fallback is no fallback."""
     import numpy as np
 
-    from parsing.cache_types import CONST_FALLBACK, DEP_FALLBACK
-    from parsing.tree_arrays import DEFECTS, constituency_heights, dependency_heights
+    from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK
+    from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 
     places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
     nodes = offsets - np.arange(len(offsets))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from senteval_runner.evaluation import evaluate
-    from senteval_runner.results import Results, TaskResult
+    from senteval_runner.protocol.results import Results, TaskResult
 
 __all__ = ["Results", "TaskResult", "evaluate"]
 
 _HOMES = {
-    "Results": "senteval_runner.results",
-    "TaskResult": "senteval_runner.results",
+    "Results": "senteval_runner.protocol.results",
+    "TaskResult": "senteval_runner.protocol.results",
     "evaluate": "senteval_runner.evaluation",
 }
 

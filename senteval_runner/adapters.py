@@ -6,8 +6,8 @@
 
     mteb.evaluate(MtebEncoder(resolve_encoder("runs/models/mine"), "mine"), tasks)
 
-sentence-transformers models come in by name (senteval_runner.encoders); the way out is
-:mod:`multiview.st_adapter`.
+sentence-transformers models come in by name (senteval_runner.vectors.encoders); the way out is
+:mod:`multiview.folder.sentence_transformers`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from corpora.support.errors import MissingExtraError
-from senteval_runner.embed import Encoder, Tokens, as_vectors
-from senteval_runner.features import Float, unit
+from senteval_runner.vectors.embed import Encoder, Tokens, as_vectors
+from senteval_runner.vectors.features import Float, unit
 
 Prepare = Callable[[Any, Sequence[Tokens]], None]
 Batcher = Callable[[Any, Sequence[Tokens]], Float]

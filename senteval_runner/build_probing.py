@@ -23,8 +23,8 @@ from corpora.support.files import write_json, write_text
 from corpora.types import Sentence
 
 if TYPE_CHECKING:
-    from senteval_runner.probing_data.structure import Annotated
-    from senteval_runner.probing_data.tasks import Item
+    from senteval_runner.probing.structure import Annotated
+    from senteval_runner.probing.tasks import Item
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +56,8 @@ def gold_sentences(conllu: Path, brackets: Path) -> list[Annotated]:
         UserError: the two files hold different numbers of sentences, or of words in one.
     """
     from corpora.treebanks import read_brackets, read_conllu
-    from parsing.trees import read_tree, write_tree
-    from senteval_runner.probing_data.structure import Annotated
+    from parsing.trees.brackets import read_tree, write_tree
+    from senteval_runner.probing.structure import Annotated
 
     dependencies = [sentence for document in read_conllu(conllu) for sentence in document.sentences]
     constituents = list(read_brackets(brackets))
@@ -88,10 +88,10 @@ def parsed_sentences(folder: Path, stop: int | None = None) -> list[Annotated]:
     Raises:
         UserError: the cache lacks a view.
     """
-    from parsing.cache import TreeCache
-    from parsing.sentences import stored_sentences
-    from parsing.trees import SpanTree, write_tree
-    from senteval_runner.probing_data.structure import MAX_TOKENS, MIN_TOKENS, Annotated
+    from parsing.cache.reader import TreeCache
+    from parsing.cache.sentences import stored_sentences
+    from parsing.trees.brackets import SpanTree, write_tree
+    from senteval_runner.probing.structure import MAX_TOKENS, MIN_TOKENS, Annotated
 
     cache = TreeCache.open(folder)
     for view in ("dep", "const"):
@@ -125,9 +125,9 @@ def task_lines(parts: dict[str, list[Item]]) -> list[str]:
 def dry_run(config: BuildConfig, names: list[str]) -> str:
     """What the tasks ``names`` would take, from building them of the first sentences."""
     from corpora.support.estimate import Work, dry_run_text, rate
-    from parsing.cache import TreeCache
-    from parsing.first_sentences import SAMPLE, first_sentences
-    from senteval_runner.probing_data.tasks import build
+    from parsing.cache.reader import TreeCache
+    from parsing.pipeline.first_sentences import SAMPLE, first_sentences
+    from senteval_runner.probing.tasks import build
 
     disk_bytes = 0.0
 
@@ -156,8 +156,8 @@ def dry_run(config: BuildConfig, names: list[str]) -> str:
 
 def main(config: BuildConfig) -> None:
     """Read the trees, build every task, write files and a summary."""
-    from corpora.senteval_tasks import PROBING_FILES
-    from senteval_runner.probing_data.tasks import BUILDERS, NEEDS_PARSE, build
+    from corpora.senteval.tasks import PROBING_FILES
+    from senteval_runner.probing.tasks import BUILDERS, NEEDS_PARSE, build
 
     if config.limit < 1:
         raise UserError(f"--limit {config.limit}: at least 1")

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from corpora.senteval_files import TaskData
+from corpora.senteval.files import TaskData
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json
 from senteval_runner.evaluation import data_hashes
-from senteval_runner.protocol import Protocol
-from senteval_runner.results import TaskResult
+from senteval_runner.protocol.config import Protocol
+from senteval_runner.protocol.results import TaskResult
 
 FORMAT = 1
 """Of the part files: a figure computed under another version is computed again."""

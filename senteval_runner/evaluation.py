@@ -18,18 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 
-from corpora.senteval_files import SNLI_CLASSES, Split, TaskData, read_task
-from corpora.senteval_tasks import BINARY_TASKS, STS_SUBSETS, canonical_task
+from corpora.senteval.files import SNLI_CLASSES, Split, TaskData, read_task
+from corpora.senteval.tasks import BINARY_TASKS, STS_SUBSETS, canonical_task
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
-from senteval_runner import sts
-from senteval_runner.classify import Classification, inner_kfold, kfold, split
-from senteval_runner.embed import Encoder, SentenceVectors, as_vectors
-from senteval_runner.features import Float, design, pair_blocks, snli_blocks
-from senteval_runner.protocol import Protocol, get_protocol
-from senteval_runner.relatedness import relatedness
-from senteval_runner.results import Results, TaskResult
-from senteval_runner.trees import EvaluationTrees, TreeReading
+from senteval_runner.protocol import sts
+from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
+from senteval_runner.protocol.config import Protocol, get_protocol
+from senteval_runner.protocol.relatedness import relatedness
+from senteval_runner.protocol.results import Results, TaskResult
+from senteval_runner.vectors.embed import Encoder, SentenceVectors, as_vectors
+from senteval_runner.vectors.features import Float, design, pair_blocks, snli_blocks
+from senteval_runner.vectors.trees import EvaluationTrees, TreeReading
 
 Int = NDArray[np.integer]
 
@@ -49,8 +49,8 @@ def evaluate(
 
     Args:
         encoder: an object with ``encode(list of sentences) -> [n, d]``
-            (:class:`senteval_runner.embed.Encoder`), or a callable on token lists
-            (:class:`senteval_runner.embed.SentenceVectors`).
+            (:class:`senteval_runner.vectors.embed.Encoder`), or a callable on token lists
+            (:class:`senteval_runner.vectors.embed.SentenceVectors`).
         tasks: SentEval's names or aliases.
         data: folder with ``downstream/`` and ``probing/``.
         protocol: ``default``, ``fast``, ``sklearn`` or a :class:`Protocol`.

@@ -3,7 +3,7 @@
     python -m senteval_runner.run runs/models/mine --tasks MR,CR,TREC,SICK-R --data data/senteval
     python -m senteval_runner.run A B A+B random:dep,const --tasks mv --seeds 1111,1112 --project 4096
 
-Input: models (see senteval_runner.encoders) and SentEval's data folder. Output: the folder ``--output``
+Input: models (see ``senteval_runner.vectors.encoders``) and SentEval's data folder. Output: ``--output``
 with ``results.json``, ``results.md``, ``report.html``, predictions per item in ``parts/``. Every distinct
 sentence is parsed once per pair of parsers and kept under ``--trees``, encoded once per model and kept in
 ``--cache``; a finished task is not repeated, so the same command resumes a run that was stopped.

@@ -11,23 +11,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpora.senteval_files import TaskData, read_task
-from corpora.senteval_tasks import PROBING_FILES, STS_SUBSETS, TASK_NAMES, canonical_task
+from corpora.senteval.files import TaskData, read_task
+from corpora.senteval.tasks import PROBING_FILES, STS_SUBSETS, TASK_NAMES, canonical_task
 from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress
 from corpora.support.ranges import check_counts
-from senteval_runner import html, report, tables
 from senteval_runner.cells import FORMAT, Cells, data_folder, versions
-from senteval_runner.embed import Projection, SentenceVectors
-from senteval_runner.encoders import Source, distinct_names, open_model, resolve_encoder
-from senteval_runner.estimate import encoding_dry_run
 from senteval_runner.evaluation import evaluate_task
-from senteval_runner.protocol import Protocol, get_protocol
-from senteval_runner.published import CONTROLS, NOTE, SENTEVAL
-from senteval_runner.results import TaskResult
-from senteval_runner.trees import EvaluationTrees
+from senteval_runner.protocol.config import Protocol, get_protocol
+from senteval_runner.protocol.results import TaskResult
+from senteval_runner.report import html, tables
+from senteval_runner.report import page as report
+from senteval_runner.report.published import CONTROLS, NOTE, SENTEVAL
+from senteval_runner.vectors.embed import Projection, SentenceVectors
+from senteval_runner.vectors.encoders import Source, distinct_names, open_model, resolve_encoder
+from senteval_runner.vectors.estimate import encoding_dry_run
+from senteval_runner.vectors.trees import EvaluationTrees
 
 if TYPE_CHECKING:
     from senteval_runner.run import RunConfig

@@ -74,7 +74,7 @@ FIRST_WORD = {
     "parsing.train": "dep",
     "parsing.convert": "dep",
     "parsing.score": "dep",
-    "senteval_runner.analogies": "run",
+    "studies.analogies": "run",
 }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.failures import RUNS, without_inputs
 from tests.test_commands import commands
+from tools.failures import RUNS, without_inputs
 
 
 def test_every_command_is_run() -> None:

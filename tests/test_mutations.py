@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutations import Mutation, read_mutations
 from tests.test_commands import ROOT
+from tools.mutations import Mutation, read_mutations
 
 
 @pytest.mark.parametrize("mutation", read_mutations(), ids=lambda m: m.equation)

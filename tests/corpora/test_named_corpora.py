@@ -87,8 +87,8 @@ def test_senteval_sentences_appear_once(tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_senteval_covers_every_distinct_sentence(data_folder: Path) -> None:
-    from corpora.senteval import senteval_corpus
-    from corpora.senteval_files import read_task
+    from corpora.senteval.corpus import senteval_corpus
+    from corpora.senteval.files import read_task
 
     tasks = ("TREC", "MRPC", "SICKRelatedness", "SICKEntailment")
     expected = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from multiview.config import TrainConfig
-from tests.parsing.test_cache import write_cache
+from tests.parsing.cache.test_reader import write_cache
 
 TOPICS = """
 the cat chased a small mouse in our garden while it rained

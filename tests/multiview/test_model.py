@@ -13,15 +13,15 @@ import torch
 
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
-from multiview.data import open_trees
+from multiview.folder.files import save_members
+from multiview.folder.reading import select
 from multiview.model import MultiViewEncoder
-from multiview.model_folder import save_members
-from multiview.reading import select
 from multiview.train import main
-from parsing.shards import parse_sentences
+from multiview.training.data import open_trees
+from parsing.pipeline.parse_shard import parse_sentences
 from tests.multiview.conftest import toy_corpus
-from tests.parsing.test_cache import rows_of, write_cache
-from tests.parsing.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+from tests.parsing.cache.test_reader import rows_of, write_cache
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
 SENTENCES = [
     "the cat chased a mouse",

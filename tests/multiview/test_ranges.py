@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from corpora.support.errors import UserError
-from multiview.burt.config import BurtConfig
-from multiview.burt.train import train
-from multiview.finetune.config import LoopConfig, TinyConfig
-from multiview.finetune.ranges import RULES, refuse_bad_numbers
-from multiview.multitask.config import MultitaskConfig
-from multiview.multitask.run import run
-from tests.multiview.finetune_fixtures import write_tsv
+from studies.burt.config import BurtConfig
+from studies.burt.train import train
+from studies.finetune.config import LoopConfig, TinyConfig
+from studies.finetune.ranges import RULES, refuse_bad_numbers
+from studies.multitask.config import MultitaskConfig
+from studies.multitask.run import run
+from tests.studies.finetune.fixtures import write_tsv
 
 BURT = BurtConfig(output=Path("x"))
 MULTITASK = MultitaskConfig(output=Path("x"))

@@ -166,7 +166,7 @@ def test_sentence_transformers_adapter(folder: Path, tmp_path: Path, dry_run) ->
     pytest.importorskip("sentence_transformers")
     from sentence_transformers import SentenceTransformer
 
-    from multiview import st_adapter
+    from multiview.folder import sentence_transformers as st_adapter
 
     texts = ["the cat rained", "stock prices fell !", "word"]
     expected = MultiViewEncoder.load(folder).encode(texts)

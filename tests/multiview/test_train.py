@@ -19,14 +19,14 @@ from safetensors.torch import load_file
 
 from corpora.support.errors import UserError
 from multiview.config import PRESETS, TrainConfig, defaults_from, read_config
-from multiview.data import Stretches, cut, open_trees
-from multiview.device import pick_device
-from multiview.model_card import training_command
+from multiview.folder.card import training_command
 from multiview.train import cli, main
-from multiview.trainer import Trainer
-from multiview.training_log import read_log
+from multiview.training.data import Stretches, cut, open_trees
+from multiview.training.log import read_log
+from multiview.training.trainer import Trainer
+from parsing.networks.device import pick_device
 from tests.conftest import ROOT
-from tests.parsing.test_cache import write_cache
+from tests.parsing.cache.test_reader import write_cache
 
 PAIRS = ["dep,const", "seq,dep", "const,seq", "seq,seq", "dep,dep", "const,const"]
 
@@ -208,7 +208,7 @@ def test_corrupted_newest_checkpoint_is_skipped(tiny: TrainConfig, monkeypatch, 
 
 
 def test_full_disk_keeps_the_previous_checkpoint(tiny: TrainConfig, monkeypatch) -> None:
-    import multiview.checkpoints as checkpoints
+    import multiview.training.checkpoints as checkpoints
 
     save = checkpoints._save_tensors
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parsing.subcommands import Subcommand, run_subcommand
+from corpora.support.subcommands import Subcommand, run_subcommand
 
 
 def run(commands: Mapping[str, Subcommand], name: str, *args: object) -> int:

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from corpora.support.errors import UserError
-from parsing.cache import TreeCache
+from parsing.cache.manifest import Manifest
+from parsing.cache.reader import TreeCache
+from parsing.cache.sentences import stored_sentences
 from parsing.export_trees import ExportConfig, cli, main
-from parsing.first_sentences import first_sentences
 from parsing.import_trees import cli as import_cli
 from parsing.import_trees import import_trees
-from parsing.manifest import Manifest
-from parsing.sentences import stored_sentences
+from parsing.pipeline.first_sentences import first_sentences
 from parsing.verify import verify_shards
-from tests.parsing.test_cache import corpus_of, write_cache
+from tests.parsing.cache.test_reader import corpus_of, write_cache
 
 CONLLU = """# newdoc id = one
 1\tIt\t_\t_\tPRP\t_\t2\tnsubj\t_\t_

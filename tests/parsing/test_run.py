@@ -10,16 +10,16 @@ import h5py
 import pytest
 
 from corpora.support.errors import UserError
-from parsing import estimate
 from parsing import run as command_module
-from parsing.cache import TreeCache
-from parsing.engine import ParserFactories
-from parsing.estimate import count_sentences, expected_sentences
-from parsing.manifest import Manifest
+from parsing.cache.manifest import Manifest
+from parsing.cache.reader import TreeCache
+from parsing.pipeline import estimate
+from parsing.pipeline.estimate import count_sentences, expected_sentences
+from parsing.pipeline.workers import ParserFactories
 from parsing.run import RunConfig, cli, main, parser_factories
 from parsing.verify import verify_shards
-from tests.parsing.toy_corpus import ToyCorpus
-from tests.parsing.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+from tests.parsing.pipeline.toy_corpus import ToyCorpus
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
 TEXT = (
     "The first sentence .\nThe second , of the first document .\n\n\n"

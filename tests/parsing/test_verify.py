@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from parsing.cache import TreeCache
-from parsing.cache_types import ShardResult
+from parsing.cache.format import ShardResult
+from parsing.cache.manifest import Manifest
+from parsing.cache.reader import TreeCache
+from parsing.cache.shard_file import read_shard, write_shard
 from parsing.info import as_json, as_text, gather, plot
-from parsing.manifest import Manifest
-from parsing.shard_file import read_shard, write_shard
 from parsing.verify import cli, verify_shards
-from tests.parsing.test_cache import corpus_of, write_cache
+from tests.parsing.cache.test_reader import corpus_of, write_cache
 
 
 @pytest.fixture

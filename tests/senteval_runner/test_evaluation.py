@@ -11,11 +11,11 @@ import torch
 
 from corpora.support.errors import UserError
 from senteval_runner import evaluate
-from senteval_runner.embed import Concatenation, Projection, StoredEncoder, VectorStore
-from senteval_runner.protocol import Protocol, get_protocol
-from senteval_runner.relatedness import _gradient, target_distribution
-from senteval_runner.sts import cosine, summarise
-from tests.senteval_runner import oracle
+from senteval_runner.protocol.config import Protocol, get_protocol
+from senteval_runner.protocol.relatedness import _gradient, target_distribution
+from senteval_runner.protocol.sts import cosine, summarise
+from senteval_runner.vectors.embed import Concatenation, Projection, StoredEncoder, VectorStore
+from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
 
 QUICK = dataclasses.replace(get_protocol("fast"), kfold=2)

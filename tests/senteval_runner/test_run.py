@@ -10,14 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.senteval_files import read_task
+from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
-from senteval_runner import cells, encoders, running, tables
-from senteval_runner.encoders import find_source, resolve_encoder, split_parts
-from senteval_runner.protocol import get_protocol
+from senteval_runner import cells, running
+from senteval_runner.protocol.config import get_protocol
+from senteval_runner.report import tables
 from senteval_runner.run import RunConfig
 from senteval_runner.run import main as run_main
+from senteval_runner.vectors import encoders
+from senteval_runner.vectors.encoders import find_source, resolve_encoder, split_parts
 
 
 def config(tmp_path: Path, data: Path, *models: str, **options) -> RunConfig:

@@ -1,0 +1,1 @@
+"""Labelled pairs of texts: NLI, paraphrases, similarity, phrases."""

@@ -1,0 +1,1 @@
+"""Questions and what answers them: FAQ tables, passage sets, judgements, lexical search."""

@@ -1,0 +1,55 @@
+"""Which reader a data set's name means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corpora.ranking.questions import PassageSet
+from corpora.support.errors import UserError
+
+FORMATS = ("wikiqa", "trecqa", "wikipassageqa", "insuranceqa", "quasar-t", "searchqa", "trec")
+ALIASES = {"cranfield": "trec", "quasart": "quasar-t", "quasar": "quasar-t"}
+
+
+def parse_spec(spec: str) -> tuple[str, Path]:
+    """Format and folder of ``FORMAT=FOLDER``, or of a folder that is named after its format.
+
+    Raises:
+        UserError: no known format.
+    """
+    format_name, _, rest = spec.partition("=")
+    folder = Path(rest) if rest else Path(spec)
+    name = (format_name if rest else folder.name).lower()
+    name = ALIASES.get(name, name)
+    if name not in FORMATS:
+        raise UserError(f"data set {spec!r}: write FORMAT=FOLDER with a format of {', '.join(FORMATS)}")
+    return name, folder
+
+
+def read_set(spec: str, *, split_seed: int) -> PassageSet:
+    """A data set by :func:`parse_spec`.
+
+    Args:
+        spec: as on the command line.
+        split_seed: of the random split where a set has none.
+
+    Raises:
+        UserError: unknown format, missing or malformed files.
+    """
+    from corpora.ranking import answers, insurance, trec, trivia
+
+    kind, folder = parse_spec(spec)
+    name = folder.absolute().name  # of "." too
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    if kind in ("wikiqa", "trecqa"):
+        return answers.read_answers(folder, name)
+    if kind == "wikipassageqa":
+        return answers.read_wikipassageqa(folder, name)
+    if kind == "insuranceqa":
+        return insurance.read_insuranceqa(folder, name)
+    if kind == "quasar-t":
+        return trivia.read_quasar(folder, name)
+    if kind == "searchqa":
+        return trivia.read_searchqa(folder, name, split_seed)
+    return trec.read_trec(folder, name, split_seed)

@@ -1,0 +1,1 @@
+"""The SentEval tasks: their files, their rows, and all their sentences as one corpus."""

@@ -1,0 +1,69 @@
+"""Every sentence of the SentEval tasks in a data folder, already tokenised, as one corpus.
+
+Parsed once, it serves every later evaluation: trees are looked up by a sentence's tokens, so each
+distinct sentence appears once, where it comes first (371,629 rows of the tasks in hand are 284,948
+distinct ones). A document is one split of one task. An empty sentence is one empty token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from corpora.inputs import input_hash
+from corpora.senteval.files import Split, find_file, read_task
+from corpora.senteval.tasks import TASK_NAMES, task_paths
+from corpora.stream import Counts, StreamCorpus, in_pieces
+from corpora.support.errors import UserError
+from corpora.types import Document, Sentence
+
+
+def senteval_corpus(
+    data: Path, *, tasks: tuple[str, ...] = TASK_NAMES, limit: int | None = None
+) -> StreamCorpus:
+    """The sentences of every task whose files are there, in the order of :data:`TASK_NAMES`.
+
+    Args:
+        data: folder with ``downstream/`` and ``probing/``.
+        tasks: which tasks to look for.
+        limit: sentences to keep, or None.
+
+    Raises:
+        UserError: no task's files are there.
+    """
+    present = {}
+    for name in tasks:
+        with contextlib.suppress(UserError):  # a task that is not there is left out, and named in `about`
+            paths = task_paths(name, data).values()
+            present[name] = [find_file(path) for path in itertools.chain.from_iterable(paths)]
+    if not present:
+        raise UserError(f"{data}: no SentEval task found; expected downstream/ and probing/ in this folder")
+
+    def documents(counts: Counts) -> Iterator[Document]:
+        seen: set[bytes] = set()
+        for name in present:
+            for split, rows in read_task(name, data).splits.items():
+                yield from in_pieces(f"{name}/{split}", _fresh(rows, seen, counts))
+
+    files = sorted({file for paths in present.values() for file in paths})
+    return StreamCorpus(
+        "senteval",
+        documents,
+        about={"reader": "senteval-1", "format": "lines", "tokenizer": "space", "tasks": " ".join(present)},
+        hash_input=lambda: input_hash(data, files),
+        limit=limit,
+    )
+
+
+def _fresh(rows: Split, seen: set[bytes], counts: Counts) -> Iterator[Sentence]:
+    """The sentences not met before; 16 bytes of hash each keep ``seen`` small."""
+    for tokens in rows.sentences():
+        key = hashlib.blake2b(" ".join(tokens).encode(), digest_size=16).digest()
+        if key in seen:
+            counts.other["repeated rows left out"] += 1
+            continue
+        seen.add(key)
+        yield Sentence(tuple(tokens) or ("",))

@@ -1,0 +1,79 @@
+"""README.md of a model folder: the command that made it, its figures, its limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from typing import Any
+
+from multiview.config import PRESETS, TrainConfig
+from multiview.folder.files import Member
+
+
+def training_command(config: TrainConfig) -> str:
+    """The shortest command line that gives this configuration."""
+    base = PRESETS[config.preset]
+    words = ["--preset", config.preset]
+    for option in dataclasses.fields(TrainConfig):
+        value, default = getattr(config, option.name), getattr(base, option.name)
+        if option.name in ("preset", "config", "fresh", "dry_run") or value == default:
+            continue
+        name = option.name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            words += [f"--{name}", str(value)]
+    return f"python -m multiview.train {shlex.join(words)}"
+
+
+def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) -> str:
+    """Markdown card of one model."""
+    shape = member.network.shape
+    held_out, untrained = training["held_out"], training["untrained"]
+    figures = ["| | held-out loss | recall@1 |", "|---|---|---|"]
+    for name, values in (("untrained", untrained), (f"step {training['step']}", held_out)):
+        if values.get("anchors"):
+            figures.append(f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |")
+    parsers = [
+        f"- {need}: {identity.get('name', '?')} {identity.get('version', '')}"
+        for need, identity in sorted(member.parsers.items())
+    ]
+    kind = "fixed pre-trained" if member.words.is_fixed else "trained"
+    lines = [
+        f"# {config.model_name}",
+        "",
+        f"Sentence encoder of {len(shape.views)} views ({', '.join(shape.views)}), {shape.dim} dimensions "
+        f"each, concatenated; {len(member.words.vocabulary)} words, {kind}.",
+        "",
+        "    from multiview.model import MultiViewEncoder",
+        f'    MultiViewEncoder.load("{config.folder}").encode(["A sentence."])',
+        "",
+        "## Training",
+        "",
+        f"    {training_command(config)}",
+        "",
+        f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}; "
+        f"{training['sentences']} sentences seen. The configuration is in config.json.",
+        "",
+        *(["Parsers it reads trees from:", "", *parsers, ""] if parsers else []),
+        "## Figures",
+        "",
+        "On documents held out of the same corpus: recall@1 is the share of sentences whose nearest of 400 "
+        "by cosine is the sentence before or after it.",
+        "",
+        *figures,
+        "",
+        "## Limits",
+        "",
+        "English of the corpus above; other text, other languages and single words are untested.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def combined_card(config: TrainConfig) -> str:
+    """Markdown card of a folder that holds both of the paper's configurations."""
+    return (
+        f"# {config.model_name}\n\nTwo models whose vectors are concatenated: `trained/` with trained word "
+        "tables, `fixed/` with fixed pre-trained vectors. One reading of the 4800 dimensions of Simoulin & "
+        f"Crabbé 2021 (2 models x 2 views); the paper does not say.\n\n    {training_command(config)}\n"
+    )

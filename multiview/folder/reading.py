@@ -1,0 +1,185 @@
+"""From sentences to trees at inference: the training parsers on the fly, or a tree cache.
+
+A model records the identity (name, version, SHA-256 of the weights) of the parsers its cache was made
+with. Trees of another parser would be another language to the encoders, so a different one is refused.
+
+Legend of dimension suffixes: B sentences, N tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.support.errors import UserError
+from multiview.folder.files import KINDS, Member
+from multiview.training.data import fields_of
+from parsing.cache.format import NODE_FIELDS, Batch
+
+if TYPE_CHECKING:
+    from corpora.tokenize import Tokenizer
+    from parsing.cache.reader import TreeCache
+
+
+class Reader:
+    """Reads sentences for the members of a model, which must agree on their parsers.
+
+    Args:
+        members: the model's networks.
+        specs: parser to load per annotation (``dep``, ``const``), as ``parsing.run`` takes it; by default
+            the builtin one, or the recorded name.
+    """
+
+    def __init__(self, members: Sequence[Member], specs: dict[str, str] | None = None) -> None:
+        self.specs = specs or {}
+        self.identities: dict[str, Any] = {}
+        self.corpus: dict[str, Any] = members[0].corpus if members else {}
+        self._parsers: dict[str, Any] = {}
+        self._tokenizer: Tokenizer | None = None
+        self._index: tuple[TreeCache, dict[tuple[str, ...], int]] | None = None
+        for member in members:
+            for need, identity in member.parsers.items():
+                if self.identities.setdefault(need, identity) != identity:
+                    raise UserError(f"the model's parts were trained on trees of different {need} parsers")
+
+    def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
+        """Tokens of one input; a string is tokenised as the training text was (by spaCy after gold)."""
+        if not isinstance(text, str):
+            return tuple(text)
+        if self._tokenizer is None:
+            from corpora.tokenize import make_tokenizer
+
+            spaced = str(self.corpus.get("tokenizer", "")).startswith("space")
+            self._tokenizer = make_tokenizer("space" if spaced else "spacy", running=False)
+        return self._tokenizer.line(text)
+
+    def parser(self, need: str) -> Any:
+        """The parser of an annotation, loaded on first use.
+
+        Raises:
+            UserError: it is not the one the model was trained with.
+        """
+        if need not in self._parsers:
+            models = import_module("parsing.models")  # parser libraries load only when needed
+            identity = self.identities.get(need)
+            load = models.load_dependency_parser if need == "dep" else models.load_constituency_parser
+            reduced = {"precision": identity["arithmetic"]} if identity and "arithmetic" in identity else {}
+            parser = load(self.parser_spec(need), **reduced)
+            if identity and dict(parser.identity) != dict(identity):
+                raise UserError(
+                    f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; here is "
+                    f"{_short(parser.identity)}: give that one as --{need}-model, or encode from a tree cache"
+                )
+            self._parsers[need] = parser
+        return self._parsers[need]
+
+    def parser_spec(self, need: str) -> str:
+        """What the loader takes for an annotation: as given, else where the recorded one came from."""
+        return self.specs.get(need) or _spec(self.identities.get(need))
+
+    def use_parser(self, need: str, parser: Any) -> None:
+        """Take this parser for an annotation instead of loading one.
+
+        Raises:
+            UserError: it is not the one the model was trained with.
+        """
+        identity = self.identities.get(need)
+        if identity and dict(parser.identity) != dict(identity):
+            raise UserError(f"{KINDS[need]} parser {_short(parser.identity)} is not {_short(identity)}")
+        self._parsers[need] = parser
+
+    def parse(self, sentences: Sequence[tuple[str, ...]], requires: set[str]) -> Batch:
+        """Parse sentences into one batch with word types."""
+        from parsing.pipeline.parse_shard import parse_sentences
+
+        dependency, constituency = (self.parser(n) if n in requires else None for n in ("dep", "const"))
+        return parse_sentences(sentences, dependency, constituency)
+
+    def from_cache(self, trees: TreeCache, start: int, stop: int, requires: set[str]) -> Batch:
+        """Sentences of a cache as one batch with word types.
+
+        Raises:
+            UserError: the cache lacks an annotation, or was made by other parsers.
+        """
+        for need in sorted(requires - {"tokens"}):
+            if not trees.has(need):
+                raise UserError(f"{trees.folder}: has no {need} trees")
+            identity, made_by = self.identities.get(need), trees.identity.get(KINDS[need])
+            if identity and made_by != identity:
+                raise UserError(
+                    f"{trees.folder}: parsed by {_short(made_by)}, the model was trained on trees of "
+                    f"{_short(identity)}; parse the text again with that parser"
+                )
+        return trees.read(start, stop, fields_of(requires))
+
+    def look_up(
+        self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
+    ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
+        """Places of the sentences a cache does not hold, and places per cache row of the others."""
+        if self._index is None or self._index[0] is not trees:
+            index: dict[tuple[str, ...], int] = {}
+            for start in range(0, len(trees), 8192):
+                batch = trees.read(start, min(start + 8192, len(trees)), ("token",))
+                for row, words in enumerate(batch.words(), start=start):
+                    index.setdefault(tuple(words), row)
+            self._index = (trees, index)
+        left: list[int] = []
+        found: dict[int, list[int]] = {}
+        for place, tokens in enumerate(sentences):
+            if tokens in self._index[1]:
+                found.setdefault(self._index[1][tokens], []).append(place)
+            else:
+                left.append(place)
+        return np.array(left, dtype=np.int64), found
+
+    def found_in_cache(
+        self, trees: TreeCache, found: dict[int, list[int]], requires: set[str], chunk: int
+    ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
+        """Places in the result and the trees that belong there, chunk after chunk of the cache."""
+        rows = np.array(sorted(found), dtype=np.int64)
+        while len(rows):
+            start = int(rows[0])
+            here = rows[rows < start + chunk]
+            batch = self.from_cache(trees, start, int(here[-1]) + 1, requires)
+            places = [place for row in here for place in found[int(row)]]
+            repeats = np.repeat(here - start, [len(found[int(row)]) for row in here])
+            yield np.array(places, dtype=np.int64), select(batch, repeats)
+            rows = rows[len(here) :]
+
+
+def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
+    """The sentences ``rows`` of a batch, in that order, repeats allowed."""
+    lengths = np.diff(batch.sentence_offsets)[rows]
+    tokens = _ranges(batch.sentence_offsets[:-1][rows], lengths)
+    nodes = _ranges((batch.sentence_offsets[:-1] - np.arange(len(batch)))[rows], lengths - 1)
+    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    arrays = {f: getattr(batch, f)[nodes if f in NODE_FIELDS else tokens] for f in batch.fields}
+    return Batch(
+        sentence_offsets=offsets, flags=batch.flags[rows], fields=batch.fields, types=batch.types, **arrays
+    )
+
+
+def _ranges(starts: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Concatenation of ``arange(start, start + length)`` over the pairs."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    result: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return result
+
+
+def _spec(identity: dict[str, Any] | None) -> str:
+    """What to hand to the parsers' loader: the builtin one, or where the recorded one came from."""
+    if not identity or str(identity.get("name", "")).startswith("builtin"):
+        return "builtin"
+    return str(identity.get("spec") or identity.get("path") or identity["name"])
+
+
+def _short(identity: Any) -> str:
+    """``name version (sha256 prefix)`` for messages."""
+    values = dict(identity or {})
+    return f"{values.get('name', '?')} {values.get('version', '')} ({str(values.get('sha256', '?'))[:8]})"

@@ -1,0 +1,117 @@
+"""A model folder as a sentence-transformers model.
+
+    python -m multiview.export runs/models/dep-const-laptop        # writes modules.json into the folder
+    SentenceTransformer("runs/models/dep-const-laptop", trust_remote_code=True).encode([...])
+
+``trust_remote_code`` is sentence-transformers' word for modules outside its own package; the code is this
+file. ``load`` needs no export and no such trust.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.files import write_json
+from multiview.model import MultiViewEncoder
+
+try:
+    from sentence_transformers import SentenceTransformer, __version__
+    from sentence_transformers.base.modules import InputModule
+except ImportError:
+    raise MissingExtraError("sentence-transformers", "burt") from None
+
+
+class MultiViewModule(InputModule):
+    """The whole model as one module: text in, sentence vectors out."""
+
+    def __init__(self, encoder: MultiViewEncoder, folder: Path) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.encoder = encoder
+        self.folder = folder
+        # Registered, so that .to(device) and .parameters() reach the weights.
+        self.networks = torch.nn.ModuleList(member.network for member in encoder.members)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, *_: Any, **__: Any) -> MultiViewModule:
+        """Load a model folder; sentence-transformers' loading options do not apply."""
+        folder = Path(model_name_or_path)
+        return cls(MultiViewEncoder.load(folder, "cpu"), folder)
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
+        """Keep the texts; they are parsed in :meth:`forward`."""
+        texts = [str(text) for text in inputs]
+        return {"texts": [prompt + text for text in texts] if prompt else texts}
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Add ``sentence_embedding`` [B, D]."""
+        texts = features["texts"]
+        device = next(self.networks.parameters()).device
+        vectors: Tensor = self.encoder.encode(
+            texts,
+            batch_size=max(len(texts), 1),
+            convert_to_tensor=True,
+            device=device,
+            show_progress_bar=False,
+        )
+        features["sentence_embedding"] = vectors
+        return features
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """D."""
+        return self.encoder.get_sentence_embedding_dimension()
+
+    def get_embedding_dimension(self) -> int:
+        """D, under the name of sentence-transformers 6."""
+        return self.encoder.get_sentence_embedding_dimension()
+
+    def save(self, output_path: str, *_: Any, **__: Any) -> None:
+        """Copy the model folder's files, without checkpoints and logs."""
+        target = Path(output_path)
+        for path in self.folder.rglob("*"):
+            relative = path.relative_to(self.folder)
+            wanted = path.name in ("config.json", "model.safetensors", "vocab.txt", "vectors.npy")
+            if path.is_file() and wanted and "checkpoints" not in relative.parts:
+                (target / relative).parent.mkdir(parents=True, exist_ok=True)
+                if path.resolve() != (target / relative).resolve():
+                    shutil.copyfile(path, target / relative)
+
+
+def load(folder: Path | str) -> SentenceTransformer:
+    """A model folder as a ``SentenceTransformer``, without ``trust_remote_code``."""
+    return SentenceTransformer(modules=[MultiViewModule.load(str(folder))])
+
+
+def export(folder: Path | str) -> None:
+    """Make a model folder loadable by name: writes ``modules.json`` and its configuration beside the model.
+
+    Raises:
+        UserError: no model there.
+    """
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
+    for name, value in export_files().items():
+        write_json(folder / name, value)
+
+
+def export_files() -> dict[str, Any]:
+    """What :func:`export` writes, by file name."""
+    module = {
+        "idx": 0,
+        "name": "0",
+        "path": "",
+        "type": "multiview.folder.sentence_transformers.MultiViewModule",
+    }
+    config = {
+        "__version__": {"sentence_transformers": __version__},
+        "model_type": "SentenceTransformer",
+        "similarity_fn_name": "cosine",
+    }
+    return {"modules.json": [module], "config_sentence_transformers.json": config}

@@ -1,0 +1,1 @@
+"""Contrastive training: batches of neighbours, the objective, gradients, updates, checkpoints."""

@@ -1,0 +1,290 @@
+"""From a tree cache to prepared training steps: held-out documents, stretches, order, plans.
+
+The corpus is divided into whole documents held out for validation and the segments between them. An epoch
+cuts every segment into stretches of ``batch`` successive sentences, from an offset drawn anew each epoch
+so that the cuts wander, and shuffles them. What an epoch throws away: pieces shorter than half a stretch at
+the ends of segments, and the last stretches when they do not fill a step. A step's number alone decides
+its sentences: nothing but (epoch, step) has to be saved to resume.
+
+Legend of dimension suffixes: B sentences, N tokens, U distinct table rows of a step, E word-vector size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.support.errors import UserError
+from multiview.config import Boundary
+from multiview.training.objective import UNUSABLE_FLAGS, Rows, count_anchors
+from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary
+from parsing.cache.reader import TreeCache
+
+# Decoded shards to keep, about 8 MB each: a corpus of 250k sentences is decoded once, a larger one is
+# read by ranges.
+OPEN_SHARDS = 32
+# What the encoders read of each annotation; a cache holds more (labels, tags, relations).
+FIELDS = {"tokens": ("token",), "dep": ("head", "dep_height"), "const": ("left", "right", "const_height")}
+
+
+Part = tuple[NDArray[np.int32], list[Any], int]
+"""Sentences of a stretch that are read together: table rows of their tokens, a plan per view, how many."""
+
+
+@dataclass(frozen=True)
+class Micro:
+    """Sentences that are encoded together."""
+
+    token: NDArray[np.int64]
+    """int64 [N], index of each token's word among the step's distinct table rows."""
+    plans: list[Any]
+    """One plan per view."""
+    sentences: int
+    """B."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sentences that are contrasted with each other."""
+
+    micros: list[Micro]
+    rows: Rows
+    """Of this process's sentences, in the order of the micro batches."""
+    everyone: list[Rows]
+    """Rows per process when negatives are gathered; otherwise only ``rows``."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One prepared optimiser step of one process."""
+
+    groups: list[Group]
+    table_rows: NDArray[np.int64]
+    """int64 [U], distinct rows of the word tables that this process touches, ascending."""
+    anchors: int
+    """Over all processes."""
+    sentences: int
+    """Over all processes."""
+
+
+def open_trees(trees: Path | None, root: Path = Path("runs/trees")) -> TreeCache:
+    """Open a tree cache; without a path, the only one under ``root``.
+
+    Raises:
+        UserError: none, or several (they are listed), or the folder is no cache of this format.
+    """
+    if trees is not None:
+        return TreeCache.open(trees, open_shards=OPEN_SHARDS)
+    found = sorted(path.parent for path in root.glob("*/manifest.json"))
+    if not found:
+        raise UserError(f"no tree cache under {root}: make one with python -m parsing.run, or give --trees")
+    if len(found) > 1:
+        raise UserError(
+            f"several tree caches under {root}: choose with --trees {' | '.join(map(str, found))}"
+        )
+    return TreeCache.open(found[0], open_shards=OPEN_SHARDS)
+
+
+def required_fields(requires: Collection[str], cache: TreeCache, views: Sequence[str]) -> tuple[str, ...]:
+    """Cache fields for annotations ``requires``.
+
+    Raises:
+        UserError: the cache was parsed without one of them.
+    """
+    for need in sorted(set(requires) - {"tokens"}):
+        if not cache.has(need):
+            raise UserError(
+                f"the tree cache has no {need} trees, which --views {','.join(views)} needs; "
+                "parse the corpus again with them"
+            )
+    return fields_of(requires)
+
+
+def fields_of(requires: Collection[str]) -> tuple[str, ...]:
+    """Cache fields of annotations; the tokens always."""
+    return tuple(name for need in FIELDS if need in {"tokens", *requires} for name in FIELDS[need])
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Which sentences are trained on and which are held out; sentence ranges ``(start, stop)``."""
+
+    training: list[tuple[int, int]]
+    held_out: list[tuple[int, int]]
+
+    @classmethod
+    def split(cls, documents: NDArray[np.int64], held_out: int, batch: int) -> Stretches:
+        """Hold out whole documents in up to ten runs spread evenly over the corpus.
+
+        Spread, because neighbouring documents are alike; no run shorter than a stretch.
+
+        Args:
+            documents: sentence offsets of the documents [K+1].
+            held_out: sentences to hold out; at most a tenth of the corpus is taken.
+            batch: sentences of a stretch.
+        """
+        total = int(documents[-1])
+        wanted = min(held_out, total // 10)
+        blocks = max(1, min(10, wanted // batch))
+        held: list[tuple[int, int]] = []
+        each = max(wanted // blocks, 1)
+        last = 0
+        for block in range(blocks if wanted else 0):
+            start_document = int(np.searchsorted(documents, (2 * block + 1) * total // (2 * blocks)))
+            start = max(int(documents[min(start_document, len(documents) - 1)]), last)
+            stop_document = int(np.searchsorted(documents, start + each))
+            stop = int(documents[min(stop_document, len(documents) - 1)])
+            # A document far longer than a block would take the training data with it.
+            if start < stop <= start + 4 * each + 1:
+                held.append((start, stop))
+                last = stop
+        edges = [0, *(edge for span in held for edge in span), total]
+        training = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
+        return cls(training, held)
+
+    def epoch(self, epoch: int, batch: int, seed: int) -> list[tuple[int, int]]:
+        """The shuffled stretches of one epoch."""
+        random = np.random.default_rng([seed, epoch])
+        offset = int(random.integers(batch)) if epoch else 0
+        pieces: list[tuple[int, int]] = []
+        for start, stop in self.training:
+            pieces += cut(start, stop, batch, offset)
+        if not pieces and self.training:
+            pieces = [max(self.training, key=lambda span: span[1] - span[0])]
+        order = random.permutation(len(pieces))
+        return [pieces[index] for index in order]
+
+
+def cut(start: int, stop: int, batch: int, offset: int = 0, *, least: int = 0) -> list[tuple[int, int]]:
+    """Cut a segment at ``start + offset + k * batch``; drop pieces under ``least`` (half a stretch)."""
+    edges = [start, *range(start + offset, stop, batch), stop]
+    least = least or max(batch // 2, 2)
+    return [(a, b) for a, b in pairwise(edges) if b - a >= least]
+
+
+class StepSource:
+    """Prepares steps from a cache; pure in (epoch, step), so any thread may do it.
+
+    Args:
+        cache: the trees.
+        vocabulary: maps words to table rows.
+        encoders: per view, anything with ``requires`` and ``plan(batch)``.
+        views: their names, for messages.
+        boundary: of the objective.
+    """
+
+    def __init__(
+        self,
+        cache: TreeCache,
+        vocabulary: Vocabulary,
+        encoders: Sequence[Any],
+        views: Sequence[str],
+        boundary: Boundary,
+    ) -> None:
+        self.cache = cache
+        self.vocabulary = vocabulary
+        self.encoders = list(encoders)
+        self.boundary = boundary
+        self.fields = required_fields({n for e in encoders for n in e.requires}, cache, views)
+        self.documents = np.asarray(cache.documents())
+        self.usable = (np.asarray(cache.flags()) & UNUSABLE_FLAGS) == 0
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Positions, documents and usability of sentences ``start..stop``."""
+        position = np.arange(start, stop, dtype=np.int64)
+        document = np.searchsorted(self.documents, position, side="right") - 1
+        return Rows(position, document, self.usable[start:stop])
+
+    def read(self, start: int, stop: int) -> tuple[NDArray[np.int32], list[Any]]:
+        """Table rows of the tokens [N] and the plan of each view.
+
+        Views of one kind share a plan: it depends on the trees alone.
+        """
+        batch = self.cache.read(start, stop, fields=self.fields, vocabulary=self.vocabulary)
+        plans: dict[str, Any] = {}
+        for encoder in self.encoders:
+            if encoder.name not in plans:
+                plans[encoder.name] = encoder.plan(batch)
+        return np.asarray(batch.token), [plans[encoder.name] for encoder in self.encoders]
+
+    def prepare(
+        self,
+        stretches: Sequence[tuple[int, int]],
+        *,
+        micro_batch: int = 0,
+        gathered: bool = False,
+        rank: int = 0,
+        world: int = 1,
+        dropout: tuple[float, Sequence[int]] = (0.0, ()),
+    ) -> Step:
+        """Read and plan this process's share of a step.
+
+        Args:
+            stretches: of the whole step.
+            micro_batch: sentences per micro batch, 0 for whole stretches.
+            gathered: contrast all stretches of the step with each other.
+            rank: this process.
+            world: number of processes; they take every ``world``-th stretch.
+            dropout: share of the words that become the unknown word, and the seed of the choice.
+        """
+        mine = list(stretches[rank::world])
+        micros: list[list[Part]] = []
+        for start, stop in mine:
+            size = micro_batch or stop - start
+            spans = [(a, min(a + size, stop)) for a in range(start, stop, size)]
+            micros.append([(*self.read(a, b), b - a) for a, b in spans])
+        if dropout[0]:
+            micros = [_drop(parts, dropout, span) for parts, span in zip(micros, mine, strict=True)]
+        tokens = [token for parts in micros for token, _, _ in parts]
+        table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
+        pieces = iter(np.split(inverse.astype(np.int64), np.cumsum([len(t) for t in tokens])[:-1]))
+        built = [[Micro(next(pieces), plans, size) for _, plans, size in parts] for parts in micros]
+        every = [self.rows(*stretch) for stretch in stretches]
+        if gathered:
+            per_rank = [Rows.concatenate(every[r::world]) for r in range(world)]
+            flat = [micro for parts in built for micro in parts]
+            groups = [Group(flat, per_rank[rank], per_rank)]
+            pool = Rows.concatenate(every)
+            anchors = count_anchors(pool, self.boundary, pool)
+        else:
+            own = every[rank::world]
+            groups = [Group(parts, rows, [rows]) for parts, rows in zip(built, own, strict=True)]
+            anchors = sum(count_anchors(rows, self.boundary) for rows in every)
+        return Step(groups, table_rows.astype(np.int64), anchors, sum(len(rows) for rows in every))
+
+
+def _drop(
+    parts: Sequence[Part], dropout: tuple[float, Sequence[int]], stretch: tuple[int, int]
+) -> list[Part]:
+    """A random share of the words unknown: a function of seed and stretch, however the stretch is cut."""
+    share, seed = dropout
+    random = np.random.default_rng([*seed, stretch[0], sum(len(token) for token, _, _ in parts)])
+    return [
+        (np.where(random.random(len(token)) < share, UNKNOWN_ROW, token).astype(np.int32), plans, size)
+        for token, plans, size in parts
+    ]
+
+
+def prefetch(jobs: Iterator[Any], prepare: Any, depth: int) -> Iterator[Any]:
+    """Yield ``prepare(job)`` for each job in order, ``depth`` of them ahead in a thread.
+
+    One thread is enough: reading and planning 400 sentences takes milliseconds, a step at the sizes
+    that matter takes seconds, and numba and HDF5 run outside the interpreter lock.
+    """
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
+        waiting: list[Future[Any]] = [pool.submit(prepare, job) for job in islice(jobs, depth)]
+        try:
+            while waiting:
+                ready = waiting.pop(0).result()
+                waiting += [pool.submit(prepare, job) for job in islice(jobs, 1)]
+                yield ready
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,56 @@
+"""``--dry-run``: configuration, sizes, memory and time of a training run, from a few real steps."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+
+from corpora.support.estimate import Work, dry_run_text, rate
+from multiview.training.data import prefetch
+from multiview.training.network import parameter_counts
+from multiview.training.trainer import Trainer
+
+CALIBRATION_STEPS = 4
+
+
+def step_rate(trainer: Trainer) -> tuple[float, int]:
+    """Steps per second of a few real ones, and the sentences of the largest."""
+    sentences: list[int] = []
+
+    def update(step: Any) -> int:
+        trainer.update(trainer.gradient(step))
+        sentences.append(step.sentences)
+        return 1
+
+    jobs = itertools.islice(trainer.jobs(), CALIBRATION_STEPS)
+    return rate(update, prefetch(jobs, trainer.prepare, trainer.config.prefetch)), max(sentences)
+
+
+def dry_run(trainer: Trainer) -> int:
+    """Print what a run would do and cost; nothing is written."""
+    config, split, network = trainer.config, trainer.split, trainer.network
+    per_s, sentences = step_rate(trainer)
+    steps: float = trainer.total_steps
+    if config.max_minutes:
+        steps = min(steps, 60 * config.max_minutes * per_s)
+    cuda = trainer.device.type == "cuda"
+    print(
+        dry_run_text(
+            config,
+            facts={
+                "cache": f"{trainer.cache.folder}: {len(trainer.cache)} sentences",
+                "training": f"{sum(stop - start for start, stop in split.training)} sentences; "
+                f"held out {trainer.held_out.sentences}",
+                "words": f"{len(trainer.words.vocabulary)} of size {network.shape.word_dim}",
+                "speed": f"{sentences * per_s:,.0f} sentences/s on {trainer.device}",
+            },
+            parameters=parameter_counts(network),
+            memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
+            disk_bytes=4.0 * sum(parameter_counts(network).values()),
+            work=[Work(name="train", units=steps, unit="steps", per_s=per_s)],
+            not_counted="validation and checkpoints",
+        )
+    )
+    return 0

@@ -1,0 +1,229 @@
+"""The contrastive objective: find a sentence's neighbours in one view from another view.
+
+A batch is B successive sentences. For each pair of view positions i < j, ``S = F_i W_ij F_jᵀ`` scores
+every sentence (row, the anchor, in view i) against every other (column, the candidate, in view j). The
+positives of an anchor are the sentences before and after it in its document. Sources: Simoulin & Crabbé
+2021, section 3 (the denominator over sentences outside the context); Logeswaran & Lee 2018 (QuickThought:
+all candidates in one softmax, uniform target over the neighbours).
+
+Legend of dimension suffixes: B sentences of a batch, A anchors, C candidates, D hidden, P pairs of views.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from multiview.config import Boundary, Denominator, Direction, Score, SelfScore
+from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
+
+# Replaced bytes alone leave a sentence with real trees.
+UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
+# Finite, so that a row whose every candidate is masked has a zero gradient instead of NaN.
+MASKED = -1e30
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """Which of the published variants of the objective is computed."""
+
+    boundary: Boundary = "document"
+    denominator: Denominator = "paper"
+    score: Score = "bilinear"
+    direction: Direction = "forward"
+    self_score: SelfScore = "minus-inf"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the sentences of a batch stand in the corpus; one entry per sentence [B]."""
+
+    position: NDArray[np.int64]
+    """Sentence number in the corpus: neighbours differ by one."""
+    document: NDArray[np.int64]
+    """Document number in the corpus."""
+    usable: NDArray[np.bool_]
+    """False for flagged sentences, which are neither anchor nor candidate."""
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Rows]) -> Rows:
+        """The rows of several batches, in order."""
+        return cls(
+            np.concatenate([part.position for part in parts]),
+            np.concatenate([part.document for part in parts]),
+            np.concatenate([part.usable for part in parts]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Who is compared with whom; boolean tensors [A, C] over the anchors that have a positive."""
+
+    anchor: Tensor
+    """int64 [A], row of each anchor in the batch."""
+    itself: Tensor
+    """The candidate is the anchor's own sentence."""
+    positive: Tensor
+    """The candidate is a usable neighbour."""
+    negative: Tensor
+    """The candidate is usable and outside the anchor's context (itself and its neighbours)."""
+
+
+def neighbour_targets(anchors: Rows, candidates: Rows, boundary: Boundary, device: torch.device) -> Targets:
+    """Compare every usable anchor that has a positive with the candidates.
+
+    Args:
+        anchors: rows of this process.
+        candidates: the same rows, or those of all processes when negatives are gathered.
+        boundary: whether a document's last sentence and the next one's first are neighbours.
+        device: where the masks are needed.
+    """
+    distance = candidates.position[None, :] - anchors.position[:, None]
+    near = np.abs(distance) == 1
+    if boundary == "document":
+        near &= anchors.document[:, None] == candidates.document[None, :]
+    usable = anchors.usable[:, None] & candidates.usable[None, :]
+    keep = np.flatnonzero((near & usable).any(axis=1))
+    near, usable, itself = near[keep], usable[keep], distance[keep] == 0
+
+    def tensor(values: NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(device)
+
+    return Targets(tensor(keep), tensor(itself), tensor(near & usable), tensor(usable & ~near & ~itself))
+
+
+def count_anchors(rows: Rows, boundary: Boundary, candidates: Rows | None = None) -> int:
+    """Number of anchors among ``rows``, without building a matrix when the rows are successive."""
+    if candidates is not None:
+        return len(neighbour_targets(rows, candidates, boundary, torch.device("cpu")).anchor)
+    joined = (np.diff(rows.position) == 1) & rows.usable[1:] & rows.usable[:-1]
+    if boundary == "document":
+        joined &= rows.document[1:] == rows.document[:-1]
+    anchor = np.zeros(len(rows), dtype=bool)
+    anchor[1:] |= joined
+    anchor[:-1] |= joined
+    return int(anchor.sum())
+
+
+def contrast(score_AC: Tensor, targets: Targets, denominator: Denominator, self_score: SelfScore) -> Tensor:
+    """Loss of each anchor [A].
+
+    With s the anchor, p ∈ P(s) its positives, N(s) the sentences outside its context:
+
+    - ``paper``: Σ_p −log( e^{S_sp} / (e^{S_sp} + Σ_{u ∈ N(s)} e^{S_su}) ), each positive on its own;
+    - ``all``: −1/|P(s)| Σ_p log( e^{S_sp} / Σ_{u ∈ P(s) ∪ N(s)} e^{S_su} ), the softmax over everyone.
+
+    ``self_score="zero"`` adds the sentence itself to the denominator with score 0, as QuickThought's
+    code does by zeroing the diagonal instead of removing it.
+    """
+    rivals = targets.negative if denominator == "paper" else targets.negative | targets.positive
+    masked_AC = score_AC.masked_fill(~rivals, MASKED)
+    if self_score == "zero":
+        masked_AC = masked_AC.masked_fill(targets.itself, 0.0)
+    rivals_A1 = masked_AC.logsumexp(dim=1, keepdim=True)
+    if denominator == "paper":
+        # −log(e^p / (e^p + e^r)) = softplus(r − p), exact for any size of r and p.
+        each_AC = nn.functional.softplus(rivals_A1 - score_AC)
+        return each_AC.masked_fill(~targets.positive, 0.0).sum(dim=1)
+    each_AC = (rivals_A1 - score_AC).masked_fill(~targets.positive, 0.0)
+    return each_AC.sum(dim=1) / targets.positive.sum(dim=1)
+
+
+def retrieved(score_AC: Tensor, targets: Targets) -> Tensor:
+    """Whether each anchor's best candidate is one of its positives, bool [A]."""
+    candidates = targets.positive | targets.negative
+    best_A1 = score_AC.masked_fill(~candidates, float("-inf")).argmax(dim=1, keepdim=True)
+    return targets.positive.gather(1, best_A1).squeeze(1)
+
+
+def pair_names(views: Sequence[str]) -> list[str]:
+    """Names of all pairs of view positions i < j: ``0-dep,1-const``; views may repeat."""
+    named = [f"{position}-{view}" for position, view in enumerate(views)]
+    return [f"{left},{right}" for left, right in itertools.combinations(named, 2)]
+
+
+@dataclass(frozen=True)
+class ObjectiveValue:
+    """Sums over the anchors; divide by the number of anchors of the whole step for means."""
+
+    loss: Tensor
+    """Scalar with gradient: sum over anchors, mean over pairs of views and directions."""
+    anchors: int
+    pair_loss: dict[str, float]
+    """Per pair, summed over anchors, mean over directions."""
+    pair_hits: dict[str, float]
+    """Per pair, number of anchors whose best candidate is a neighbour, mean over directions."""
+
+
+class Objective(nn.Module):
+    """The contrastive loss over all pairs of view positions; holds W_ij when bilinear.
+
+    Args:
+        views: names of the views in order, repeats allowed.
+        dims: hidden size D of each view; all equal when the score is ``dot``.
+        config: the variant.
+    """
+
+    def __init__(self, views: Sequence[str], dims: Sequence[int], config: ObjectiveConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.pairs = list(itertools.combinations(range(len(views)), 2))
+        self.names = pair_names(views)
+        self.bilinear = nn.ParameterList()
+        if config.score == "bilinear":
+            for left, right in self.pairs:
+                weight = nn.Parameter(torch.empty(dims[left], dims[right]))
+                nn.init.xavier_uniform_(weight)
+                self.bilinear.append(weight)
+
+    def forward(
+        self,
+        features: Sequence[Tensor],
+        rows: Rows,
+        candidates: tuple[Sequence[Tensor], Rows] | None = None,
+    ) -> ObjectiveValue:
+        """Sum the loss over the anchors of a batch.
+
+        Args:
+            features: per view [B, D], any floating type; scores are computed in at least float32.
+            rows: where the B sentences stand.
+            candidates: features and rows to retrieve from, by default the batch itself.
+        """
+        wide = [_at_least_float32(feature) for feature in features]
+        others, other_rows = candidates or (wide, rows)
+        others = [_at_least_float32(other) for other in others]
+        targets = neighbour_targets(rows, other_rows, self.config.boundary, wide[0].device)
+        total = wide[0].new_zeros(())
+        losses: dict[str, float] = {}
+        hits: dict[str, float] = {}
+        for pair, ((left, right), name) in enumerate(zip(self.pairs, self.names, strict=True)):
+            weight_DD = self.bilinear[pair] if len(self.bilinear) else None
+            scores = [_scores(wide[left][targets.anchor], others[right], weight_DD)]
+            if self.config.direction == "both":
+                back_DD = None if weight_DD is None else weight_DD.T
+                scores.append(_scores(wide[right][targets.anchor], others[left], back_DD))
+            each = [contrast(s, targets, self.config.denominator, self.config.self_score) for s in scores]
+            loss = torch.stack([value.sum() for value in each]).mean()
+            total = total + loss / len(self.pairs)
+            losses[name] = float(loss.detach())
+            found = [retrieved(s.detach(), targets).sum() for s in scores]
+            hits[name] = float(torch.stack(found).double().mean())
+        return ObjectiveValue(total, len(targets.anchor), losses, hits)
+
+
+def _scores(left_AD: Tensor, right_CD: Tensor, weight_DD: Tensor | None) -> Tensor:
+    """S = F_i W_ij F_jᵀ, or F_i F_jᵀ without a weight."""
+    return (left_AD if weight_DD is None else left_AD @ weight_DD) @ right_CD.T
+
+
+def _at_least_float32(values: Tensor) -> Tensor:
+    return values if values.dtype == torch.float64 else values.float()

@@ -1,0 +1,376 @@
+"""The training loop: prepared steps in, gradients, updates, validation, checkpoints, the best model out.
+
+A run is a pure function of configuration, cache and seed, step by step; a checkpoint holds what the next
+step depends on. Killed at any instant and started again with the same command it ends in the same bits
+(same device type, thread count, number of processes and versions; a time limit follows the clock).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from corpora.support.cli import LOGGER
+from corpora.support.errors import UserError
+from corpora.support.progress import progress
+from multiview.config import TrainConfig
+from multiview.training.checkpoints import Checkpoint, Checkpoints
+from multiview.training.data import Step, StepSource, Stretches, prefetch
+from multiview.training.distributed import Processes
+from multiview.training.gradient import StepResult, step_gradient
+from multiview.training.log import TrainingLog
+from multiview.training.network import MultiViewNetwork, objective_of, shape_of
+from multiview.training.optimiser import Optimiser, learning_rate_factor
+from multiview.training.validation import HeldOut, ValidationScores
+from multiview.words.table import Words, training_words
+from parsing.cache.reader import TreeCache
+from parsing.networks.device import pick_device
+
+log = logging.getLogger(LOGGER)
+KeepModel = Callable[["Trainer"], None]
+TIME_LIMIT = "time limit"
+
+
+@dataclass
+class Position:
+    """Where a run stands; the JSON part of a checkpoint."""
+
+    step: int = 0
+    """Steps done."""
+    epoch: int = 0
+    """Epoch of the next step."""
+    within: int = 0
+    """Steps of that epoch already done."""
+    seconds: float = 0.0
+    """Training time, over all resumptions."""
+    sentences: int = 0
+    """Sentences trained on."""
+    best: dict[str, Any] = field(default_factory=dict)
+    """Held-out figures of the best weights, and their step."""
+    untrained: dict[str, Any] = field(default_factory=dict)
+    """Held-out figures before the first step."""
+    waited: int = 0
+    """Validations since the best one."""
+    finished: str = ""
+    """Why the run is over, or empty."""
+    threads: int = 0
+    world: int = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """One step to do."""
+
+    epoch: int
+    within: int
+    stretches: list[tuple[int, int]]
+
+
+class Trainer:
+    """One training run on one process of possibly several.
+
+    Args:
+        config: with ``words`` of ``trained`` or ``fixed``.
+        cache: the trees.
+        processes: this process among all.
+    """
+
+    def __init__(self, config: TrainConfig, cache: TreeCache, processes: Processes | None = None) -> None:
+        self.config = config
+        self.cache = cache
+        self.processes = processes or Processes()
+        self.device = pick_device(config.device, self.processes.local_rank)
+        self.autocast = config.precision == "bfloat16"
+        if config.threads:
+            torch.set_num_threads(config.threads)
+        if config.stretches % self.processes.world:
+            raise UserError(
+                f"--stretches {config.stretches}: must be a multiple of the {self.processes.world} processes"
+            )
+        self.words: Words = training_words(config, cache.type_counts())
+        self.network = self._new_network()
+        self.source = StepSource(
+            cache, self.words.vocabulary, self.network.encoder_list, config.view_list, config.boundary
+        )
+        self.split = Stretches.split(self.source.documents, config.held_out, config.batch)
+        self.held_out = HeldOut(self.source, self.split.held_out, config.batch)
+        self.network.to(self.device)
+        self.optimiser = Optimiser(
+            self.network,
+            learning_rate=config.learning_rate,
+            table_rate=config.table_rate,
+            table_update=config.table_update,
+        )
+        self.epoch_steps = [len(self._epoch(e)) // config.stretches for e in range(config.epochs)]
+        self.total_steps = sum(self.epoch_steps)
+        if not self.total_steps:
+            raise UserError(
+                f"--batch {config.batch} --stretches {config.stretches}: the cache has only {len(cache)} "
+                "sentences, which do not fill one step; lower them"
+            )
+        if config.max_steps:
+            self.total_steps = min(self.total_steps, config.max_steps)
+        self.position = Position(threads=torch.get_num_threads(), world=self.processes.world)
+        self.checkpoints = Checkpoints(config.folder / "checkpoints", config.keep)
+        self._signal = 0
+
+    def _new_network(self) -> MultiViewNetwork:
+        config, words = self.config, self.words
+        torch.manual_seed(config.seed)
+        if words.is_fixed:
+            assert words.fixed is not None
+            shape = shape_of(config, table_rows=0, word_dim=words.fixed.shape[1])
+        else:
+            shape = shape_of(config, table_rows=words.vocabulary.rows, word_dim=config.word_dim)
+        network = MultiViewNetwork(shape, objective_of(config))
+        network.initialise_tables(
+            config.word_init, equal=config.equal_start, counts=words.counts, seed=config.seed
+        )
+        network.initialise_encoders(equal_inputs=config.equal_start, recurrent_scale=config.recurrent_scale)
+        return network
+
+    def _epoch(self, epoch: int) -> list[tuple[int, int]]:
+        return self.split.epoch(epoch, self.config.batch, self.config.seed)
+
+    def jobs(self) -> Iterator[Job]:
+        """The steps that remain, from the current position."""
+        size, left = self.config.stretches, self.total_steps - self.position.step
+        within = self.position.within
+        for epoch in range(self.position.epoch, self.config.epochs):
+            stretches = self._epoch(epoch)
+            for index in range(within, self.epoch_steps[epoch]):
+                if left <= 0:
+                    return
+                left -= 1
+                yield Job(epoch, index, stretches[index * size : (index + 1) * size])
+            within = 0
+
+    def prepare(self, job: Job) -> Step:
+        """Read and plan this process's share of a step."""
+        return self.source.prepare(
+            job.stretches,
+            micro_batch=self.config.micro_batch,
+            gathered=self.config.negatives == "step",
+            rank=self.processes.rank,
+            world=self.processes.world,
+            dropout=(self.config.word_dropout, (self.config.seed, job.epoch)),
+        )
+
+    def rows_of(self, step: Step) -> list[Tensor]:
+        """Word vectors of a step's rows per view, without gradient."""
+        if self.words.is_fixed:
+            return [self.words.fixed_rows(step.table_rows, self.device)]
+        rows = torch.from_numpy(step.table_rows).to(self.device)
+        return [table.detach()[rows] for table in self.network.tables]
+
+    def gradient(self, step: Step) -> StepResult:
+        """Gradient and figures of one step."""
+        self.optimiser.zero()
+        fixed = self.words.fixed_rows(step.table_rows, self.device) if self.words.is_fixed else None
+        return step_gradient(self.network, step, self.processes, fixed_rows=fixed, autocast=self.autocast)
+
+    def update(self, result: StepResult) -> dict[str, float]:
+        """Clip, check and apply a gradient; returns its norm and the learning rate.
+
+        Raises:
+            UserError: loss or gradient is not finite; nothing was changed.
+        """
+        norm = float(self.optimiser.gradient_norm(result.row_gradients))
+        if not (math.isfinite(result.loss) and math.isfinite(norm)):
+            raise UserError(
+                f"step {self.position.step + 1}: loss {result.loss}, gradient norm {norm}; stopped before "
+                "the update. Lower --learning-rate or --clip and start with --fresh"
+            )
+        clip = self.config.clip
+        scale = min(1.0, clip / max(norm, 1e-12)) if clip else 1.0
+        factor = learning_rate_factor(
+            self.position.step,
+            warmup=self.config.warmup_steps,
+            progress=self.progress,
+            schedule=self.config.schedule,
+        )
+        self.optimiser.step(result.table_rows, result.row_gradients, factor=factor, scale=scale)
+        return {"gradient_norm": norm, "learning_rate": self.config.learning_rate * factor}
+
+    @property
+    def progress(self) -> float:
+        """Share of the run that is done, by steps or by the clock, whichever is ahead."""
+        done = self.position.step / self.total_steps
+        limit_s = 60 * self.config.max_minutes
+        return min(max(done, self.position.seconds / limit_s if limit_s else 0.0), 1.0)
+
+    def validate(self) -> ValidationScores:
+        """Figures of the current weights on the held-out documents."""
+        return self.held_out.scores(self.network, self.rows_of, autocast=self.autocast)
+
+    def save(self) -> None:
+        """Write a checkpoint of the current position (first process only)."""
+        if self.processes.first:
+            try:
+                checkpoint = Checkpoint(
+                    self.network.state_dict(), self.optimiser.state(), asdict(self.position)
+                )
+                self.checkpoints.save(self.position.step, checkpoint)
+            except OSError as error:
+                log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
+
+    def resume(self) -> bool:
+        """Go on from the newest whole checkpoint, if there is one."""
+        found = self.checkpoints.newest()
+        if found is None:
+            return False
+        known = Position.__dataclass_fields__
+        stored = Position(**{k: v for k, v in found.state.items() if k in known})
+        for name in ("threads", "world"):
+            before, now = getattr(stored, name), getattr(self.position, name)
+            if before != now:
+                log.warning("resuming with %s %s instead of %s: last bits may differ", name, now, before)
+                setattr(stored, name, now)
+        self.network.load_state_dict(found.weights)
+        self.optimiser.load(found.optimiser)
+        self.position = stored
+        if stored.finished.startswith(TIME_LIMIT) and self.progress < 1:  # the limit was raised
+            stored.finished = ""
+        return True
+
+    def run(self, keep_model: KeepModel) -> int:
+        """Train to the end, a limit or a signal.
+
+        Args:
+            keep_model: called (first process only) when the weights are the best so far.
+
+        Returns:
+            0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
+        """
+        if self.position.finished:
+            return 0
+        previous = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM)}
+        writer = TrainingLog(self.config.folder, self.position.step) if self.processes.first else None
+        try:
+            return self._run(keep_model, writer)
+        finally:
+            if writer is not None:
+                writer.close()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _run(self, keep_model: KeepModel, writer: TrainingLog | None) -> int:
+        config, position = self.config, self.position
+        if position.step == 0:
+            position.untrained = self._validated(writer, keep_model)
+        bar = progress(
+            total=self.total_steps * config.batch * config.stretches,
+            initial=position.step * config.batch * config.stretches,
+            description="train",
+            disable=None if self.processes.first else True,
+        )
+        began, before = time.perf_counter(), position.seconds
+        jobs = list(self.jobs())
+        with bar:
+            for job, step in zip(jobs, prefetch(iter(jobs), self.prepare, config.prefetch), strict=True):
+                start, tenth = time.perf_counter(), int(10 * self.progress)
+                result = self.gradient(step)
+                figures = self.update(result)
+                position.step += 1
+                position.epoch, position.within = job.epoch, job.within + 1
+                position.sentences += step.sentences
+                position.seconds = self._agreed(before + time.perf_counter() - began)
+                self._report(writer, bar, step, result, figures, time.perf_counter() - start)
+                due = int(10 * self.progress) > tenth
+                if config.validate_every:
+                    due = position.step % config.validate_every == 0
+                if due or self.progress >= 1:
+                    self._validated(writer, keep_model)
+                position.finished = self._over()
+                reason = self._agreed_signal()
+                if position.finished or reason or position.step % config.checkpoint_every == 0:
+                    self.save()
+                if reason and not position.finished:
+                    log.info("stopped at step %d; the same command resumes", position.step)
+                    return 128 + reason
+                if position.finished:
+                    break
+        return 0
+
+    def _over(self) -> str:
+        config, position = self.config, self.position
+        if position.step >= self.total_steps:
+            return f"all {self.total_steps} steps done"
+        if config.patience and position.waited >= config.patience:
+            return f"no better held-out retrieval in {position.waited} validations"
+        if self.progress >= 1:
+            return f"{TIME_LIMIT} of {config.max_minutes:g} minutes"
+        return ""
+
+    def _stop(self, number: int, _frame: Any) -> None:
+        self._signal = number
+
+    def _agreed(self, seconds: float) -> float:
+        """The first process's clock on all: the learning rate and the time limit follow it."""
+        if self.processes.world == 1:
+            return seconds
+        mine = torch.zeros(1, dtype=torch.float64, device=self.device)
+        if self.processes.first:
+            mine += seconds
+        return float(self.processes.sum(mine))
+
+    def _agreed_signal(self) -> int:
+        """The signal any process got, so that all stop after the same step."""
+        if self.processes.world == 1:
+            return self._signal
+        asked = torch.zeros(2, device=self.device)
+        if self._signal:
+            asked[0 if self._signal == signal.SIGINT else 1] = 1
+        interrupted, terminated = self.processes.sum(asked).tolist()
+        return int(signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0)
+
+    def _validated(self, writer: TrainingLog | None, keep_model: KeepModel) -> dict[str, Any]:
+        """Validate, log, and keep the model when it is the best so far."""
+        position = self.position
+        scores = self.validate()
+        values = {"step": position.step, **scores.as_json()}
+        # Without held-out sentences the newest weights are the best known.
+        better = not position.best or not scores.anchors or values["recall@1"] > position.best["recall@1"]
+        if writer is not None:
+            writer.write("held-out", position.step, {k: v for k, v in values.items() if k != "step"})
+            log.info(
+                "step %d held out: loss %.3f recall@1 %.4f",
+                position.step,
+                scores.loss,
+                scores.recall_at_1,
+            )
+        # The untrained weights are no candidate: a run that never beats them should say so, not hide it.
+        if position.step:
+            position.waited = 0 if better else position.waited + 1
+        if position.step and better:
+            position.best = values
+            if self.processes.first:
+                keep_model(self)
+        return values
+
+    def _report(
+        self,
+        writer: TrainingLog | None,
+        bar: Any,
+        step: Step,
+        result: StepResult,
+        figures: dict[str, float],
+        seconds: float,
+    ) -> None:
+        if writer is None:
+            return
+        pairs = {f"accuracy@1/{name}": value for name, value in result.pair_accuracy.items()}
+        losses = {f"loss/{name}": value for name, value in result.pair_loss.items()}
+        values = {"loss": result.loss, **losses, **pairs, **figures}
+        values |= {"epoch": self.position.epoch, "sentences_per_s": step.sentences / seconds}
+        writer.write("train", self.position.step, values)
+        bar.update(step.sentences)
+        bar.set_postfix(loss=f"{result.loss:.3f}", hit=f"{max(result.pair_accuracy.values()):.3f}")

@@ -1,0 +1,110 @@
+"""Validation on held-out documents: the objective's loss, and neighbour retrieval by cosine.
+
+Retrieval is what a user gets: the views' vectors concatenated, compared by cosine within blocks of 400
+successive held-out sentences; recall@1 is the share of sentences whose nearest other sentence is the one
+before or after it in its document.
+
+Legend of dimension suffixes: B sentences of a block, D embedding size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from multiview.training.data import Step, StepSource, cut
+from multiview.training.network import MultiViewNetwork
+from multiview.training.objective import Rows, neighbour_targets, retrieved
+
+BLOCK_SENTENCES = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationScores:
+    """Figures on the held-out documents; shares between 0 and 1."""
+
+    loss: float
+    """Mean over anchors."""
+    recall_at_1: float
+    """Neighbour retrieval by cosine of the concatenated views."""
+    pair_accuracy: dict[str, float]
+    """Accuracy@1 of the objective's scores, per pair of views."""
+    anchors: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Flat JSON values."""
+        pairs = {f"accuracy@1/{name}": value for name, value in self.pair_accuracy.items()}
+        return {"loss": self.loss, "recall@1": self.recall_at_1, "anchors": self.anchors, **pairs}
+
+
+class HeldOut:
+    """Held-out sentences, read and planned once: the loader thread has the cache to itself afterwards.
+
+    Args:
+        source: reads and plans.
+        spans: held-out sentence ranges.
+        batch: sentences contrasted with each other, as in training.
+    """
+
+    def __init__(self, source: StepSource, spans: Sequence[tuple[int, int]], batch: int) -> None:
+        pieces = [piece for span in spans for piece in cut(*span, batch, least=2)]
+        self.steps: list[Step] = [source.prepare([piece]) for piece in pieces]
+        self.sentences = sum(step.sentences for step in self.steps)
+
+    @torch.no_grad()
+    def scores(
+        self, network: MultiViewNetwork, rows_of: Callable[[Step], list[Tensor]], *, autocast: bool = False
+    ) -> ValidationScores:
+        """Evaluate a network.
+
+        Args:
+            network: the weights.
+            rows_of: word vectors of a step's rows.
+            autocast: bfloat16 matrix products, as in training.
+        """
+        assert network.objective is not None
+        if not self.steps:
+            return ValidationScores(loss=0.0, recall_at_1=0.0, pair_accuracy={}, anchors=0)
+        loss, anchors = 0.0, 0
+        hits: dict[str, float] = {}
+        embeddings: list[Tensor] = []
+        rows: list[Rows] = []
+        for step in self.steps:
+            group = step.groups[0]
+            words = rows_of(step)
+            with torch.autocast(words[0].device.type, torch.bfloat16, enabled=autocast):
+                features = network.encode(group.micros[0], words)
+            value = network.objective(features, group.rows)
+            loss += value.loss.item()
+            anchors += value.anchors
+            for name, count in value.pair_hits.items():
+                hits[name] = hits.get(name, 0.0) + count
+            embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
+            rows.append(group.rows)
+        total = max(anchors, 1)
+        return ValidationScores(
+            loss=loss / total,
+            recall_at_1=neighbour_recall(torch.cat(embeddings), Rows.concatenate(rows)),
+            pair_accuracy={name: count / total for name, count in hits.items()},
+            anchors=anchors,
+        )
+
+
+def neighbour_recall(embeddings_ND: Tensor, rows: Rows, block: int = BLOCK_SENTENCES) -> float:
+    """Share of sentences whose nearest other sentence of their block, by cosine, is a neighbour."""
+    unit_ND = torch.nn.functional.normalize(embeddings_ND, dim=1)
+    hits, anchors = 0, 0
+    for start in range(0, len(rows), block):
+        here = slice(start, start + block)
+        part = Rows(rows.position[here], rows.document[here], rows.usable[here])
+        targets = neighbour_targets(part, part, "document", unit_ND.device)
+        if not len(targets.anchor):
+            continue
+        similarity_AB = unit_ND[here][targets.anchor] @ unit_ND[here].T
+        hits += int(retrieved(similarity_AB, targets).sum())
+        anchors += len(targets.anchor)
+    return hits / max(anchors, 1)

@@ -1,0 +1,1 @@
+"""Words: vocabularies, pre-trained vectors and the tables that encoders read."""

@@ -1,0 +1,1 @@
+"""The constituency parser: Kitaev & Klein's span model, CKY, training and scoring."""

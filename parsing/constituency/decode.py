@@ -1,0 +1,147 @@
+"""Batched CKY over the spans of many sentences, identical to benepar 0.2.0's decoder, ties included.
+
+A span's score is that of its best label (the first one on a tie; label 0, "no constituent", scores
+0); the tree with the highest sum wins, the leftmost split on a tie; the whole sentence cannot take
+label 0 where benepar's ``force_root_constituent`` is set. Arithmetic is float32 in benepar's order:
+the best split first, then the span's own score.
+
+Layout: the spans of one sentence of n words lie in row order, (0,1) (0,2) ... (0,n) (1,2) ...
+(n-1,n), n(n+1)/2 of them; sentences follow each other. Shapes: B sentences, S spans in all, K labels
+without the null label.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from parsing.trees.types import Int
+
+Float = NDArray[np.float32]
+
+
+def span_offsets(lengths: Int) -> Int:
+    """int64 [B+1], where the spans of each sentence begin, from ``lengths`` in words [B]."""
+    lengths = np.asarray(lengths, np.int64)
+    return np.concatenate(([0], np.cumsum(lengths * (lengths + 1) // 2)))
+
+
+@njit(cache=True)
+def span_index(n: int, start: int, end: int) -> int:
+    """Position of the span ``start``..``end`` (``end`` exclusive) among those of ``n`` words."""
+    return start * n - start * (start - 1) // 2 + end - start - 1
+
+
+@njit(cache=True)
+def fenceposts(lengths: Int, left: Int, right: Int) -> None:
+    """Fill int32 [S] ``left`` and ``right``: every span's fenceposts among those of the batch.
+
+    A sentence of n words has n + 1 fenceposts; those of the batch are numbered on.
+    """
+    k, base = 0, 0
+    for n in lengths:
+        for start in range(n):
+            for end in range(start + 1, n + 1):
+                left[k], right[k] = base + start, base + end
+                k += 1
+        base += n + 1
+
+
+@njit(cache=True)
+def best_labels(
+    scores: Float, gold: Int, cost: float, labelled: NDArray[np.bool_], best: Float, label: Int
+) -> None:
+    """Best label of each span and its score; the null label itself scores 0.
+
+    Equation: s(i,j) = max_l [s(i,j,l) + cost * (l is not gold(i,j))], s(i,j,0) = 0, the first l on a tie.
+
+    Args:
+        scores: [S, K], the null label not among them.
+        gold: [S], gold labels; of no importance when ``cost`` is 0.
+        cost: margin that a wrong label is given in training, 0 in decoding.
+        labelled: [S], spans that may not take the null label.
+        best: out, [S].
+        label: out, [S].
+    """
+    wrong = np.float32(cost)
+    for k in range(scores.shape[0]):
+        top, at = np.float32(-np.inf), 0
+        if not labelled[k]:
+            top = np.float32(0.0) if gold[k] == 0 else wrong
+        for j in range(scores.shape[1]):
+            score = scores[k, j] if gold[k] == j + 1 else scores[k, j] + wrong
+            if score > top:
+                top, at = score, j + 1
+        best[k], label[k] = top, at
+
+
+@njit(cache=True)
+def cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.float32:
+    """Best binary bracketing of one sentence; the best total score.
+
+    Equation: S(i,j) = s(i,j) + max_k [S(i,k) + S(k,j)], the smallest k on a tie; S(i,i+1) = s(i,i+1).
+
+    Args:
+        best: [n(n+1)/2], score of each span.
+        n: words.
+        split: out, [>= n+1, >= n+1], the chosen k of span (i, j).
+        inside: scratch of the same shape, S(i,j) by rows.
+        mirror: scratch of the same shape, S(i,j) by columns, so that both inner loops are contiguous.
+    """
+    for start in range(n - 1, -1, -1):
+        row = start * n - start * (start - 1) // 2 - start - 1
+        inside[start, start + 1] = mirror[start + 1, start] = best[row + start + 1]
+        for end in range(start + 2, n + 1):
+            top = inside[start, start + 1] + mirror[end, start + 1]
+            for k in range(start + 2, end):
+                top = max(top, inside[start, k] + mirror[end, k])
+            at = start + 1
+            while at < end - 1 and inside[start, at] + mirror[end, at] != top:
+                at += 1
+            split[start, end] = at
+            inside[start, end] = mirror[end, start] = top + best[row + end]
+    result: np.float32 = inside[0, n]
+    return result
+
+
+@njit(cache=True)
+def decode_batch(
+    best: Float, label: Int, lengths: Int, offsets: Int, starts: Int, ends: Int, labels: Int, counts: Int
+) -> None:
+    """Trees of a batch as labelled spans in preorder, null spans dropped (never the whole sentence).
+
+    Args:
+        best: [S] score of each span.
+        label: [S] label of each span.
+        lengths: [B] words.
+        offsets: [B+1] of :func:`span_offsets`.
+        starts: out, [sum(2n-1)], first words, sentence after sentence, packed.
+        ends: out, one past the last words.
+        labels: out, label ids.
+        counts: out, [B], spans of each sentence.
+    """
+    longest = lengths.max() + 1
+    split = np.empty((longest, longest), np.int32)
+    inside = np.empty((longest, longest), np.float32)
+    mirror = np.empty((longest, longest), np.float32)
+    stack = np.empty((2 * longest, 2), np.int32)
+    m = 0
+    for b in range(len(lengths)):
+        n, base, before = lengths[b], offsets[b], m
+        cky(best[base : offsets[b + 1]], n, split, inside, mirror)
+        stack[0, 0], stack[0, 1] = 0, n
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            start, end = stack[depth, 0], stack[depth, 1]
+            own = label[base + span_index(n, start, end)]
+            if own != 0 or m == before:
+                starts[m], ends[m], labels[m] = start, end, own
+                m += 1
+            if end - start > 1:
+                middle = split[start, end]
+                stack[depth, 0], stack[depth, 1] = middle, end
+                stack[depth + 1, 0], stack[depth + 1, 1] = start, middle
+                depth += 2
+        counts[b] = m - before

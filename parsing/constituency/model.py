@@ -1,0 +1,196 @@
+"""The constituency parser: sentence encoder, span head, tag head, and batched parsing.
+
+Kitaev & Klein (2018): the vector of fencepost i joins the forward state before it and the backward
+state after it; spans are scored by :class:`parsing.constituency.span_head.SpanHead`, tags from the states of
+the
+words, trees found by :mod:`parsing.constituency.decode`.
+
+Shapes: B sentences, T positions (both boundaries included), P fenceposts (n + 1 a sentence, packed),
+N words (packed), D encoder output, S spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from corpora.support.cli import config_from_json, config_to_json
+from corpora.support.errors import UserError
+from parsing.constituency.decode import decode_batch
+from parsing.constituency.span_head import SpanHead, SpanScorer, project
+from parsing.networks.config import ConstituencyConfig, EncoderConfig
+from parsing.networks.features import TypeTable, Vocabulary, WordBatch, length_batches, make_batch
+from parsing.networks.model_folder import ModelFolder, load_weights
+from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
+from parsing.trees.types import ConstituencyParse, Int
+
+
+class ConstituencyModel(nn.Module):
+    """The network.
+
+    Args:
+        vocabulary: words and characters.
+        labels: span labels, the null label ``""`` first (it has no weights).
+        tags: part-of-speech tags.
+        config: sizes and dropout rates.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, labels: Sequence[str], tags: Sequence[str], config: ConstituencyConfig
+    ) -> None:
+        super().__init__()
+        self.vocabulary, self.config = vocabulary, config
+        self.labels, self.tags = tuple(labels), tuple(tags)
+        self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), config.encoder)
+        width = self.encoder.output_dim
+        self.span_head = SpanHead(width, config.label_hidden, len(labels) - 1)
+        self.tag_head = nn.Sequential(
+            nn.Linear(width, config.tag_hidden),
+            nn.LayerNorm(config.tag_hidden),
+            nn.ReLU(),
+            nn.Linear(config.tag_hidden, len(tags)),
+        )
+
+    def config_json(self) -> dict[str, Any]:
+        """Configuration for the model folder."""
+        return config_to_json(self.config)
+
+    def vocabulary_json(self) -> dict[str, Any]:
+        """Vocabulary for the model folder."""
+        return {**self.vocabulary.to_json(), "labels": list(self.labels), "tags": list(self.tags)}
+
+    @classmethod
+    def from_folder(cls, folder: ModelFolder) -> ConstituencyModel:
+        """Build the model a folder holds, in eval mode.
+
+        Raises:
+            UserError: the folder does not fit this version.
+        """
+        where = folder.path / "config.json"
+        values = dict(folder.config)
+        encoder = config_from_json(EncoderConfig, values.pop("encoder", {}), where=where)
+        config = replace(config_from_json(ConstituencyConfig, values, where=where), encoder=encoder)
+        labels, tags = folder.vocabulary.get("labels", ()), folder.vocabulary.get("tags", ())
+        if not labels or labels[0] != "" or not tags:
+            raise UserError(f"{folder.path / 'vocab.json'}: needs labels, the empty one first, and tags")
+        vocabulary = Vocabulary.from_json(folder.vocabulary, where=folder.path / "vocab.json")
+        model = cls(vocabulary, labels, tags, config)
+        load_weights(model, folder)
+        return model.eval()
+
+
+def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
+    """f_i = [ahead_i ; back_(i+1)] for every fencepost of every sentence, packed: [P, D].
+
+    Args:
+        states_BTD: encoder output; the first half of D is the forward direction.
+        positions_B: n + 2, positions of each sentence.
+    """
+    half = states_BTD.shape[-1] // 2
+    mask = torch.arange(states_BTD.shape[1] - 1, device=positions_B.device) < positions_B[:, None] - 1
+    return torch.cat([states_BTD[:, :-1, :half][mask], states_BTD[:, 1:, half:][mask]], -1)
+
+
+def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
+    """States of the words without the boundaries, packed: [N, D]."""
+    positions_T = torch.arange(states_BTD.shape[1], device=positions_B.device)
+    return states_BTD[(positions_T > 0) & (positions_T < positions_B[:, None] - 1)]
+
+
+def parse_states(
+    span_head: nn.Sequential,
+    tag_head: nn.Module | None,
+    states_BTD: Tensor,
+    positions_B: Tensor,
+    *,
+    force: bool,
+) -> list[ConstituencyParse]:
+    """Trees and tags from encoder states: the part that is the same for every encoder.
+
+    Args:
+        span_head: layers as in :class:`SpanHead`.
+        tag_head: word states to tag scores, or None for a model without tags (all tags are 0).
+        states_BTD: encoder output on the CPU.
+        positions_B: n + 2, positions of each sentence.
+        force: whole sentences always get a label.
+    """
+    lengths = positions_B.numpy() - 2
+    projected_PH = project(span_head, fencepost_vectors(states_BTD, positions_B))
+    scorer = SpanScorer(span_head, projected_PH, lengths, force=force)
+    best, label = scorer.best()
+    words = int(lengths.sum())
+    starts, ends, labels = (np.empty(2 * words - len(lengths), np.int32) for _ in range(3))
+    counts = np.empty(len(lengths), np.int64)
+    decode_batch(best, label, scorer.lengths, scorer.offsets, starts, ends, labels, counts)
+    if tag_head is None:
+        tags = np.zeros(words, np.int32)
+    else:
+        tags = tag_head(word_states(states_BTD, positions_B)).argmax(-1).numpy().astype(np.int32)
+    return list(_cut(tags, lengths, starts, ends, labels, counts))
+
+
+class SpanParser:
+    """A :class:`ConstituencyModel` as a :class:`parsing.trees.types.ConstituencyParser`, on the CPU.
+
+    Args:
+        model: weights in place; put into eval mode.
+        identity: name, version and sha256 of the weights.
+        batch_words: padded words run at once (2,000 states of 384 floats are 3 MB).
+    """
+
+    def __init__(
+        self, model: ConstituencyModel, identity: dict[str, str], *, batch_words: int = 2000
+    ) -> None:
+        self.model = model.eval()
+        self.labels, self.tags, self.identity = model.labels, model.tags, identity
+        self.batch_words = batch_words
+        self._table = TypeTable(model.vocabulary)
+        self._vectors = TypeVectors(model.encoder, self._table)
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
+        """One parse per sentence, in order."""
+        self._vectors.bound()
+        rows = [self._table.rows(tokens) for tokens in sentences]
+        parses: dict[int, ConstituencyParse] = {}
+        for members in length_batches([len(r) + 2 for r in rows], self.batch_words):
+            batch = make_batch(self._table, [rows[i] for i in members], end_boundary=True)
+            parses.update(zip(members, self._parse_batch(batch), strict=True))
+        return [parses[i] for i in range(len(rows))]
+
+    def use_bfloat16(self) -> None:
+        """Run the encoder in bfloat16 from now on; said in the identity, for the trees may differ."""
+        self.model.encoder.use_bfloat16()
+        self.identity = {**self.identity, "arithmetic": "bf16"}
+
+    @torch.inference_mode()
+    def _parse_batch(self, batch: WordBatch) -> list[ConstituencyParse]:
+        states_BTD = self.model.encoder(batch, self._vectors)
+        return parse_states(
+            self.model.span_head,
+            self.model.tag_head,
+            states_BTD,
+            batch.lengths_B,
+            force=self.model.config.force_root,
+        )
+
+
+def _cut(
+    tags: Int, lengths: Int, starts: Int, ends: Int, labels: Int, counts: Int
+) -> list[ConstituencyParse]:
+    """Packed arrays of a batch as one parse per sentence."""
+    words = np.concatenate(([0], np.cumsum(lengths))).tolist()
+    spans = np.concatenate(([0], np.cumsum(counts))).tolist()
+    return [
+        ConstituencyParse(
+            tags=tags[words[b] : words[b + 1]],
+            starts=starts[spans[b] : spans[b + 1]],
+            ends=ends[spans[b] : spans[b + 1]],
+            labels=labels[spans[b] : spans[b + 1]],
+        )
+        for b in range(len(counts))
+    ]

@@ -1,0 +1,150 @@
+"""Scores of labelled spans from fencepost vectors (Kitaev & Klein 2018), without padding.
+
+    s(i, j, ·) = M relu(LayerNorm(W (f_j - f_i) + b)) + c          f_i: vector between words i-1 and i
+
+W is applied to the n + 1 fenceposts before they are subtracted, not to n(n+1)/2 differences, and only
+spans that exist are scored, in the layout of :mod:`parsing.constituency.decode`. Subtracting the mean, which
+LayerNorm does, is linear and is done on the fenceposts too.
+
+Shapes: P fenceposts of the batch, S spans, D features, H hidden, K labels without null.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from parsing.constituency.decode import Float, best_labels, fenceposts, span_offsets
+from parsing.trees.types import Int
+
+CHUNK_SPANS = 4096
+"""Spans scored at once: 4096 x 250 floats stay in a core's second-level cache."""
+
+
+class SpanHead(nn.Sequential):
+    """benepar's span classifier: the same layers in the same order, so that weights carry over.
+
+    Args:
+        d_features: D, size of a fencepost vector.
+        d_hidden: H.
+        n_labels: K, the null label not counted (its score is 0).
+    """
+
+    def __init__(self, d_features: int, d_hidden: int, n_labels: int) -> None:
+        super().__init__(
+            nn.Linear(d_features, d_hidden), nn.LayerNorm(d_hidden), nn.ReLU(), nn.Linear(d_hidden, n_labels)
+        )
+
+    def scores_at(self, projected_PH: Tensor, left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
+        """Scores [s] of single (span, label) pairs, differentiable.
+
+        Args:
+            projected_PH: of :func:`project`.
+            left: int64 [s], fencepost before each span.
+            right: int64 [s], fencepost after it.
+            labels: int64 [s], from 1 (the null label has no weights).
+        """
+        first, norm, last = layers(self)
+        hidden = norm(projected_PH[right] - projected_PH[left] + first.bias).relu()
+        result: Tensor = (hidden * last.weight[labels - 1]).sum(-1) + last.bias[labels - 1]
+        return result
+
+
+Layers = tuple[nn.Linear, nn.LayerNorm, nn.Linear]
+
+
+def layers(head: nn.Sequential) -> Layers:
+    """The three layers with weights of a :class:`SpanHead` or of benepar's ``f_label``."""
+    first, norm, last = head[0], head[1], head[3]
+    assert isinstance(first, nn.Linear) and isinstance(norm, nn.LayerNorm) and isinstance(last, nn.Linear)
+    return first, norm, last
+
+
+def project(head: nn.Sequential, posts_PD: Tensor) -> Tensor:
+    """W f_i for every fencepost: [P, H]."""
+    return F.linear(posts_PD, layers(head)[0].weight)
+
+
+class SpanScorer:
+    """All span scores of a batch without gradients, compiled but for the product with M."""
+
+    def __init__(self, head: nn.Sequential, projected_PH: Tensor, lengths: Int, *, force: bool) -> None:
+        """Prepare a batch.
+
+        Args:
+            head: a :class:`SpanHead` or benepar's ``f_label``.
+            projected_PH: W f_i of every fencepost, [P, H].
+            lengths: [B], words of each sentence.
+            force: whole sentences may not take the null label.
+        """
+        first, norm, last = layers(head)
+        with torch.no_grad():
+            centred = projected_PH.detach() - projected_PH.detach().mean(-1, keepdim=True)
+            self._left = centred.numpy()
+            self._right = (centred + (first.bias - first.bias.mean())).numpy()
+            self._scale, self._shift = norm.weight.detach().numpy(), norm.bias.detach().numpy()
+            self._eps = norm.eps
+            self._out, self._out_bias = last.weight.detach().T, last.bias.detach()
+        self.lengths = np.asarray(lengths, np.int64)
+        self.offsets = span_offsets(self.lengths)
+        total = int(self.offsets[-1])
+        self.left, self.right = np.empty(total, np.int32), np.empty(total, np.int32)
+        fenceposts(self.lengths, self.left, self.right)
+        self.labelled = np.zeros(total, np.bool_)
+        if force:
+            self.labelled[self.offsets[:-1] + self.lengths - 1] = True
+
+    def scores(self, first: int, stop: int) -> Float:
+        """Scores [stop-first, K] of a range of spans."""
+        hidden = np.empty((stop - first, self._left.shape[1]), np.float32)
+        _hidden(
+            self._left, self._right, self.left[first:stop], self.right[first:stop],
+            self._scale, self._shift, self._eps, hidden,
+        )  # fmt: skip
+        product: Float = torch.addmm(self._out_bias, torch.from_numpy(hidden), self._out).numpy()
+        return product
+
+    def best(self, gold: Int | None = None, cost: float = 0.0) -> tuple[Float, Int]:
+        """Best label of every span and its score, [S] each.
+
+        Args:
+            gold: [S], gold labels, in training.
+            cost: margin given to other labels, in training.
+        """
+        total = int(self.offsets[-1])
+        best, label = np.empty(total, np.float32), np.empty(total, np.int32)
+        reference = np.zeros(total, np.int32) if gold is None else gold
+        for first in range(0, total, CHUNK_SPANS):
+            part = slice(first, min(first + CHUNK_SPANS, total))
+            scores = self.scores(part.start, part.stop)
+            best_labels(scores, reference[part], cost, self.labelled[part], best[part], label[part])
+        return best, label
+
+
+# Sums may be reordered (vector registers); no other liberty is taken.
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def _hidden(
+    left_PH: Float,
+    right_PH: Float,
+    left: Int,
+    right: Int,
+    scale: Float,
+    shift: Float,
+    eps: float,
+    hidden: Float,
+) -> None:
+    """relu(LayerNorm(x)) of the centred x = right_PH[right] - left_PH[left], written to ``hidden``."""
+    size = hidden.shape[1]
+    for k in range(len(left)):
+        a, b, out = left_PH[left[k]], right_PH[right[k]], hidden[k]
+        total = np.float32(0.0)
+        for h in range(size):
+            x = b[h] - a[h]
+            out[h] = x
+            total += x * x
+        inverse = np.float32(1.0 / np.sqrt(total / size + eps))
+        for h in range(size):
+            out[h] = max(out[h] * inverse * scale[h] + shift[h], np.float32(0.0))

@@ -1,0 +1,134 @@
+"""``python -m parsing.train const``: from treebank files to a constituency model folder with its card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from corpora.support.cli import config_to_json
+from corpora.support.errors import UserError
+from corpora.treebanks import read_conllu
+from corpora.types import Sentence
+from parsing.constituency.model import ConstituencyModel, SpanParser
+from parsing.constituency.task import ConstituencyTask, score_parser
+from parsing.networks.config import TrainConstituency
+from parsing.networks.model_card import CardTexts, Scores, file_hashes, train_and_store
+from parsing.networks.model_folder import ModelFolder, load_model_folder
+from parsing.networks.training import Trainer, seed_everything
+from parsing.trees.brackets import SpanTree, read_trees
+
+
+def read_treebank(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) -> list[SpanTree]:
+    """Trees of bracket files.
+
+    Args:
+        paths: the files, in order.
+        exclude_documents: prefixes of ids of documents to leave out. Brackets name no documents:
+            the file of the same name that ends in ``.conllu`` does, sentence by sentence.
+
+    Raises:
+        UserError: a file is missing, malformed, empty, or its ``.conllu`` has other sentences.
+    """
+    trees: list[SpanTree] = []
+    for path in paths:
+        found = list(read_trees(path))
+        if exclude_documents:
+            names = _document_names(path.with_suffix(".conllu"))
+            if len(names) != len(found):
+                raise UserError(
+                    f"{path}: {len(found)} trees, but {path.with_suffix('.conllu').name} has "
+                    f"{len(names)} sentences; --exclude-documents needs the same ones"
+                )
+            excluded = tuple(exclude_documents)
+            found = [tree for tree, name in zip(found, names, strict=True) if not name.startswith(excluded)]
+        trees += found
+    if not trees:
+        raise UserError(f"{', '.join(map(str, paths)) or 'no file'}: no trees to read")
+    return trees
+
+
+def _document_names(path: Path) -> list[str]:
+    """Id of the document of every sentence of a CoNLL-U file."""
+    return [document.id for document in read_conllu(path) for _ in document.sentences]
+
+
+def read_extra(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) -> list[Sentence]:
+    """Sentences of CoNLL-U files whose tags and arcs are learned along.
+
+    Raises:
+        UserError: a file is missing or malformed.
+    """
+    return [
+        sentence
+        for path in paths
+        for document in read_conllu(path, tags="xpos")
+        if not document.id.startswith(tuple(exclude_documents))
+        for sentence in document.sentences
+    ]
+
+
+def prepare_constituency_training(config: TrainConstituency) -> tuple[Trainer, ConstituencyTask]:
+    """The run that ``config`` describes, not begun yet, and what it trains."""
+    trees, dev_trees = read_treebank(config.train, config.exclude_documents), read_treebank(config.dev)
+    sentences = read_extra(config.extra, config.exclude_documents)
+    seed_everything(config.training)
+    start = None if config.start_from is None else load_span_parser(config.start_from)
+    task = ConstituencyTask(
+        trees, dev_trees, config.model, extra=sentences, start=None if start is None else start.model
+    )
+    run = {
+        "model": config_to_json(config.model),
+        "train": file_hashes(config.train),
+        "extra": file_hashes(config.extra),
+        "dev": file_hashes(config.dev),
+        "exclude_documents": list(config.exclude_documents),
+        "start_from": None if start is None else start.identity["sha256"],
+    }
+    return Trainer(task, config.training, config.output / "training", run), task
+
+
+def train_constituency_parser(config: TrainConstituency) -> Scores:
+    """Train, write the model folder, return the dev scores of what was stored."""
+    trainer, task = prepare_constituency_training(config)
+
+    def score(folder: ModelFolder) -> Scores:
+        return score_parser(_span_parser(folder), task.dev)
+
+    return train_and_store(
+        config, trainer, task.model, kind="constituency", dev_size=len(task.dev), score=score, card=CARD
+    )
+
+
+def load_span_parser(path: Path) -> SpanParser:
+    """The parser of a model folder that training wrote."""
+    return _span_parser(load_model_folder(path, kind="constituency"))
+
+
+def _span_parser(folder: ModelFolder) -> SpanParser:
+    return SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
+
+
+def _score_table(scores: Scores) -> list[str]:
+    return [
+        "| precision | recall | F1 | tags | complete |",
+        "|---|---|---|---|---|",
+        f"| {scores['precision']:.2f} | {scores['recall']:.2f} | {scores['f1']:.2f} "
+        f"| {scores['tags']:.2f} | {scores['complete']:.2f} |",
+    ]
+
+
+CARD = CardTexts(
+    about=lambda model, parameters: (
+        "Span parser (Kitaev & Klein 2018) with part-of-speech tags over a word and character BiLSTM; "
+        f"{parameters:,} parameters, {len(model.labels)} labels (unary chains are labels), "
+        f"{len(model.tags)} tags."
+    ),
+    left_out_of="train and extra",
+    data_rules="Trees are learned from train; tags, and arcs as a help that is thrown away, from extra too.",
+    score_table=_score_table,
+    rules="Labelled brackets without function tags, punctuation and wrapper "
+    "(`parsing/constituency/score.py` has "
+    "the rules).",
+    curve="dev",
+    columns={"f1": "F1", "tags": "tags"},
+)

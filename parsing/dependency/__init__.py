@@ -1,0 +1,1 @@
+"""The dependency parser: Dozat & Manning's biaffine model, tree decoding, training and scoring."""

@@ -1,0 +1,157 @@
+"""Biaffine dependency parsing over a pretrained transformer: supar's ``encoder=bert`` and ``feat=bert``.
+
+Either the transformer's word vectors are the contextual states, or they are a further input of the
+BiLSTM beside words and characters. Such models are converted from supar (:mod:`parsing.convert`), not
+trained here.
+
+Shape suffixes: B sentences, T positions (0 is the root's), E input, D states.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from corpora.support.cli import config_from_json, config_to_json
+from corpora.support.errors import UserError
+from parsing.dependency.model import BiaffineScorers
+from parsing.dependency.parser import BatchedParser
+from parsing.networks.config import EncoderConfig, ScorerConfig
+from parsing.networks.features import TypeTable, Vocabulary, WordBatch, make_batch
+from parsing.networks.model_folder import ModelFolder, load_weights
+from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
+from parsing.networks.subwords import SubwordBatch, SubwordConfig, SubwordEncoder, SubwordTable, piece_counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordLayers:
+    """The BiLSTM that reads words and characters beside the transformer's vectors."""
+
+    vocabulary: Vocabulary
+    encoder: EncoderConfig
+
+
+class SubwordDependencyModel(BiaffineScorers):
+    """Transformer, perhaps a BiLSTM over it, and the biaffine scorers.
+
+    Args:
+        config: how words are cut and pooled.
+        backbone: the transformer's configuration.
+        tokenizer: ``tokenizer.json`` as JSON values.
+        relations: names of the relations.
+        scorer: sizes of the scorers.
+        words: the BiLSTM; None when the transformer is the encoder.
+    """
+
+    def __init__(
+        self,
+        config: SubwordConfig,
+        backbone: dict[str, Any],
+        tokenizer: dict[str, Any],
+        relations: Sequence[str],
+        scorer: ScorerConfig,
+        words: WordLayers | None = None,
+    ) -> None:
+        super().__init__()
+        self.tokenizer, self.words = tokenizer, words
+        self.subwords = SubwordEncoder(config, backbone)
+        width = self.subwords.output_dim
+        self.encoder: SentenceEncoder | None = None
+        if words is not None:
+            vocabulary = words.vocabulary
+            sizes = len(vocabulary.words), len(vocabulary.characters)
+            self.encoder = SentenceEncoder(*sizes, words.encoder, extra_dim=width)
+            width = self.encoder.output_dim
+        self.add_scorers(width, relations, scorer)
+
+    def use_bfloat16(self) -> None:
+        """Run the transformer under bfloat16 autocast and the BiLSTM in bfloat16."""
+        self.subwords.reduced = True
+        if self.encoder is not None:
+            self.encoder.use_bfloat16()
+
+    def config_json(self) -> dict[str, Any]:
+        """Configuration for the model folder."""
+        values = {
+            "subwords": config_to_json(self.subwords.config),
+            "backbone": self.subwords.backbone,
+            "scorer": config_to_json(self.scorer),
+        }
+        return values if self.words is None else values | {"encoder": config_to_json(self.words.encoder)}
+
+    def vocabulary_json(self) -> dict[str, Any]:
+        """Vocabulary for the model folder."""
+        values = {"tokenizer": self.tokenizer, "relations": list(self.relations)}
+        return values if self.words is None else values | self.words.vocabulary.to_json()
+
+    @classmethod
+    def from_folder(cls, folder: ModelFolder) -> SubwordDependencyModel:
+        """Build the model a folder holds, in eval mode.
+
+        Raises:
+            UserError: the folder does not fit this version or the installed transformers.
+        """
+        where, words = folder.path / "config.json", None
+        if "encoder" in folder.config:
+            words = WordLayers(
+                vocabulary=Vocabulary.from_json(folder.vocabulary, where=folder.path / "vocab.json"),
+                encoder=config_from_json(EncoderConfig, folder.config["encoder"], where=where),
+            )
+        try:
+            model = cls(
+                config_from_json(SubwordConfig, folder.config["subwords"], where=where),
+                folder.config["backbone"],
+                folder.vocabulary["tokenizer"],
+                folder.vocabulary["relations"],
+                config_from_json(ScorerConfig, folder.config["scorer"], where=where),
+                words,
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise UserError(f"{where}: not a transformer that can be built here ({error!r})") from None
+        load_weights(model, folder)
+        return model.eval()
+
+
+class SubwordParser(BatchedParser[SubwordDependencyModel]):
+    """Parses tokenised sentences with a :class:`SubwordDependencyModel`; batches are cut by pieces."""
+
+    def __init__(
+        self, model: SubwordDependencyModel, identity: dict[str, str], *, batch_positions: int = 2000
+    ) -> None:
+        super().__init__(model, identity, batch_positions=batch_positions)
+        self._pieces = SubwordTable(json.dumps(model.tokenizer), model.subwords.config)
+        if model.words is not None and model.encoder is not None:
+            self._table = TypeTable(model.words.vocabulary)
+            self._vectors = TypeVectors(model.encoder, self._table)
+
+    def batch(
+        self, sentences: Sequence[Sequence[str]]
+    ) -> tuple[tuple[SubwordBatch, WordBatch | None], NDArray[np.int64]]:
+        """Pieces and, under a BiLSTM, words of the sentences, and their numbers of tokens."""
+        tokens_B = np.array([len(tokens) for tokens in sentences], np.int64)
+        pieces = self._pieces.batch([self._pieces.pieces(tokens) for tokens in sentences])
+        if self.model.encoder is None:
+            return (pieces, None), tokens_B
+        self._vectors.bound()
+        rows = [self._table.rows(tokens) for tokens in sentences]
+        return (pieces, make_batch(self._table, rows, end_boundary=False)), tokens_B
+
+    @torch.inference_mode()
+    def score(self, batch: tuple[SubwordBatch, WordBatch | None]) -> tuple[Tensor, Tensor]:
+        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch."""
+        pieces, words = batch
+        x_BTD = self.model.subwords(pieces)
+        if words is not None and self.model.encoder is not None:
+            x_BTE = torch.cat([self._vectors(words), x_BTD], -1)
+            x_BTD = self.model.encoder.contextualize(x_BTE, words.lengths_B)
+        return self.model.arc_scores(x_BTD, pieces.mask_BT()), x_BTD
+
+    def _lengths(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+        return piece_counts([self._pieces.pieces(tokens) for tokens in sentences])

@@ -1,0 +1,1 @@
+"""supar and benepar: the only files that import them."""

@@ -1,0 +1,335 @@
+"""benepar's models behind our inference (our weights in its classes: :mod:`parsing.libraries.benepar_stock`).
+
+:class:`BeneparParser` runs any benepar model (char-LSTM or pretrained transformer) with identical trees:
+word types are encoded once, sentences batched by length, spans scored and decoded as in
+:mod:`parsing.constituency.model`.
+
+benepar 0.2.0 predates today's libraries; what is mended here: ``build_inputs_with_special_tokens``, which
+tokenizers of transformers 5 no longer have; words that are blank or that a tokenizer drops, which made
+it crash, are read as ``-``. A sentence longer than a model takes raises ``ValueError``.
+
+Shapes: B sentences, T positions (both boundaries included), D encoder output, U word types.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from benepar.integrations.downloader import BENEPAR_SERVER_INDEX, locate_model
+from benepar.integrations.nltk_plugin import guess_language
+from benepar.nkutil import HParams
+from benepar.parse_chart import ChartParser
+from benepar.ptb_unescape import guess_space_after
+from torch import Tensor
+from torch.nn import functional as F
+
+from corpora.support.errors import UserError
+from corpora.support.files import sha256_file
+from parsing.constituency.model import parse_states
+from parsing.networks.features import length_batches
+from parsing.networks.model_folder import ModelFolder, load_weights
+from parsing.trees.types import ConstituencyParse
+
+VERSION = "0.2.0"
+BLANK = "-"
+"""What a word reads as that a model cannot read."""
+MAX_TYPES = 60_000
+"""Word types whose vectors are kept (of 512 floats: 120 MB)."""
+
+
+class BeneparParser:
+    """A benepar model as a :class:`parsing.trees.types.ConstituencyParser`, on the CPU.
+
+    Args:
+        parser: benepar's model.
+        identity: name, version and sha256 of the weights.
+        batch_words: padded words run at once.
+    """
+
+    def __init__(self, parser: ChartParser, identity: dict[str, str], *, batch_words: int = 2000) -> None:
+        self.parser = parser.eval()
+        self.identity, self.batch_words = identity, batch_words
+        self._bfloat16 = False
+        self.labels = _by_index(parser.label_vocab)
+        self.tags = _by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
+        self._encoder: _Characters | _Transformer = (
+            _Characters(parser)
+            if parser.char_encoder is not None
+            else _Transformer(parser, guess_language(parser.label_vocab))
+        )
+
+    def use_bfloat16(self) -> None:
+        """Run the encoder under bfloat16 autocast from now on; said in the identity."""
+        self._bfloat16 = True
+        self.identity = {**self.identity, "arithmetic": "bf16"}
+
+    @torch.inference_mode()
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
+        """One parse per sentence, in order.
+
+        Raises:
+            ValueError: a sentence is longer than the model takes.
+        """
+        encoded = [self._encoder.encode(tokens) for tokens in sentences]
+        parses: dict[int, ConstituencyParse] = {}
+        positions = [len(tokens) + 2 for tokens in sentences]
+        for members in length_batches(positions, self.batch_words):
+            words = torch.tensor([len(sentences[i]) for i in members])
+            with torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16):
+                states_BTD = self._states([encoded[i] for i in members], words + 2).float()
+            force = self.parser.decoder.force_root_constituent
+            made = parse_states(self.parser.f_label, self.parser.f_tag, states_BTD, words + 2, force=force)
+            parses.update(zip(members, made, strict=True))
+        return [parses[i] for i in range(len(sentences))]
+
+    def _states(self, encoded: list[Any], positions_B: Tensor) -> Tensor:
+        """What benepar's ``forward`` computes before it looks at spans: [B, T, D]."""
+        parser = self.parser
+        mask_BT = torch.arange(int(positions_B.max())) < positions_B[:, None]
+        content: Tensor = self._encoder.vectors(encoded, mask_BT)
+        if parser.encoder is None:
+            content = parser.project_pretrained(content)
+            return content
+        if isinstance(self._encoder, _Transformer):
+            content = parser.project_pretrained(content)
+        limit = parser.add_timing.timing_table.shape[0]
+        if mask_BT.shape[1] > limit:
+            raise ValueError(f"a sentence of {mask_BT.shape[1] - 2} words; the model takes {limit - 2}")
+        states_BTD = parser.encoder(parser.add_timing(content), mask_BT)
+        # Content and position alternate between the two halves of a fencepost.
+        return torch.cat([states_BTD[..., 0::2], states_BTD[..., 1::2]], -1)
+
+
+class _Characters:
+    """benepar's character LSTM, run once per word type of all sentences so far."""
+
+    def __init__(self, parser: ChartParser) -> None:
+        self._parser = parser
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: dict[str, int] = {}
+        self._vectors = torch.zeros(0)
+        self._boundaries = torch.zeros(0)
+
+    def encode(self, tokens: Sequence[str]) -> list[str]:
+        """Words as the model can read them."""
+        return [token if token else BLANK for token in tokens]
+
+    def vectors(self, encoded: list[list[str]], mask_BT: Tensor) -> Tensor:
+        """Word vectors with the boundaries', [B, T, D/2], 0 in padding."""
+        if len(self._rows) > MAX_TYPES:
+            self._clear()
+        self._meet(dict.fromkeys(word for words in encoded for word in words if word not in self._rows))
+        rows = [self._rows[word] for words in encoded for word in words]
+        content = self._vectors.new_zeros(*mask_BT.shape, self._vectors.shape[1])
+        last_B = mask_BT.sum(1) - 1
+        inner_BT = mask_BT.clone()
+        inner_BT[:, 0] = False
+        inner_BT[torch.arange(len(encoded)), last_B] = False
+        content[inner_BT] = self._vectors[rows]
+        content[:, 0] = self._boundaries[0]
+        content[torch.arange(len(encoded)), last_B] = self._boundaries[1]
+        return content
+
+    def _meet(self, words: dict[str, None]) -> None:
+        if not words:
+            return
+        # benepar's own reader puts the two boundaries around what it takes for a sentence.
+        retokenizer = self._parser.retokenizer
+        batch = retokenizer.pad([retokenizer(list(words), return_tensors="np")], return_tensors="pt")
+        vectors_UD = self._parser.char_encoder(batch["char_ids"], batch["valid_token_mask"])[0]
+        first = len(self._rows)
+        self._rows.update(zip(words, range(first, first + len(words)), strict=True))
+        self._boundaries = vectors_UD[[0, -1]]
+        self._vectors = torch.cat([self._vectors, vectors_UD[1:-1]]) if first else vectors_UD[1:-1]
+
+
+class _Transformer:
+    """A pretrained transformer under benepar: sub-words in, the last sub-word's vector per word out."""
+
+    def __init__(self, parser: ChartParser, language: str | None) -> None:
+        self._parser = parser
+        self._spaces = Spaces(language)
+        self._readable: dict[str, bool] = {}
+
+    def encode(self, tokens: Sequence[str]) -> Any:
+        """Sub-word ids; words of which the tokenizer leaves nothing are read as ``-``."""
+        words = [token if self._is_readable(token) else BLANK for token in tokens]
+        encoded = self._parser.retokenizer(words, self._spaces(words))
+        if -100 in encoded["words_from_tokens"]:
+            raise ValueError(f"the tokenizer drops a word of {' '.join(words)[:60]!r}")
+        return encoded
+
+    def vectors(self, encoded: list[Any], mask_BT: Tensor) -> Tensor:
+        """Vectors of words and boundaries, [B, T, D], 0 in padding."""
+        batch = self._parser.retokenizer.pad(encoded, return_tensors="pt")
+        extra = {
+            k: batch[k]
+            for k in ("token_type_ids", "decoder_input_ids", "decoder_attention_mask")
+            if k in batch
+        }
+        output = self._parser.pretrained_model(
+            batch["input_ids"], attention_mask=batch["attention_mask"], **extra
+        )
+        features = output.last_hidden_state
+        rows_B1 = torch.arange(len(encoded))[:, None]
+        picked: Tensor = features[rows_B1, F.relu(batch["words_from_tokens"])]
+        return picked.masked_fill(~mask_BT[:, :, None], 0)
+
+    def _is_readable(self, token: str) -> bool:
+        if token not in self._readable:
+            if len(self._readable) > MAX_TYPES:
+                self._readable.clear()
+            ids = self._parser.retokenizer.tokenizer(token, add_special_tokens=False)["input_ids"]
+            self._readable[token] = bool(token.strip()) and len(ids) > 0
+        return self._readable[token]
+
+
+def load_benepar(name_or_path: str) -> BeneparParser:
+    """A benepar model: a published name (downloaded before), a checkpoint file or a folder.
+
+    Files are read without unpickling code (torch's ``weights_only``); a checkpoint that needs more is
+    converted by ``python -m parsing.convert --trust-pickle``.
+
+    Raises:
+        UserError: no such model, or not a file of benepar's.
+    """
+    try:
+        path = Path(locate_model(name_or_path))
+    except LookupError:
+        raise UserError(
+            f"{name_or_path}: no such file, and no benepar model of that name is on this machine; "
+            f"fetch one with python -c \"import benepar; benepar.download('{name_or_path}')\" "
+            f"(it reads {BENEPAR_SERVER_INDEX})"
+        ) from None
+    try:
+        with _special_tokens(), _only_weights():
+            parser = ChartParser.from_trained(str(path))
+    except Exception as error:
+        # torch, transformers and zip readers raise whatever they like on foreign files.
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"{path}: benepar cannot read it ({reason})") from None
+    return BeneparParser(
+        parser, {"name": f"benepar-{path.name}", "version": VERSION, "sha256": _digest(path)}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What a model folder keeps of a benepar checkpoint with a character LSTM."""
+
+    config: dict[str, Any]
+    """benepar's hyperparameters."""
+    vocabulary: dict[str, Any]
+    """``tags``, ``labels`` and ``characters``, each name to index."""
+    tensors: dict[str, Tensor]
+
+
+def from_checkpoint(data: Any, *, where: str) -> Checkpoint:
+    """Take apart what benepar's training wrote.
+
+    Raises:
+        UserError: not benepar's, or a model with a pretrained transformer.
+    """
+    try:
+        config, tensors = data["config"], dict(data["state_dict"])
+        hparams = config["hparams"]
+        hparams = dict(hparams) if isinstance(hparams, dict) else hparams.to_dict()
+        vocabulary = {key: dict(config[f"{name}_vocab"]) for key, name in _VOCABULARIES.items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{where}: not a benepar checkpoint ({error!r})") from None
+    if not hparams.get("use_chars_lstm"):
+        raise UserError(f"{where}: uses a pretrained transformer; give the file itself as --const-model")
+    return Checkpoint(config={"hparams": hparams}, vocabulary=vocabulary, tensors=tensors)
+
+
+def from_folder(folder: ModelFolder) -> BeneparParser:
+    """The parser of a checkpoint that was converted to a model folder.
+
+    Raises:
+        UserError: the folder does not fit benepar's model.
+    """
+    try:
+        vocabularies = {f"{name}_vocab": folder.vocabulary[key] for key, name in _VOCABULARIES.items()}
+        hparams = {"force_root_constituent": True, **folder.config["hparams"]}
+        parser = ChartParser(hparams=HParams(**hparams), **vocabularies)
+    except (KeyError, AttributeError) as error:
+        raise UserError(f"{folder.path}: not a converted benepar model ({error!r})") from None
+    load_weights(parser, folder)
+    return BeneparParser(parser, folder.identity)
+
+
+_VOCABULARIES = {"tags": "tag", "labels": "label", "characters": "char"}
+
+
+class Spaces:
+    """Where benepar's nltk front end takes words to be followed by a space."""
+
+    def __init__(self, language: str | None) -> None:
+        self._language = language
+
+    def __call__(self, words: list[str]) -> list[bool]:
+        """Whether a space follows, for each word."""
+        if self._language in ("zh", "ar", "he"):
+            return [self._language != "zh"] * len(words)
+        return list(guess_space_after(words))
+
+
+def _by_index(vocabulary: dict[str, int]) -> tuple[str, ...]:
+    """Names in the order of their indices; holes are named ``""``."""
+    names = {i: name for name, i in vocabulary.items()}
+    return tuple(names.get(i, "") for i in range(max(names) + 1))
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a checkpoint, or over the files of a folder."""
+    if path.is_file():
+        return sha256_file(path)
+    files = sorted(p for p in path.rglob("*") if p.is_file())
+    text = "\n".join(f"{p.relative_to(path)} {sha256_file(p)}" for p in files)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def _only_weights() -> Iterator[None]:
+    """Benepar calls torch's loader without saying that code must not run: say it for all torch versions."""
+    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+@contextmanager
+def _special_tokens() -> Iterator[None]:
+    """Give tokenizers of transformers 5 the method that benepar asks for while it loads."""
+    base: Any = transformers.PreTrainedTokenizerBase
+    if hasattr(base, "build_inputs_with_special_tokens"):
+        yield
+        return
+
+    def build_inputs_with_special_tokens(self: Any, ids: list[int], _: Any = None) -> list[int]:
+        """``ids`` between the special tokens that the tokenizer puts around a word."""
+        example = self("a", return_special_tokens_mask=True)
+        inner = [i for i, special in enumerate(example["special_tokens_mask"]) if not special]
+        return [*example["input_ids"][: inner[0]], *ids, *example["input_ids"][inner[-1] + 1 :]]
+
+    base.build_inputs_with_special_tokens = build_inputs_with_special_tokens
+    try:
+        yield
+    finally:
+        del base.build_inputs_with_special_tokens

@@ -1,0 +1,1 @@
+"""What both parsers are built of: features, sentence encoders, the training loop, model folders."""

@@ -1,0 +1,129 @@
+"""What a parsing run would take: how many sentences there are, and a short calibration."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from corpora.support.errors import UserError
+from corpora.support.estimate import Work, by_part, dry_run_text
+from corpora.types import Corpus
+from parsing.cache.shard_file import write_shard
+from parsing.pipeline.driver import shard_specs
+from parsing.pipeline.parse_shard import ShardOptions, parse_shard
+from parsing.pipeline.split import split_shard
+from parsing.pipeline.workers import LoadedParsers, ParserFactories
+
+SAMPLE = 2048
+WARM_UP = 64
+# A named corpus is counted for so long at most; a file's length is estimated from its bytes.
+COUNT_S = 3.0
+_BLOCK_BYTES = 1 << 20
+
+
+def dry_run(
+    config: Any, corpus: Corpus, spec: str, parsers: ParserFactories, options: ShardOptions, workers: int
+) -> str:
+    """Parse the first sentences in this process and scale up; the text to print.
+
+    Args:
+        config: options of the command.
+        corpus: what would be parsed.
+        spec: how it was named, a path perhaps.
+        parsers: factories of the parsers.
+        options: limits.
+        workers: how many processes would work.
+
+    Raises:
+        UserError: the corpus has no sentences.
+    """
+    sample = next(shard_specs(corpus, SAMPLE), None)
+    if sample is None:
+        raise UserError(f"{corpus.name}: has no sentences")
+    warm_up = split_shard(sample, WARM_UP)[0]
+    loaded = LoadedParsers.make(parsers)
+    parse_shard(warm_up, loaded.dependency, loaded.constituency, options)
+    began = time.perf_counter()
+    result = parse_shard(sample, loaded.dependency, loaded.constituency, options)
+    seconds = time.perf_counter() - began
+    # Fewer than the sample is all there is: one worker has it.
+    whole = len(sample.sentences) < SAMPLE
+    per_s = (1 if whole else workers) * len(sample.sentences) / seconds
+    with tempfile.TemporaryDirectory() as folder:
+        row = write_shard(Path(folder), result, identity={}, inventories=loaded.describe().inventories)
+        stored = (Path(folder) / row.file).stat().st_size
+    total = row.sentences if whole else expected_sentences(corpus, spec)
+    size = stored / row.sentences
+    facts = {"sample": f"{row.sentences:,} sentences, parsed by one worker of {workers}"}
+    if not whole:  # what a file costs by itself says nothing of more
+        facts["per million"] = f"{1e6 / per_s / 60:.1f} min, {size:.0f} MB"
+    views = {"dependency parser": loaded.dependency, "constituency parser": loaded.constituency}
+    return dry_run_text(
+        config,
+        facts=facts,
+        parameters={
+            view: sum(parser_parameters(parser).values()) for view, parser in views.items() if parser
+        },
+        disk_bytes=None if total is None else total * size,
+        work=[Work(name="parse", units=total, unit="sentences", per_s=per_s)],
+    )
+
+
+def parser_parameters(parser: Any) -> dict[str, int]:
+    """Numbers of parameters of a parser by part; none of one that is no network."""
+    import torch
+
+    models = [part for part in getattr(parser, "__dict__", {}).values() if isinstance(part, torch.nn.Module)]
+    return by_part({name: p.numel() for model in models for name, p in model.named_parameters()})
+
+
+def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | None:
+    """About how many sentences a corpus has; None when that cannot be said quickly.
+
+    Args:
+        corpus: the corpus.
+        spec: how it was named; for files the estimate is their bytes other than white space, divided
+            by those of a sentence among the first ``sample``. Others are counted for a few seconds.
+        sample: sentences to look at.
+    """
+    from corpora.inputs import list_files
+    from corpora.registry import NAMED
+
+    first_only = corpus.identity.get("first_sentences")
+    bound = None if first_only is None else int(first_only)
+    if spec in NAMED:  # whatever lies in a folder of that name
+        counted, ended = count_sentences(corpus, COUNT_S)
+        return counted if ended else bound
+    total_bytes = sum(dense_bytes(path) for path in list_files(Path(spec)))
+    first = list(itertools.islice((s for d in corpus for s in d.sentences), sample))
+    if len(first) < sample:
+        return len(first)
+    seen_bytes = sum(len(word.encode("utf-8", "replace")) for s in first for word in s.tokens)
+    estimate = total_bytes * len(first) // max(seen_bytes, 1)
+    return estimate if bound is None else min(estimate, bound)
+
+
+def dense_bytes(path: Path) -> int:
+    """Bytes of a file other than white space, decompressed."""
+    from corpora.inputs import readable
+
+    total = 0
+    with readable(path) as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            total += len(block.translate(None, b" \t\r\n"))
+    return total
+
+
+def count_sentences(corpus: Corpus, budget_s: float) -> tuple[int, bool]:
+    """Sentences met within a time budget, and whether that is all of them."""
+    end = time.monotonic() + budget_s
+    total = 0
+    documents = iter(corpus)
+    for document in documents:
+        total += len(document.sentences)
+        if time.monotonic() > end:
+            return total, not any(True for _ in itertools.islice(documents, 1))
+    return total, True

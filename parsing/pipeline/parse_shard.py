@@ -1,0 +1,318 @@
+"""``parse_shard``: tokenised sentences in, arrays out; pure, the unit of scale.
+
+Whoever runs it (a worker process, a Ray actor, a test) gets the same arrays: micro-batches are
+formed by length from the sentences alone, so neither the number of workers nor time has a say. A
+shard of 8,192 sentences is handed out in parts, which keeps all cores busy to the end also when a
+corpus is only a few shards; ``merge_parts`` puts the results together.
+
+Shapes: B sentences, N tokens.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.support.cli import LOGGER
+from parsing.cache.format import (
+    CONST_FALLBACK,
+    DEP_FALLBACK,
+    DUMMY_NAME,
+    EMPTY,
+    FALLBACK_NAME,
+    REPLACED_BYTES,
+    TOO_LONG,
+    Batch,
+    Int32,
+    Int64,
+    Inventories,
+    ShardResult,
+    Vocabulary,
+    view_fields,
+)
+from parsing.cache.shard_file import decode_strings
+from parsing.pipeline.split import ShardSpec, assemble, encodable, is_encodable
+from parsing.trees import binarise
+from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
+from parsing.trees.types import ConstituencyParse, ConstituencyParser, DependencyParse, DependencyParser
+
+MAX_TOKENS = 128
+# Sentences in a micro-batch: enough to fill one core's matrix products, little enough memory.
+BATCH_SENTENCES = 256
+BATCH_TOKENS = 4096
+# A second or so of work: the last workers to finish wait for each other no longer than that.
+PART_SENTENCES = 1024
+
+Parse = TypeVar("Parse", DependencyParse, ConstituencyParse)
+log = logging.getLogger(LOGGER)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardOptions:
+    """What besides text and parsers decides a shard's content."""
+
+    max_tokens: int = MAX_TOKENS
+    batch_sentences: int = BATCH_SENTENCES
+    batch_tokens: int = BATCH_TOKENS
+    part_sentences: int = PART_SENTENCES
+
+
+def inventories_of(
+    dependency: DependencyParser | None, constituency: ConstituencyParser | None
+) -> Inventories:
+    """The parsers' names of ids, with the reserved last ones."""
+    return Inventories(
+        relations=(*dependency.relations, FALLBACK_NAME) if dependency else (),
+        labels=(*constituency.labels, DUMMY_NAME) if constituency else (),
+        tags=(*constituency.tags, FALLBACK_NAME) if constituency else (),
+    )
+
+
+def parse_shard(
+    spec: ShardSpec,
+    dependency: DependencyParser | None,
+    constituency: ConstituencyParser | None,
+    options: ShardOptions | None = None,
+) -> ShardResult:
+    """Parse the sentences of a shard or of a part of one; none is lost, whatever it is.
+
+    A sentence that a parser cannot take keeps its row with a fallback tree, is flagged and counted.
+
+    Args:
+        spec: the text.
+        dependency: parser, or None for a cache without dependency trees.
+        constituency: parser, or None for a cache without constituency trees.
+        options: limits; part of the cache's identity.
+    """
+    options = options or ShardOptions()
+    reasons: Counter[str] = Counter()
+    sentences, flags, parsable = prepare(spec, options.max_tokens, reasons)
+    offsets = np.zeros(len(sentences) + 1, np.int64)
+    np.cumsum([len(tokens) for tokens in sentences], out=offsets[1:])
+    arrays: dict[str, NDArray[Any]] = {}
+    batches = micro_batches(np.diff(offsets), parsable, options)
+    if dependency is not None:
+        arrays |= dependency_arrays(sentences, offsets, batches, dependency, flags, reasons)
+    if constituency is not None:
+        arrays |= constituency_arrays(sentences, offsets, batches, constituency, flags, reasons)
+    return assemble(spec, sentences, offsets, flags, arrays, dict(reasons))
+
+
+def prepare(
+    spec: ShardSpec, max_tokens: int, reasons: Counter[str]
+) -> tuple[list[tuple[str, ...]], NDArray[np.uint8], NDArray[np.int64]]:
+    """Tokens as they are stored, flags known before parsing, and the sentences to be parsed.
+
+    Returns:
+        The sentences, each of one token at least; uint8 [B] flags; ids of those a parser may see.
+    """
+    sentences: list[tuple[str, ...]] = []
+    flags = np.array(spec.flags, np.uint8)
+    parsable: list[int] = []
+    for i, given in enumerate(spec.sentences):
+        tokens = tuple(given)
+        if not all(is_encodable(word) for word in tokens):
+            tokens = tuple(encodable(word) for word in tokens)
+            flags[i] |= REPLACED_BYTES
+        blank = [not word or word.isspace() for word in tokens]
+        if all(blank):
+            flags[i] |= EMPTY
+            tokens = tokens if len(tokens) == 1 and tokens[0] == "" else ("",)
+            reasons["empty"] += 1
+        elif len(tokens) > max_tokens:
+            flags[i] |= TOO_LONG
+            reasons["too long"] += 1
+        elif any(blank):
+            reasons["blank token"] += 1
+        else:
+            parsable.append(i)
+            reasons["cut by the reader"] += int(flags[i] & TOO_LONG > 0)
+        reasons["replaced bytes"] += int(flags[i] & REPLACED_BYTES > 0)
+        sentences.append(tokens)
+    return sentences, flags, np.array(parsable, np.int64)
+
+
+def micro_batches(lengths: Int64, parsable: Int64, options: ShardOptions) -> list[Int64]:
+    """Cut the parsable sentences, longest first, into batches of similar length.
+
+    A function of the shard alone. At most ``batch_sentences`` sentences and ``batch_tokens`` padded
+    tokens each, at least one sentence.
+    """
+    order = parsable[np.argsort(-lengths[parsable], kind="stable")]
+    batches, start = [], 0
+    while start < len(order):
+        longest = int(lengths[order[start]])
+        size = max(1, min(options.batch_sentences, options.batch_tokens // longest))
+        batches.append(order[start : start + size])
+        start += size
+    return batches
+
+
+def dependency_arrays(
+    sentences: list[tuple[str, ...]],
+    offsets: Int64,
+    batches: list[Int64],
+    parser: DependencyParser,
+    flags: NDArray[np.uint8],
+    reasons: Counter[str],
+) -> dict[str, NDArray[Any]]:
+    """Parse ``batches`` of sentence ids into ``head``, ``relation``, ``dep_height`` of all tokens.
+
+    Sentences in no batch and those whose parse is none get the fallback; ``flags`` and ``reasons``
+    are updated.
+    """
+    lengths = np.diff(offsets)
+    # The fallback first, for all: a chain, each word's head the one before it.
+    head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)).astype(np.int32)
+    relation = np.full(offsets[-1], len(parser.relations), np.int32)
+    parsed = np.zeros(len(sentences), bool)
+    for i, parse in _parses(parser.parse, sentences, batches, "dependency", reasons):
+        defect = _dependency_defect(parse, int(lengths[i]), len(parser.relations))
+        if defect:
+            reasons["dependency fault"] += 1
+            log.warning("dependency parser: %s; %s", defect, _excerpt(sentences[i]))
+            continue
+        head[offsets[i] : offsets[i + 1]] = parse.heads
+        relation[offsets[i] : offsets[i + 1]] = parse.relations
+        parsed[i] = True
+    flags[~parsed] |= DEP_FALLBACK
+    height, defects = dependency_heights(head, offsets)
+    assert not defects.any()
+    return {"head": head, "relation": relation, "dep_height": height}
+
+
+def _dependency_defect(parse: DependencyParse, n: int, relations: int) -> str:
+    """What is wrong with the parse of ``n`` words, empty for nothing."""
+    if len(parse.heads) != n or not _fits(parse.relations, n, relations):
+        return "ids outside the parser's inventories, or not one per word"
+    _, defects = dependency_heights(parse.heads, np.array([0, n], np.int64))
+    return DEFECTS[defects[0]]
+
+
+def constituency_arrays(
+    sentences: list[tuple[str, ...]],
+    offsets: Int64,
+    batches: list[Int64],
+    parser: ConstituencyParser,
+    flags: NDArray[np.uint8],
+    reasons: Counter[str],
+) -> dict[str, NDArray[Any]]:
+    """Parse ``batches`` of sentence ids into the fields of the ``const`` view, as for ``dep``."""
+    dummy, no_tag = len(parser.labels), len(parser.tags)
+    n_tokens = int(offsets[-1])
+    arrays = {name: np.zeros(n_tokens, np.int32) for name in ("tag", "leaf_label")}
+    arrays |= {name: np.zeros(n_tokens - len(sentences), np.int32) for name in ("left", "right", "label")}
+    arrays["tag"][:] = no_tag
+    parsed = np.zeros(len(sentences), bool)
+    for i, parse in _parses(parser.parse, sentences, batches, "constituency", reasons):
+        try:
+            n = int(offsets[i + 1] - offsets[i])
+            if not (_fits(parse.tags, n, no_tag) and _fits(parse.labels, len(parse.labels), dummy)):
+                raise ValueError("ids outside the parser's inventories")
+            tree = binarise.binarise(parse, dummy)
+        except ValueError as error:
+            reasons["constituency fault"] += 1
+            log.warning("constituency parser: %s; %s", error, _excerpt(sentences[i]))
+            continue
+        _put_tree(arrays, offsets, i, tree)
+        arrays["tag"][offsets[i] : offsets[i + 1]] = parse.tags
+        parsed[i] = True
+    for i in np.flatnonzero(~parsed).tolist():
+        _put_tree(arrays, offsets, i, binarise.left_branching(int(offsets[i + 1] - offsets[i]), dummy))
+    flags[~parsed] |= CONST_FALLBACK
+    arrays["const_height"], defects = constituency_heights(arrays["left"], arrays["right"], offsets)
+    assert not defects.any()
+    return cast("dict[str, NDArray[Any]]", arrays)
+
+
+def _put_tree(arrays: dict[str, Any], offsets: Int64, i: int, tree: binarise.BinaryTree) -> None:
+    start, stop = int(offsets[i]), int(offsets[i + 1])
+    arrays["leaf_label"][start:stop] = tree.leaf_label
+    for name in ("left", "right", "label"):
+        arrays[name][start - i : stop - i - 1] = getattr(tree, name)
+
+
+def _parses(
+    parse: Callable[[Sequence[Sequence[str]]], list[Parse]],
+    sentences: list[tuple[str, ...]],
+    batches: list[Int64],
+    name: str,
+    reasons: Counter[str],
+) -> list[tuple[int, Parse]]:
+    """Parse by micro-batches; a batch that raises is taken sentence by sentence."""
+    done: list[tuple[int, Parse]] = []
+    for batch in batches:
+        try:
+            parses = parse([sentences[i] for i in batch])
+            if len(parses) != len(batch):
+                raise ValueError(f"{len(parses)} parses of {len(batch)} sentences")
+        except Exception as error:
+            # Whatever a parser library raises on odd text must not cost the other sentences.
+            log.warning("%s parser: batch of %d, one by one after: %s", name, len(batch), error)
+        else:
+            done += [(int(i), one) for i, one in zip(batch, parses, strict=True)]
+            continue
+        for i in batch:
+            try:
+                (one,) = parse([sentences[i]])
+                done.append((int(i), one))
+            except Exception as error:
+                reasons[f"{name} fault"] += 1
+                log.warning("%s parser: %s; %s", name, error, _excerpt(sentences[i]))
+    return done
+
+
+def _fits(values: NDArray[Any], length: int, bound: int) -> bool:
+    """Whether ``values`` has ``length`` entries, all in ``0..bound-1``."""
+    return len(values) == length and bool(length == 0 or (values.min() >= 0 and values.max() < bound))
+
+
+def _excerpt(tokens: Sequence[str]) -> str:
+    return repr(" ".join(tokens)[:80])
+
+
+def to_batch(
+    result: ShardResult, views: Sequence[str] = ("dep", "const"), vocabulary: Vocabulary | None = None
+) -> Batch:
+    """A whole shard as a batch, without a file between (for text parsed on the fly)."""
+    arrays = result.arrays
+    fields = view_fields(views)
+    chosen: dict[str, Any] = {field: arrays[field].astype(np.int32) for field in fields}
+    types: list[str] | None = decode_strings(arrays["type_bytes"], arrays["type_offsets"])
+    if vocabulary is not None:
+        lookup: Int32 = np.asarray(vocabulary.lookup(types or []), np.int32)
+        chosen["token"], types = lookup[chosen["token"]], None
+    return Batch(
+        sentence_offsets=arrays["sentence_offsets"].astype(np.int64),
+        flags=arrays["flags"],
+        fields=fields,
+        types=types,
+        **chosen,
+    )
+
+
+def parse_sentences(
+    sentences: Sequence[Sequence[str]],
+    dependency: DependencyParser | None,
+    constituency: ConstituencyParser | None,
+    *,
+    max_tokens: int = MAX_TOKENS,
+    vocabulary: Vocabulary | None = None,
+) -> Batch:
+    """Parse tokenised sentences into a batch, as the cache of a corpus of them would read."""
+    spec = ShardSpec(
+        index=0,
+        sentences=[tuple(tokens) for tokens in sentences],
+        flags=[0] * len(sentences),
+        document_starts=[0],
+        document_ids=[""],
+    )
+    result = parse_shard(spec, dependency, constituency, ShardOptions(max_tokens=max_tokens))
+    views = [view for view, parser in (("dep", dependency), ("const", constituency)) if parser is not None]
+    return to_batch(result, views, vocabulary)

@@ -1,0 +1,151 @@
+"""The same ``parse_shard`` on a Ray cluster: one actor per core, shards handed out, arrays returned.
+
+The machines need no common folder, but they need this package installed.
+Ray is imported here only.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from corpora.support.cli import LOGGER
+from corpora.support.errors import MissingExtraError, UserError
+from parsing.cache.format import ShardResult
+from parsing.pipeline.parse_shard import ShardOptions, parse_shard
+from parsing.pipeline.read_ahead import read_ahead
+from parsing.pipeline.split import ShardSpec
+from parsing.pipeline.workers import (
+    Failures,
+    LoadedParsers,
+    Messages,
+    Parsed,
+    ParserDescription,
+    ParserFactories,
+)
+
+try:
+    import ray
+    from ray.exceptions import RayActorError, RayError, RayTaskError
+except ImportError:
+    raise MissingExtraError("ray", "ray") from None
+
+POLL_S = 0.02
+log = logging.getLogger(LOGGER)
+
+
+class ShardActor:
+    """Parsers loaded once in a process of the cluster.
+
+    Not by ``__init__``: Ray tells what that raised as text alone, a method's error as it was.
+    """
+
+    def __init__(self, factories: ParserFactories) -> None:
+        self._factories = factories
+        self.messages = Messages.install()
+
+    @functools.cached_property
+    def parsers(self) -> LoadedParsers:
+        """Loaded when they are first asked for."""
+        return LoadedParsers.make(self._factories)
+
+    def describe(self) -> ParserDescription:
+        """Who parses, and the names of the ids."""
+        return self.parsers.describe()
+
+    def parse(self, spec: ShardSpec, options: ShardOptions) -> tuple[ShardResult, list[str]]:
+        """The arrays of a shard, and what was logged meanwhile."""
+        result = parse_shard(spec, self.parsers.dependency, self.parsers.constituency, options)
+        return result, self.messages.take()
+
+
+class RayEngine:
+    """Runs shards on the actors of a Ray cluster.
+
+    Args:
+        factories: how an actor makes its parsers.
+        workers: number of actors, None for one per core of the cluster.
+        address: of a running cluster (``auto``, ``host:port``); None starts one on this machine.
+    """
+
+    def __init__(
+        self, factories: ParserFactories, workers: int | None, *, address: str | None = None
+    ) -> None:
+        self.factories = factories
+        self._workers = workers
+        self._address = address
+        self._actors: list[Any] = []
+
+    def __enter__(self) -> RayEngine:
+        own: dict[str, Any] = {} if self._address else {"num_cpus": self._workers, "include_dashboard": False}
+        try:
+            ray.init(address=self._address, log_to_driver=False, **own)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise UserError(f"--address {self._address}: no Ray cluster answers ({error})") from None
+        count = self._workers or int(ray.cluster_resources().get("CPU", 1))
+        self._actors = [self._start() for _ in range(count)]
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for actor in self._actors:
+            ray.kill(actor)
+        ray.shutdown()
+
+    def _start(self) -> Any:
+        # One core each (Ray sets OMP_NUM_THREADS by it). No restarts of Ray's own: we count attempts.
+        remote: Any = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(ShardActor)
+        actor = remote.remote(self.factories)
+        actor.describe.remote()  # loads the parsers now, not with the first part
+        return actor
+
+    def describe(self) -> ParserDescription:
+        """Ask the first actor, once it has loaded the parsers."""
+        try:
+            description: ParserDescription = ray.get(self._actors[0].describe.remote())
+        except RayTaskError as error:
+            if isinstance(error.cause, UserError):
+                raise error.cause from None
+            raise
+        return description
+
+    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
+        """Parse on the cluster (see :class:`parsing.pipeline.workers.Engine`)."""
+        idle = list(self._actors)
+        running: dict[Any, tuple[Any, ShardSpec]] = {}
+        failures = Failures()
+        again: list[ShardSpec] = []
+        with read_ahead(parts) as ahead:
+            while running or again or not ahead.at_end:
+                while idle and (again or not ahead.at_end):
+                    spec = again.pop() if again else ahead.next()
+                    if spec is None:
+                        break
+                    actor = idle.pop()
+                    running[actor.parse.remote(spec, options)] = (actor, spec)
+                if not running:  # the corpus is slow
+                    time.sleep(POLL_S)
+                    continue
+                # An actor is idle and the corpus is slow: look again soon.
+                wait_s = POLL_S if idle and not ahead.at_end else None
+                done, _ = ray.wait(list(running), timeout=wait_s)
+                for reference in done:
+                    actor, spec = running.pop(reference)
+                    try:
+                        result, lines = ray.get(reference)
+                    except RayError as error:
+                        failures.add(spec, str(error).strip().splitlines()[-1])
+                        again.append(spec)
+                        idle.append(self._replaced(actor) if isinstance(error, RayActorError) else actor)
+                        continue
+                    idle.append(actor)
+                    for line in lines:
+                        log.warning("%s", line)
+                    yield spec, result
+
+    def _replaced(self, actor: Any) -> Any:
+        """A new actor in place of a dead one."""
+        self._actors[self._actors.index(actor)] = fresh = self._start()
+        return fresh

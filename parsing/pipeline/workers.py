@@ -1,0 +1,133 @@
+"""What runs ``parse_shard`` for the driver: the contract of the local and the Ray engine."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from corpora.support.cli import LOGGER
+from parsing.cache.format import Inventories, ShardResult
+from parsing.pipeline.parse_shard import ShardOptions, inventories_of
+from parsing.pipeline.split import ShardSpec
+from parsing.trees.types import ConstituencyParser, DependencyParser
+
+Parsed = tuple[ShardSpec, ShardResult]
+"""A part of a shard and what came of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParserFactories:
+    """How a worker makes its parsers; called in the worker, so they must survive pickling."""
+
+    dependency: Callable[[], DependencyParser] | None = None
+    constituency: Callable[[], ConstituencyParser] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedParsers:
+    """A worker's parsers."""
+
+    dependency: DependencyParser | None
+    constituency: ConstituencyParser | None
+
+    @classmethod
+    def make(cls, factories: ParserFactories) -> LoadedParsers:
+        """Load what the factories name, on one thread: parallelism comes from the workers."""
+        loaded = cls(
+            dependency=factories.dependency() if factories.dependency else None,
+            constituency=factories.constituency() if factories.constituency else None,
+        )
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(1)
+        return loaded
+
+    def describe(self) -> ParserDescription:
+        """Identities and inventories, for the manifest."""
+        return ParserDescription(
+            dependency=dict(self.dependency.identity) if self.dependency else None,
+            constituency=dict(self.constituency.identity) if self.constituency else None,
+            inventories=inventories_of(self.dependency, self.constituency),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParserDescription:
+    """Who parses, and the names of the ids that come out."""
+
+    dependency: dict[str, Any] | None
+    constituency: dict[str, Any] | None
+    inventories: Inventories
+
+
+class Engine(Protocol):
+    """Runs shards somewhere; used as a context manager."""
+
+    def describe(self) -> ParserDescription:
+        """The parsers' description, once the first worker has loaded them."""
+        ...
+
+    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
+        """Parse every part of every shard; results come in the order in which they are done.
+
+        Raises:
+            UserError: the corpus could not be read.
+            RuntimeError: the worker of one part died or failed twice.
+        """
+        ...
+
+    def __enter__(self) -> Engine: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
+class Messages(logging.Handler):
+    """Collects a worker's log lines, to be written by the driver; keeps the first ``LIMIT`` per part."""
+
+    LIMIT = 20
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    @classmethod
+    def install(cls) -> Messages:
+        """Make this process's log lines go into a new collector, and nowhere else."""
+        messages = cls()
+        logger = logging.getLogger(LOGGER)
+        logger.propagate = False
+        logger.addHandler(messages)
+        return messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line unless there are enough."""
+        if len(self.lines) < self.LIMIT:
+            self.lines.append(record.getMessage())
+
+    def take(self) -> list[str]:
+        """The lines since the last call."""
+        lines, self.lines = self.lines, []
+        return lines
+
+
+@dataclass
+class Failures:
+    """Counts how often each part failed; the last straw is a fault."""
+
+    attempts: int = 2
+    counts: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def add(self, spec: ShardSpec, reason: str) -> None:
+        """Note a failure of ``spec``, to be tried again.
+
+        Raises:
+            RuntimeError: it failed too often; the message names the shard and its part.
+        """
+        key = spec.index, spec.part
+        self.counts[key] = self.counts.get(key, 0) + 1
+        where = f"shard {spec.index}, part {spec.part + 1} of {spec.parts}"
+        if self.counts[key] >= self.attempts:
+            raise RuntimeError(f"{where}: failed {self.attempts} times; {reason}")
+        logging.getLogger(LOGGER).warning("%s: %s; trying again", where, reason.splitlines()[-1])

@@ -1,0 +1,1 @@
+"""Trees as data: integer arrays, binarisation, brackets, drawings, agreement."""

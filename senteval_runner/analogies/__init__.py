@@ -1,5 +1,0 @@
-"""Analogies of words, phrases and sentences in one vector space (UNI: Li & Zhao 2021).
-
-python -m senteval_runner.analogies build --cache runs/trees/brown --output runs/analogies/data
-python -m senteval_runner.analogies run MODEL [A+B ...] --questions runs/analogies/data/questions.tsv
-"""

@@ -1,0 +1,1 @@
+"""The whole pipeline on text that every machine has: ``make demo``."""

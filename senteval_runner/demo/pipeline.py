@@ -1,0 +1,191 @@
+"""The whole pipeline on text that every machine has: ``make demo``.
+
+    python -m senteval_runner.demo
+
+Parses the embedded ``pydocs`` corpus (English documentation of Python and its libraries), trains a
+DEP+CONST model on it, evaluates neighbour retrieval on packages it has not seen, and writes trees, model,
+``results.json`` and a self-contained ``report.html`` under ``runs/demo/``. Every step is an ordinary
+command, printed before it runs; a stopped demo goes on where it was.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corpora.support.cli import config_to_json, run_command
+from corpora.support.errors import UserError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from scipy.sparse import csr_matrix
+
+    from multiview.model import MultiViewEncoder
+    from parsing.cache.reader import TreeCache
+    from senteval_runner.demo.retrieval import RetrievalScores
+
+MODEL = "dep-const"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoConfig:
+    """How large the demo is; the defaults end within ten minutes on two cores."""
+
+    output: Path = Path("runs/demo")
+    """Folder for trees, model, results.json and report.html."""
+    sentences: str = "48k"
+    """Training sentences."""
+    held_out: str = "16k"
+    """Sentences of held-out packages to evaluate on, at most (there are about 15,600)."""
+    minutes: float = 3.5
+    """Minutes of training."""
+    seed: int = 0
+    """Seed of training."""
+    dry_run: bool = False
+    """Print the commands and an estimate of time, memory and disk from some of the text; write nothing."""
+
+
+def run_step(title: str, module: str, *arguments: object) -> float:
+    """Run ``python -m MODULE ARGUMENTS`` as a user would type it; return its seconds.
+
+    Raises:
+        UserError: the step refused its input (it has said why).
+        RuntimeError: the step failed.
+    """
+    words = [str(argument) for argument in arguments]
+    print(f"\n== {title}\n$ python -m {module} {' '.join(words)}", flush=True)
+    began = time.monotonic()
+    code = subprocess.run([sys.executable, "-m", module, *words], check=False).returncode
+    if code == 130:
+        raise KeyboardInterrupt
+    if code == 2:
+        raise UserError(f"stopped at: python -m {module} {' '.join(words)}")
+    if code:
+        raise RuntimeError(f"python -m {module} ended with exit code {code}")
+    return time.monotonic() - began
+
+
+def sentence_documents(cache: TreeCache) -> NDArray[Any]:
+    """Document number of every sentence of a cache; int64 [N]."""
+    import numpy as np
+
+    offsets = np.asarray(cache.documents())
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def tokens_of(cache: TreeCache) -> list[list[str]]:
+    """Every sentence of a cache as words."""
+    return list(cache.read(0, len(cache), ("token",)).words())
+
+
+def word_average(model: MultiViewEncoder, sentences: list[list[str]]) -> NDArray[Any]:
+    """Mean of each sentence's trained word vectors, every view's table side by side; [N, views × words]."""
+    import numpy as np
+
+    lengths = np.array([len(words) for words in sentences])
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    vectors_ND = model.word_vectors([word for words in sentences for word in words])
+    result: NDArray[Any] = np.add.reduceat(vectors_ND, starts, axis=0) / lengths[:, None]
+    return result
+
+
+def evaluate(model_folder: Path, train_trees: Path, held_out_trees: Path) -> dict[str, RetrievalScores]:
+    """Neighbour retrieval of the trained model, its untrained twin, its word average and TF-IDF."""
+    from multiview.model import MultiViewEncoder
+    from parsing.cache.reader import TreeCache
+    from senteval_runner.demo.retrieval import neighbour_retrieval, tfidf_embeddings
+
+    held_out = TreeCache.open(held_out_trees)
+    documents = sentence_documents(held_out)
+    model = MultiViewEncoder.load(model_folder)
+    untrained = MultiViewEncoder.untrained(model.views, like=model)
+    sentences = tokens_of(held_out)
+    rows: dict[str, NDArray[Any] | csr_matrix] = {
+        "DEP+CONST, trained": model.encode(None, trees=held_out, batch_size=256),
+        "DEP+CONST, untrained": untrained.encode(None, trees=held_out, batch_size=256),
+        "average of the trained word vectors": word_average(model, sentences),
+        "TF-IDF": tfidf_embeddings(tokens_of(TreeCache.open(train_trees)), sentences),
+    }
+    return {name: neighbour_retrieval(vectors, documents) for name, vectors in rows.items()}
+
+
+def scores_table(scores: dict[str, RetrievalScores]) -> list[list[str]]:
+    """Rows of text: encoder, recall@1 and MRR with their intervals."""
+    rows = []
+    for name, score in scores.items():
+        recall, mrr = score.recall_at_1, score.mrr
+        rows.append(
+            [
+                name,
+                f"{100 * recall.mean:.1f} [{100 * recall.low:.1f}, {100 * recall.high:.1f}]",
+                f"{mrr.mean:.3f} [{mrr.low:.3f}, {mrr.high:.3f}]",
+            ]
+        )
+    return rows
+
+
+def steps(config: DemoConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """What is run, by the name of its time: a title and the words after ``python -m``."""
+    trees, models = config.output / "trees", config.output / "models"
+
+    def parse(split: str, limit: str) -> tuple[str, ...]:
+        output = str(trees / f"pydocs-{split}")
+        return ("parsing.run", "pydocs", "--split", split, "--limit", limit, "--output", output)
+
+    train = (
+        *("multiview.train", "--views", "dep,const", "--trees", str(trees / "pydocs-train")),
+        *("--out", str(models), "--name", MODEL),
+        *("--max-minutes", str(config.minutes), "--seed", str(config.seed)),
+    )
+    return {
+        "parse training text": ("1/4 parse the training text", parse("train", config.sentences)),
+        "parse held-out text": ("2/4 parse the held-out packages", parse("heldout", config.held_out)),
+        "train": ("3/4 train the two views", train),
+    }
+
+
+def main(config: DemoConfig) -> None:
+    """Parse, train, evaluate, report."""
+    if config.dry_run:
+        from senteval_runner.demo.estimate import dry_run
+
+        print("\n".join(f"$ python -m {' '.join(words)}" for _, words in steps(config).values()))
+        print(dry_run(config))
+        return
+    trees, models = config.output / "trees", config.output / "models"
+    train_trees, held_out_trees = trees / "pydocs-train", trees / "pydocs-heldout"
+    seconds = {name: run_step(title, *words) for name, (title, words) in steps(config).items()}
+    print("\n== 4/4 neighbour retrieval on the held-out packages", flush=True)
+    began = time.monotonic()
+    scores = evaluate(models / MODEL, train_trees, held_out_trees)
+    seconds["evaluate"] = time.monotonic() - began
+
+    from senteval_runner.demo.report import write_demo_report, write_results
+
+    write_results(config.output / "results.json", config_to_json(config), scores, seconds)
+    rows = scores_table(scores)
+    report = write_demo_report(config.output, models / MODEL, held_out_trees, scores, rows, seconds)
+    width = max(len(row[0]) for row in rows)
+    any_score = next(iter(scores.values()))
+    print(f"{any_score.anchors} anchors, blocks of {any_score.candidates + 1} sentences, 95 % intervals\n")
+    print(f"{'encoder':<{width}}  {'recall@1, %':<20}  MRR")
+    for name, recall, mrr in rows:
+        print(f"{name:<{width}}  {recall:<20}  {mrr}")
+    print("\nseconds: " + ", ".join(f"{step} {value:.0f}" for step, value in seconds.items()))
+    print(f"trees    {trees}\nmodel    {models / MODEL}\nresults  {config.output / 'results.json'}")
+    print(f"report   {report}   <- open this in a browser")
+
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        DemoConfig,
+        main,
+        prog="python -m senteval_runner.demo",
+        description=(__doc__ or "").split("\n")[0],
+        args=args,
+    )

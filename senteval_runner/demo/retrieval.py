@@ -1,0 +1,134 @@
+"""Neighbour retrieval on held-out documents: the evaluation that needs no download.
+
+Sentences in running order are cut into blocks of 400 candidates, the batch size of the contrastive
+objective. Within a block every sentence ranks all others by cosine; its neighbours (the sentence
+before and after it in the same document) are the right answers. Reported are recall@1 (a neighbour
+comes first) and MRR (reciprocal rank of the best neighbour), each with a bootstrap interval over
+documents, because sentences of one document are not independent.
+
+Legend of dimension suffixes: B sentences of a block, D embedding size, A anchors, K documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from senteval_runner.vectors.features import unit
+
+BLOCK_SENTENCES = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A mean with its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalScores:
+    """Neighbour retrieval of one encoder; fractions between 0 and 1."""
+
+    recall_at_1: Interval
+    mrr: Interval
+    anchors: int
+    candidates: int
+
+
+def reciprocal_ranks(
+    embeddings_ND: NDArray[np.floating] | csr_matrix,
+    document_N: NDArray[np.integer],
+    block: int = BLOCK_SENTENCES,
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Reciprocal rank of each anchor's best neighbour within its block.
+
+    Args:
+        embeddings_ND: one row per sentence, in running order; sparse rows are expanded block by block.
+        document_N: document number per sentence; neighbours share it.
+        block: sentences per block; a last block of one sentence has no anchors.
+
+    Returns:
+        Reciprocal ranks [A] and the document of each anchor [A]. Ties count against us: a candidate
+        with the neighbour's exact similarity ranks before it, so constant vectors score nothing.
+    """
+    ranks: list[NDArray[np.float64]] = []
+    owners: list[NDArray[np.int64]] = []
+    for start in range(0, len(document_N), block):
+        rows_BD = embeddings_ND[start : start + block]
+        dense_BD = rows_BD if isinstance(rows_BD, np.ndarray) else rows_BD.toarray()
+        unit_BD = unit(dense_BD).astype(np.float32)
+        document_B = document_N[start : start + block]
+        size = len(unit_BD)
+        similarity_BB = unit_BD @ unit_BD.T
+        np.fill_diagonal(similarity_BB, -np.inf)
+        best_B = np.full(size, -np.inf, dtype=np.float32)
+        together = document_B[1:] == document_B[:-1]
+        step = np.diagonal(similarity_BB, offset=1)
+        best_B[:-1][together] = step[together]
+        best_B[1:][together] = np.maximum(best_B[1:][together], step[together])
+        anchors = np.flatnonzero(np.isfinite(best_B))
+        positive_BB = np.zeros((size, size), dtype=bool)
+        left = np.flatnonzero(together)
+        positive_BB[left, left + 1] = positive_BB[left + 1, left] = True
+        before = (similarity_BB >= best_B[:, None]) & ~positive_BB
+        ranks.append(1.0 / (1 + before[anchors].sum(axis=1)))
+        owners.append(document_B[anchors].astype(np.int64))
+    return np.concatenate(ranks), np.concatenate(owners)
+
+
+def bootstrap(
+    values_A: NDArray[np.floating], document_A: NDArray[np.integer], *, samples: int = 2000, seed: int = 0
+) -> Interval:
+    """Mean of ``values_A`` with a 95 % interval from resampling whole documents."""
+    _, index_A = np.unique(document_A, return_inverse=True)
+    count_K = np.bincount(index_A).astype(np.float64)
+    sum_K = np.bincount(index_A, weights=values_A)
+    draws = np.random.default_rng(seed).multinomial(
+        len(count_K), np.full(len(count_K), 1 / len(count_K)), samples
+    )
+    means = (draws @ sum_K) / (draws @ count_K)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(mean=float(values_A.mean()), low=float(low), high=float(high))
+
+
+def neighbour_retrieval(
+    embeddings_ND: NDArray[np.floating] | csr_matrix,
+    document_N: NDArray[np.integer],
+    block: int = BLOCK_SENTENCES,
+) -> RetrievalScores:
+    """Recall@1 and MRR of one encoder; see the module's docstring for the protocol.
+
+    Raises:
+        ValueError: rows and documents differ in number, or no sentence has a neighbour.
+    """
+    if embeddings_ND.shape[0] != len(document_N):
+        raise ValueError(f"{embeddings_ND.shape[0]} embeddings for {len(document_N)} sentences")
+    reciprocal_A, document_A = reciprocal_ranks(embeddings_ND, document_N, block)
+    if not len(reciprocal_A):
+        raise ValueError("no two successive sentences of a block share a document: nothing to retrieve")
+    return RetrievalScores(
+        recall_at_1=bootstrap((reciprocal_A == 1.0).astype(np.float64), document_A),
+        mrr=bootstrap(reciprocal_A, document_A),
+        anchors=len(reciprocal_A),
+        candidates=min(block, len(document_N)) - 1,
+    )
+
+
+def tfidf_embeddings(train: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]]) -> csr_matrix:
+    """TF-IDF rows of tokenised ``sentences``, weights fitted on ``train``: [N, words of ``train``]."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer = TfidfVectorizer(tokenizer=list, preprocessor=_lower, token_pattern=None)
+    vectorizer.fit(train)
+    return csr_matrix(vectorizer.transform(sentences))
+
+
+def _lower(tokens: Sequence[str]) -> list[str]:
+    return [token.lower() for token in tokens]

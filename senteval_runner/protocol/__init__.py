@@ -1,0 +1,1 @@
+"""The SentEval protocol: splits, classifiers, regularisers, correlations."""

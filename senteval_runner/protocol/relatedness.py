@@ -1,0 +1,109 @@
+"""SICK-R and STS-B: predict a distribution over the scores 1..5, score its mean.
+
+A softmax layer on [|u - v|, u ∗ v] trained with the mean squared error against the target distribution
+(Tai et al. 2015 as SentEval runs it), early-stopped on development Pearson.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from senteval_runner.protocol.correlation import pearson, spearman
+from senteval_runner.protocol.heads import LogisticHead, fold_products
+from senteval_runner.protocol.optimisers import Adam, flat
+from senteval_runner.vectors.features import Float, as_tensor
+
+Scores = NDArray[np.float64]
+CLASSES = 5
+BATCH = 64
+EPOCHS_PER_ROUND = 50
+MAX_EPOCH = 1000
+FORGIVEN_ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relatedness:
+    """Correlations in [-1, 1] and the mean squared error on the 1..5 scale."""
+
+    devpearson: float
+    pearson: float
+    spearman: float
+    mse: float
+    predictions: Scores
+    """Predicted score per test row."""
+
+
+def target_distribution(scores: Scores) -> Float:
+    """With i = floor(y): weight y - i on class i + 1 and i + 1 - y on class i; [n, 5].
+
+    Scores under 1 (STS-B has them) lose the weight of class 0, as in the original.
+    """
+    targets = np.zeros((len(scores), CLASSES), dtype=np.float32)
+    floor = np.floor(scores).astype(int)
+    for row, (i, y) in enumerate(zip(floor, scores, strict=True)):
+        if 1 <= i <= CLASSES:
+            targets[row, i - 1] = i + 1 - y
+        if i + 1 <= CLASSES:
+            targets[row, i] = y - i
+    return targets
+
+
+def _gradient(x_BD: Tensor, target_KB: Tensor, w_KD: Tensor) -> Tensor:
+    """L = mean((p - t)²); dL/dz = p ∘ (g - Σ g p) with g = 2 (p - t) / (5 B); dL/dW = dL/dz x."""
+    size = w_KD.numel()
+    p_KB = torch.softmax(fold_products(w_KD[None], x_BD.t()[None], size)[0], dim=0)
+    g_KB = (p_KB - target_KB).mul_(2.0 / target_KB.numel())
+    g_KB = p_KB * (g_KB - (g_KB * p_KB).sum(dim=0))
+    return fold_products(g_KB[None], x_BD[None], size)[0]
+
+
+def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
+    """ŷ = p · [1..5]."""
+    p_NK = torch.softmax(x_ND @ w_KD.t(), dim=1).numpy()
+    scores: Scores = np.dot(p_NK, np.arange(1, CLASSES + 1))
+    return scores
+
+
+def relatedness(
+    train: tuple[Float, Scores], dev: tuple[Float, Scores], test: tuple[Float, Scores], seed: int
+) -> Relatedness:
+    """Train on (design matrix, scores), stop on development Pearson, score the test rows."""
+    x_ND, x_dev, x_test = (as_tensor(part[0]) for part in (train, dev, test))
+    targets_NK = torch.from_numpy(target_distribution(train[1]))
+    stream = np.random.RandomState(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        w = LogisticHead(x_ND.shape[1] - 1, CLASSES).initial()[0][None, None].contiguous()
+    adam, no_l2 = Adam(), np.zeros(1, dtype=np.float32)
+    flat_w = flat(w)
+    state = [np.zeros_like(flat_w), np.zeros_like(flat_w)]
+    best, best_w, misses, step = -1.0, w, 0, 0
+    for _ in range(0, MAX_EPOCH + 1, EPOCHS_PER_ROUND):
+        for _ in range(EPOCHS_PER_ROUND):
+            order = torch.from_numpy(stream.permutation(len(x_ND)))
+            for rows in order.split(BATCH):
+                step += 1
+                gradient = _gradient(
+                    x_ND.index_select(0, rows), targets_NK.index_select(0, rows).t(), w[0, 0]
+                )
+                adam.update(flat_w, flat(gradient[None, None]), state, no_l2, step)
+        found = pearson(_expected_score(x_dev, w[0, 0]), dev[1])
+        if found > best:
+            best, best_w = found, w.clone()
+        elif misses >= FORGIVEN_ROUNDS:
+            break
+        else:
+            misses += 1
+    predictions = _expected_score(x_test, best_w[0, 0])
+    return Relatedness(
+        devpearson=best,
+        pearson=pearson(predictions, test[1]),
+        spearman=spearman(predictions, test[1]),
+        mse=float(np.mean((predictions - test[1]) ** 2)),
+        predictions=predictions,
+    )

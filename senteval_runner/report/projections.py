@@ -1,0 +1,50 @@
+"""Sentence vectors in the plane, and the nearest neighbours of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senteval_runner.vectors.embed import Tokens
+from senteval_runner.vectors.features import Float, unit
+
+FEWEST = 5
+NO_PLANE = "too few texts or dimensions for a plane"
+
+
+def has_plane(vectors: NDArray[np.floating]) -> bool:
+    """Whether there is something to draw: five rows, two dimensions, not all rows the same."""
+    return len(vectors) >= FEWEST and vectors.shape[1] >= 2 and bool(np.ptp(vectors, axis=0).any())
+
+
+def pca(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The first two principal components: [n, 2], the sign fixed so that the largest loading is positive."""
+    centred = vectors - vectors.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    largest = axes[[0, 1], np.abs(axes[:2]).argmax(axis=1)]
+    flat: NDArray[np.floating] = centred @ (axes[:2] * np.sign(largest)[:, None]).T
+    return flat
+
+
+def tsne(vectors: NDArray[np.floating], seed: int = 0) -> NDArray[np.floating]:
+    """t-SNE (van der Maaten & Hinton 2008) from a PCA start: [n, 2]."""
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, max(2.0, (len(vectors) - 1) / 3))
+    model = TSNE(perplexity=perplexity, init="pca", random_state=seed)
+    flat: NDArray[np.floating] = model.fit_transform(vectors)
+    return flat
+
+
+def nearest(
+    queries: Float, vectors: Float, sentences: Sequence[Tokens], count: int = 5
+) -> list[list[tuple[float, str]]]:
+    """Per query the ``count`` sentences of largest cosine, the query's own text included if it is there."""
+    cosines = unit(queries) @ unit(vectors).T
+    order = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
+    return [
+        [(float(row[i]), " ".join(sentences[i])) for i in best]
+        for row, best in zip(cosines, order, strict=True)
+    ]

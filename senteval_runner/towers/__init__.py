@@ -1,0 +1,1 @@
+"""Encoders opened up: transformer and tree towers, their layers and poolings."""

@@ -1,0 +1,227 @@
+"""Towers: what turns texts into vectors with gradients. Heads and objectives never look inside.
+
+``load_tower`` takes the name or folder of any Hugging Face encoder, a sentence-transformers folder, or a
+multi-view model folder. Shapes: B texts, T word pieces, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from corpora.support.errors import MissingExtraError, UserError
+from senteval_runner.towers.length_groups import cut_padding, length_groups
+from senteval_runner.towers.multiview import MultiViewTower, is_multiview
+from studies.finetune.config import Pooling
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+class Tower(Protocol):
+    """The contract between encoders and heads."""
+
+    dim: int
+    """Width D of a vector."""
+    joint: bool
+    """Whether :meth:`embed_pairs` exists: two texts read together."""
+
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Hear once which texts will come; towers that parse do it now, all at once."""
+        ...
+
+    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
+        """Vectors [B, D] with gradients; ``pooling`` None means the tower's own."""
+        ...
+
+    def embed_pairs(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
+        """One vector [B, D] per pair, from one pass over both texts."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that this module's :func:`load_tower` and the tower's library load."""
+        ...
+
+
+class TransformerTower(nn.Module):
+    """A Hugging Face encoder and a pooling, as a sentence-transformers model.
+
+    Args:
+        model: a Transformer, a Pooling and what else makes its vectors.
+        pooling: the name of the model's own pooling; None where it does not matter.
+    """
+
+    joint = True
+
+    def __init__(self, model: SentenceTransformer, pooling: Pooling | None) -> None:
+        super().__init__()
+        self.model = model
+        self.pooling = pooling
+        self.dim: int = model.get_embedding_dimension()  # type: ignore[assignment]
+
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Nothing to do: word pieces are quick."""
+
+    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
+        """Pooled last hidden states, [B, D]."""
+        if pooling is None or pooling == self.pooling:
+            return self._pooled(list(texts), nn.Sequential(*list(self.model)[1:]))
+        return self._pooled(list(texts), _pooling(self.dim, pooling))
+
+    def embed_pairs(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
+        """Last hidden state of the first position ([CLS] a [SEP] b [SEP]), [B, D]."""
+        return self._pooled(list(pairs), _pooling(self.dim, "cls"))
+
+    def save(self, folder: Path) -> None:
+        """An ordinary sentence-transformers folder, weights as safetensors."""
+        self.model.save(str(folder), create_model_card=False, safe_serialization=True)
+
+    def _pooled(self, inputs: list[Any], pool: nn.Module) -> Tensor:
+        """Vectors [B, D], computed in groups of like length on a CPU (a GPU prefers one full batch)."""
+        from sentence_transformers.util import batch_to_device
+
+        device = next(self.parameters()).device
+        transformer: nn.Module = self.model[0]
+        features: dict[str, Any] = self.model.preprocess(inputs)
+        if device.type != "cpu":
+            whole: Tensor = pool(transformer(batch_to_device(features, device)))["sentence_embedding"]
+            return whole
+        groups = length_groups(features["attention_mask"].sum(dim=1).numpy())
+        parts = [pool(transformer(cut_padding(features, rows)))["sentence_embedding"] for rows in groups]
+        back = np.argsort(np.concatenate(groups))
+        return torch.cat(parts)[torch.from_numpy(back)]
+
+
+def embed_all(tower: Tower, texts: Sequence[str], batch_size: int = 64) -> np.ndarray:
+    """float32 [n, D] of all texts in input order, each distinct text once, without gradients."""
+    distinct = sorted(set(texts), key=lambda text: (len(text), text))
+    rows = {text: row for row, text in enumerate(distinct)}
+    with torch.inference_mode():
+        blocks = [
+            tower.embed(distinct[start : start + batch_size]).float().cpu().numpy()
+            for start in range(0, len(distinct), batch_size)
+        ]
+    table = np.concatenate(blocks) if blocks else np.zeros((0, tower.dim), dtype=np.float32)
+    return table[[rows[text] for text in texts]]
+
+
+def load_tower(
+    backbone: str,
+    *,
+    pooling: Pooling = "mean",
+    max_length: int = 128,
+    dropout: float | None = None,
+    device: str | torch.device = "cpu",
+) -> nn.Module:
+    """A tower from a name or a folder.
+
+    Args:
+        backbone: Hugging Face name, folder of a Hugging Face encoder or of a sentence-transformers model
+            (its Transformer is taken; its pooling and normalisation are replaced by ``pooling``), or folder
+            of a multi-view model.
+        pooling: how word-piece vectors become one vector (multi-view models have their own).
+        max_length: word pieces per text, special ones included; longer texts are cut.
+        dropout: probability in every dropout layer; None keeps what the backbone has.
+        device: ``cpu`` or ``cuda``.
+
+    Raises:
+        UserError: nothing loadable is found under that name.
+    """
+    if is_multiview(Path(backbone)):
+        return MultiViewTower(Path(backbone), device)
+    _, transformer = _library()
+    model = _load(transformer, backbone, max_seq_length=max_length)
+    tower = TransformerTower(assemble(model, pooling), pooling)
+    if dropout is not None:
+        for module in tower.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = dropout
+    return tower.to(device)
+
+
+def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.device = "cpu") -> nn.Module:
+    """A tower that embeds as the model does: its own pooling and whatever follows it.
+
+    Args:
+        backbone: name or folder of a sentence-transformers model, or folder of a multi-view model.
+        max_length: word pieces per text, special ones included; longer texts are cut.
+        device: ``cpu`` or ``cuda``.
+
+    Raises:
+        UserError: nothing loadable is found under that name, or it does not begin with a transformer.
+    """
+    if is_multiview(Path(backbone)):
+        return MultiViewTower(Path(backbone), device)
+    whole, transformer = _library()
+    model = _load(whole, backbone, device="cpu")
+    if not isinstance(model[0], transformer):
+        raise UserError(f"model {backbone!r} begins with {type(model[0]).__name__}, not with a transformer")
+    model.max_seq_length = max_length
+    return TransformerTower(model, None).to(device)
+
+
+def assemble(transformer: nn.Module, pooling: Pooling) -> SentenceTransformer:
+    """Transformer + Pooling as a sentence-transformers model on the CPU."""
+    from sentence_transformers import SentenceTransformer
+
+    width: int = transformer.get_embedding_dimension()  # type: ignore[operator]
+    return SentenceTransformer(modules=[transformer, _pooling(width, pooling)], device="cpu")
+
+
+def _library() -> tuple[Any, Any]:
+    """Sentence-transformers' whole models and its transformer module.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    quiet()
+    try:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.base.modules import Transformer
+    except ImportError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+    return SentenceTransformer, Transformer
+
+
+def _load(make: Any, backbone: str, **options: Any) -> Any:
+    """``make`` of a name or folder; safetensors only, the older .bin weights are pickle.
+
+    Raises:
+        UserError: nothing loadable is found under that name.
+    """
+    try:
+        # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would
+        # differ in them, and so would the saved files.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return make(backbone, model_kwargs={"use_safetensors": True}, **options)
+    except (OSError, ValueError) as error:
+        first = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"backbone {backbone!r} cannot be loaded ({first}); give the folder of an encoder with "
+            "safetensors weights, a Hugging Face name when the machine is online, or tiny"
+        ) from None
+
+
+def _pooling(width: int, mode: Pooling) -> nn.Module:
+    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
+
+    result: nn.Module = PoolingModule(width, mode)
+    return result
+
+
+def quiet() -> None:
+    """Switch off the libraries' own progress bars (one per file read or written)."""
+    try:
+        from huggingface_hub.utils.tqdm import disable_progress_bars
+        from transformers.utils import logging
+    except ImportError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    disable_progress_bars()

@@ -1,0 +1,96 @@
+"""Folders of immutable shards: vectors by text, written once and memory-mapped when read.
+
+A shard is ``NAME.vectors.npy`` then ``NAME.digests.npy``, one row per text whose first 16 bytes are the
+BLAKE2b of the text. A shard exists when its digests do, so a kill at any instant loses at most the chunk
+that was being encoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.support.errors import UserError
+from corpora.support.files import atomic_path
+from senteval_runner.vectors.features import Float
+
+Stored = NDArray[np.floating]
+Bytes = NDArray[np.uint8]
+DIGEST = 16
+
+
+def text_digest(text: str) -> bytes:
+    """16 bytes that stand for a text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST).digest()
+
+
+def digest_rows(texts: Sequence[str]) -> Bytes:
+    """Digests of texts: uint8 [n, 16]."""
+    return np.frombuffer(b"".join(map(text_digest, texts)), dtype=np.uint8).reshape(-1, DIGEST)
+
+
+class Shards(ABC):
+    """What stores of vectors share: files, and where each text stands.
+
+    Args:
+        folder: where shards lie and go; None keeps them in memory. The caller names it by all that decides
+            the vectors.
+
+    Raises:
+        UserError: a damaged shard, or one of another shape than the store's.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.shards: list[Stored] = []
+        self.place: dict[bytes, tuple[int, int]] = {}
+        if folder is not None and folder.is_dir():
+            for digests in sorted(folder.glob("*.digests.npy")):
+                self._open(digests)
+
+    @abstractmethod
+    def check(self, vectors: Stored, rows: Bytes) -> None:
+        """Raise ValueError where a shard is none of this store's."""
+
+    def _open(self, digests: Path) -> None:
+        path = digests.with_name(digests.name.replace(".digests.", ".vectors."))
+        try:
+            vectors, rows = np.load(path, mmap_mode="r"), np.load(digests)
+            self.check(vectors, rows)
+        except (OSError, ValueError, EOFError) as error:
+            raise UserError(
+                f"{path}: not a shard of vectors ({error}); delete {self.folder} to encode again"
+            ) from None
+        self._index(vectors, rows)
+
+    def _index(self, vectors: Stored, rows: Bytes) -> None:
+        self.shards.append(vectors)
+        for row, digest in enumerate(rows[:, :DIGEST]):
+            self.place[digest.tobytes()] = len(self.shards) - 1, row
+
+    def _keep(self, vectors: Stored, rows: Bytes) -> None:
+        """A new shard, on disk where the store has a folder."""
+        if self.folder is None:
+            self._index(vectors, rows)
+            return
+        # The content is part of the name: two processes that share a folder do not overwrite each other.
+        name = f"{len(self.shards):05d}-{hashlib.sha256(rows.tobytes()).hexdigest()[:8]}"
+        for kind, array in (("vectors", vectors), ("digests", rows)):
+            path = self.folder / f"{name}.{kind}.npy"
+            with atomic_path(path) as temporary, open(temporary, "wb") as out:
+                np.save(out, array, allow_pickle=False)
+        self._open(path)
+
+    def _gather(self, texts: Sequence[str], part: Callable[[Stored], Stored]) -> Float:
+        """Rows of texts that are all in the store, from the [n, D] that ``part`` takes of a shard."""
+        places = np.array([self.place[text_digest(text)] for text in texts])
+        out = np.empty((len(texts), self.shards[0].shape[-1]), dtype=np.float32)
+        for shard in np.unique(places[:, 0]):
+            here = places[:, 0] == shard
+            out[here] = part(self.shards[shard])[places[here, 1]]
+        return out

@@ -1,0 +1,1 @@
+"""The other four papers, one folder each, on a shared fine-tuning kit (``studies.finetune``)."""

@@ -1,0 +1,34 @@
+"""``python -m studies.burt``: train the BURT baseline (see :mod:`studies.burt.train`)."""
+
+from __future__ import annotations
+
+import sys
+
+from corpora.support.cli import run_command
+from studies.burt.config import BurtConfig
+
+
+def main(config: BurtConfig) -> None:
+    """Train and print the scores before and after."""
+    from studies.burt.train import describe, dry_run, train
+
+    if config.dry_run:
+        print(dry_run(config))
+        return
+    print(describe(config, train(config)))
+
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        BurtConfig,
+        main,
+        prog="python -m studies.burt",
+        description="Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
+        kept="the last saved state is kept; the same command resumes",
+        args=args,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

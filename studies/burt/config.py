@@ -1,0 +1,80 @@
+"""Options of ``python -m studies.burt``; imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from studies.finetune.config import Concatenation, LoopConfig, Pooling, TinyConfig
+
+Objective = Literal["nli", "identification", "classification"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BurtConfig:
+    """Train a Siamese encoder on NLI, paraphrase identification and pairwise text classification."""
+
+    output: Path
+    """Result: an ordinary sentence-transformers folder. A run that was stopped there is continued."""
+    backbone: str = "tiny"
+    """Hugging Face name, local folder (sentence-transformers, multi-view too), or tiny (from scratch)."""
+    nli: tuple[Path, ...] = ()
+    """NLI training files: published SNLI/MultiNLI .jsonl, or .tsv of label, sentence1, sentence2."""
+    nli_dev: tuple[Path, ...] = ()
+    """NLI files scored during training; without them a share of --nli is held out (see --held-out)."""
+    nli_unseen: tuple[Path, ...] = ()
+    """NLI files to keep unseen: training pairs whose premise occurs in them are dropped and counted."""
+    ppdb: tuple[Path, ...] = ()
+    """PPDB files as published (1.0 or 2.0, plain or .gz), or .tsv/.txt of two phrases per line."""
+    paraphrase: tuple[Path, ...] = ()
+    """Labelled paraphrase pairs for identification beside PPDB: .tsv(.gz) of label (0/1), sentence1,
+    sentence2; they bring their own negatives."""
+    paraphrase_dev: tuple[Path, ...] = ()
+    """Labelled paraphrase pairs scored during training."""
+    similarity: tuple[Path, ...] = ()
+    """Word or phrase similarity files (two phrases and a score per line, tabs), scored by cosine before,
+    during and after training; never trained on."""
+    corpus: Path | None = None
+    """Text (one sentence per line, .gz/.xz/.zst) for a tiny backbone's vocabulary and pre-training; without
+    it, the training texts."""
+    corpus_lines: int = 200_000
+    """Lines read of --corpus."""
+    objectives: tuple[Objective, ...] = ("nli", "identification", "classification")
+    """Which objectives are trained. Those whose data is missing are an error, not skipped."""
+    pooling: Pooling = "mean"
+    """How word-piece vectors become one vector (BURT: mean)."""
+    concatenation: Concatenation = "uv-diff"
+    """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v (BURT: u;v;|u-v|)."""
+    negatives: int = 3
+    """Sampled negatives per PPDB pair, drawn afresh each pass (BURT: k = 3)."""
+    max_words: int = 6
+    """Longest phrase taken from PPDB, in words (BURT: 6)."""
+    max_length: int = 128
+    """Longest text in word pieces; longer ones are cut."""
+    limit: int = 0
+    """Most training rows per file (a fixed random choice); 0 takes all."""
+    held_out: float = 0.02
+    """Share of each training set held out for scores during training, by a hash of the first text."""
+    dev_rows: int = 2000
+    """Most rows per scored set during training."""
+    batch: int = 16
+    """Pairs per step (BURT: 16)."""
+    epochs: float = 2.0
+    """Passes over the NLI set (UNI: 2); without NLI, over the largest set. The other sets cycle."""
+    dropout: float = 0.1
+    """Probability in every dropout layer (BURT: 0.1)."""
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    """Optimiser."""
+    tiny: TinyConfig = field(default_factory=TinyConfig)
+    """The tiny backbone."""
+    evaluate_every: int = 1000
+    """Steps between scores."""
+    save_every: int = 200
+    """Steps between saved states."""
+    seed: int = 1
+    """Of new weights, batch order, negatives and dropout."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train."""
+    dry_run: bool = False
+    """Print the configuration, sizes and an estimate of time and memory from a few steps; write nothing."""

@@ -1,0 +1,261 @@
+"""Train BURT: files in, an ordinary sentence-transformers folder out.
+
+    python -m studies.burt --output runs/burt/tiny --nli train.jsonl --ppdb ppdb-2.0-s-phrasal.gz
+
+The output folder holds the model at its root (``SentenceTransformer(folder)`` loads it),
+``heads.safetensors``, ``burt.json`` (resolved options), ``history.json`` (scores before, during
+and after training), ``README.md``; while training, ``training/``.
+Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from corpora.support.cli import config_to_json, log_to
+from corpora.support.errors import UserError
+from corpora.support.estimate import Work, dry_run_text
+from corpora.support.files import atomic_path, read_json, write_json, write_text
+from parsing.networks.device import pick_device
+from senteval_runner.protocol.correlation import accuracy, cosines, spearman
+from senteval_runner.towers.transformer import embed_all, load_tower
+from studies.burt.config import BurtConfig, Objective
+from studies.burt.data import BurtData, corpus_texts, read_data
+from studies.burt.objectives import CLASSES, Siamese, schedule, steps_per_epoch
+from studies.finetune.examples import Examples, Fixed, Joined, Source, Stream, WithNegatives
+from studies.finetune.loop import Plan, Row, Task, calibrate, fit
+from studies.finetune.ranges import refuse_bad_numbers
+from studies.finetune.tiny import build_tiny
+
+
+def train(config: BurtConfig) -> list[Row]:
+    """Run to the end, continuing what ``config.output`` holds; return the scores by step.
+
+    Raises:
+        UserError: data for an objective is missing, the backbone cannot be loaded, or the folder holds a
+            run with other options.
+    """
+    refuse_bad_numbers(config)
+    done = config.output / "burt.json"
+    resolved = _resolved(config)
+    log = log_to(config.output).info
+    if done.exists():
+        if read_json(done) != resolved:
+            raise UserError(f"{done}: a run with other options is finished there; use another --output")
+        log(f"{config.output} is finished already")
+        return list(read_json(config.output / "history.json"))
+    data, net, tasks, plan = _prepare(config, log)
+    history = fit(
+        net,
+        tasks,
+        plan,
+        config.loop,
+        evaluate=_evaluation(config, data, net),
+        seed=config.seed,
+        folder=config.output / "training",
+        report=log,
+    )
+    _save(config, net, history, data.summary)
+    write_json(done, resolved)
+    shutil.rmtree(config.output / "training")
+    return history
+
+
+def dry_run(config: BurtConfig) -> str:
+    """What training would take, from a few steps; nothing is written."""
+    refuse_bad_numbers(config)
+    with tempfile.TemporaryDirectory() as name:
+        tiny = dataclasses.replace(config.tiny, mlm_steps=0)
+        trial = dataclasses.replace(config, output=Path(name), tiny=tiny)
+        data, net, tasks, plan = _prepare(trial, lambda line: None)
+        per_s = calibrate(net, tasks, plan, config.loop, seed=config.seed, folder=Path(name))
+    pretraining = f", {config.tiny.mlm_steps:,} steps of pre-training" if config.backbone == "tiny" else ""
+    return dry_run_text(
+        config,
+        facts={"data": "; ".join(data.summary), "schedule": " -> ".join(plan.cycle)},
+        parameters={
+            "tower": sum(p.numel() for p in net.tower.parameters()),
+            "heads": sum(p.numel() for p in net.heads.parameters()),
+        },
+        disk_bytes=4.0 * sum(p.numel() for p in net.parameters()),
+        work=[Work(name="train", units=plan.steps, unit=f"steps of {config.batch}", per_s=per_s)],
+        not_counted=f"scores during training{pretraining}",
+    )
+
+
+def _resolved(config: BurtConfig) -> dict[str, Any]:
+    """The options that decide the result."""
+    return {key: value for key, value in config_to_json(config).items() if key != "dry_run"}
+
+
+def _prepare(
+    config: BurtConfig, log: Callable[[str], None]
+) -> tuple[BurtData, Siamese, dict[str, Task], Plan]:
+    """Data, network, batches and how long to train."""
+    data = read_data(config)
+    for line in data.summary:
+        log(line)
+    net = _network(config, data, log)
+    net.encoder.prepare(data.texts())
+    tasks = _tasks(config, data, net)
+    cycle = schedule(config.objectives)
+    per_epoch = steps_per_epoch(cycle, {name: tasks[name].stream.batches_per_pass for name in set(cycle)})
+    steps = max(1, round(config.epochs * per_epoch))
+    log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch}; {steps:,} steps")
+    plan = Plan(
+        cycle=cycle,
+        steps=steps,
+        evaluate_every=config.evaluate_every,
+        save_every=config.save_every,
+        identity={"options": _resolved(config)},
+    )
+    return data, net, tasks, plan
+
+
+def _network(config: BurtConfig, data: BurtData, log: Callable[[str], None]) -> Siamese:
+    """Tower and heads on the chosen device, initial weights a function of the seed."""
+    backbone = config.backbone
+    if backbone == "tiny":
+        texts = corpus_texts(config, data)
+        backbone = str(
+            build_tiny(config.output / "backbone", texts, config.tiny, seed=config.seed, report=log)
+        )
+    device = pick_device(config.device)
+    tower = load_tower(
+        backbone, pooling=config.pooling, max_length=config.max_length, dropout=config.dropout, device=device
+    )
+    return Siamese(tower, config.objectives, config.concatenation, config.seed).to(device)
+
+
+def _tasks(config: BurtConfig, data: BurtData, net: Siamese) -> dict[str, Task]:
+    """One stream of batches per objective."""
+    sources: dict[Objective, Source] = {}
+    if "nli" in config.objectives:
+        sources["nli"] = Fixed(data.nli)
+    if "identification" in config.objectives:
+        parts: list[Source] = []
+        if data.pairs:
+            parts.append(WithNegatives(data.pairs, config.negatives, config.seed, others=data.pairs_dev))
+        if len(data.labelled):
+            parts.append(Fixed(data.labelled))
+        sources["identification"] = Joined(parts)
+    if "classification" in config.objectives:
+        sources["classification"] = Fixed(data.classes)
+
+    def task(name: Objective, source: Source) -> Task:
+        return Task(
+            Stream(source, config.batch, config.seed, name), lambda examples: net.loss(name, examples)
+        )
+
+    return {name: task(name, source) for name, source in sources.items()}
+
+
+def _evaluation(config: BurtConfig, data: BurtData, net: Siamese) -> Callable[[], Row]:
+    """Accuracy of every trained objective on its held-out pairs; Spearman on the similarity files."""
+    held: dict[Objective, Examples] = {}
+    if "nli" in config.objectives:
+        held["nli"] = _first(data.nli_dev, config.dev_rows)
+    if "identification" in config.objectives:
+        sources: list[Source] = []
+        if data.pairs_dev:
+            sources.append(
+                WithNegatives(data.pairs_dev, config.negatives, config.seed, "held out", others=data.pairs)
+            )
+        if len(data.labelled_dev):
+            sources.append(Fixed(data.labelled_dev))
+        if sources:
+            held["identification"] = _first(Joined(sources).draw(0), config.dev_rows)
+    if "classification" in config.objectives:
+        held["classification"] = _first(data.classes_dev, config.dev_rows)
+
+    def evaluate() -> Row:
+        row: Row = {
+            name: accuracy(net.predict(name, examples), examples.target)
+            for name, examples in held.items()
+            if len(examples)
+        }
+        for name, examples in data.similarity.items():
+            assert examples.second is not None
+            a, b = np.split(embed_all(net.encoder, examples.first + examples.second), 2)
+            row[name] = spearman(cosines(a, b), examples.target)
+        return row
+
+    return evaluate
+
+
+def _first(examples: Examples, rows: int) -> Examples:
+    """A fixed random selection of at most ``rows`` examples."""
+    order = np.random.default_rng(0).permutation(len(examples))[:rows]
+    return examples.take(np.sort(order))
+
+
+def _save(config: BurtConfig, net: Siamese, history: Sequence[Row], summary: Sequence[str]) -> None:
+    """The model at the root, the heads beside it, scores and a model card."""
+    net.cpu().encoder.save(config.output)
+    with atomic_path(config.output / "heads.safetensors") as temporary:
+        heads = {name: tensor.contiguous() for name, tensor in net.heads.state_dict().items()}
+        # One key: safetensors writes several in a random order, and the files of two runs would differ.
+        classes = json.dumps({name: CLASSES[name] for name in config.objectives}, sort_keys=True)
+        save_file(heads, temporary, metadata={"classes": classes})
+    write_json(config.output / "history.json", list(history))
+    write_text(config.output / "README.md", model_card(config, history, summary))
+
+
+def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str]) -> str:
+    """What it is, what it saw, what it scores, how to make it again."""
+    table = [f"| {name} | {before:.4f} | {after:.4f} |" for name, before, after in _scores(history)]
+    unseen = (
+        "" if config.backbone == "tiny" else " What the backbone itself was trained on, its own card says."
+    )
+    return "\n".join(
+        [
+            f"# BURT on {Path(config.backbone).name}",
+            "",
+            "A Siamese sentence encoder trained on NLI and paraphrases (Li & Zhao 2020).",
+            f"Objectives: {', '.join(config.objectives)}; pooling: {config.pooling}; concatenation: "
+            f"{config.concatenation}; {history[-1]['step']:,} steps of {config.batch} pairs; "
+            f"seed {config.seed}.",
+            f"STS-B was not trained on here.{unseen}",
+            "",
+            "Training data:",
+            "",
+            *[f"- {line}" for line in summary],
+            "",
+            "| held-out score | before | after |",
+            "|---|---|---|",
+            *table,
+            "",
+            "```python",
+            "from sentence_transformers import SentenceTransformer",
+            f'vectors = SentenceTransformer("{config.output.name}").encode(["A sentence.", "a phrase"])',
+            "```",
+            "",
+            f"All options: `burt.json` (torch {torch.__version__}).",
+            "",
+        ]
+    )
+
+
+def _scores(history: Sequence[Row]) -> list[tuple[str, float, float]]:
+    """Each score before the first step and after the last; the losses of training are none."""
+    names = [name for name in history[-1] if name != "step" and not name.startswith("loss/")]
+    return [(name, history[0][name], history[-1][name]) for name in names]
+
+
+def describe(config: BurtConfig, history: Sequence[Row]) -> str:
+    """The one-screen summary of a finished run."""
+    lines = [f"{'score':<28}{'before':>9}{'after':>9}"]
+    lines += [f"{name:<28}{before:>9.4f}{after:>9.4f}" for name, before, after in _scores(history)]
+    return "\n".join(
+        [*lines, f"model: {config.output}  (SentenceTransformer({str(config.output)!r}) loads it)"]
+    )

@@ -1,0 +1,205 @@
+"""Siamese fine-tuning of a whole encoder on labelled queries: the loss of :mod:`siamese`, all weights free.
+
+Queries and entries pass through one encoder. Hard negatives are those its frozen state ranks highest, drawn
+once; random ones are drawn anew each pass. Training is multiview's loop, so a killed run goes on to the same
+bits; finished scores are kept per set, model, side, negatives and seed. Legend: B queries of a batch, Q
+queries, N entries, T distinct entries of a batch, D embedding size, K negatives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from corpora.ranking.lexical import Scores
+from corpora.support.errors import UserError
+from corpora.support.files import atomic_path, read_json, write_json
+from parsing.networks.device import pick_device
+from senteval_runner.towers.transformer import embed_all, load_whole
+from senteval_runner.vectors.encoders import find_source, split_parts
+from senteval_runner.vectors.features import unit
+from studies.faq.config import EncoderConfig
+from studies.faq.siamese import contrast, draw_entries, hard_negatives
+from studies.finetune.config import LoopConfig
+from studies.finetune.examples import Examples, Stream, rng
+from studies.finetune.loop import Plan, Task, fit
+
+if TYPE_CHECKING:
+    from senteval_runner.towers.transformer import Tower
+    from studies.faq.evaluate import Job
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Training queries, each with an entry that serves it and K that do not, drawn for every pass."""
+
+    queries: list[str]
+    relevant_QN: NDArray[np.bool_]
+    hard_QK: NDArray[np.int64] | None
+    """Negatives that stay; None draws random ones."""
+    count: int
+    """Number K of random negatives."""
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def draw(self, pass_index: int) -> Examples:
+        """All queries; target int64 [Q, 1 + K]: the right entry, then the wrong ones."""
+        generator = rng(self.seed, "faq", pass_index)
+        right_Q, wrong_QK = draw_entries(self.relevant_QN, self.hard_QK, self.count, generator)
+        return Examples(self.queries, None, np.column_stack([right_Q, wrong_QK]).astype(np.int64))
+
+
+class Retriever(nn.Module):
+    """An encoder and the texts of the entries."""
+
+    def __init__(self, tower: nn.Module, entries: Sequence[str], temperature: float) -> None:
+        super().__init__()
+        self.tower = tower
+        self.entries = list(entries)
+        self.temperature = temperature
+
+    @property
+    def encoder(self) -> Tower:
+        """The tower under its contract."""
+        return self.tower  # type: ignore[return-value]
+
+    def loss(self, examples: Examples) -> Tensor:
+        """The mean of ``contrast`` over a batch; an entry that several queries need is encoded once."""
+        needed_T, place = np.unique(examples.target, return_inverse=True)
+        texts = [*examples.first, *(self.entries[entry] for entry in needed_T)]
+        query_BD, entry_TD = normalize(self.encoder.embed(texts), dim=-1).split(
+            [len(examples), len(needed_T)]
+        )
+        entry_BKD = entry_TD[torch.from_numpy(place.reshape(examples.target.shape))]
+        return contrast(query_BD, entry_BKD[:, 0], entry_BKD[:, 1:], self.temperature)
+
+    def scores(self, queries: Sequence[str]) -> Scores:
+        """Cosines of queries and entries, float32 [Q, N]."""
+        table = unit(embed_all(self.encoder, [*queries, *self.entries]))
+        scores: Scores = table[: len(queries)] @ table[len(queries) :].T
+        return scores
+
+
+class EncoderTuner:
+    """Tunes a fresh copy of a model per job; what is finished under ``folder`` is read, not trained again.
+
+    Args:
+        name: of the set, a folder's name.
+        queries: all queries.
+        entries: texts of all entries by side.
+        vectors: frozen vectors by model (``embed_faq``), for the hard negatives.
+        relevant_QN: which entries serve which query.
+        config: how long and how fast.
+        folder: where states and finished scores go.
+        device: auto, cpu or cuda.
+        report: takes lines for a log.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queries: Sequence[str],
+        entries: Mapping[str, Sequence[str]],
+        vectors: Mapping[str, Mapping[str, NDArray[np.floating]]],
+        relevant_QN: NDArray[np.bool_],
+        config: EncoderConfig,
+        folder: Path,
+        *,
+        device: str = "auto",
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        # As the frozen encoders see them: tokens joined by one space.
+        self.queries = [" ".join(text.split()) for text in queries]
+        self.entries = {side: [" ".join(text.split()) for text in texts] for side, texts in entries.items()}
+        self.vectors, self.relevant_QN, self.config = vectors, relevant_QN, config
+        self.folder, self.device, self.report = folder / name, pick_device(device), report
+
+    def __call__(self, job: Job) -> Scores:
+        """Scores of the test queries after training on the others: [Q, N].
+
+        Raises:
+            UserError: the folder holds the same job of other options, or the model cannot be tuned.
+        """
+        slug = f"{_slug(job.model)}-{job.side}-{job.negatives}-{job.seed}"
+        folder, identity = self.folder / slug, self._identity(job)
+        kept = folder / "scores.npy"
+        if (folder / "job.json").exists() and read_json(folder / "job.json") != identity:
+            raise UserError(f"{folder}: was tuned with other options or texts; use another --output")
+        if not kept.exists():
+            write_json(folder / "job.json", identity)
+            net = self._train(job, folder / "training")
+            scores = net.scores([self.queries[row] for row in job.test])
+            with atomic_path(kept) as temporary, open(temporary, "wb") as out:
+                np.save(out, scores, allow_pickle=False)
+        shutil.rmtree(folder / "training", ignore_errors=True)
+        finished: Scores = np.load(kept, allow_pickle=False)
+        return finished
+
+    def _train(self, job: Job, folder: Path) -> Retriever:
+        config = self.config
+        rows = job.train[: config.queries] if config.queries else job.train
+        relevant_QN = self.relevant_QN[rows]
+        count = min(config.negatives, int((~relevant_QN).sum(axis=1).min()))
+        frozen = self.vectors[job.model]
+        hard_QK = None
+        if job.negatives == "hard":
+            hard_QK = hard_negatives(frozen["query"][rows] @ frozen[job.side].T, relevant_QN, count)
+        source = Labelled([self.queries[row] for row in rows], relevant_QN, hard_QK, count, job.seed)
+        tower = load_whole(job.model, max_length=config.max_length, device=self.device)
+        net = Retriever(tower, self.entries[job.side], config.temperature)
+        net.encoder.prepare([*self.queries, *net.entries])
+        stream = Stream(source, config.batch_size, job.seed, "faq")
+        steps = config.epochs * stream.batches_per_pass
+        fit(
+            net,
+            {"faq": Task(stream, net.loss)},
+            Plan(cycle=("faq",), steps=steps, evaluate_every=steps, save_every=config.save_every),
+            LoopConfig(learning_rate=config.learning_rate),
+            evaluate=dict,
+            seed=job.seed,
+            folder=folder,
+            report=self.report,
+        )
+        return net
+
+    def _identity(self, job: Job) -> dict[str, Any]:
+        """What decides the scores of a job."""
+        texts = "\n".join([*self.queries, *self.entries[job.side]])
+        return {
+            "config": {key: value for key, value in asdict(self.config).items() if key != "save_every"},
+            "model": find_source(job.model).key,
+            "texts_sha256": hashlib.sha256(texts.encode()).hexdigest(),
+            "train_sha256": hashlib.sha256(np.ascontiguousarray(job.train).tobytes()).hexdigest(),
+        }
+
+
+def refuse_untunable(models: Sequence[str]) -> None:
+    """Stop before any work where a model has no weights of its own to tune.
+
+    Raises:
+        UserError: one is a concatenation, a word-vector file or the like.
+    """
+    for spec in models:
+        parts = split_parts(spec)
+        if len(parts) > 1 or find_source(spec).kind not in ("multiview", "sentence-transformers"):
+            raise UserError(
+                f"--tune encoder: {spec!r} is not one transformer or multi-view model; "
+                "leave it out or use --tune map"
+            )
+
+
+def _slug(spec: str) -> str:
+    """A model's name as part of a folder name, different for different names."""
+    return f"{Path(spec).name}-{hashlib.sha256(spec.encode()).hexdigest()[:6]}"

@@ -1,0 +1,68 @@
+"""Heads over sentence vectors and their objectives. They see vectors only, so any tower will do.
+
+Shapes: B pairs, D tower's width, C classes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from studies.finetune.config import Concatenation
+
+_WIDTH = {"uv": 2, "diff": 1, "prod": 1}
+
+
+def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
+    """Pair features: ``uv`` [u; v], ``diff`` |u−v|, ``prod`` u∗v, joined in this order (BURT Table 4)."""
+    parts = {"uv": (u_BD, v_BD), "diff": ((u_BD - v_BD).abs(),), "prod": (u_BD * v_BD,)}
+    return torch.cat([part for name in concatenation.split("-") for part in parts[name]], dim=-1)
+
+
+class PairHead(nn.Module):
+    """Linear layer over :func:`combine`: logits [B, C] of a pair's class.
+
+    Args:
+        dim: D.
+        classes: C.
+        concatenation: which features.
+        seed: of the initial weights (torch's default ranges for a linear layer), independent of other layers.
+    """
+
+    def __init__(self, dim: int, classes: int, concatenation: Concatenation, seed: int) -> None:
+        super().__init__()
+        self.concatenation: Concatenation = concatenation
+        self.linear = seeded_linear(dim * sum(_WIDTH[p] for p in concatenation.split("-")), classes, seed)
+
+    def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
+        """Logits [B, C]."""
+        logits: Tensor = self.linear(combine(u_BD, v_BD, self.concatenation))
+        return logits
+
+
+def seeded_linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
+    """A linear layer whose initial weights depend on ``seed`` alone; the global generator is untouched."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Linear(inputs, outputs)
+
+
+def classification_loss(logits_BC: Tensor, target_B: Tensor) -> Tensor:
+    """Mean over the batch of −log softmax(logits)[target]."""
+    return functional.cross_entropy(logits_BC, target_B)
+
+
+def binary_loss(logit_B: Tensor, target_B: Tensor) -> Tensor:
+    """Mean of −t log σ(x) − (1−t) log(1−σ(x))."""
+    return functional.binary_cross_entropy_with_logits(logit_B, target_B.float())
+
+
+def similarity_loss(similarity_B: Tensor, gold_B: Tensor) -> Tensor:
+    """Mean of (similarity − gold)²; gold is scaled to [0, 1] by the reader."""
+    return functional.mse_loss(similarity_B, gold_B.float())
+
+
+def cosine(u_BD: Tensor, v_BD: Tensor) -> Tensor:
+    """Cosine of each pair, [B]."""
+    return functional.cosine_similarity(u_BD, v_BD, dim=-1)

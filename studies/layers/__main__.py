@@ -1,0 +1,39 @@
+"""Every layer and pooling of encoders on SentEval's tasks (Ma et al. 2019, Tables 1 and 2, Figure 1).
+
+    python -m studies.layers bert-base-uncased --data data/senteval
+    python -m studies.layers MODEL MODEL-AFTER-NLI --concatenate -1,-12 -1,-6 --limit 2000
+
+One forward pass per sentence gives all layers x poolings; vectors go to disk as they are made and finished
+(task, layer, pooling) cells are kept, so the same command resumes a study that was killed. Output:
+``results.json``, ``results.md`` (tables by task group), ``heat-map-*.png``, ``report.html``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from corpora.support.cli import run_command
+from studies.layers.config import LayersConfig
+
+
+def main(config: LayersConfig) -> int:
+    """Evaluate and write the report; exit code 2 when no task could be scored."""
+    from studies.layers.study import run
+
+    return run(config)
+
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        LayersConfig,
+        main,
+        prog="python -m studies.layers",
+        description=(__doc__ or "").split("\n")[0],
+        args=args,
+        kept="stored vectors and finished cells are kept; the same command resumes",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -1,0 +1,34 @@
+"""``python -m studies.multitask``: sequential multitask fine-tuning (:mod:`studies.multitask.run`)."""
+
+from __future__ import annotations
+
+import sys
+
+from corpora.support.cli import run_command
+from studies.multitask.config import MultitaskConfig
+
+
+def main(config: MultitaskConfig) -> None:
+    """Run the stages and print the tables."""
+    from studies.multitask.run import dry_run, run, tables
+
+    if config.dry_run:
+        print(dry_run(config))
+        return
+    print(tables(run(config)))
+
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        MultitaskConfig,
+        main,
+        prog="python -m studies.multitask",
+        description="Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
+        kept="finished stages and the last saved state are kept; the same command resumes",
+        args=args,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

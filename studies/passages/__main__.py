@@ -1,0 +1,41 @@
+"""Passage ranking with frozen vectors, BM25 below and a fine-tuned cross-encoder above (EMP Table 3).
+
+    python -m studies.passages wikiqa trecqa cranfield --models all-MiniLM-L6-v2 runs/models/mine
+    python -m studies.passages wikiqa --margin 1 --seeds 5 --models glove.txt --cross.backbones bert
+
+Input: folders of data sets (see corpora.ranking.answers, .insurance, .trivia, .trec) and models
+named as in senteval_runner.run. Output: the folder ``--output`` with ``results.json``, ``tables.md``,
+``report.html``. Vectors are kept in ``--cache``, a finished (set, method, seed) in ``parts/``, so the same
+command resumes a run that was stopped. A set or model that cannot be used is named, the others finish, and
+the exit code is 2.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from corpora.support.cli import run_command
+from studies.passages.config import PassagesConfig
+
+
+def main(config: PassagesConfig) -> int:
+    """Rank and report."""
+    from studies.passages.running import run
+
+    return run(config)
+
+
+def cli(args: list[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(
+        PassagesConfig,
+        main,
+        prog="python -m studies.passages",
+        description=(__doc__ or "").split("\n")[0],
+        args=args,
+        kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

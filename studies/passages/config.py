@@ -1,0 +1,118 @@
+"""Options of passage ranking; imports nothing heavy, so that --help is quick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from studies.finetune.config import LoopConfig
+
+Feature = Literal["cosine", "bilinear", "bilinear-identity", "uv", "uv-diff-prod"]
+Scorer = Literal["linear", "mlp"]
+Baseline = Literal["bm25", "bm25-tuned", "tfidf"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankerConfig:
+    """How a scorer over frozen vectors is trained."""
+
+    epochs: int = 40
+    """Most passes over the relevant passages of the training questions."""
+    patience: int = 8
+    """Passes without a better development score after which training ends."""
+    batch_size: int = 64
+    """Pairs of a relevant and an irrelevant passage per step."""
+    negatives: int = 4
+    """Irrelevant passages drawn for every relevant one in each pass (fewer where a question has fewer)."""
+    hidden: int = 128
+    """Hidden units of the MLP scorer."""
+    learning_rate: float = 1e-3
+    """Of AdamW."""
+    weight_decay: float = 0.01
+    """Of AdamW."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossConfig:
+    """The fine-tuned cross-encoder: question and passage read together, an upper bound."""
+
+    backbones: tuple[str, ...] = ()
+    """Hugging Face encoders (names or folders) to fine-tune on each set; none: no cross-encoder."""
+    margin: float | None = None
+    """Margin of its ranking loss; None is --margin."""
+    steps: int = 500
+    """Optimiser steps."""
+    batch_size: int = 16
+    """Pairs of a relevant and an irrelevant passage per step."""
+    negatives: int = 4
+    """Irrelevant passages drawn for every relevant one in each pass."""
+    hidden: int = 256
+    """Hidden units of the two-layer MLP on the first position ([CLS])."""
+    max_length: int = 128
+    """Word pieces of question and passage together; longer passages are cut."""
+    evaluate_every: int = 100
+    """Steps between evaluations on the development questions."""
+    dev_questions: int | None = None
+    """First development questions that are evaluated on while training; None is all."""
+    save_every: int = 50
+    """Steps between saved states."""
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    """How the weights move."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassagesConfig:
+    """Options of ``studies.passages``."""
+
+    sets: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[FORMAT=]FOLDER...")] = ()
+    """Data sets: folders named wikiqa, trecqa, wikipassageqa, insuranceqa, quasar-t, searchqa, cranfield or
+    trec (any TREC-style collection), or FORMAT=FOLDER."""
+    models: tuple[str, ...] = ()
+    """Encoders, named as in senteval_runner.run; A+B puts vectors side by side."""
+    features: tuple[Feature, ...] = ("cosine", "bilinear", "bilinear-identity", "uv", "uv-diff-prod")
+    """What a scorer sees of a question's vector u and a passage's v: cosine (not trained), u'Wv (W starting
+    at random, or at the identity, which is the cosine), [u; v], [u; v; |u-v|; u*v]."""
+    scorers: tuple[Scorer, ...] = ("linear", "mlp")
+    """Scorers on [u; v] and [u; v; |u-v|; u*v]."""
+    baselines: tuple[Baseline, ...] = ("bm25", "bm25-tuned", "tfidf")
+    """BM25 with the library's defaults (k1 1.5, b 0.75), BM25 with k1 and b chosen on dev, TF-IDF."""
+    margin: float = 0.0
+    """Margin of max(0, margin - s(q,p+) + s(q,p-)). EMP prints 0, which allows the trivial solution: a scorer
+    that gives every passage one score has loss 0, and no pair teaches once s(q,p+) >= s(q,p-). The report
+    counts the pairs that tie."""
+    select: Literal["mrr", "map"] = "map"
+    """Development score that chooses the epoch, BM25's parameters and the cross-encoder's weights."""
+    keep: Literal["answered", "mixed", "all"] = "answered"
+    """Questions of dev and test: answered has a relevant candidate (the usual WikiQA and raw TrecQA), mixed
+    an irrelevant one too (TrecQA "clean"), all keeps every one (0 where no candidate is relevant)."""
+    depths: tuple[int, ...] = (0,)
+    """Candidates in collections: the first so many by BM25; 0 is the whole collection."""
+    limit: int | None = None
+    """First questions of each split that are used; None is all."""
+    seeds: int = 1
+    """Trainings per method; several give mean ± standard deviation."""
+    split_seed: int = 0
+    """Of the random 60 / 20 / 20 split of questions where a set has none."""
+    unit: Literal["passage", "sentence"] = "passage"
+    """Encode a passage at once, or as the mean of its sentences' vectors (for sentence encoders)."""
+    normalize_parts: bool = False
+    """Scale the parts of A+B to length 1 before they are joined."""
+    random_seed: int = 0
+    """Seed of random encoders."""
+    output: Path = Path("runs/passages")
+    """Folder for results.json, tables.md, report.html and the finished cells."""
+    cache: Path = Path("runs/embeddings")
+    """Folder of sentence vectors, one subfolder per model."""
+    trees: Path | None = None
+    """Tree cache that holds the sentences; None parses them."""
+    device: str | None = None
+    """Where models compute, e.g. cpu or cuda; None is a GPU if there is one."""
+    dry_run: bool = False
+    """Read the sets, print sizes and what is left to do, and stop."""
+    ranker: RankerConfig = field(default_factory=RankerConfig)
+    """Scorers over frozen vectors."""
+    cross: CrossConfig = field(default_factory=CrossConfig)
+    """The cross-encoder."""

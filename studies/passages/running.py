@@ -1,0 +1,271 @@
+"""The work behind ``studies.passages``: sets × methods × seeds, a file per finished cell."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from corpora.inputs import input_hash
+from corpora.ranking.questions import PassageSet, filtered
+from corpora.ranking.read import read_set
+from corpora.support.cli import config_to_json, log_to
+from corpora.support.errors import UserError
+from corpora.support.files import read_json, write_json, write_text
+from corpora.support.progress import progress
+from corpora.support.ranges import check_counts
+from senteval_runner.cells import installed
+from senteval_runner.vectors.embed import VectorStore
+from senteval_runner.vectors.encoders import StoredModel, distinct_names, open_model, resolve_encoder
+from senteval_runner.vectors.estimate import encoding_dry_run
+from studies.passages.config import PassagesConfig
+from studies.passages.methods import (
+    Frozen,
+    Method,
+    Outcome,
+    cross_method,
+    lexical,
+    scorer_methods,
+    sentences_of,
+)
+from studies.passages.report import page, tables
+from studies.passages.rows import Row, summarise
+
+FORMAT = 1
+"""Of the cells: a figure computed under another version is computed again."""
+LIBRARIES = ("torch", "numpy", "bm25s", "ir_measures", "scikit-learn")
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedSet:
+    """A set ready to run, with what decides its questions and candidates."""
+
+    data: PassageSet
+    identity: list[Any]
+
+
+@dataclass
+class Plan:
+    """Everything that is to be computed, and what could not be opened."""
+
+    sets: list[LoadedSet] = field(default_factory=list)
+    methods: list[Method] = field(default_factory=list)
+    models: list[StoredModel] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def cells(self) -> list[tuple[LoadedSet, Method, int]]:
+        """(set, method, seed) in the order they run."""
+        return [(s, m, seed) for s in self.sets for m in self.methods for seed in range(m.seeds)]
+
+
+def check(config: PassagesConfig) -> None:
+    """Refuse values no run could use.
+
+    Raises:
+        UserError: one line that names the option.
+    """
+    ranker, cross = config.ranker, config.cross
+    counts = {
+        "--seeds": config.seeds,
+        "--limit": config.limit,
+        "--ranker.epochs": ranker.epochs,
+        "--ranker.patience": ranker.patience,
+        "--ranker.batch-size": ranker.batch_size,
+        "--ranker.negatives": ranker.negatives,
+        "--ranker.hidden": ranker.hidden,
+        "--cross.steps": cross.steps,
+        "--cross.batch-size": cross.batch_size,
+        "--cross.negatives": cross.negatives,
+        "--cross.hidden": cross.hidden,
+        "--cross.evaluate-every": cross.evaluate_every,
+        "--cross.dev-questions": cross.dev_questions,
+        "--cross.save-every": cross.save_every,
+    }
+    check_counts(counts)
+    for option, margin in (("--margin", config.margin), ("--cross.margin", cross.margin)):
+        if margin is not None and not 0 <= margin < float("inf"):
+            raise UserError(f"{option} {margin}: 0 or more")
+    if not config.depths or min(config.depths) < 0:
+        raise UserError("--depths: one or more numbers of candidates, 0 for the whole collection")
+    if not config.sets:
+        raise UserError("no data set given; name folders, see --help")
+    if not (config.models or config.baselines or cross.backbones):
+        raise UserError("nothing to rank with: give --models, --baselines or --cross.backbones")
+    if not (config.features and config.scorers):
+        raise UserError("--features and --scorers: at least one of each")
+
+
+def load_sets(config: PassagesConfig, errors: list[str]) -> list[LoadedSet]:
+    """The sets that can be read, collections once per depth; what cannot goes to ``errors``."""
+    from corpora.ranking.trec import cut
+
+    loaded, names = [], set()
+    for spec in dict.fromkeys(config.sets):
+        try:
+            data = filtered(read_set(spec, split_seed=config.split_seed), config.keep, config.limit)
+            if data.name in names:
+                raise UserError(f"{spec}: a set of the name {data.name} is there already; rename the folder")
+            names.add(data.name)
+            digest = input_hash(data.files[0].parent, data.files)
+            depths = dict.fromkeys(config.depths) if data.is_collection else (0,)
+            for depth in depths:
+                chosen = cut(data, depth) if depth else data
+                loaded.append(
+                    LoadedSet(chosen, [digest, config.keep, config.limit, config.split_seed, depth])
+                )
+        except UserError as error:
+            errors.append(str(error))
+    return loaded
+
+
+def make_plan(config: PassagesConfig, log: logging.Logger | None = None) -> Plan:
+    """Read the sets, open the models (without loading them) and list the methods."""
+    plan = Plan()
+    plan.sets = load_sets(config, plan.errors)
+    plan.methods = [lexical(name, config) for name in dict.fromkeys(config.baselines)]
+    for spec in dict.fromkeys(config.models):
+        try:
+            model = open_model(
+                spec,
+                cache=config.cache,
+                seed=config.random_seed,
+                normalize_parts=config.normalize_parts,
+                device=config.device,
+                trees=config.trees,
+            )
+        except UserError as error:
+            plan.errors.append(str(error))
+            continue
+        plan.models.append(model)
+    names = distinct_names([model.name for model in plan.models], [model.spec for model in plan.models])
+    plan.models = [replace(model, name=name) for model, name in zip(plan.models, names, strict=True)]
+    for model in plan.models:
+        plan.methods += scorer_methods(Frozen(model, config.unit), config)
+    for backbone in dict.fromkeys(config.cross.backbones):
+        try:
+            plan.methods.append(cross_method(backbone, config, log.info if log else print))
+        except UserError as error:
+            plan.errors.append(str(error))
+    return plan
+
+
+def cell_key(chosen: LoadedSet, method: Method, seed: int) -> str:
+    """Digest of all that decides a cell."""
+    values = [FORMAT, installed(LIBRARIES), chosen.identity, method.identity, seed]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def run(config: PassagesConfig) -> int:
+    """Rank with every method on every set; write the results; exit code 2 when something was left out."""
+    check(config)
+    if config.dry_run:
+        return dry_run(config)
+    log = log_to(config.output)
+    write_json(config.output / "config.json", config_to_json(config))
+    plan = make_plan(config, log)
+    for error in plan.errors:
+        log.error("%s", error)
+    cells, outcomes = plan.cells(), {}
+    if not cells:
+        return 2
+    paths = {cell: config.output / "parts" / f"{cell_key(*cell)}.json" for cell in cells}
+    finished = sum(path.exists() for path in paths.values())
+    with progress(total=len(cells), unit="cell", description="rank", initial=finished) as bar:
+        for cell, path in paths.items():
+            chosen, method, seed = cell
+            folder = config.output / "unfinished" / path.stem
+            if not path.exists():
+                try:
+                    write_json(path, method.run(chosen.data, seed, folder))
+                except UserError as error:
+                    shown = f"{chosen.data.name}, {method.model} {method.feature}: {error}"
+                    plan.errors.append(shown)
+                    log.error("%s", shown)
+                    continue
+                bar.update(1)
+            shutil.rmtree(folder, ignore_errors=True)  # once the cell is there: a kill must not lose it
+            outcomes[cell] = read_json(path)
+            log.info("%s", _line(chosen, method, seed, outcomes[cell]))
+    rows = [
+        summarise(chosen.data, method, [outcomes[cell] for cell in group])
+        for chosen in plan.sets
+        for method in plan.methods
+        if (group := [c for c in outcomes if c[0] is chosen and c[1] is method])
+    ]
+    _write(config, plan, rows)
+    return 2 if plan.errors else 0
+
+
+def _line(chosen: LoadedSet, method: Method, seed: int, found: Outcome) -> str:
+    test = {name: sum(values) / len(values) for name, values in found["test"].items()}
+    return (
+        f"{chosen.data.name}  {method.model} {method.feature} {method.scorer} seed {seed}: "
+        f"MRR {test['mrr']:.4f}  MAP {test['map']:.4f}  ({found['seconds']:.1f} s)"
+    )
+
+
+def _write(config: PassagesConfig, plan: Plan, rows: Sequence[Row]) -> None:
+    import torch
+
+    write_json(
+        config.output / "results.json",
+        {
+            "format": FORMAT,
+            "config": config_to_json(config),
+            "versions": installed(LIBRARIES),
+            "threads": torch.get_num_threads(),
+            "sets": {
+                s.data.name: {"counts": s.data.counts(), "notes": s.data.notes, "sha256": s.identity[0]}
+                for s in plan.sets
+            },
+            "rows": rows,
+            "left_out": plan.errors,
+        },
+    )
+    sets = [s.data for s in plan.sets]
+    text = tables(rows, sets, config.margin)
+    write_text(config.output / "tables.md", text)
+    write_text(config.output / "report.html", page(rows, sets, config.margin))
+    print(text)
+    print(f"{config.output}/report.html, results.json, tables.md")
+
+
+def dry_run(config: PassagesConfig) -> int:
+    """Print the sets, what is encoded already, which cells are left, and what the encoding would take."""
+    plan = make_plan(config)
+    wanted: set[str] = set()
+    for chosen in plan.sets:
+        data = chosen.data
+        print(data.name)
+        for split, counts in data.counts().items():
+            print(f"  {split:6}" + "".join(f"{value:>10,} {name}" for name, value in counts.items()))
+        for note in data.notes:
+            print(f"  {note}")
+        texts = {data.passages[row] for row in data.used_passages()}
+        if config.unit == "sentence":
+            texts = sentences_of(texts)
+        texts |= {q.text for questions in data.splits.values() for q in questions}
+        for source in (source for model in plan.models for source in model.sources):
+            store = VectorStore(config.cache / source.key)
+            left = {text for text in texts if text not in store}
+            wanted |= left
+            print(f"  {source.name}: {len(left):,} of {len(texts):,} texts to encode")
+    cells = plan.cells()
+    done = sum((config.output / "parts" / f"{cell_key(*cell)}.json").exists() for cell in cells)
+    print(f"{len(cells)} cells (set, method, seed), {done} of them finished in {config.output}/parts")
+    for error in plan.errors:
+        print(f"left out: {error}")
+    encoders = {
+        model.name: resolve_encoder(
+            model.spec, seed=config.random_seed, device=config.device, trees=config.trees
+        )
+        for model in plan.models
+    }
+    rest = f"ranking ({len(cells) - done} cells)"
+    texts_left = [text.split() for text in sorted(wanted)]
+    print(encoding_dry_run(config, encoders, texts_left, stored=True, not_counted=rest))
+    return 2 if plan.errors else 0

@@ -1,0 +1,1 @@
+"""Similarity beyond sentences: words, phrases, and pairs with and without a trained head."""

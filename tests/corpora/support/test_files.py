@@ -1,0 +1,144 @@
+"""Atomic files: whole or absent, readable like any other file; JSON and configurations round trip."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from corpora.support.cli import config_from_json, config_to_json, run_command
+from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.files import atomic_path, read_json, write_json
+
+
+def test_a_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    target = tmp_path / "value.json"
+    write_json(target, {"a": 1})
+    with pytest.raises(RuntimeError), atomic_path(target) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert read_json(target) == {"a": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["value.json"]
+
+
+def test_finished_files_follow_the_umask_whoever_made_the_temporary_one(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "weights") as temporary:
+        temporary.unlink()
+        temporary.write_bytes(b"x")
+        os.chmod(temporary, 0o600)  # what safetensors' own writer leaves
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (tmp_path / "weights").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_json_errors_name_the_file(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(UserError, match=r"bad\.json: not JSON"):
+        read_json(tmp_path / "bad.json")
+    with pytest.raises(UserError, match="no such file"):
+        read_json(tmp_path / "absent.json")
+    with pytest.raises(ValueError):
+        write_json(tmp_path / "nan.json", float("nan"))
+    assert not (tmp_path / "nan.json").exists()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A command's options."""
+
+    name: str = "a"
+    folder: Path | None = None
+    sizes: tuple[int, ...] = (1, 2)
+
+
+def test_configurations_round_trip_and_refuse_unknown_keys() -> None:
+    config = Config(name="b", sizes=(3,))
+    assert config_from_json(Config, config_to_json(config), where="c.json") == config
+    with pytest.raises(UserError, match=r"c\.json: unknown key 'colour'"):
+        config_from_json(Config, {"colour": "red"}, where="c.json")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (UserError("x.txt, row 3: bad"), 2, "x.txt, row 3: bad"),
+        (MissingExtraError("ray", "ray"), 2, "pip install 'multiview-embeddings[ray]'"),
+        (KeyboardInterrupt(), 130, "interrupted; all is kept"),
+    ],
+)
+def test_errors_become_exit_codes(
+    error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def main(config: Config) -> None:
+        raise error
+
+    got = run_command(Config, main, prog="python -m x", description="d", args=[], kept="all is kept")
+    assert got == code
+    assert words in capsys.readouterr().err
+
+
+INTERRUPTED_IN_EXEC = """
+import os, signal, sys
+from dataclasses import dataclass
+from corpora.support.cli import run_command
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    pass
+
+def main(config):
+    exec("os.kill(os.getpid(), signal.SIGINT)")
+
+sys.exit(run_command(Config, main, prog="python -m x", description="d", args=[], kept="all is kept"))
+"""
+
+
+def test_ctrl_c_inside_compiled_text_still_exits_with_130(tmp_path: Path) -> None:
+    """CPython remembers a KeyboardInterrupt that passed through exec and would end ``-m`` by signal."""
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IN_EXEC)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "python -m x: interrupted; all is kept\n")
+
+
+ENDED_AND_INTERRUPTED = """
+import atexit, dataclasses, os, signal
+from corpora.support.cli import run_command
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    pass
+
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+code = run_command(Config, lambda config: print("done"), prog="x", description="d")
+os.kill(os.getpid(), signal.SIGINT)
+raise SystemExit(code)
+"""
+
+
+def test_ctrl_c_after_the_work_does_not_undo_the_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "ended.py").write_text(ENDED_AND_INTERRUPTED)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+         "import runpy, sys; sys.argv = ['ended']; runpy.run_module('ended', run_name='__main__')"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_ctrl_c_while_options_are_read_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tyro.cli", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
+    assert run_command(Config, lambda config: 0, prog="python -m x", description="d", args=[]) == 130
+    assert capsys.readouterr().err.startswith("python -m x: interrupted; ")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

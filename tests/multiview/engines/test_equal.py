@@ -1,0 +1,219 @@
+"""Every engine equals the recursive equations, values and gradients, whatever the shape of the trees."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from corpora.support.errors import UserError
+from multiview.encoders.registry import Encoder, build_view, register_view, view_class
+from tests.multiview.engines.trees import batch_of, chain_children, random_batch
+from tests.oracles.tree_lstm import outputs_and_gradients, reference
+
+WORD_DIM, HIDDEN = 5, 6
+TREE_VIEWS = ("dep", "const")
+VIEWS = ("seq", *TREE_VIEWS)
+NO_DGL = pytest.mark.skipif(sys.version_info >= (3, 12), reason="dgl's last release stops at Python 3.11")
+ENGINES = ("native", "torch", pytest.param("dgl", marks=NO_DGL))
+CHAIN = [0, 1, 2, 3, 4, 5, 6]
+STAR = [4, 4, 4, 0, 4, 4, 4]
+SHAPES = {
+    "single word": batch_of([[0]], [[]]),
+    "single words": batch_of([[0], [0], [0]], [[], [], []]),
+    "chain": batch_of([CHAIN], [chain_children(7)]),
+    "star": batch_of([STAR], [chain_children(7)]),
+    "mixed": batch_of([[0], CHAIN, [2, 0], STAR], [[], chain_children(7), [(0, 1)], chain_children(7)]),
+    "120 words": random_batch([120], seed=3),
+    "120-word chain": batch_of([list(range(120))], [chain_children(120)]),
+    "random": random_batch([3, 1, 9, 14, 2, 1, 6], seed=4),
+}
+
+
+def build(view: str, engine: str, dtype: torch.dtype = torch.float64, hidden: int = HIDDEN) -> Encoder:
+    """An encoder with random biases too, equal for every engine."""
+    torch.manual_seed(7)
+    encoder = build_view(view, WORD_DIM, hidden, engine)
+    for parameter in encoder.parameters():
+        if parameter.dim() == 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return encoder.to(dtype)
+
+
+def words(batch: SimpleNamespace, dtype: torch.dtype = torch.float64) -> Tensor:
+    count = int(batch.sentence_offsets[-1])
+    return torch.randn(count, WORD_DIM, generator=torch.Generator().manual_seed(1), dtype=dtype)
+
+
+def run(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> list[Tensor]:
+    plan = encoder.plan(batch)
+
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        h = encoder.forward_nodes(x, plan)[0]
+        return encoder(x, plan), h
+
+    return outputs_and_gradients(encoder, x, both)
+
+
+def expected(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> list[Tensor]:
+    return outputs_and_gradients(encoder, x, lambda x: reference(encoder, x, batch))
+
+
+def assert_close(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:
+    for a, b in zip(found, wanted, strict=True):
+        assert a.shape == b.shape
+        assert (a - b).abs().max() <= tolerance if a.numel() else True
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_engines_equal_the_equations(view: str, engine: str, shape: str) -> None:
+    encoder, batch = build(view, engine), SHAPES[shape]
+    x = words(batch)
+    assert_close(run(encoder, x, batch), expected(encoder, x, batch), 1e-9)
+
+
+@pytest.mark.parametrize("shape", ["random", "star"])
+@pytest.mark.parametrize("view", TREE_VIEWS)
+def test_float32_follows_the_equations(view: str, shape: str) -> None:
+    """What trains: the compiled kernels have tanh and σ of their own in float32."""
+    batch = SHAPES[shape]
+    single, double = (build(view, "native", dtype) for dtype in (torch.float32, torch.float64))
+    double.load_state_dict(single.state_dict())
+    found = run(single, words(batch).float(), batch)
+    wanted = expected(double, words(batch).float().double(), batch)
+    assert_close([value.double() for value in found], wanted, 5e-5)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("view", TREE_VIEWS)
+def test_zero_vectors_and_zero_biases_have_finite_equal_gradients(view: str, engine: str) -> None:
+    torch.manual_seed(0)
+    encoder, batch = build_view(view, WORD_DIM, HIDDEN, engine).double(), SHAPES["random"]
+    x = torch.zeros_like(words(batch))
+    found = run(encoder, x, batch)
+    assert all(t.isfinite().all() for t in found)
+    assert_close(found, expected(encoder, x, batch), 1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=6), seed=st.integers(0, 2**32 - 1))
+@pytest.mark.parametrize("view", TREE_VIEWS)
+def test_random_trees(view: str, lengths: list[int], seed: int) -> None:
+    batch = random_batch(lengths, seed)
+    encoder = build(view, "native")
+    x = words(batch)
+    assert_close(run(encoder, x, batch), expected(encoder, x, batch), 1e-9)
+
+
+@pytest.mark.parametrize("engine", ENGINES[:2])
+@pytest.mark.parametrize("view", TREE_VIEWS)
+def test_gradcheck(view: str, engine: str) -> None:
+    encoder, batch = build(view, engine), SHAPES["mixed"]
+    names, parameters = zip(*encoder.named_parameters(), strict=True)
+    plan = encoder.plan(batch)
+
+    def function(x: Tensor, *values: Tensor) -> Tensor:
+        return torch.func.functional_call(encoder, dict(zip(names, values, strict=True)), (x, plan))
+
+    assert torch.autograd.gradcheck(function, (words(batch).requires_grad_(), *parameters))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_same_input_same_bits(view: str) -> None:
+    batch = random_batch([17] * 40, seed=5)
+    encoder = build(view, "native", torch.float32, hidden=64)
+    first, second = (run(encoder, words(batch, torch.float32), batch) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("engine", ENGINES[:2])
+@pytest.mark.parametrize("view", VIEWS)
+def test_sentences_do_not_depend_on_their_batch(view: str, engine: str) -> None:
+    heads, children = [STAR, CHAIN, [0], [2, 0]], [chain_children(7), chain_children(7), [], [(0, 1)]]
+    encoder = build(view, engine, torch.float32, hidden=64)
+    whole = batch_of(heads, children)
+    x = words(whole, torch.float32)
+    together = encoder(x, encoder.plan(whole))
+    for i, (head, pairs) in enumerate(zip(heads, children, strict=True)):
+        alone = batch_of([head], [pairs])
+        start, stop = whole.sentence_offsets[i : i + 2]
+        assert (encoder(x[start:stop], encoder.plan(alone))[0] - together[i]).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_empty_batch(view: str) -> None:
+    encoder = build(view, "native")
+    batch = batch_of([], [])
+    assert encoder(words(batch), encoder.plan(batch)).shape == (0, HIDDEN)
+
+
+@pytest.mark.parametrize("view", TREE_VIEWS)
+def test_fixed_word_vectors_need_no_gradient(view: str) -> None:
+    encoder, batch = build(view, "native"), SHAPES["random"]
+    x = words(batch)
+    encoder(x, encoder.plan(batch)).sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters())
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_heights_of_nodes(view: str) -> None:
+    batch = batch_of([STAR, [0]], [chain_children(7), []])
+    encoder = build(view, "native")
+    height = encoder.forward_nodes(words(batch), encoder.plan(batch))[1].tolist()
+    wanted = {"seq": [0] * 8, "dep": [0, 0, 0, 1, 0, 0, 0, 0], "const": [0] * 7 + [1, 2, 3, 4, 5, 6, 0]}
+    assert height == wanted[view]
+
+
+@pytest.mark.parametrize("view", TREE_VIEWS)
+def test_second_backward_and_double_backward(view: str) -> None:
+    encoder, batch = build(view, "native"), SHAPES["random"]
+    x = words(batch).requires_grad_()
+    loss = encoder(x, encoder.plan(batch)).square().sum()
+    (first,) = torch.autograd.grad(loss, x, retain_graph=True)
+    (second,) = torch.autograd.grad(loss, x, retain_graph=True)
+    assert torch.equal(first, second)
+    (graph,) = torch.autograd.grad(loss, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        graph.sum().backward()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_gate_matrix_has_its_own_xavier_bounds(view: str) -> None:
+    torch.manual_seed(0)
+    encoder = build_view(view, 40, 80)
+    width = 40 if view == "seq" else 80
+    for name, parameter in encoder.named_parameters():
+        if parameter.dim() == 1:
+            assert not parameter.any()
+            continue
+        columns = width if parameter.shape[1] % width == 0 else 40
+        bound = (6 / (width + columns)) ** 0.5
+        for rows in parameter.split(width):
+            for block in rows.split(columns, 1):
+                assert 0.95 * bound < block.abs().max() <= bound, name
+
+
+@pytest.mark.parametrize("view", TREE_VIEWS)
+def test_forget_bias(view: str) -> None:
+    encoder = build_view(view, 4, 10, forget_bias=1.5)
+    assert encoder.bias.sum() == 15
+
+
+def test_unknown_names_and_sizes_are_refused() -> None:
+    with pytest.raises(UserError, match="choose one of const, dep, seq"):
+        build_view("tree", 4, 4)
+    with pytest.raises(UserError, match="engine 'gdl'"):
+        build_view("dep", 4, 4, "gdl")
+    with pytest.raises(UserError, match="even"):
+        build_view("seq", 4, 5)
+    with pytest.raises(UserError, match="positive"):
+        build_view("dep", 4, 0)
+    with pytest.raises(ValueError, match="twice"):
+        register_view("dep")(view_class("dep"))

@@ -1,0 +1,211 @@
+"""Gradients: caching equals plain, any number of processes gives the same, optimiser semantics."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import multiprocessing
+import os
+import socket
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from multiview.config import TrainConfig
+from multiview.training import trainer as trainer_module
+from multiview.training.data import open_trees
+from multiview.training.distributed import Processes
+from multiview.training.optimiser import Optimiser, learning_rate_factor
+from multiview.training.trainer import Trainer
+
+Work = Callable[[TrainConfig, Processes], dict[str, Tensor]]
+
+
+def first_gradient(config: TrainConfig, processes: Processes | None = None) -> dict[str, Tensor]:
+    """Dense and row gradients of the first step, and its figures; in float64."""
+    trainer = Trainer(config, open_trees(config.trees), processes)
+    trainer.network.double()
+    job = next(trainer.jobs())
+    result = trainer.gradient(trainer.prepare(job))
+    found = {n: p.grad.clone() for n, p in trainer.network.named_parameters() if p.grad is not None}
+    found |= {f"rows.{i}": g.detach().clone() for i, g in enumerate(result.row_gradients)}
+    found["table_rows"] = result.table_rows
+    figures = [result.loss, *result.pair_loss.values(), *result.pair_accuracy.values()]
+    found["figures"] = torch.tensor(figures, dtype=torch.float64)
+    return found
+
+
+def assert_close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        scale = float(value.abs().max()) or 1.0
+        error = float((value - other[name]).abs().max()) / scale
+        assert error <= tolerance, f"{name}: {error}"
+
+
+@pytest.mark.parametrize("negatives", ["stretch", "step"])
+@pytest.mark.parametrize(("views", "word_dropout"), [("dep,const", 0.0), ("seq,dep", 0.5)])
+def test_cached_gradient_equals_the_plain_one(
+    tiny: TrainConfig, negatives: str, views: str, word_dropout: float
+) -> None:
+    config = dataclasses.replace(
+        tiny, negatives=negatives, stretches=2, views=views, word_dropout=word_dropout
+    )
+    plain = first_gradient(config)
+    for micro_batch in (1, 7, 19):
+        cached = first_gradient(dataclasses.replace(config, micro_batch=micro_batch))
+        assert_close(plain, cached, 1e-10)
+
+
+def test_one_stretch_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> None:
+    """Tables included: against autograd through the dense tables."""
+    found = first_gradient(tiny)
+    trainer = Trainer(tiny, open_trees(tiny.trees))
+    trainer.network.double()
+    step = trainer.prepare(next(trainer.jobs()))
+    group = step.groups[0]
+    rows = [table[torch.from_numpy(step.table_rows)] for table in trainer.network.tables]
+    value = trainer.network.objective(trainer.network.encode(group.micros[0], rows), group.rows)
+    (value.loss / value.anchors).backward()
+    for index, table in enumerate(trainer.network.tables):
+        dense = torch.zeros_like(table)
+        dense[found["table_rows"]] = found[f"rows.{index}"]
+        torch.testing.assert_close(dense, table.grad, rtol=1e-9, atol=1e-12)
+    for name, parameter in trainer.network.named_parameters():
+        if name in found:
+            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-9, atol=1e-12)
+
+
+def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, work: Work) -> None:
+    os.environ |= {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": str(rank),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    try:
+        torch.set_num_threads(1)
+        processes = Processes.from_environment(cuda=False)
+        save_file(work(config, processes), out / f"{world}-{rank}.safetensors")
+        processes.close()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def in_processes(world: int, config: TrainConfig, out: Path, work: Work) -> list[dict[str, Tensor]]:
+    """What ``work`` gives in each of some processes that know each other."""
+    # fork, not spawn: the workers inherit the imports, and nothing here starts threads beforehand.
+    context = multiprocessing.get_context("fork")
+    port = free_port()
+    workers = [context.Process(target=worker, args=(r, world, port, config, out, work)) for r in range(world)]
+    for process in workers:
+        process.start()
+    for process in workers:
+        process.join(120)
+        assert process.exitcode == 0
+    return [load_file(out / f"{world}-{rank}.safetensors") for rank in range(world)]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("negatives", ["stretch", "step"])
+def test_any_number_of_processes_gives_the_same_gradient(
+    tiny: TrainConfig, negatives: str, tmp_path: Path
+) -> None:
+    config = dataclasses.replace(tiny, negatives=negatives, stretches=4, micro_batch=11)
+    alone = first_gradient(config)
+    for world in (2, 4):
+        for found in in_processes(world, config, tmp_path, first_gradient):
+            assert_close(alone, found, 1e-10)
+
+
+def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, tmp_path: Path) -> None:
+    """A falling learning rate follows the clock: one clock, or the weights would drift apart."""
+
+    def trained(config: TrainConfig, processes: Processes) -> dict[str, Tensor]:
+        trainer = Trainer(config, open_trees(config.trees), processes)
+        ticks = itertools.count(step=1 + 9 * processes.rank)
+        trainer_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
+        assert trainer.run(lambda _: None) == 0
+        return {name: value.clone() for name, value in trainer.network.state_dict().items()}
+
+    config = dataclasses.replace(tiny, schedule="cosine", max_minutes=1.0, max_steps=6, stretches=2)
+    first, second = in_processes(2, config, tmp_path, trained)
+    assert_close(first, second, 0.0)
+
+
+def make_optimiser(config: TrainConfig, **changes) -> tuple[Trainer, Optimiser]:
+    trainer = Trainer(dataclasses.replace(config, **changes), open_trees(config.trees))
+    return trainer, trainer.optimiser
+
+
+def test_dense_updates_are_torch_adam_and_row_updates_touch_rows_only(tiny: TrainConfig) -> None:
+    for update in ("dense", "rows"):
+        trainer, optimiser = make_optimiser(tiny, table_update=update, table_rate=3.0)
+        table = trainer.network.tables[0]
+        copy = table.detach().clone().requires_grad_()
+        adam = torch.optim.Adam([copy], lr=3 * tiny.learning_rate)
+        random = np.random.default_rng(0)
+        for _ in range(5):
+            rows = torch.from_numpy(np.sort(random.choice(len(table), 6, replace=False)))
+            gradients = [torch.randn(6, tiny.word_dim) for _ in trainer.network.tables]
+            before = table.detach().clone()
+            optimiser.zero()
+            optimiser.step(rows, gradients)
+            copy.grad = torch.zeros_like(copy)
+            copy.grad[rows] = gradients[0]
+            adam.step()
+            untouched = torch.ones(len(table), dtype=torch.bool)
+            untouched[rows] = False
+            if update == "rows":
+                assert torch.equal(before[untouched], table[untouched])
+                assert not torch.equal(before[rows], table[rows])
+            else:
+                torch.testing.assert_close(table, copy, rtol=1e-6, atol=1e-7)
+
+
+def test_row_updates_on_all_rows_are_torch_adam(tiny: TrainConfig) -> None:
+    trainer, optimiser = make_optimiser(tiny, table_update="rows")
+    table = trainer.network.tables[0]
+    copy = table.detach().clone().requires_grad_()
+    adam = torch.optim.Adam([copy], lr=tiny.learning_rate)
+    for _ in range(4):
+        gradients = [torch.randn_like(table) for table in trainer.network.tables]
+        optimiser.zero()
+        optimiser.step(torch.arange(len(table)), gradients)
+        copy.grad = gradients[0].clone()
+        adam.step()
+    torch.testing.assert_close(table, copy, rtol=1e-5, atol=1e-6)
+
+
+def test_clipping_counts_word_rows(tiny: TrainConfig) -> None:
+    trainer, optimiser = make_optimiser(tiny)
+    result = trainer.gradient(trainer.prepare(next(trainer.jobs())))
+    parts = [p.grad for p in optimiser.dense if p.grad is not None] + result.row_gradients
+    expected = sum(float((part.double() ** 2).sum()) for part in parts) ** 0.5
+    assert float(optimiser.gradient_norm(result.row_gradients)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_schedule() -> None:
+    factors = [
+        learning_rate_factor(step, warmup=4, progress=step / 24, schedule="cosine") for step in range(25)
+    ]
+    assert factors[0] < factors[1] < factors[2] < factors[3] > factors[4]
+    assert factors[24] == pytest.approx(0.1)
+    assert all(a >= b for a, b in itertools.pairwise(factors[3:]))
+    assert learning_rate_factor(99, warmup=0, progress=0.9, schedule="constant") == 1.0
+    assert learning_rate_factor(0, warmup=4, progress=0.0, schedule="constant") == 0.25

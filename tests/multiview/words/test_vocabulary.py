@@ -1,0 +1,148 @@
+"""Vocabulary, word-vector readers, vocabulary expansion."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpora.support.errors import UserError
+from multiview.words.vectors import expand_table, load_word_vectors
+from multiview.words.vocabulary import Vocabulary, inverse_frequency, most_frequent
+
+WORDS = ["the", "Paris", "cat", "USA"]
+TEXT = "the 0.5 1\nNew York 2 3\ncat -1e-3 4\nthe 9 9\n"
+
+
+def test_unknown_word_and_case_back_off() -> None:
+    vocabulary = Vocabulary(WORDS)
+    assert vocabulary.lookup(["the", "THE", "paris", "usa", "dog", ""]).tolist() == [1, 1, 2, 4, 0, 0]
+    assert Vocabulary(WORDS, case="exact").lookup(["THE", "cat"]).tolist() == [0, 3]
+    assert Vocabulary(["the"], case="lower").lookup(["THE"]).tolist() == [1]
+
+
+def test_hash_buckets_follow_the_words() -> None:
+    vocabulary = Vocabulary(WORDS, buckets=7)
+    rows = vocabulary.lookup([f"word{i}" for i in range(200)])
+    assert vocabulary.rows == 12 and set(rows.tolist()) == set(range(5, 12))
+    assert vocabulary.row("Zebra") == vocabulary.row("zebra") >= 5
+
+
+def test_key_tells_mappings_apart() -> None:
+    assert Vocabulary(WORDS).key == Vocabulary(list(WORDS)).key
+    keys = {Vocabulary(WORDS).key, Vocabulary(WORDS[::-1]).key, Vocabulary(WORDS, buckets=2).key}
+    assert len(keys) == 3
+
+
+@given(st.lists(st.text(min_size=1).filter(lambda w: "\n" not in w), unique=True, max_size=20))
+def test_file_round_trip(tmp_path_factory, words: list[str]) -> None:
+    words, _ = most_frequent([(word, 1) for word in words], 100)
+    path = tmp_path_factory.mktemp("v") / "vocab.txt"
+    Vocabulary(words, buckets=3).save(path)
+    assert Vocabulary.load(path, buckets=3, case="backoff").key == Vocabulary(words, buckets=3).key
+
+
+def test_most_frequent_counts_sorts_and_drops_what_cannot_be_written() -> None:
+    counts = [("b", 2), ("a", 2), ("c", 5), ("b", 1), ("x\ny", 9), ("", 9), ("rare", 1), ("\ud800", 9)]
+    words, numbers = most_frequent(counts, 3, minimum=2)
+    assert words == ["c", "b", "a"] and numbers.tolist() == [5, 3, 2]
+
+
+def test_inverse_frequency_weighs_common_words_down() -> None:
+    weight = inverse_frequency(np.array([900, 100]), rows=4, a=0.1)
+    assert weight == pytest.approx([1, 0.1 / 1.0, 0.1 / 0.2, 1])
+
+
+def binary(words: list[bytes], vectors: np.ndarray, newline: bytes = b"\n") -> bytes:
+    head = f"{len(words)} {vectors.shape[1]}\n".encode()
+    return head + b"".join(
+        w + b" " + struct.pack(f"<{len(v)}f", *v) + newline for w, v in zip(words, vectors, strict=True)
+    )
+
+
+@pytest.mark.parametrize("kind", ["glove", "glove.gz", "word2vec", "bin", "bin-no-newline"])
+def test_readers_agree(tmp_path, kind: str) -> None:
+    vectors = np.array([[0.5, 1], [2, 3], [-1e-3, 4]], dtype=np.float32)
+    path = tmp_path / ("v.bin" if kind.startswith("bin") else "v.txt.gz" if kind.endswith("gz") else "v.txt")
+    if kind.startswith("bin"):
+        newline = b"" if "no" in kind else b"\n"
+        path.write_bytes(binary([b"the", b"New_York", b"cat"], vectors, newline))
+    elif kind == "word2vec":
+        path.write_text("4 2\n" + TEXT)
+    else:
+        path.write_bytes(gzip.compress(TEXT.encode()) if kind.endswith("gz") else TEXT.encode())
+    loaded = load_word_vectors(path, tmp_path / "cache")
+    assert [word.replace("_", " ") for word in loaded.words] == ["the", "New York", "cat"]
+    assert isinstance(loaded.vectors, np.memmap) and loaded.dim == 2
+    np.testing.assert_array_equal(loaded.vectors, vectors)
+    assert load_word_vectors(path, tmp_path / "cache", limit=2).words == loaded.words[:2]
+
+
+@pytest.mark.parametrize("text", ["the 1 2\ncat 1 x\n", "the 1 2\ncat 1\n", "the 1 2\ncat nan 1\n"])
+def test_bad_line_is_named(tmp_path, text: str) -> None:
+    (tmp_path / "v.txt").write_text(text)
+    with pytest.raises(UserError, match=r"v\.txt, line 2: .*cat"):
+        load_word_vectors(tmp_path / "v.txt", tmp_path / "cache")
+
+
+def test_missing_empty_and_cut_files(tmp_path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        load_word_vectors(tmp_path / "none.txt", tmp_path)
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(UserError, match="line 1"):
+        load_word_vectors(tmp_path / "empty.txt", tmp_path)
+    (tmp_path / "cut.bin").write_bytes(binary([b"a", b"b"], np.ones((2, 3), np.float32), b"")[:-2])
+    with pytest.raises(UserError, match="word 2 of 2"):
+        load_word_vectors(tmp_path / "cut.bin", tmp_path)
+    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(TEXT.encode())[:-9])
+    with pytest.raises(UserError, match="is the file whole"):
+        load_word_vectors(tmp_path / "cut.txt.gz", tmp_path)
+
+
+def test_a_word_with_a_line_break_does_not_shift_the_others(tmp_path) -> None:
+    vectors = np.arange(6, dtype=np.float32).reshape(3, 2)
+    (tmp_path / "v.bin").write_bytes(binary([b"a", b"b\nc", b"d"], vectors))
+    loaded = load_word_vectors(tmp_path / "v.bin", tmp_path)
+    assert loaded.words == ["a", "d"]
+    np.testing.assert_array_equal(loaded.vectors, vectors[[0, 2]])
+
+
+def test_a_conversion_that_was_killed_is_repeated(tmp_path, monkeypatch) -> None:
+    (tmp_path / "v.txt").write_text("the 1 2\ncat 3 4\n")
+    whole = load_word_vectors(tmp_path / "v.txt", tmp_path)
+
+    def killed(path, value) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("multiview.words.vectors.write_json", killed)
+        load_word_vectors(tmp_path / "v.txt", tmp_path, limit=1)
+    again = load_word_vectors(tmp_path / "v.txt", tmp_path)
+    assert again.words == whole.words and len(again.vectors) == 2
+
+
+def test_expansion_recovers_a_linear_map(tmp_path) -> None:
+    random = np.random.default_rng(0)
+    vectors_WE = random.normal(size=(60, 5)).round(3).astype(np.float32)
+    lines = (f"w{i} {' '.join(map(str, v))}\n" for i, v in enumerate(vectors_WE.tolist()))
+    (tmp_path / "v.txt").write_text("".join(lines))
+    vectors = load_word_vectors(tmp_path / "v.txt", tmp_path)
+    true_EM = random.normal(size=(5, 3)).astype(np.float32)
+    table_RM = np.vstack([np.zeros((1, 3)), vectors_WE[:40] @ true_EM]).astype(np.float32)
+    known = {f"w{i}": i + 1 for i in range(40)}
+    words, rows_NM = expand_table(known, table_RM, vectors, limit=15)
+    assert words == [f"w{i}" for i in range(40, 55)]
+    np.testing.assert_allclose(rows_NM, vectors_WE[40:55] @ true_EM, atol=1e-4)
+    with pytest.raises(UserError, match="share 4"):
+        expand_table({f"w{i}": i for i in range(4)}, table_RM, vectors, limit=1)
+
+
+@pytest.mark.data
+def test_reads_real_vectors(data_folder, tmp_path) -> None:
+    path = data_folder / "vectors" / "glove.twitter.27B.25d.top12k.txt.gz"
+    loaded = load_word_vectors(path, tmp_path)
+    assert loaded.vectors.shape == (11_925, 25)

@@ -1,0 +1,294 @@
+"""The tree cache: what is written is read back, by any range, and damage is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections import Counter
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpora.support.errors import UserError
+from parsing.cache.format import Batch
+from parsing.cache.manifest import Manifest
+from parsing.cache.reader import TreeCache
+from parsing.cache.shard_file import (
+    content_sha256,
+    decode_strings,
+    encode_strings,
+    narrow,
+    read_shard,
+    write_shard,
+)
+from parsing.pipeline.parse_shard import ShardSpec, inventories_of, parse_shard
+from parsing.trees.binarise import binarise
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+
+SHARD = 16
+
+
+def corpus_of(n: int, seed: int = 0) -> list[tuple[str, ...]]:
+    random = np.random.default_rng(seed)
+    words = ["a", "of", "tree", "parser", "日本語", "née", "\u202eשלום", "🙂", "x" * 300, "constituency"]
+    return [tuple(random.choice(words, size=random.integers(1, 12)).tolist()) for _ in range(n)]
+
+
+def write_cache(folder: Path, sentences, documents=(0,), views=("dep", "const"), shard=SHARD) -> None:
+    """A cache of ``sentences`` in shards of ``shard``, without a driver."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dep = ToyDependencyParser() if "dep" in views else None
+    const = ToyConstituencyParser() if "const" in views else None
+    identity = {
+        "corpus": {"name": "toy"},
+        "dependency": dep and dep.identity,
+        "constituency": const and const.identity,
+    }
+    manifest = Manifest(identity=identity, inventories=inventories_of(dep, const), shard_sentences=shard)
+    for index in range(-(-len(sentences) // shard)):
+        part = sentences[index * shard : (index + 1) * shard]
+        starts = [d - index * shard for d in documents if 0 <= d - index * shard < len(part)]
+        spec = ShardSpec(
+            index=index,
+            sentences=part,
+            flags=[0] * len(part),
+            document_starts=starts,
+            document_ids=[f"doc {index * shard + s}" for s in starts],
+        )
+        result = parse_shard(spec, dep, const)
+        manifest.rows[index] = write_shard(
+            folder, result, identity=identity, inventories=manifest.inventories
+        )
+    manifest.complete = True
+    manifest.write(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("cache")
+    write_cache(path, corpus_of(70), documents=(0, 5, 6, 40, 64))
+    return path
+
+
+def expected(sentences) -> list[dict]:
+    """Each sentence's arrays, parsed alone: the oracle of every read."""
+    dep, const = ToyDependencyParser(), ToyConstituencyParser()
+    rows = []
+    for tokens in sentences:
+        d, c = dep.parse([tokens])[0], const.parse([tokens])[0]
+        tree = binarise(c, len(const.labels))
+        heights = [0] * len(tokens)
+        for _ in tokens:  # relax n times: slow and obvious
+            for i, head in enumerate(d.heads):
+                if head:
+                    heights[head - 1] = max(heights[head - 1], heights[i] + 1)
+        node_heights = [0] * len(tokens)
+        for left, right in zip(tree.left, tree.right, strict=True):
+            node_heights.append(1 + max(node_heights[left], node_heights[right]))
+        rows.append(
+            {
+                "words": list(tokens),
+                "head": d.heads.tolist(),
+                "relation": d.relations.tolist(),
+                "dep_height": heights,
+                "tag": c.tags.tolist(),
+                "leaf_label": tree.leaf_label.tolist(),
+                "left": tree.left.tolist(),
+                "right": tree.right.tolist(),
+                "label": tree.label.tolist(),
+                "const_height": node_heights[len(tokens) :],
+            }
+        )
+    return rows
+
+
+def rows_of(batch: Batch) -> list[dict]:
+    rows = [{"words": words} for words in batch.words()]
+    for field in batch.fields:
+        if field == "token":
+            continue
+        nodes = field in ("left", "right", "label", "const_height")
+        offsets = batch.node_offsets if nodes else batch.sentence_offsets
+        for i, row in enumerate(rows):
+            row[field] = getattr(batch, field)[offsets[i] : offsets[i + 1]].tolist()
+    return rows
+
+
+def test_whole_corpus_in_one_read(folder: Path) -> None:
+    cache = TreeCache.open(folder)
+    assert len(cache) == 70
+    assert rows_of(cache.read(0, 70)) == expected(corpus_of(70))
+
+
+def test_any_range_in_any_order_equals_the_oracle(folder: Path) -> None:
+    oracle = expected(corpus_of(70))
+    cache = TreeCache.open(folder, open_shards=2)
+    random = np.random.default_rng(3)
+    for _ in range(60):
+        start, stop = sorted(random.choice(71, 2, replace=False).tolist())
+        batch = cache.read(start, stop)
+        assert rows_of(batch) == oracle[start:stop]
+        for field in batch.fields:
+            assert getattr(batch, field).dtype == np.int32
+
+
+def test_sequential_batches_cover_the_corpus(folder: Path) -> None:
+    cache = TreeCache.open(folder)
+    rows = [row for start in range(0, 70, 7) for row in rows_of(cache.read(start, start + 7))]
+    assert rows == expected(corpus_of(70))
+
+
+class Lengths:
+    """A vocabulary whose ids are word lengths; counts what it is asked for."""
+
+    key = "lengths"
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+
+    def lookup(self, types: list[str]) -> np.ndarray:
+        self.asked.update(types)
+        return np.array([len(word) for word in types], np.int32)
+
+
+def test_vocabulary_ids_and_memoised_lookups(folder: Path) -> None:
+    cache, vocabulary, sentences = TreeCache.open(folder), Lengths(), corpus_of(70)
+    for _ in range(2):
+        for start in range(0, 70, 7):
+            batch = cache.read(start, start + 7, ("token",), vocabulary)
+            assert batch.types is None and batch.head.size == 0
+            assert batch.token.tolist() == [len(w) for s in sentences[start : start + 7] for w in s]
+    assert set(vocabulary.asked.values()) == {1}  # each type once, whatever its shards and batches
+    assert TreeCache.open(folder).read(20, 40, ("token",), vocabulary).token.tolist() == [
+        len(w) for s in sentences[20:40] for w in s
+    ]
+
+
+def test_documents_counts_flags_and_types(folder: Path) -> None:
+    cache, sentences = TreeCache.open(folder), corpus_of(70)
+    assert cache.documents().tolist() == [0, 5, 6, 40, 64, 70]
+    assert cache.document_ids() == ["doc 0", "doc 5", "doc 6", "doc 40", "doc 64"]
+    assert cache.token_counts().tolist() == [len(s) for s in sentences]
+    assert not cache.flags().any()
+    counts = cache.type_counts()
+    assert counts["tree"] == sum(s.count("tree") for s in sentences)
+    assert counts.total() == sum(map(len, sentences))
+
+
+def test_views_and_absent_fields(tmp_path: Path) -> None:
+    write_cache(tmp_path, corpus_of(5), views=("dep",))
+    cache = TreeCache.open(tmp_path)
+    assert cache.has("dep") and not cache.has("const")
+    assert cache.fields == ("token", "head", "relation", "dep_height")
+    with pytest.raises(UserError, match="has no 'left'"):
+        cache.read(0, 2, ("left",))
+    for start, stop in ((0, 0), (3, 2), (-1, 2), (0, 6)):
+        with pytest.raises(IndexError):
+            cache.read(start, stop)
+
+
+def test_batches_cannot_change_the_cache(folder: Path) -> None:
+    cache = TreeCache.open(folder)
+    before = rows_of(cache.read(0, 7))
+    batch = cache.read(0, 7)
+    for field in batch.fields:
+        getattr(batch, field)[:] = 0
+    assert rows_of(cache.read(0, 7)) == before
+
+
+def test_a_cache_can_be_pickled_for_a_worker(folder: Path) -> None:
+    cache = TreeCache.open(folder)
+    cache.read(0, 7)
+    copy = pickle.loads(pickle.dumps(cache))
+    assert rows_of(copy.read(3, 9)) == rows_of(cache.read(3, 9))
+
+
+def test_same_content_same_files(tmp_path: Path) -> None:
+    for name in "ab":
+        write_cache(tmp_path / name, corpus_of(40))
+    for path in sorted((tmp_path / "a").iterdir()):
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_unfinished_cache_is_refused_and_its_prefix_readable(tmp_path: Path) -> None:
+    write_cache(tmp_path, corpus_of(70))
+    manifest = Manifest.read(tmp_path)
+    del manifest.rows[2]
+    manifest.complete = False
+    manifest.write(tmp_path)
+    with pytest.raises(UserError, match="unfinished"):
+        TreeCache.open(tmp_path)
+    assert len(TreeCache.open(tmp_path, allow_partial=True)) == 2 * SHARD
+    del manifest.rows[0]
+    manifest.write(tmp_path)
+    with pytest.raises(UserError, match="its first shard is not there yet"):  # "it has 0 to -1" before
+        TreeCache.open(tmp_path, allow_partial=True)
+
+
+def test_damage_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a tree cache"):
+        TreeCache.open(tmp_path)
+    write_cache(tmp_path, corpus_of(40))
+    shard = tmp_path / "shard-000001.h5"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"shard-000001\.h5: not a readable shard"):
+        TreeCache.open(tmp_path).read(0, 40)
+    shard.write_bytes((tmp_path / "shard-000002.h5").read_bytes())
+    with pytest.raises(UserError, match=r"not the shard that manifest\.json lists"):
+        TreeCache.open(tmp_path).read(0, 40)
+    shard.unlink()
+    with pytest.raises(UserError, match="no such file"):
+        TreeCache.open(tmp_path).read(0, 40)
+    text = (tmp_path / "manifest.json").read_text()
+    (tmp_path / "manifest.json").write_text(text.replace('"format_version": 1', '"format_version": 7'))
+    with pytest.raises(UserError, match="format version 7"):
+        TreeCache.open(tmp_path)
+    (tmp_path / "manifest.json").write_text(text[:-20])
+    with pytest.raises(UserError, match="not JSON"):
+        TreeCache.open(tmp_path)
+
+
+def test_content_hash_sees_names_types_values_and_header(folder: Path) -> None:
+    arrays, header = read_shard(folder / "shard-000000.h5")
+    base = content_sha256(arrays, header)
+    with h5py.File(folder / "shard-000000.h5") as file:
+        assert file.attrs["sha256"] == base
+    changed = {**arrays, "head": arrays["head"] + arrays["head"].dtype.type(1)}
+    wider = {**arrays, "head": arrays["head"].astype(np.int64)}
+    renamed = {("hea" if k == "head" else k): v for k, v in arrays.items()}
+    hashes = {content_sha256(a, header) for a in (arrays, changed, wider, renamed)}
+    assert len(hashes | {content_sha256(arrays, header + b" ")}) == 5
+
+
+@given(st.lists(st.text(), max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_strings_round_trip(strings: list[str]) -> None:
+    strings = [s.encode("utf-8", "replace").decode() for s in strings]
+    assert decode_strings(*encode_strings(strings)) == strings
+
+
+def test_widths_widen_when_a_value_does_not_fit() -> None:
+    assert narrow(np.array([127, -128])).dtype == np.int8
+    assert narrow(np.array([32767, -32768])).dtype == np.int16
+    assert narrow(np.array([32768])).dtype == np.int32
+    assert narrow(np.array([2**31])).dtype == np.int64
+    assert narrow(np.array([], np.int64)).dtype == np.int8
+
+
+def test_long_sentences_widen_and_keep_their_fallback_trees(tmp_path: Path) -> None:
+    write_cache(tmp_path, [("short", "one"), ("w",) * 40_000, ("last",)])
+    batch = TreeCache.open(tmp_path).read(1, 2)
+    assert batch.flags.tolist() == [1 | 2 | 4]
+    assert batch.head.tolist() == list(range(40_000))
+    assert batch.dep_height.tolist() == list(range(39_999, -1, -1))
+    assert batch.const_height.tolist() == list(range(1, 40_000))
+
+
+def test_rows_are_plain_json_values(folder: Path) -> None:
+    for row in Manifest.read(folder).rows.values():
+        assert all(type(v) in (int, str, dict) for v in dataclasses.asdict(row).values())

@@ -1,0 +1,108 @@
+"""Weights there and back: supar's own ``predict`` gives our parses, converted checkpoints its."""
+
+import pytest
+import torch
+from supar import BiaffineDependencyParser
+
+from corpora.support.errors import UserError
+from parsing.dependency.parser import BiaffineParser
+from parsing.libraries.supar import checkpoint_path, from_supar, model_from_state
+from parsing.libraries.supar_stock import stock_predict, to_supar
+from tests.parsing.dependency.examples import ODD, SENTENCES, random_model
+
+# supar pads with an index that torch is about to read differently.
+pytestmark = pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning")
+TOKENS = [list(s.tokens) for s in SENTENCES] + ODD
+
+
+def ours(model, sentences):
+    parses = BiaffineParser(model, {}).parse(sentences)
+    return (
+        [p.heads.tolist() for p in parses],
+        [[model.relations[r] for r in p.relations] for p in parses],
+    )
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_stock_predict_on_our_weights_gives_our_parses(layers):
+    model = random_model(layers=layers)
+    assert stock_predict(to_supar(model), TOKENS) == ours(model, TOKENS)
+
+
+def test_there_and_back_keeps_every_weight():
+    model = random_model()
+    again = from_supar(to_supar(model))
+    assert again.vocabulary == model.vocabulary and again.relations == model.relations
+    used = {
+        k: v for k, v in model.state_dict().items() if not k.endswith(("words.weight", "embedding.weight"))
+    }
+    assert all(torch.equal(again.state_dict()[k], v) for k, v in used.items())
+    assert ours(again, TOKENS) == ours(model, TOKENS)
+
+
+def conllu(path):
+    lines = []
+    for s in SENTENCES * 3:
+        for i, (word, head, relation) in enumerate(zip(s.tokens, s.heads, s.relations, strict=True), 1):
+            lines.append(f"{i}\t{word}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_")
+        lines.append("")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def supar_parser(folder, *, vectors=False, **sizes):
+    """A parser built by supar itself, with random weights (its own initial scores are all equal)."""
+    options = {"encoder": "lstm", "feat": ["char"], "embed": None, "unk": "unk"}
+    if vectors:
+        words = ["the", "cat", "mat", "zebra", "unk"]
+        options["embed"] = str(folder / "vectors.txt")
+        (folder / "vectors.txt").write_text(
+            "".join(f"{w} {' '.join(str(i * j % 3 - 1.0) for j in range(8))}\n" for i, w in enumerate(words))
+        )
+    sizes = {
+        "n_embed": 8, "n_pretrained": 8, "n_char_embed": 5, "n_char_hidden": 6, "n_feat_embed": 6,
+        "n_lstm_hidden": 7, "n_lstm_layers": 2, "n_arc_mlp": 9, "n_rel_mlp": 4,
+    } | sizes  # fmt: skip
+    train = str(conllu(folder / "train.conllu"))
+    torch.manual_seed(3)
+    parser = BiaffineDependencyParser.build(
+        str(folder / "parser"), min_freq=2, fix_len=9, train=train, build=True, **options, **sizes
+    )
+    with torch.no_grad():
+        for parameter in parser.model.parameters():
+            if parameter.requires_grad:
+                parameter.normal_(0, 0.5)
+    parser.model.eval()
+    return parser
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"vectors": True},
+        {"vectors": True, "n_embed": 5, "n_pretrained": 4},
+        {"n_char_hidden": 8, "n_feat_embed": 5},
+        {"scale": 0.5},
+    ],
+    ids=["plain", "summed vectors", "concatenated vectors", "projected characters", "scaled"],
+)
+def test_supars_own_models_parse_alike_here(tmp_path, options):
+    parser = supar_parser(tmp_path, **options)
+    sentences = [*TOKENS, ["The", "zebra", "sat", "."]]
+    assert ours(from_supar(parser), sentences) == stock_predict(parser, sentences)
+
+
+def test_models_that_cannot_be_run_are_refused():
+    state = {"name": "vi-dependency"}
+    with pytest.raises(UserError, match=r"^m\.pt: a 'vi-dependency' model"):
+        model_from_state(state, where="m.pt")
+    parser = to_supar(random_model())
+    parser.args.encoder = "transformer"
+    with pytest.raises(UserError, match=r"encoder 'transformer'; only 'lstm' and 'bert' convert"):
+        model_from_state({"name": parser.NAME, "args": parser.args}, where="m.pt")
+
+
+def test_an_unknown_name_lists_the_published_ones():
+    with pytest.raises(UserError, match="biaffine-dep-en"):
+        checkpoint_path("no-such-model")

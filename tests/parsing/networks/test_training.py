@@ -1,0 +1,150 @@
+"""The loop both parsers share: learns, resumes to the bit after a kill, keeps to its budget."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from corpora.support.errors import UserError
+from parsing.networks.training import (
+    Trainer,
+    TrainingConfig,
+    learning_rate_factor,
+    length_buckets,
+    seed_everything,
+)
+
+
+class Regression:
+    """A least-squares task with dropout: tiny, but with all the state a parser has."""
+
+    metric = "score"
+
+    def __init__(self, pause_s: float = 0.0) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.x = torch.randn(60, 4, generator=generator)
+        self.y = self.x @ torch.tensor([[1.0], [-2.0], [0.5], [3.0]])
+        self.module = nn.Sequential(nn.Linear(4, 16), nn.Dropout(0.2), nn.Linear(16, 1))
+        self.pause_s = pause_s
+
+    def sizes(self):
+        return [1 + i % 7 for i in range(60)]
+
+    def loss(self, sentences):
+        time.sleep(self.pause_s)
+        return (self.module(self.x[sentences]) - self.y[sentences]).square().mean()
+
+    @torch.no_grad()
+    def evaluate(self):
+        return {"score": -float((self.module(self.x) - self.y).square().mean())}
+
+
+def run(folder, pause_s=0.0, **options):
+    config = TrainingConfig(
+        **{"epochs": 4, "batch_tokens": 24, "learning_rate": 0.05, "checkpoint_s": 0.0} | options
+    )
+    seed_everything(config)
+    return Trainer(Regression(pause_s), config, folder, {"name": "regression"}).run()
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_training_learns_and_keeps_the_best(tmp_path, average):
+    summary = run(tmp_path, epochs=20, average=average)
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in log] == list(range(20))
+    assert log[-1]["loss"] < 0.2 * log[0]["loss"]
+    assert summary["score"] == pytest.approx(max(line["score"] for line in log), abs=1e-3)
+    task = Regression()
+    task.module.load_state_dict(load_file(tmp_path / "best.safetensors"))
+    task.module.eval()
+    assert task.evaluate()["score"] == summary["score"]
+
+
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
+    run(tmp_path / "whole", average=0.9)
+    program = (
+        "from tests.parsing.networks.test_training import run; from pathlib import Path; import sys;"
+        "run(Path(sys.argv[1]), pause_s=0.02, average=0.9)"
+    )
+    for n in range(2):
+        process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "killed")])
+        # Kill at different depths, once a checkpoint is there.
+        checkpoint = tmp_path / "killed" / "checkpoint.safetensors"
+        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        deadline = time.monotonic() + 60
+        while (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before) and (
+            process.poll() is None and time.monotonic() < deadline
+        ):
+            time.sleep(0.005)
+        time.sleep(0.1 * n)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    run(tmp_path / "killed", average=0.9)
+    for name in ("best.safetensors", "checkpoint.safetensors"):
+        whole, killed = load_file(tmp_path / "whole" / name), load_file(tmp_path / "killed" / name)
+        assert whole.keys() == killed.keys()
+        assert all(torch.equal(whole[k], killed[k]) for k in whole)
+    drop = ("minutes",)
+    logs = [
+        [
+            {k: v for k, v in json.loads(line).items() if k not in drop}
+            for line in (tmp_path / name / "log.jsonl").read_text().splitlines()
+        ]
+        for name in ("whole", "killed")
+    ]
+    assert logs[0] == logs[1]
+
+
+def test_a_dry_run_leaves_the_log_of_another_run_alone(tmp_path):
+    """It trimmed the log to the checkpoint, under a run that was writing there."""
+    run(tmp_path, epochs=1)
+    with open(tmp_path / "log.jsonl", "a") as log:
+        log.write('{"epoch": 1}\n')
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()}
+    config = TrainingConfig(epochs=1, batch_tokens=24, learning_rate=0.05, checkpoint_s=0.0)
+    assert "time" in Trainer(Regression(), config, tmp_path, {"name": "regression"}).dry_run(config)
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()} == before
+
+
+def test_another_configuration_is_refused(tmp_path):
+    run(tmp_path, epochs=1)
+    with pytest.raises(UserError, match=r"was made with seed=1, not 2"):
+        run(tmp_path, epochs=1, seed=2)
+
+
+def test_a_time_budget_ends_in_time_and_resumes(tmp_path):
+    start = time.monotonic()
+    summary = run(tmp_path, minutes=0.01)
+    assert time.monotonic() - start < 10
+    assert summary["minutes"] >= 0.01
+    assert run(tmp_path, minutes=0.01)["steps"] == summary["steps"]
+
+
+def test_a_diverged_loss_stops_with_one_line(tmp_path):
+    with pytest.raises(UserError, match="training loss is"):
+        run(tmp_path, learning_rate=1e30)
+
+
+def test_buckets_hold_every_sentence_once_and_similar_lengths():
+    generator = np.random.default_rng(0)
+    sizes = generator.integers(1, 60, 500).tolist()
+    batches = length_buckets(sizes, 100, np.random.default_rng(1))
+    assert sorted(i for batch in batches for i in batch) == list(range(500))
+    assert all(sum(sizes[i] for i in batch) <= 100 or len(batch) == 1 for batch in batches)
+    padded = sum(len(batch) * max(sizes[i] for i in batch) for batch in batches)
+    assert padded < 1.1 * sum(sizes)
+    assert batches != length_buckets(sizes, 100, np.random.default_rng(2))
+
+
+def test_learning_rate_rises_then_falls_to_zero():
+    assert [learning_rate_factor(p, 0.1) for p in (0, 0.05, 0.1, 0.55, 1, 2)] == pytest.approx(
+        [0, 0.5, 1, 0.5, 0, 0]
+    )

@@ -1,0 +1,269 @@
+"""parse_shard: no sentence is lost, whatever it is; faults cost one sentence each."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpora.support.cli import LOGGER
+from parsing.cache.format import Batch
+from parsing.pipeline.parse_shard import (
+    ShardOptions,
+    ShardSpec,
+    micro_batches,
+    parse_sentences,
+    parse_shard,
+    to_batch,
+)
+from parsing.pipeline.split import merge_parts, split_shard
+from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
+from parsing.trees.types import DependencyParse
+from tests.parsing.pipeline.toy_parsers import (
+    FaultyConstituencyParser,
+    FaultyDependencyParser,
+    ToyConstituencyParser,
+    ToyDependencyParser,
+)
+
+HARD = [
+    ("plain", "words"),
+    (),
+    ("",),
+    (" ", "\t"),
+    ("a", "", "b"),
+    ("nul\0inside", "x"),
+    ("日本語", "の", "文"),
+    ("\u202eשלום", "עולם"),
+    ("👩‍👩‍👧‍👦", "🙂"),
+    ("\x07\x1b[31m", "\x7f"),
+    ("x" * 1000, "y"),
+    ("lone\ud800surrogate", "z"),
+    ("(", ")", "-LRB-", '"'),
+    ("w",) * 129,
+    ("v",) * 5000,
+    ("\u2028",),
+    ("one",),
+]
+
+
+def spec_of(sentences, flags=None) -> ShardSpec:
+    return ShardSpec(
+        index=0,
+        sentences=[tuple(s) for s in sentences],
+        flags=flags or [0] * len(sentences),
+        document_starts=[0],
+        document_ids=["d"],
+    )
+
+
+def test_hard_text_keeps_its_rows_and_is_flagged_by_reason() -> None:
+    result = parse_shard(spec_of(HARD), ToyDependencyParser(), ToyConstituencyParser())
+    batch = to_batch(result)
+    empty, blank, long, replaced = {1, 2, 3, 15}, {4}, {13, 14}, {11}
+    for i, flags in enumerate(batch.flags.tolist()):
+        fallback = 3 * (i in empty | blank | long)
+        assert flags == fallback | 16 * (i in empty) | 4 * (i in long) | 8 * (i in replaced), i
+    assert {k: v for k, v in result.reasons.items() if v} == {
+        "empty": 4,
+        "blank token": 1,
+        "too long": 2,
+        "replaced bytes": 1,
+    }
+    words = list(batch.words())
+    assert [words[i] for i in (1, 2, 3)] == [[""]] * 3
+    for i, tokens in enumerate(HARD):
+        if i not in empty | replaced:
+            assert words[i] == list(tokens)
+    assert words[11] == ["lone?surrogate", "z"]
+    check_trees(batch)
+
+
+def test_fallback_trees_are_a_chain_and_left_branching() -> None:
+    batch = parse_sentences([("w",) * 6], ToyDependencyParser(), ToyConstituencyParser(), max_tokens=5)
+    assert batch.head.tolist() == [0, 1, 2, 3, 4, 5]
+    assert set(batch.relation.tolist()) == {len(ToyDependencyParser.relations)}
+    assert set(batch.tag.tolist()) == {len(ToyConstituencyParser.tags)}
+    assert batch.left.tolist() == [0, 6, 7, 8, 9]
+    assert batch.right.tolist() == [1, 2, 3, 4, 5]
+    dummy = len(ToyConstituencyParser.labels)
+    assert batch.label.tolist() == [dummy] * 4 + [0]
+
+
+def test_faults_cost_only_the_sentences_that_cause_them() -> None:
+    good = [("fine", "words", str(i)) for i in range(20)]
+    bad = [("boom", "a", "b"), ("cycle", "in", "it"), ("roots", "two"), ("cross", "a", "b")]
+    sentences = good[:10] + bad + good[10:]
+    result = parse_shard(spec_of(sentences), FaultyDependencyParser(), FaultyConstituencyParser())
+    batch = to_batch(result)
+    assert batch.flags[10:14].tolist() == [1 | 2, 1, 1, 2]
+    assert not np.delete(batch.flags, range(10, 14)).any()
+    assert result.reasons["dependency fault"] == 3
+    assert result.reasons["constituency fault"] == 2
+    clean = to_batch(parse_shard(spec_of(good), ToyDependencyParser(), ToyConstituencyParser()))
+    kept = np.repeat(batch.flags == 0, np.diff(batch.sentence_offsets))
+    assert batch.head[kept].tolist() == clean.head.tolist()
+    check_trees(batch)
+
+
+class WrongCounts(ToyDependencyParser):
+    """Forgets the last sentence of every batch of several."""
+
+    def parse(self, sentences):
+        return super().parse(sentences)[: max(1, len(sentences) - 1)]
+
+
+class Silent(ToyDependencyParser):
+    """Gives no parse at all."""
+
+    def parse(self, sentences):
+        return []
+
+
+class WrongHeads(ToyDependencyParser):
+    """Gives a head and a relation too many."""
+
+    def _one(self, tokens):
+        parse = super()._one(tokens)
+        return DependencyParse(np.append(parse.heads, 1), np.append(parse.relations, 1))
+
+
+class WrongIds(ToyConstituencyParser):
+    """Gives a tag that it does not have."""
+
+    def _one(self, tokens):
+        parse = super()._one(tokens)
+        parse.tags[0] = 99
+        return parse
+
+
+def test_parsers_that_break_their_contract_are_faults() -> None:
+    sentences = [("a", "b"), ("c", "d")]
+    result = parse_shard(spec_of(sentences), WrongCounts(), WrongIds())
+    assert result.arrays["flags"].tolist() == [2, 2]
+    assert result.reasons["constituency fault"] == 2
+
+
+@pytest.mark.parametrize("parser", [Silent(), WrongHeads()])
+def test_every_fault_is_counted_and_logged(
+    parser, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a missing parse was not counted and one of another length not logged."""
+    monkeypatch.setattr(logging.getLogger(LOGGER), "propagate", True)  # a run with a log file ends that
+    caplog.set_level("WARNING", logger=LOGGER)
+    result = parse_shard(spec_of([("first", "one"), ("second",)]), parser, None)
+    assert result.arrays["flags"].tolist() == [1, 1] and result.reasons["dependency fault"] == 2
+    assert all(any(repr(text) in line for line in caplog.messages) for text in ("first one", "second"))
+
+
+def test_reader_flags_are_kept_and_counted() -> None:
+    result = parse_shard(spec_of([("a",), ("b",)], [4, 8]), ToyDependencyParser(), None)
+    assert result.arrays["flags"].tolist() == [4, 8]
+    assert result.reasons["cut by the reader"] == 1 and result.reasons["replaced bytes"] == 1
+
+
+def check_trees(batch: Batch) -> None:
+    heights, defects = dependency_heights(batch.head, batch.sentence_offsets)
+    assert not defects.any() and (heights == batch.dep_height).all()
+    heights, defects = constituency_heights(batch.left, batch.right, batch.sentence_offsets)
+    assert not defects.any() and (heights == batch.const_height).all()
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=80), st.integers(1, 9), st.integers(1, 200))
+@settings(max_examples=60, deadline=None)
+def test_micro_batches_hold_each_sentence_once(lengths: list[int], size: int, tokens: int) -> None:
+    options = ShardOptions(batch_sentences=size, batch_tokens=tokens)
+    counts = np.array(lengths, np.int64)
+    parsable = np.flatnonzero(counts % 7)
+    batches = micro_batches(counts, parsable, options)
+    assert sorted(int(i) for batch in batches for i in batch) == parsable.tolist()
+    for batch in batches:
+        assert len(batch) <= size
+        assert len(batch) == 1 or len(batch) * counts[batch].max() <= tokens
+
+
+def heights_by_walking(heads: list[int]) -> list[int] | None:
+    """Slow and obvious: from each word climb to the root; None when a climb does not end."""
+    heights = [0] * len(heads)
+    for word in range(len(heads)):
+        at, steps = word, 0
+        while heads[at]:
+            at, steps = heads[at] - 1, steps + 1
+            if steps > len(heads):
+                return None
+            heights[at] = max(heights[at], steps)
+    return heights
+
+
+@given(st.lists(st.lists(st.integers(-1, 7), min_size=1, max_size=6), min_size=1, max_size=5))
+@settings(max_examples=300, deadline=None)
+def test_dependency_heights_and_defects_against_walking(sentences: list[list[int]]) -> None:
+    offsets = np.cumsum([0, *map(len, sentences)])
+    heights, defects = dependency_heights(np.concatenate(sentences).astype(np.int32), offsets)
+    for i, heads in enumerate(sentences):
+        if any(not 0 <= head <= len(heads) for head in heads):
+            assert DEFECTS[defects[i]] == "a head lies outside the sentence"
+        elif heads.count(0) != 1:
+            assert DEFECTS[defects[i]] == "not exactly one root"
+        elif (walked := heights_by_walking(heads)) is None:
+            assert DEFECTS[defects[i]] == "the heads have a cycle"
+        else:
+            assert not defects[i] and heights[offsets[i] : offsets[i + 1]].tolist() == walked
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "defect"),
+    [
+        ([0, 3], [1, 2], 0),
+        ([1, 0], [2, 3], 0),
+        ([0, 4], [1, 2], 4),
+        ([0, -1], [1, 2], 4),
+        ([0, 0], [1, 2], 5),
+        ([0, 2], [1, 3], 6),
+        ([1, 3], [0, 2], 6),
+    ],
+)
+def test_constituency_defects(left: list[int], right: list[int], defect: int) -> None:
+    offsets = np.array([0, 1, 4], np.int64)  # a one-word sentence before it has no node
+    _, defects = constituency_heights(np.array(left), np.array(right), offsets)
+    assert defects.tolist() == [0, defect]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["a", "b", "日本", "", "boom"]), max_size=6), min_size=1, max_size=30),
+    st.integers(1, 12),
+    st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_parts_merge_into_the_whole(sentences, size: int, data: st.DataObject) -> None:
+    starts = sorted(data.draw(st.sets(st.integers(0, len(sentences) - 1))))
+    spec = ShardSpec(
+        index=3,
+        sentences=[tuple(s) for s in sentences],
+        flags=data.draw(
+            st.lists(st.sampled_from([0, 4, 8]), min_size=len(sentences), max_size=len(sentences))
+        ),
+        document_starts=starts,
+        document_ids=[f"d{i}" for i in starts],
+    )
+    parsers = FaultyDependencyParser(), ToyConstituencyParser()
+    whole = parse_shard(spec, *parsers)
+    parts = split_shard(spec, size)
+    assert [part.part for part in parts] == list(range(parts[0].parts))
+    merged = merge_parts([parse_shard(part, *parsers) for part in parts])
+    assert (merged.index, merged.continues) == (3, whole.continues)
+    assert {k: v for k, v in merged.reasons.items() if v} == {k: v for k, v in whole.reasons.items() if v}
+    assert merged.arrays.keys() == whole.arrays.keys()
+    for name, values in whole.arrays.items():
+        assert merged.arrays[name].dtype == values.dtype, name
+        assert merged.arrays[name].tolist() == values.tolist(), name
+
+
+def test_a_view_can_be_left_out() -> None:
+    result = parse_shard(spec_of([("a", "b")]), None, ToyConstituencyParser())
+    assert "head" not in result.arrays and "left" in result.arrays
+    assert Counter(result.arrays["flags"].tolist()) == {0: 1}

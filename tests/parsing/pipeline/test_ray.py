@@ -1,0 +1,98 @@
+"""The Ray engine gives the local engine's cache, also when a worker dies in the middle."""
+
+from __future__ import annotations
+
+import functools
+import time
+from pathlib import Path
+
+import pytest
+
+from corpora.support.errors import UserError
+from parsing.pipeline.driver import run_corpus
+from parsing.pipeline.parse_shard import ShardOptions
+from parsing.pipeline.read_ahead import ReadAhead
+from parsing.pipeline.workers import ParserFactories
+from tests.parsing.pipeline.toy_corpus import ListCorpus
+from tests.parsing.pipeline.toy_parsers import (
+    DyingDependencyParser,
+    ToyConstituencyParser,
+    ToyDependencyParser,
+)
+
+ray = pytest.importorskip("ray")
+
+
+def test_a_slow_corpus_is_waited_for_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, the driver asked for the first part as often as it could, taking the reader's time."""
+    from parsing.pipeline.ray import RayEngine
+
+    asked = 0
+
+    def count(ahead: ReadAhead):
+        nonlocal asked
+        asked += 1
+        return next_part(ahead)
+
+    def parts():
+        time.sleep(0.3)
+        yield from ()
+
+    next_part = ReadAhead.next
+    monkeypatch.setattr(ReadAhead, "next", count)
+    engine = RayEngine(ParserFactories(), 1)
+    engine._actors = [None]
+    assert list(engine.run(ShardOptions(), parts())) == []
+    assert asked < 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+# Ray leaves sockets and processes to the operating system.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_content_equals_the_local_engine_with_a_worker_killed(tmp_path: Path) -> None:
+    from corpora.types import Sentence
+    from parsing.pipeline.ray import RayEngine
+
+    sentences = [Sentence(("word",) * (1 + i % 9)) for i in range(600)]
+    sentences[300] = Sentence(("die", "here"))
+    corpus = ListCorpus(sentences)
+    local = run_corpus(
+        corpus,
+        tmp_path / "local",
+        ParserFactories(dependency=ToyDependencyParser, constituency=ToyConstituencyParser),
+        workers=1,
+        shard_sentences=64,
+    )
+    dying = functools.partial(DyingDependencyParser, marker=tmp_path / "died")
+    there = run_corpus(
+        corpus,
+        tmp_path / "ray",
+        ParserFactories(dependency=dying, constituency=ToyConstituencyParser),
+        workers=2,
+        shard_sentences=64,
+        engine=RayEngine,
+    )
+    assert (tmp_path / "died").exists()
+    assert there.content_sha256 == local.content_sha256
+
+
+def no_parser() -> ToyDependencyParser:
+    raise UserError("runs/none: no such model folder")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+# Ray leaves sockets and processes to the operating system.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_parser_that_is_not_there_is_the_users_error() -> None:
+    """Before, it was Ray's: the actor's death, with a traceback."""
+    from parsing.pipeline.ray import RayEngine
+
+    with (
+        RayEngine(ParserFactories(dependency=no_parser), 1) as engine,
+        pytest.raises(UserError, match="no such model folder"),
+    ):
+        engine.describe()

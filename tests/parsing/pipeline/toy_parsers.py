@@ -1,0 +1,123 @@
+"""Tiny deterministic parsers that follow the Protocols: rules over word forms, no weights."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from parsing.trees.types import ConstituencyParse, DependencyParse
+
+
+def number(tokens: Sequence[str]) -> int:
+    """A number that depends on the words alone (Python's hash is salted per process)."""
+    return sum(len(word) * (i + 1) for i, word in enumerate(tokens))
+
+
+class ToyDependencyParser:
+    """The longest word is the root; every other word hangs on its neighbour in that direction."""
+
+    relations = ("root", "left", "right")
+    identity: ClassVar = {"name": "toy-dep", "version": "1", "sha256": "0" * 64}
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
+        return [self._one(tokens) for tokens in sentences]
+
+    def _one(self, tokens: Sequence[str]) -> DependencyParse:
+        n = len(tokens)
+        root = max(range(n), key=lambda i: len(tokens[i]))
+        i = np.arange(n)
+        heads = np.where(i < root, i + 2, i)
+        heads[root] = 0
+        relations = np.where(i < root, 1, 2)
+        relations[root] = 0
+        return DependencyParse(heads=heads.astype(np.int32), relations=relations.astype(np.int32))
+
+
+class ToyConstituencyParser:
+    """Splits a span at a place that depends on its words; some spans get no label and vanish."""
+
+    labels = ("", "S", "NP", "VP", "S::VP")
+    tags = ("NN", "VB", "DT")
+    identity: ClassVar = {"name": "toy-const", "version": "1", "sha256": "1" * 64}
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
+        return [self._one(tokens) for tokens in sentences]
+
+    def _one(self, tokens: Sequence[str]) -> ConstituencyParse:
+        spans: list[tuple[int, int, int]] = []
+
+        def split(start: int, end: int, top: bool) -> None:
+            seed = number(tokens[start:end])
+            label = 1 + seed % 4 if top else seed % 5
+            if label:
+                spans.append((start, end, label))
+            if end - start > 1:
+                middle = start + 1 + seed % (end - start - 1)
+                split(start, middle, False)
+                split(middle, end, False)
+
+        split(0, len(tokens), True)
+        starts, ends, labels = (np.array(column, np.int32) for column in zip(*spans, strict=True))
+        tags = np.array([len(word) % 3 for word in tokens], np.int32)
+        return ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
+
+
+@dataclass
+class SlowDependencyParser(ToyDependencyParser):
+    """Takes ``seconds`` per batch, so that a test can kill it in the middle."""
+
+    seconds: float = 0.05
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
+        time.sleep(self.seconds)
+        return super().parse(sentences)
+
+
+class FaultyDependencyParser(ToyDependencyParser):
+    """Raises on "boom", returns a cycle on "cycle", two roots on "roots"."""
+
+    def _one(self, tokens: Sequence[str]) -> DependencyParse:
+        if "boom" in tokens:
+            raise RuntimeError("boom")
+        parse = super()._one(tokens)
+        if "cycle" in tokens:
+            parse.heads[:2] = 2, 1
+        if "roots" in tokens:
+            parse.heads[:] = 0
+        return parse
+
+
+class FaultyConstituencyParser(ToyConstituencyParser):
+    """Raises on "boom", returns crossing spans on "cross"."""
+
+    def _one(self, tokens: Sequence[str]) -> ConstituencyParse:
+        if "boom" in tokens:
+            raise RuntimeError("boom")
+        if "cross" in tokens:
+            three = np.array([0, 0, 1], np.int32)
+            ends = np.array([len(tokens), 2, len(tokens)], np.int32)
+            return ConstituencyParse(
+                tags=np.zeros(len(tokens), np.int32), starts=three, ends=ends, labels=three + 1
+            )
+        return super()._one(tokens)
+
+
+@dataclass
+class DyingDependencyParser(ToyDependencyParser):
+    """Ends its process on "die"; once only when ``marker`` names a file that can be made."""
+
+    marker: Path | None = None
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
+        done = self.marker is not None and self.marker.exists()
+        if any("die" in tokens for tokens in sentences) and not done:
+            if self.marker is not None:
+                self.marker.touch()
+            os._exit(9)
+        return super().parse(sentences)

@@ -1,0 +1,150 @@
+"""Brackets to spans and back: golden trees, random trees, mistakes, benepar's reading as oracle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benepar.decode_chart import get_labeled_spans
+from hypothesis import given
+from hypothesis import strategies as st
+from nltk.tree import Tree
+
+from corpora.support.errors import UserError
+from parsing.trees.brackets import (
+    SpanTree,
+    from_parse,
+    read_tree,
+    read_trees,
+    strip_function,
+    to_parse,
+    vocabularies,
+    write_tree,
+)
+
+
+def test_function_tags_traces_and_wrapper_go() -> None:
+    tree = read_tree(
+        "(TOP (S (NP-SBJ-1 (PRP It)) (VP (VBZ seems) (SBAR (-NONE- 0) (S=2 (NP (-NONE- *-1))"
+        " (VP|X (TO to) (VP (VB rain)))))) (. .)))"
+    )
+    assert tree.words == ("It", "seems", "to", "rain", ".")
+    assert tree.tags == ("PRP", "VBZ", "TO", "VB", ".")
+    assert tree.spans == (
+        (0, 5, "S"),
+        (0, 1, "NP"),
+        (1, 4, "VP"),
+        (2, 4, "SBAR::S::VP"),
+        (3, 4, "VP"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("(ROOT (UH Yes))", ((0, 1, ""),)),
+        ("((UH Yes))", ((0, 1, ""),)),
+        ("(UH Yes)", ((0, 1, ""),)),
+        ("(ROOT (INTJ (UH Yes)))", ((0, 1, "INTJ"),)),
+        ("(ROOT (S (VP (VB Go))) (. .))", ((0, 2, ""), (0, 1, "S::VP"))),
+        ("(NP (DT the) (NN end))", ((0, 2, "NP"),)),
+        ("(S1 (X (NP (DT the) (NN end))))", ((0, 2, "X::NP"),)),
+    ],
+)
+def test_what_is_around_a_sentence(text, spans) -> None:
+    assert read_tree(text).spans == spans
+
+
+def test_brackets_in_words() -> None:
+    tree = read_tree("(TOP (NP (-LRB- -LRB-) (NN a-LSB-1-RSB-) (-RRB- -RRB-)))")
+    assert tree.words == ("(", "a[1]", ")")
+    assert tree.tags == ("-LRB-", "NN", "-RRB-")
+    assert write_tree(tree) == "(TOP (NP (-LRB- -LRB-) (NN a[1]) (-RRB- -RRB-)))"
+    odd = SpanTree(("a b", "", "(x)"), ("A", "B", "C"), ((0, 3, "S::NP"),))
+    assert write_tree(odd) == "(TOP (S (NP (A a_b) (B _) (C -LRB-x-RRB-))))"
+
+
+@pytest.mark.parametrize("label", ["NP", "-LRB-", "-NONE-", ""])
+def test_labels_without_function_tags_stay(label) -> None:
+    assert strip_function(label) == label
+
+
+def test_trees_may_span_lines(tmp_path) -> None:
+    path = tmp_path / "two.ptb"
+    path.write_text("(TOP\n  (NP (DT the)\n (NN end)))\n\n(TOP (UH Yes))\n", encoding="utf-8")
+    trees = list(read_trees(path))
+    assert [tree.words for tree in trees] == [("the", "end"), ("Yes",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("(TOP (NP (DT the)", "never closed"),
+        ("(TOP (NP (DT the))))", r"expected '\('"),
+        ("(TOP (NP the end) (DT the))", "tag of its own"),
+        ("(TOP (NP (DT the) end))", "tag of its own"),
+        ("(TOP (NP ()) (DT the))", "empty"),
+        ("(TOP (-NONE- *))", "words"),
+        ("(TOP (NP (DT the (NN end))))", "opens after"),
+        ("word", r"expected '\('"),
+    ],
+)
+def test_mistakes_name_the_file_in_one_line(text, complaint, tmp_path) -> None:
+    path = tmp_path / "bad.ptb"
+    path.write_text("(TOP (UH Yes))\n" + text + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=complaint) as caught:
+        list(read_trees(path))
+    assert str(path) in str(caught.value) and "2" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["(DT the) (NN end)", "(TOP (DT the)", "(DT the))", "the", ""])
+def test_one_tree_is_one_tree(text) -> None:
+    with pytest.raises(UserError, match=r"^tree: "):
+        read_tree(text)
+
+
+def test_ten_thousand_levels_do_not_overflow() -> None:
+    depth = 10_000
+    tree = read_tree("(TOP " + "(S (X a) " * depth + "(X b)" + ")" * depth + ")")
+    assert len(tree.spans) == depth and tree.spans[-1] == (depth - 1, depth + 1, "S")
+
+
+words = st.text("abc()", min_size=1, max_size=3)
+leaves = st.tuples(st.sampled_from(["NN", "VB"]), words).map(lambda p: f"({p[0]} {p[1]})")
+leaves = leaves.map(lambda s: f"({s[1:3]} {s[4:-1].replace('(', '-LRB-').replace(')', '-RRB-')})")
+brackets = st.recursive(
+    leaves,
+    lambda inner: st.tuples(st.sampled_from(["S", "NP", "VP"]), st.lists(inner, min_size=1, max_size=4)).map(
+        lambda p: f"({p[0]} {' '.join(p[1])})"
+    ),
+    max_leaves=30,
+)
+
+
+@given(brackets)
+def test_equals_benepars_reading_and_round_trips(text) -> None:
+    text = f"(TOP {text})"
+    tree = read_tree(text)
+    assert write_tree(tree) == text
+    nltk_tree = Tree.fromstring(text)
+    theirs = {(start, end + 1, label) for start, end, label in get_labeled_spans(nltk_tree)}
+    assert set(tree.spans) - {(0, len(tree.words), "")} == theirs
+    assert list(tree.spans) == sorted(tree.spans, key=lambda span: (span[0], -span[1]))
+
+
+@given(brackets)
+def test_arrays_and_back(text) -> None:
+    tree = read_tree(f"(TOP {text})")
+    labels, tags = vocabularies([tree])
+    parse = to_parse(tree, {x: i for i, x in enumerate(labels)}, {x: i for i, x in enumerate(tags)})
+    assert labels[0] == "" and parse.starts.dtype == np.int32
+    assert from_parse(parse, tree.words, labels, tags) == tree
+
+
+@pytest.mark.data
+def test_every_tree_of_a_treebank_round_trips(data_folder) -> None:
+    path = data_folder / "treebank" / "gum" / "dev.ptb"
+    trees = list(read_trees(path))
+    assert len(trees) == 1022 and sum(len(tree.words) for tree in trees) == 18432
+    for tree in trees:
+        assert read_tree(write_tree(tree)) == tree

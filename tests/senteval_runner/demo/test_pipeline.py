@@ -1,0 +1,78 @@
+"""The demo's steps, figures, page and estimate on small models; ``make demo`` runs the whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.support.errors import UserError
+from multiview import train
+from multiview.config import TrainConfig
+from multiview.model import MultiViewEncoder
+from parsing.cache.reader import TreeCache
+from senteval_runner.demo import estimate as demo_estimate
+from senteval_runner.demo import pipeline as demo
+from tests.parsing.cache.test_reader import corpus_of, write_cache
+
+
+def test_word_averages_and_documents_equal_loops(tmp_path: Path) -> None:
+    write_cache(tmp_path / "trees", corpus_of(30))
+    cache = TreeCache.open(tmp_path / "trees")
+    sentences, model = demo.tokens_of(cache), MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)
+    averages = demo.word_average(model, sentences)
+    assert averages.shape == (30, 8)
+    for words, found in zip(sentences, averages, strict=True):
+        np.testing.assert_allclose(found, model.word_vectors(words).mean(axis=0), atol=1e-6)
+    offsets = list(cache.documents())
+    expected = [d for d in range(len(offsets) - 1) for _ in range(offsets[d], offsets[d + 1])]
+    assert demo.sentence_documents(cache).tolist() == expected
+
+
+def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    typed = []
+
+    def step(title: str, module: str, *arguments: object) -> float:
+        typed.append((module, arguments))
+        if module == "parsing.run":
+            write_cache(Path(str(arguments[-1])), corpus_of(60))
+        else:
+            tiny = {"dim": 6, "word_dim": 4, "batch": 8, "max_steps": 4, "held_out": 16, "device": "cpu"}
+            folders = {"trees": tmp_path / "trees/pydocs-train", "out": tmp_path / "models"}
+            assert not train.main(TrainConfig(name=demo.MODEL, **folders, **tiny))
+        return 1.0
+
+    monkeypatch.setattr(demo, "run_step", step)
+    demo.main(demo.DemoConfig(output=tmp_path))
+    assert [module for module, _ in typed] == ["parsing.run", "parsing.run", "multiview.train"]
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert list(results["retrieval"]) == [
+        "DEP+CONST, trained", "DEP+CONST, untrained", "TF-IDF", "average of the trained word vectors",
+    ]  # fmt: skip
+    for scores in results["retrieval"].values():
+        assert 0 <= scores["recall_at_1"]["mean"] <= scores["mrr"]["mean"] <= 1
+    assert set(results["seconds"]) == {"parse training text", "parse held-out text", "train", "evaluate"}
+    page = (tmp_path / "report.html").read_text()
+    assert "Loss per anchor" in page and "Neighbour retrieval" in page and "<svg" in page
+    assert "open this in a browser" in capsys.readouterr().out
+
+
+def test_a_step_that_refuses_its_input_ends_the_demo() -> None:
+    with pytest.raises(UserError, match=r"stopped at: python -m parsing\.run none\.txt"):
+        demo.run_step("1/1", "parsing.run", "none.txt")
+
+
+def test_dry_run_names_the_commands_and_writes_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dry_run,  # type: ignore[no-untyped-def]
+) -> None:
+    monkeypatch.setattr(demo_estimate, "SHARD", 120)
+    monkeypatch.setattr(demo_estimate, "EVERY", 2000)
+    text = dry_run(demo.cli, "--sentences", "1k", "--held-out", 500, "--minutes", 30)
+    assert "$ python -m parsing.run pydocs --split heldout --limit 500" in text
+    assert "$ python -m multiview.train --views dep,const --trees runs/demo/trees/pydocs-train" in text
+    assert "parse        1,500 sentences" in text and "train        40 steps" in text
+    assert "parameters" in text

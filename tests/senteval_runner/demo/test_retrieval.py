@@ -1,0 +1,77 @@
+"""Neighbour retrieval against a loop over anchors and candidates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from senteval_runner.demo.retrieval import bootstrap, neighbour_retrieval, reciprocal_ranks, tfidf_embeddings
+
+
+def by_loop(embeddings: np.ndarray, documents: list[int], block: int) -> list[float]:
+    ranks = []
+    for anchor in range(len(embeddings)):
+        first = anchor // block * block
+        inside = range(first, min(first + block, len(embeddings)))
+        cosine = {}
+        for other in inside:
+            if other != anchor:
+                u, v = embeddings[anchor], embeddings[other]
+                cosine[other] = float(np.float32(u @ v))
+        positives = [
+            other
+            for other in (anchor - 1, anchor + 1)
+            if other in cosine and documents[other] == documents[anchor]
+        ]
+        if positives:
+            best = max(cosine[p] for p in positives)
+            before = sum(1 for other in cosine if other not in positives and cosine[other] >= best)
+            ranks.append(1 / (1 + before))
+    return ranks
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(2, 9), st.integers(0, 2**31))
+@settings(deadline=None, max_examples=60)
+def test_ranks_equal_the_loop(lengths: list[int], block: int, seed: int) -> None:
+    documents = [d for d, length in enumerate(lengths) for _ in range(length)]
+    # One-hot rows: cosines are exactly 0 or 1 whatever the summation order, and ties abound.
+    embeddings = np.eye(4, dtype=np.float32)[np.random.default_rng(seed).integers(0, 4, len(documents))]
+    expected = by_loop(embeddings, documents, block)
+    if expected:
+        actual, owners = reciprocal_ranks(embeddings, np.array(documents), block)
+        assert actual.tolist() == expected
+        assert len(owners) == len(expected)
+
+
+def test_perfect_and_constant_vectors() -> None:
+    documents = np.repeat(np.arange(50), 4)
+    perfect = neighbour_retrieval(np.eye(50)[documents], documents)
+    assert perfect.recall_at_1.mean == 0.0  # the document's other sentences tie with the neighbour
+    pairs = np.repeat(np.arange(100), 2)
+    assert neighbour_retrieval(np.eye(100)[pairs], pairs).recall_at_1.mean == 1.0
+    constant = neighbour_retrieval(np.ones((200, 3)), documents)
+    assert constant.recall_at_1.mean == 0.0 and constant.mrr.mean < 0.02
+
+
+def test_interval_covers_the_mean_and_widens_with_fewer_documents() -> None:
+    rng = np.random.default_rng(0)
+    values, documents = rng.random(4000), np.repeat(np.arange(400), 10)
+    many, few = bootstrap(values, documents), bootstrap(values[:200], documents[:200])
+    assert many.low < many.mean < many.high
+    assert few.high - few.low > many.high - many.low
+
+
+def test_what_cannot_be_scored_is_said() -> None:
+    with pytest.raises(ValueError, match="3 embeddings for 2 sentences"):
+        neighbour_retrieval(np.ones((3, 2)), np.zeros(2, dtype=int))
+    with pytest.raises(ValueError, match="nothing to retrieve"):
+        neighbour_retrieval(np.ones((3, 2)), np.arange(3))
+    with pytest.raises(ValueError, match="nothing to retrieve"):  # neighbours, but in two blocks
+        neighbour_retrieval(np.ones((4, 2)), np.array([0, 1, 1, 2]), block=2)
+
+
+def test_tfidf_ignores_case_and_unseen_words() -> None:
+    rows = tfidf_embeddings([["A", "cat"], ["a", "dog"]], [["a", "CAT"], ["a", "cat"], ["unseen"]]).toarray()
+    assert np.array_equal(rows[0], rows[1]) and not rows[2].any()

@@ -1,0 +1,42 @@
+"""Published rows: transcribed whole, consistent with each other, never taken for ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from senteval_runner import running
+from senteval_runner.report import tables
+from senteval_runner.report.published import CONTROLS, NOTE, PAIR_AVERAGES, SENTEVAL
+from tests.senteval_runner.test_run import config
+
+
+def test_the_papers_averages_follow_from_its_rows() -> None:
+    """The table of pairs and the table of results were typed apart: they must agree to the digit printed."""
+    rows = {row.model: row for row in SENTEVAL}
+    for row, pair in (("SEQ, CONST", "SEQ, CONST"), ("DEP, SEQ", "SEQ, DEP"), ("DEP, CONST", "DEP, CONST")):
+        average = tables.paper_average(tables.published_scores(rows[row]))
+        assert round(average, 1) == PAIR_AVERAGES[pair]
+        assert tables.published_cells(rows[row])[-1] == f"{PAIR_AVERAGES[pair]:.1f}"
+
+
+@pytest.mark.parametrize("row", [*SENTEVAL, *CONTROLS], ids=lambda row: row.model)
+def test_rows_are_whole(row) -> None:
+    assert len(row.figures) == len(tables.PAPER_COLUMNS) and row.quoted_from and row.dim
+    assert all(value is None or 20 < value < 100 for value in row.figures)
+    assert (tables.published_cells(row)[-1] == "–") == (None in row.figures)
+
+
+def test_reports_set_them_apart(tmp_path, data, words, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert running.run(config(tmp_path, data, str(words), tasks="CR")) == 0
+    markdown = (tmp_path / "report/results.md").read_text()
+    page = (tmp_path / "report/report.html").read_text()
+    assert "*DEP, CONST (published, 4800)*" in markdown and NOTE in markdown
+    assert "Published, not computed here" in page and "Logeswaran &amp; Lee 2018" in page
+    row = next(line for line in page.split("<tr") if "DEP, CONST, 4800 (" in line)
+    assert row.startswith(' class="apart"') and "<b>" not in row
+    assert running.run(config(tmp_path, data, str(words), tasks="CR", published=False)) == 0
+    assert "(published" not in (tmp_path / "report/results.md").read_text()
+    # without a task of the table there is nothing to compare
+    assert running.run(config(tmp_path, data, str(words), tasks="WordContent")) == 0
+    assert "*DEP, CONST (published" not in (tmp_path / "report/results.md").read_text()

@@ -1,0 +1,72 @@
+"""A multi-view encoder under the Siamese heads: gradients reach encoders and word tables; save and load."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from multiview import info
+from multiview.config import TrainConfig
+from multiview.train import main
+from senteval_runner.towers.multiview import MultiViewTower, is_multiview
+from senteval_runner.towers.transformer import embed_all, load_tower
+from studies.burt.objectives import Siamese
+from studies.finetune.config import LoopConfig
+from studies.finetune.examples import Examples, Fixed, Stream
+from studies.finetune.loop import Plan, Task, fit
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+from tests.studies.finetune.fixtures import nli_rows
+
+
+@pytest.fixture
+def folder(tiny: TrainConfig) -> Path:
+    main(dataclasses.replace(tiny, views="dep,const", epochs=1))
+    return tiny.out / tiny.name
+
+
+def with_toy_parsers(tower: MultiViewTower) -> MultiViewTower:
+    tower.encoder.reader.use_parser("dep", ToyDependencyParser())
+    tower.encoder.reader.use_parser("const", ToyConstituencyParser())
+    return tower
+
+
+def test_dep_and_const_learn_nli_under_siamese_heads(folder: Path, tmp_path: Path) -> None:
+    assert is_multiview(folder)
+    assert not is_multiview(tmp_path)
+    tower = load_tower(str(folder))
+    assert isinstance(tower, MultiViewTower)
+    with_toy_parsers(tower)
+    rows = nli_rows(60, 3)
+    labels = ("entailment", "neutral", "contradiction")
+    target = np.array([labels.index(label) for label, _, _ in rows])
+    examples = Examples([a for _, a, _ in rows], [b for _, _, b in rows], target)
+    before = embed_all(tower, examples.first)
+    tower.prepare([*examples.first, *(examples.second or [])])
+    np.testing.assert_allclose(embed_all(tower, examples.first), before, atol=1e-6)
+    plain = tower.encoder.encode(examples.first)
+    np.testing.assert_allclose(before, plain, atol=1e-5)
+
+    net = Siamese(tower, ["nli"], "uv-diff", seed=1)
+    held = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
+    stream = Stream(Fixed(examples), 20, 0, "nli")
+    task = Task(stream, lambda batch: net.loss("nli", batch))
+    plan = Plan(cycle=("nli",), steps=40, evaluate_every=20, save_every=100)
+
+    def evaluate() -> dict[str, float]:
+        return {"loss": net.loss("nli", examples).item()}
+
+    history = fit(net, {"nli": task}, plan, LoopConfig(learning_rate=0.01), evaluate=evaluate, seed=1,
+                  folder=tmp_path / "run")  # fmt: skip
+    assert history[-1]["loss"] < 0.9 * history[0]["loss"]
+    moved = {name for name, parameter in net.named_parameters() if not torch.equal(parameter, held[name])}
+    assert any("tables" in name for name in moved)
+    assert any("encoders.0" in name for name in moved) and any("encoders.1" in name for name in moved)
+
+    tower.save(tmp_path / "saved")
+    info.main(info.InfoConfig(run=tmp_path / "saved"))
+    again = with_toy_parsers(load_tower(str(tmp_path / "saved")))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(embed_all(again, examples.first), embed_all(tower, examples.first))

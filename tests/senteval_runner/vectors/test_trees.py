@@ -1,0 +1,169 @@
+"""Evaluation sentences are parsed once: over models, tasks, runs and kills."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.senteval.files import read_task
+from corpora.support.errors import UserError
+from multiview.model import MultiViewEncoder
+from parsing.cache.reader import TreeCache
+from senteval_runner import evaluate, running
+from senteval_runner.run import RunConfig
+from senteval_runner.vectors import encoders, trees
+from senteval_runner.vectors.trees import EvaluationTrees, TreeReading, find_caches
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+
+TOYS = {"dep": ToyDependencyParser, "const": ToyConstituencyParser}
+
+
+class Counting:
+    """A toy parser that remembers what it was asked."""
+
+    def __init__(self, parser: object, seen: list[tuple[str, ...]]) -> None:
+        self.parser, self.seen = parser, seen
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.parser, name)
+
+    def parse(self, sentences):
+        self.seen += [tuple(s) for s in sentences]
+        return self.parser.parse(sentences)
+
+
+def model(seen: list[tuple[str, ...]] | None = None, views: str = "dep,const", **kinds) -> MultiViewEncoder:
+    """An untrained model with toy parsers; ``seen`` collects what they parse."""
+    made = MultiViewEncoder.untrained(views, dim=6, word_dim=4)
+    for need, kind in TOYS.items():
+        parser = kinds.get(need, kind())
+        made.reader.use_parser(need, Counting(parser, seen if seen is not None else []))
+    return made
+
+
+def sentences(data: Path, *tasks: str) -> set[tuple[str, ...]]:
+    return {
+        tuple(tokens) or (".",)
+        for task in tasks
+        for part in read_task(task, data).splits.values()
+        for tokens in part.sentences()
+    }
+
+
+def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
+    seen: list[tuple[str, ...]] = []
+    folder = tmp_path / "trees"
+
+    def run(*tasks: str) -> TreeReading:
+        wanted = EvaluationTrees(folder=folder, data=data, tasks=tasks)
+        return TreeReading(model(seen), wanted)
+
+    reading = run("CR", "MPQA")  # MPQA is not there: left to the evaluation to say
+    assert set(seen) == sentences(data, "CR") and len(seen) == 2 * len(set(seen))  # once per view
+    mine = [list(s) for s in sorted(sentences(data, "CR"))]
+    plain = model().encode(mine, show_progress_bar=False)
+    seen.clear()
+    np.testing.assert_allclose(reading.encode(mine), plain, atol=1e-6)
+    run("CR")
+    assert not seen  # another model, the same sentences
+    reading = run("CR", "MRPC", "WordContent")
+    assert set(seen) == sentences(data, "MRPC", "WordContent") - sentences(data, "CR")
+    assert len(list(folder.glob("senteval-*/*/manifest.json"))) == 2
+    everything = [list(s) for s in sorted(sentences(data, "CR", "MRPC", "WordContent"))]
+    seen.clear()
+    np.testing.assert_allclose(reading.encode(everything), model().encode(everything), atol=1e-6)
+    assert not seen
+    reading.encode([["not", "there"]])
+    assert seen == [("not", "there")] * 2  # on the fly
+
+
+def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
+    folder = tmp_path / "trees"
+    wanted = EvaluationTrees(folder=folder, data=data, tasks=["CR"])
+    TreeReading(model(), wanted)
+    other = ToyDependencyParser()
+    other.identity = {**other.identity, "version": "2"}
+    seen: list[tuple[str, ...]] = []
+    TreeReading(model(seen, dep=other), wanted)
+    assert set(seen) == sentences(data, "CR")
+    # both views in a cache serve a model that needs one of them
+    seen.clear()
+    TreeReading(model(seen, views="dep,dep"), wanted)
+    assert not seen
+    assert find_caches(folder, {"dep": {"name": "nobody"}}) is None
+
+
+def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) -> None:
+    monkeypatch.setattr(trees, "SHARD_SENTENCES", 8)
+    folder = tmp_path / "trees"
+    wanted = EvaluationTrees(folder=folder, data=data, tasks=["CR", "MRPC"])
+
+    class Killed(ToyDependencyParser):
+        calls = 0
+
+        def parse(self, batch):
+            Killed.calls += 1
+            if Killed.calls > 4:
+                raise KeyboardInterrupt
+            return super().parse(batch)
+
+    with pytest.raises(KeyboardInterrupt):
+        TreeReading(model(dep=Killed()), wanted)
+    kept = find_caches(folder, {need: kind.identity for need, kind in TOYS.items()})
+    assert kept is not None and len(kept) >= 3 * 8
+    seen: list[tuple[str, ...]] = []
+    reading = TreeReading(model(seen), wanted)
+    all_of_them = sentences(data, "CR", "MRPC")
+    assert len(set(seen)) == len(all_of_them) - len(kept)
+    assert reading.trees is not None and len(reading.trees) == len(all_of_them)
+
+
+def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch) -> None:
+    """Many sentences go to workers, which load the parsers by their specification."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    untrained = MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)  # the builtin parsers
+    a = TreeReading(untrained, EvaluationTrees(folder=here, data=data, tasks=["CR"])).trees
+    monkeypatch.setattr(trees, "WORTH_WORKERS", 0)
+    b = TreeReading(untrained, EvaluationTrees(folder=there, data=data, tasks=["CR"], workers=1)).trees
+    assert isinstance(a, TreeCache) and isinstance(b, TreeCache) and len(a) == len(b)
+    one, other = a.read(0, len(a)), b.read(0, len(b))
+    for field in one.fields:
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+
+
+def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> None:
+    seen: list[tuple[str, ...]] = []
+    plain = evaluate(model(), ["CR", "SICK-R"], data, "fast")
+    cached = evaluate(model(seen), ["CR", "SICK-R"], data, "fast", trees=tmp_path / "trees")
+    assert set(seen) == sentences(data, "CR", "SICK-R")
+    for task in plain:
+        assert plain[task].metrics == pytest.approx(cached[task].metrics, abs=1e-3)
+    seen.clear()
+    evaluate(model(seen), ["CR", "SICK-R"], data, "fast", trees=tmp_path / "trees")
+    assert not seen
+
+    monkeypatch.setattr(encoders, "load_multiview", lambda source, device: model(seen))
+    options = RunConfig(
+        models=("random:dep,const",),
+        data=data,
+        tasks="CR,SICK-R",
+        protocol="fast",
+        output=tmp_path / "report",
+        cache=tmp_path / "cache",
+        trees=tmp_path / "trees",
+    )
+    assert running.run(options) == 0 and not seen
+    # vectors that are there need no trees
+    shutil.rmtree(tmp_path / "trees")
+    shutil.rmtree(tmp_path / "report")
+    assert running.run(options) == 0 and not seen
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, data: Path) -> None:
+    (tmp_path / "file").write_text("")
+    wanted = EvaluationTrees(folder=tmp_path / "file", data=data, tasks=["CR"])
+    with pytest.raises(UserError, match="choose another --trees"):
+        TreeReading(model(), wanted)

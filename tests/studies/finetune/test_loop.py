@@ -1,0 +1,377 @@
+"""Streams, heads, the loop and the tiny backbone against plain implementations."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpora.support.errors import MissingExtraError, UserError
+from multiview.training.checkpoints import Checkpoint, Checkpoints
+from senteval_runner.protocol.correlation import accuracy, cosines, pearson, spearman
+from senteval_runner.towers.transformer import embed_all, load_tower, load_whole
+from studies.finetune.config import Concatenation, LoopConfig, TinyConfig
+from studies.finetune.examples import Examples, Fixed, Joined, Sampled, Stream, WithNegatives
+from studies.finetune.heads import (
+    PairHead,
+    binary_loss,
+    classification_loss,
+    combine,
+    similarity_loss,
+)
+from studies.finetune.loop import Plan, Task, batch_number, fit, rate_factor
+from studies.finetune.tiny import build_tiny, learn_vocabulary, masked_loss
+from tests.studies.finetune.fixtures import nli_rows
+
+
+def numbered(n: int) -> Examples:
+    return Examples([str(i) for i in range(n)], [str(-i) for i in range(n)], np.arange(n))
+
+
+@given(n=st.integers(1, 40), batch=st.integers(1, 9), seed=st.integers(0, 5))
+@settings(max_examples=30, deadline=None)
+def test_every_pass_of_a_stream_holds_every_example_once(n: int, batch: int, seed: int) -> None:
+    stream = Stream(Fixed(numbered(n)), batch, seed, "task")
+    for start in (0, stream.batches_per_pass):
+        seen = [t for k in range(start, start + stream.batches_per_pass) for t in stream.batch(k).target]
+        assert sorted(seen) == list(range(n))
+    # any batch can be asked for first: that is what resuming relies on
+    again = Stream(Fixed(numbered(n)), batch, seed, "task")
+    k = 2 * stream.batches_per_pass + seed
+    assert again.batch(k).first == stream.batch(k).first
+
+
+def test_an_empty_stream_is_refused() -> None:
+    with pytest.raises(UserError, match="no training examples"):
+        Stream(Fixed(numbered(0)), 4, 0, "nli")
+
+
+def test_sampling_draws_a_fresh_tenth_each_pass() -> None:
+    source = Sampled(numbered(200), 0.1, 3, "quora")
+    first, second = source.draw(0), source.draw(1)
+    assert len(first) == len(second) == len(source) == 20
+    assert len(set(first.first)) == 20
+    assert first.first != second.first
+    assert source.draw(1).first == second.first
+
+
+def test_negatives_are_never_paraphrases_and_differ_between_passes() -> None:
+    pairs = [("a", "b"), ("b", "c"), ("d", "e"), ("f", "g"), ("h", "a")]
+    source = WithNegatives(pairs, 3, seed=1)
+    related = {(x, y) for a, b in pairs for x, y in ((a, b), (b, a))}
+    passes = [source.draw(i) for i in range(20)]
+    for examples in passes:
+        assert len(examples) == len(source) == 20
+        assert examples.second is not None
+        for a, b, target in zip(examples.first, examples.second, examples.target, strict=True):
+            assert ((a, b) in related) == bool(target)
+            assert a != b
+    assert passes[0].second != passes[1].second
+    with pytest.raises(UserError, match="no negative for 'a'"):
+        WithNegatives([("a", "b")], 1, seed=1).draw(0)
+    others = WithNegatives([("a", "b")], 3, seed=1, others=[("a", "c"), ("c", "d")]).draw(0)
+    assert set(others.second or []) == {"b", "d"}
+    assert WithNegatives([("a", "b")], 0, seed=1).draw(0).target.tolist() == [1]
+
+
+def test_joined_sources_are_concatenated() -> None:
+    joined = Joined([Fixed(numbered(2)), WithNegatives([("a", "b"), ("c", "d")], 1, seed=0)])
+    assert joined.draw(0).target.tolist() == [0, 1, 1, 0, 1, 0]
+    assert len(joined) == 6
+
+
+@pytest.mark.parametrize("name", get_args(Concatenation))
+def test_concatenations_are_those_of_table_4(name: str) -> None:
+    torch.manual_seed(0)
+    u, v = torch.randn(4, 3), torch.randn(4, 3)
+    plain = {
+        "uv": lambda a, b: [*a, *b],
+        "diff": lambda a, b: [abs(x - y) for x, y in zip(a, b, strict=True)],
+        "prod": lambda a, b: [x * y for x, y in zip(a, b, strict=True)],
+    }
+    expected = [
+        [float(x) for part in name.split("-") for x in plain[part](a, b)]
+        for a, b in zip(u.tolist(), v.tolist(), strict=True)
+    ]
+    features = combine(u, v, name)  # type: ignore[arg-type]
+    torch.testing.assert_close(features, torch.tensor(expected))
+    head = PairHead(3, 2, name, seed=5)  # type: ignore[arg-type]
+    torch.testing.assert_close(head(u, v), features @ head.linear.weight.T + head.linear.bias)
+
+
+def test_objectives_equal_their_formulas() -> None:
+    torch.manual_seed(1)
+    logits, target = torch.randn(5, 3), torch.tensor([0, 2, 1, 1, 0])
+    plain = -sum(
+        math.log(math.exp(row[t]) / sum(map(math.exp, row)))
+        for row, t in zip(logits.tolist(), target.tolist(), strict=True)
+    )
+    assert classification_loss(logits, target).item() == pytest.approx(plain / 5, rel=1e-5)
+    x, t = torch.randn(6), torch.tensor([0, 1, 1, 0, 1, 0])
+    sigma = [1 / (1 + math.exp(-value)) for value in x.tolist()]
+    plain = -sum(math.log(s) if one else math.log(1 - s) for s, one in zip(sigma, t.tolist(), strict=True))
+    assert binary_loss(x, t).item() == pytest.approx(plain / 6, rel=1e-5)
+    gold = torch.rand(6)
+    plain = sum((a - b) ** 2 for a, b in zip(x.tolist(), gold.tolist(), strict=True))
+    assert similarity_loss(x, gold).item() == pytest.approx(plain / 6, rel=1e-5)
+
+
+def test_head_weights_depend_on_their_seed_alone() -> None:
+    torch.manual_seed(7)
+    first = PairHead(4, 2, "uv", seed=3).linear.weight
+    state = torch.get_rng_state()
+    second = PairHead(4, 2, "uv", seed=3).linear.weight
+    assert torch.equal(first, second)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_scores() -> None:
+    assert accuracy(np.array([1, 0, 1]), np.array([1, 1, 1])) == pytest.approx(2 / 3)
+    x, y = np.array([1.0, 2, 3, 4]), np.array([1.0, 4, 9, 16])
+    assert spearman(x, y) == pytest.approx(1)
+    assert pearson(x, y) == pytest.approx(float(np.corrcoef(x, y)[0, 1]))
+    assert pearson(np.ones(4), y) == 0
+    a = np.array([[1.0, 0], [3, 4], [0, 0]])
+    np.testing.assert_allclose(cosines(a, np.array([[2.0, 0], [4, -3], [1, 1]])), [1, 0, 0])
+
+
+def test_rate_rises_then_falls_linearly() -> None:
+    factors = [rate_factor(step, 100, 0.1, True) for step in range(100)]
+    assert factors[:10] == pytest.approx([(s + 1) / 10 for s in range(10)])
+    assert factors[10] == 1
+    assert factors[-1] == pytest.approx(1 / 90)
+    assert {rate_factor(step, 100, 0.0, False) for step in range(100)} == {1.0}
+
+
+def test_batch_numbers_count_the_turns_of_a_task() -> None:
+    cycle = ("nli", "identification", "nli", "classification")
+    counts: dict[str, int] = {}
+    for step in range(23):
+        name = cycle[step % 4]
+        assert batch_number(step, cycle) == counts.get(name, 0)
+        counts[name] = counts.get(name, 0) + 1
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 1))
+        self.unused = torch.nn.Linear(2, 2)
+
+    def loss(self, examples: Examples) -> torch.Tensor:
+        x = torch.tensor(
+            [[float(a), float(b)] for a, b in zip(examples.first, examples.second or [], strict=True)]
+        )
+        y = torch.from_numpy(examples.target).float()
+        return (self.layer(x / 20).squeeze(-1) - y / 20).square().mean()
+
+
+def net_run(
+    folder: Path, stop_after: int | None = None, select: str | None = None, factor: float = 1.0
+) -> Net:
+    net = Net()
+    stream = Stream(Fixed(numbered(23)), 4, 0, "t")
+    calls = 0
+
+    def loss(examples: Examples) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if stop_after is not None and calls > stop_after:
+            raise KeyboardInterrupt
+        return net.loss(examples) * factor
+
+    plan = Plan(cycle=("t",), steps=30, evaluate_every=10, save_every=3, select=select)
+    score = iter([0.0, 0.5, 0.9, 0.1])
+    fit(net, {"t": Task(stream, loss)}, plan, LoopConfig(learning_rate=0.01), seed=1, folder=folder,
+        evaluate=lambda: {"score": next(score)})  # fmt: skip
+    return net
+
+
+@pytest.mark.parametrize("stop", [1, 5, 6, 17, 29])
+def test_a_stopped_run_resumes_to_the_same_bits(tmp_path: Path, stop: int) -> None:
+    whole = net_run(tmp_path / "whole").state_dict()
+    with pytest.raises(KeyboardInterrupt):
+        net_run(tmp_path / "parts", stop_after=stop)
+    resumed = net_run(tmp_path / "parts").state_dict()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_the_best_weights_on_dev_are_kept(tmp_path: Path) -> None:
+    net = net_run(tmp_path, select="score")
+    bests = Checkpoints(tmp_path / "best", keep=1)
+    assert [path.name for path in bests.listed()] == ["step-00000020"]
+    best = bests.newest()
+    assert best is not None
+    assert torch.equal(best.weights["layer.0.weight"], net.layer[0].weight)
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_update(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the loss of t is nan"):
+        net_run(tmp_path, factor=math.nan)
+    saved = Checkpoints(tmp_path / "state", keep=2).newest()
+    assert saved is not None
+    assert torch.equal(saved.weights["layer.0.weight"], Net().layer[0].weight)
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_update(tmp_path: Path, monkeypatch) -> None:
+    loss = Net.loss
+    steep = lambda net: (0 * net.layer[0].weight).abs().sqrt().sum()  # noqa: E731 (0, of infinite slope)
+    monkeypatch.setattr(Net, "loss", lambda net, examples: loss(net, examples) + steep(net))
+    with pytest.raises(UserError, match="the norm of its gradient nan; stopped before the update"):
+        net_run(tmp_path)
+    saved = Checkpoints(tmp_path / "state", keep=2).newest()
+    assert saved is not None
+    assert torch.equal(saved.weights["layer.0.weight"], Net().layer[0].weight)
+
+
+def test_states_of_another_run_or_model_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        net_run(tmp_path, stop_after=5)
+    states = Checkpoints(tmp_path / "state", keep=2)
+    held = states.newest()
+    assert held is not None
+    states.save(8, Checkpoint(held.weights, held.optimiser, {**held.state, "identity": {"cycle": ["u"]}}))
+    with pytest.raises(UserError, match="other cycle, steps"):
+        net_run(tmp_path)
+    states.save(9, Checkpoint({"other": torch.zeros(1)}, {}, held.state))
+    with pytest.raises(UserError, match="another model \\(layer"):
+        net_run(tmp_path)
+
+
+TEXTS = [text for row in nli_rows(200, 0) for text in row[1:]]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = TinyConfig(layers=1, hidden=32, vocabulary=300, mlm_steps=6, mlm_batch=8)
+    return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", TEXTS, config, seed=1)
+
+
+def test_the_vocabulary_is_the_same_every_time() -> None:
+    first, second = learn_vocabulary(TEXTS, 200), learn_vocabulary(TEXTS, 200)
+    assert first == second
+    assert first[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert "dog" in first
+
+
+def test_a_tiny_bert_is_a_hugging_face_folder(tiny: Path) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny)
+    assert tokenizer.convert_ids_to_tokens(tokenizer("The dog runs")["input_ids"]) == [
+        "[CLS]", "the", "dog", "runs", "[SEP]"]  # fmt: skip
+    assert AutoModel.from_pretrained(tiny).config.hidden_size == 32
+
+
+def test_a_tiny_bert_of_other_options_is_refused(tiny: Path) -> None:
+    with pytest.raises(UserError, match="built with other options"):
+        build_tiny(tiny, TEXTS, TinyConfig(hidden=64), seed=1)
+    with pytest.raises(UserError, match="give --corpus"):
+        build_tiny(tiny, [" "], TinyConfig(), seed=1)
+
+
+def test_a_killed_tiny_bert_leaves_nothing_to_other_options(tmp_path: Path, monkeypatch) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    config = TinyConfig(layers=1, hidden=32, vocabulary=300)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("studies.finetune.tiny._masked_model", killed)
+        build_tiny(tmp_path / "bert", TEXTS, config, seed=1)
+    built = build_tiny(tmp_path / "bert", TEXTS, dataclasses.replace(config, vocabulary=120), seed=1)
+    assert len((built / "vocab.txt").read_text().splitlines()) <= 120
+
+
+def test_a_missing_library_is_named_for_whole_models_too(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    for load in (load_tower, load_whole):
+        with pytest.raises(MissingExtraError, match=r"\[burt\]"):
+            load(str(tmp_path))
+
+
+def test_masking_counts_only_chosen_pieces() -> None:
+    """With a model that knows nothing the loss is log(pieces), whatever was masked."""
+
+    class Flat(torch.nn.Module):
+        def bert(self, input_ids: torch.Tensor):  # type: ignore[no-untyped-def]
+            self.seen = input_ids
+            return type("Out", (), {"last_hidden_state": torch.zeros(*input_ids.shape, 4)})
+
+        def cls(self, states: torch.Tensor) -> torch.Tensor:
+            return torch.zeros(len(states), 50)
+
+    model = Flat()
+    ids = torch.randint(5, 50, (20, 30))
+    ids[:, 20:] = 0
+    torch.manual_seed(0)
+    loss = masked_loss(model, {"input_ids": ids}, mask_id=4, specials=5, pieces=50)
+    assert loss.item() == pytest.approx(math.log(50))
+    changed = model.seen != ids
+    assert not changed[:, 20:].any()
+    assert 0.08 < changed[:, :20].float().mean() < 0.19
+    assert (model.seen == 4).sum() > 0.6 * changed.sum()
+
+
+def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:
+    tower = load_tower(str(tiny), pooling="mean").eval()
+    texts = ["a dog runs at home", "the cat", "a dog runs at home", "the pig eats by the river"]
+    with torch.inference_mode():
+        table = embed_all(tower, texts, batch_size=2)
+        for text, vector in zip(texts, table, strict=True):
+            features = tower.model.preprocess([text])
+            states = tower.model[0](features)["token_embeddings"][0]
+            plain = {"mean": states.mean(0), "max": states.max(0).values, "cls": states[0]}
+            np.testing.assert_allclose(vector, plain["mean"].numpy(), atol=1e-5)
+            for pooling, expected in plain.items():
+                torch.testing.assert_close(tower.embed([text], pooling)[0], expected)
+        pairs = tower.embed_pairs([("a dog", "the cat")])
+        assert pairs.shape == (1, tower.dim)
+        assert not torch.allclose(pairs, tower.embed_pairs([("the cat", "a dog")]))
+
+
+def test_dropout_is_set_everywhere(tiny: Path) -> None:
+    tower = load_tower(str(tiny), dropout=0.33)
+    assert {m.p for m in tower.modules() if isinstance(m, torch.nn.Dropout)} == {0.33}
+
+
+@pytest.mark.parametrize("kind", ["Albert", "Roberta", "XLNet"])
+def test_other_encoders_are_towers_too(tiny: Path, tmp_path: Path, kind: str) -> None:
+    import transformers
+
+    sizes = {
+        "Albert": {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 32},
+        "Roberta": {
+            "hidden_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+        },
+        "XLNet": {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 32},
+    }
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=300, type_vocab_size=2, pad_token_id=0, **sizes[kind]
+    )
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path)
+    tower = load_tower(str(tmp_path), dropout=0.0).eval()
+    vectors = tower.embed(["a dog runs", "the cat"])
+    assert vectors.shape == (2, 16)
+    vectors.square().sum().backward()
+    assert sum(p.grad is not None for p in tower.parameters()) > 5
+    torch.testing.assert_close(tower.embed(["the cat"])[0], vectors[1], atol=1e-5, rtol=1e-4)
+
+
+def test_a_backbone_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be loaded") as error:
+        load_tower(str(tmp_path))
+    assert "\n" not in str(error.value)

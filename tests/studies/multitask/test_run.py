@@ -1,0 +1,196 @@
+"""Sequential fine-tuning on a made-up data folder: heads, forgetting table, shared stages, resume."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from corpora.support.errors import UserError
+from studies.finetune.config import LoopConfig, TinyConfig
+from studies.finetune.examples import Examples
+from studies.multitask import run as runner
+from studies.multitask.__main__ import main
+from studies.multitask.config import MultitaskConfig, SplitFiles
+from studies.multitask.heads import TaskHead, overall
+from studies.multitask.run import run, tables
+from studies.multitask.stages import Stage, parse_stages
+from studies.multitask.tasks import read_all_tasks
+from tests.studies.finetune.fixtures import write_tasks
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four small tasks in the layout of the data folder."""
+    return write_tasks(tmp_path_factory.mktemp("data"))
+
+
+def config(data: Path, output: Path, **options: object) -> MultitaskConfig:
+    return MultitaskConfig(
+        output=output,
+        data=data,
+        **{"epochs": 2, "batch": 16, "tiny": TinyConfig(layers=1, hidden=32, vocabulary=300), "dropout": 0.0,
+           "loop": LoopConfig(learning_rate=3e-3, warmup=0.0, decay=False), **options},  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_the_tasks_have_three_splits(data: Path, tmp_path: Path) -> None:
+    tasks = read_all_tasks(config(data, tmp_path, limit=50, test_rows=10))
+    assert len(tasks["sst"].train) == 50
+    assert {len(task.test) for task in tasks.values()} == {10}
+    assert set(tasks["sts"].train.target.tolist()) <= {1.0, np.float32(0.1).item()}
+    assert tasks["sst"].train.second is None
+    assert not set(tasks["nli"].train.first) & set(tasks["nli"].dev.first)
+    own = config(data, tmp_path, quora=SplitFiles(train=data / "pairs.tsv"))
+    quora = read_all_tasks(own)["quora"]
+    assert len(quora.train) + len(quora.dev) + len(quora.test) == 20
+    with pytest.raises(UserError, match="MULTIVIEW_DATA"), pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MULTIVIEW_DATA", raising=False)
+        read_all_tasks(dataclasses.replace(own, data=None))
+
+
+class Lookup(torch.nn.Module):
+    """A tower whose vector of a text is the numbers in it."""
+
+    dim = 3
+    joint = True
+
+    def embed(self, texts: list[str], pooling: str | None = None) -> torch.Tensor:
+        self.pooling = pooling
+        return torch.tensor([[float(x) for x in text.split()] for text in texts])
+
+    def embed_pairs(self, pairs: list[tuple[str, str]]) -> torch.Tensor:
+        return self.embed([a for a, _ in pairs]) - self.embed([b for _, b in pairs])
+
+
+@pytest.mark.parametrize(
+    "text", ["sst", "sst:max", "quora", "quora:mean*", "sts", "sts:cls", "nli", "nli:mean"]
+)
+def test_heads_equal_plain_formulas(text: str) -> None:
+    stage, tower = parse_stages(text)[0], Lookup()
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(2, 6, 3)).round(3)
+    first, second = ([" ".join(map(str, row)) for row in side] for side in vectors)
+    classes = {"sst": 5, "quora": 2, "sts": 0, "nli": 3}[stage.task]
+    target = rng.integers(classes, size=6) if classes else rng.random(6).astype(np.float32)
+    examples = Examples(first, None if stage.task == "sst" else second, target)
+    head = TaskHead(stage, tower, seed=4)  # type: ignore[arg-type]
+    u, v = (torch.tensor(side, dtype=torch.float32) for side in vectors)
+    if stage.task == "sst":
+        features = u
+    elif stage.pooling is None:
+        features = u - v
+    else:
+        features = torch.cat([u, v, (u - v).abs(), *([u * v] if stage.product else [])], dim=1)
+    if stage.task == "sts" and stage.pooling:
+        expected = (u * v).sum(1) / (u.norm(dim=1) * v.norm(dim=1))
+    else:
+        layer = head.layer if isinstance(head.layer, torch.nn.Linear) else head.layer.linear  # type: ignore[union-attr]
+        expected = features @ layer.weight.T + layer.bias
+        expected = expected[:, 0] if stage.task in ("quora", "sts") else expected
+    out = head(tower, examples)
+    torch.testing.assert_close(out, expected)
+    assert tower.pooling == (stage.pooling or ("cls" if stage.task == "sst" else None))
+    goal = torch.from_numpy(target)
+    if stage.task == "sts":
+        plain = (expected - goal).square().mean()
+        score = np.corrcoef(expected.detach().numpy(), target)[0, 1]
+    elif stage.task == "quora":
+        chance = torch.sigmoid(expected)
+        plain = -(goal * chance.log() + (1 - goal) * (1 - chance).log()).mean()
+        score = ((expected > 0) == goal.bool()).float().mean().item()
+    else:
+        plain = -expected.log_softmax(1)[torch.arange(6), goal].mean()
+        score = (expected.argmax(1) == goal).float().mean().item()
+    torch.testing.assert_close(head.loss(tower, examples), plain.to(torch.float32))
+    assert head.score(tower, examples, batch_size=4) == pytest.approx(score, abs=1e-5)
+
+
+def test_a_tower_of_single_sentences_refuses_joint_pairs() -> None:
+    tower = Lookup()
+    tower.joint = False
+    TaskHead(Stage("sst"), tower, 0)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="use nli:mean"):
+        TaskHead(Stage("nli"), tower, 0)  # type: ignore[arg-type]
+
+
+def test_overall_is_the_mean_of_three() -> None:
+    assert overall({"sst": 0.5, "quora": 0.7, "sts": 0.6, "nli": 0.1}) == pytest.approx((0.5 + 0.7 + 0.8) / 3)
+
+
+def test_a_grid_shares_stages_resumes_and_shows_forgetting(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    grid = tmp_path / "grid.txt"
+    grid.write_text("sst,nli:mean\nsst,quora:max*[sub],sts:mean\n", encoding="utf-8")
+    trained: list[str] = []
+    train_stage = runner.train_stage
+
+    def watched(*arguments: object) -> None:
+        trained.append(str(arguments[1].stage))  # type: ignore[attr-defined]
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        train_stage(*arguments)  # type: ignore[arg-type]
+
+    settings = config(data, tmp_path / "out", grid=str(grid))
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "train_stage", watched)
+        with pytest.raises(KeyboardInterrupt):
+            run(settings)
+        results = run(settings)
+    assert trained == ["sst", "nli:mean", "quora:max*[sub]", "quora:max*[sub]", "sts:mean"]
+    first, second = results["results"]
+    assert first["after"][0] == second["after"][0], "both begin with the same stage"
+    assert first["after"][0]["trained"] == ["sst"]
+    assert first["after"][1]["test"]["nli"] > first["after"][0]["test"]["nli"] + 0.3
+    assert second["after"][-1]["trained"] == ["quora", "sst", "sts"]
+    shown = tables(results)
+    assert shown.count("| sst |") == 1
+    assert "| sst → quora:max*[sub] → sts:mean |" in shown
+    assert "(" in next(line for line in shown.splitlines() if line.startswith("| sst |"))
+    last = tmp_path / "out/stages/sst+quora-max-prod-sub+sts-mean"
+    assert SentenceTransformer(str(last), device="cpu").encode(["the film"]).shape == (1, 32)
+    assert not (last / "training").exists()
+    with pytest.raises(UserError, match="other options"):
+        run(dataclasses.replace(settings, seed=2))
+
+
+def test_a_grid_that_is_not_there_is_named(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="neither paper nor a readable file"):
+        run(config(data, tmp_path, grid="table1"))
+
+
+def test_the_command_explains_itself_and_refuses_bad_stages(
+    command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    assert "--stages" in command("studies.multitask", "--help").stdout
+    refused = command("studies.multitask", "--output", tmp_path / "x", "--stages", "sst,cola")
+    assert refused.returncode == 2
+    assert "'cola'" in refused.stderr
+
+
+def test_dry_run_counts_shared_stages_once(data: Path, tmp_path: Path, capsys) -> None:
+    grid = tmp_path / "grid.txt"
+    grid.write_text("sst,quora:mean\nsst,sts:mean\n")
+    options = MultitaskConfig(
+        output=tmp_path / "out",
+        data=data,
+        grid=str(grid),
+        tiny=TinyConfig(layers=1, hidden=32, vocabulary=300),
+        batch=8,
+        epochs=2,
+        dry_run=True,
+    )
+    main(options)
+    text = capsys.readouterr().out
+    # 60 training examples of sst: 8 batches, two passes, one stage for both configurations.
+    assert "sst          16 steps of 8 at" in text
+    assert "quora:mean" in text and "sts:mean" in text
+    assert not (tmp_path / "out").exists()
