@@ -16,7 +16,6 @@ import json
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import median, quantiles
@@ -24,14 +23,15 @@ from typing import Literal
 
 import torch
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
+from corpora.support.config import configuration
 from multiview.config import PRESETS
 from multiview.training.data import Step, open_trees, prefetch
 from multiview.training.log import TrainingLog
 from multiview.training.trainer import Job, Trainer
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class StepBenchmark:
     """Options of the benchmark."""
 
@@ -157,11 +157,4 @@ class _Clock:
 
 
 if __name__ == "__main__":
-    sys.exit(
-        run_command(
-            StepBenchmark,
-            main,
-            prog="python -m benchmarks.train_step",
-            description="Breakdown of a training step.",
-        )
-    )
+    sys.exit(Command(StepBenchmark, main, "benchmarks.train_step", "Breakdown of a training step.")())

@@ -11,11 +11,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from corpora.support.cli import config_from_json
+from corpora.support.config import config_from_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 
@@ -27,7 +26,7 @@ Direction = Literal["forward", "both"]
 SelfScore = Literal["minus-inf", "zero"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class TrainConfig:
     """Options of ``python -m multiview.train``."""
 

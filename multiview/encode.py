@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from corpora.support.cli import config_to_json, run_command
+from corpora.support.cli import Command
+from corpora.support.config import config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, write_json
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CALIBRATION_SENTENCES = 512
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class EncodeConfig:
     """Options of ``python -m multiview.encode``."""
 
@@ -189,16 +189,13 @@ def _write(output: Path, vectors: Any, config: EncodeConfig) -> None:
     write_json(Path(f"{output}.json"), config_to_json(config))
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        EncodeConfig,
-        main,
-        prog="python -m multiview.encode",
-        description="Vectors of the sentences of a file or tree cache.",
-        args=args,
-        kept="nothing was written",
-    )
+cli = Command(
+    EncodeConfig,
+    main,
+    "multiview.encode",
+    "Vectors of the sentences of a file or tree cache.",
+    kept="nothing was written",
+)
 
 
 if __name__ == "__main__":

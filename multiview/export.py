@@ -9,15 +9,15 @@ Writes ``modules.json`` and what goes with it into the folder; see
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from tyro.conf import Positional
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
+from corpora.support.config import configuration
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ExportConfig:
     """Options of ``multiview.export``."""
 
@@ -67,15 +67,9 @@ def dry_run(config: ExportConfig) -> str:
     )
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        ExportConfig,
-        main,
-        prog="python -m multiview.export",
-        description="Make a model folder loadable by sentence-transformers.",
-        args=args,
-    )
+cli = Command(
+    ExportConfig, main, "multiview.export", "Make a model folder loadable by sentence-transformers."
+)
 
 
 if __name__ == "__main__":

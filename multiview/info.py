@@ -6,18 +6,18 @@ python -m multiview.info runs/models/dep-const-laptop
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
+from corpora.support.config import configuration
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class InfoConfig:
     """Options of ``python -m multiview.info``."""
 
@@ -76,16 +76,13 @@ def _print_model(folder: Path, config: dict[str, Any]) -> None:
         print(f"best       step {best['step']}: recall@1 {best['recall@1']:.4f} ({before:.4f} untrained)")
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        InfoConfig,
-        main,
-        prog="python -m multiview.info",
-        description="Shape, figures and progress of a model or training run.",
-        args=args,
-        kept="nothing was changed",
-    )
+cli = Command(
+    InfoConfig,
+    main,
+    "multiview.info",
+    "Shape, figures and progress of a model or training run.",
+    kept="nothing was changed",
+)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
+from corpora.support.config import configuration
 from corpora.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return result
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class SearchConfig:
     """Options of ``python -m multiview.search``."""
 
@@ -189,16 +190,13 @@ def _text(row: int, texts: list[str] | None, trees: TreeCache | None) -> str:
     return " ".join(next(trees.read(row, row + 1, ("token",)).words()))
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        SearchConfig,
-        main,
-        prog="python -m multiview.search",
-        description="The nearest sentences of a corpus to a query, by cosine.",
-        args=args,
-        kept="nothing was written",
-    )
+cli = Command(
+    SearchConfig,
+    main,
+    "multiview.search",
+    "The nearest sentences of a corpus to a query, by cosine.",
+    kept="nothing was written",
+)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.cli import config_to_json, log_to, run_command, typed_name
+from corpora.support.cli import Command, log_to
+from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, write_json
 from multiview.config import TrainConfig, defaults_from, differing_options, read_config
@@ -26,8 +27,6 @@ from multiview.config import TrainConfig, defaults_from, differing_options, read
 if TYPE_CHECKING:
     from multiview.training.distributed import Processes
     from multiview.training.trainer import Trainer
-
-PROG = "python -m multiview.train"
 
 
 def main(config: TrainConfig) -> int:
@@ -156,23 +155,14 @@ def _figures(figures: dict[str, Any]) -> str:
     )
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point; ``--preset`` and ``--config`` decide the other options' defaults."""
-    given = sys.argv[1:] if args is None else args
-    try:
-        default = defaults_from(given)
-    except UserError as error:
-        print(f"{typed_name(PROG)}: {error}", file=sys.stderr)
-        return 2
-    return run_command(
-        TrainConfig,
-        main,
-        prog=PROG,
-        description=(__doc__ or "").split("\n\n")[0],
-        args=given,
-        default=default,
-        kept="checkpoints are kept; the same command resumes",
-    )
+cli = Command(
+    TrainConfig,
+    main,
+    "multiview.train",
+    (__doc__ or "").split("\n\n")[0],
+    kept="checkpoints are kept; the same command resumes",
+    defaults=defaults_from,
+)
 
 
 if __name__ == "__main__":

@@ -14,20 +14,20 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from corpora.support.cli import Command, Commands
+from corpora.support.config import configuration
 from corpora.support.errors import UserError
-from corpora.support.subcommands import Subcommand, run_subcommand
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class Convert:
     """What to convert, and the consent."""
 
@@ -182,21 +182,21 @@ def require_consent(config: Convert) -> None:
         )
 
 
-COMMANDS = {
-    "const": Subcommand(Convert, convert_constituency, "a benepar parser with a character LSTM"),
-    "dep": Subcommand(
-        Convert,
-        convert_dependency,
-        "a supar dependency parser (biaffine-dep or crf-dep; BiLSTM or transformer)",
-    ),
-}
-
-
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_subcommand(
-        COMMANDS, prog="python -m parsing.convert", description="Convert a checkpoint:", args=args
-    )
+cli = Commands(
+    {
+        "const": Command(
+            Convert, convert_constituency, "parsing.convert const", "a benepar parser with a character LSTM"
+        ),
+        "dep": Command(
+            Convert,
+            convert_dependency,
+            "parsing.convert dep",
+            "a supar dependency parser (biaffine-dep or crf-dep; BiLSTM or transformer)",
+        ),
+    },
+    "parsing.convert",
+    "Convert a checkpoint:",
+)
 
 
 if __name__ == "__main__":

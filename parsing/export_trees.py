@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
+from corpora.support.config import configuration
 
 if TYPE_CHECKING:
     from corpora.types import Document, Sentence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from parsing.cache.sentences import StoredSentence
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ExportConfig:
     """Options of ``parsing.export_trees``."""
 
@@ -130,15 +130,9 @@ def annotated(stored: StoredSentence) -> Sentence:
     )
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        ExportConfig,
-        main,
-        prog="python -m parsing.export_trees",
-        description="Write the trees of a cache as CoNLL-U and brackets.",
-        args=args,
-    )
+cli = Command(
+    ExportConfig, main, "parsing.export_trees", "Write the trees of a cache as CoNLL-U and brackets."
+)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.cli import config_to_json, run_command
+from corpora.support.cli import Command
+from corpora.support.config import config_to_json, configuration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 NO_DOCUMENT = "brackets"
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ImportConfig:
     """Options of ``parsing.import_trees``."""
 
@@ -328,15 +329,12 @@ def _span_tree(sentence: Sentence, where: str) -> SpanTree:
     return read_tree(sentence.tree, where=where)
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        ImportConfig,
-        main,
-        prog="python -m parsing.import_trees",
-        description="Put the trees of CoNLL-U and bracket files into a tree cache.",
-        args=args,
-    )
+cli = Command(
+    ImportConfig,
+    main,
+    "parsing.import_trees",
+    "Put the trees of CoNLL-U and bracket files into a tree cache.",
+)
 
 
 if __name__ == "__main__":

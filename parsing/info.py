@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
+from corpora.support.config import configuration
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +30,7 @@ BAR = 40
 STEP = 8192
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class InfoConfig:
     """Options of ``parsing.info``."""
 
@@ -215,15 +216,12 @@ def plot(statistics: Statistics, path: Path) -> None:
         figure.savefig(temporary, format="png", dpi=120)
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        InfoConfig,
-        main,
-        prog="python -m parsing.info",
-        description="What a tree cache holds: counts, histograms, labels, flags, identities.",
-        args=args,
-    )
+cli = Command(
+    InfoConfig,
+    main,
+    "parsing.info",
+    "What a tree cache holds: counts, histograms, labels, flags, identities.",
+)
 
 
 if __name__ == "__main__":

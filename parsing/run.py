@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import functools
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import config_to_json, run_command
+from corpora.support.cli import Command
+from corpora.support.config import config_to_json, configuration
 from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 VIEWS = ("dep", "const")
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class RunConfig:
     """Options of ``parsing.run``."""
 
@@ -163,15 +164,9 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
     return "\n".join(lines)
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        RunConfig,
-        main,
-        prog="python -m parsing.run",
-        description="Parse a corpus into a cache of dependency and constituency trees.",
-        args=args,
-    )
+cli = Command(
+    RunConfig, main, "parsing.run", "Parse a corpus into a cache of dependency and constituency trees."
+)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
+from corpora.support.cli import Command, Commands
+from corpora.support.config import configuration
 from corpora.support.ranges import COUNT, check_numbers
-from corpora.support.subcommands import Subcommand, run_subcommand
 from parsing.networks.config import Precision
 
 Scores = dict[str, float]
@@ -30,7 +30,7 @@ SAMPLE = 64
 """Sentences of a part of the calibration."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ScoreOptions:
     """Options of both parsers."""
 
@@ -145,15 +145,16 @@ def dry_run(config: ScoreOptions, words: Sequence[Sequence[str]], parser: Any) -
     )
 
 
-COMMANDS = {
-    "const": Subcommand(ScoreOptions, score_constituency, "a constituency parser: bracket F1, tags"),
-    "dep": Subcommand(ScoreOptions, score_dependency, "a dependency parser: UAS, LAS"),
-}
-
-
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_subcommand(COMMANDS, prog="python -m parsing.score", description="Score a parser:", args=args)
+cli = Commands(
+    {
+        "const": Command(
+            ScoreOptions, score_constituency, "parsing.score const", "a constituency parser: bracket F1, tags"
+        ),
+        "dep": Command(ScoreOptions, score_dependency, "parsing.score dep", "a dependency parser: UAS, LAS"),
+    },
+    "parsing.score",
+    "Score a parser:",
+)
 
 
 if __name__ == "__main__":

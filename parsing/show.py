@@ -9,14 +9,14 @@ Input: a folder written by parsing.run. Output: drawings on standard output, or 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
+from corpora.support.config import configuration
 
 if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
@@ -29,7 +29,7 @@ PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{tit
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ShowConfig:
     """Options of ``parsing.show``."""
 
@@ -93,15 +93,7 @@ def draw(cache: TreeCache, i: int, form: str) -> str:
     return f"<h2>{escape(title)}</h2><p>{escape(words)}</p>{figures}"
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        ShowConfig,
-        main,
-        prog="python -m parsing.show",
-        description="Draw the trees of sentences in a tree cache.",
-        args=args,
-    )
+cli = Command(ShowConfig, main, "parsing.show", "Draw the trees of sentences in a tree cache.")
 
 
 if __name__ == "__main__":

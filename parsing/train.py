@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.subcommands import Subcommand, run_subcommand
+from corpora.support.cli import Command, Commands
 from parsing.networks.config import TrainConstituency, TrainDependency, check_training
 
 
@@ -41,15 +41,24 @@ def train_constituency(config: TrainConstituency) -> None:
         train_constituency_parser(config)
 
 
-COMMANDS = {
-    "const": Subcommand(TrainConstituency, train_constituency, "a constituency parser (spans) from brackets"),
-    "dep": Subcommand(TrainDependency, train_dependency, "a dependency parser (biaffine) from CoNLL-U"),
-}
-
-
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_subcommand(COMMANDS, prog="python -m parsing.train", description="Train a parser:", args=args)
+cli = Commands(
+    {
+        "const": Command(
+            TrainConstituency,
+            train_constituency,
+            "parsing.train const",
+            "a constituency parser (spans) from brackets",
+        ),
+        "dep": Command(
+            TrainDependency,
+            train_dependency,
+            "parsing.train dep",
+            "a dependency parser (biaffine) from CoNLL-U",
+        ),
+    },
+    "parsing.train",
+    "Train a parser from a treebank.",
+)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
+from corpora.support.config import configuration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from parsing.cache.manifest import Manifest
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class VerifyConfig:
     """Options of ``parsing.verify``."""
 
@@ -201,15 +201,7 @@ def _tree_defect(arrays: dict[str, NDArray[Any]], offsets: NDArray[Any]) -> tupl
     return None
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        VerifyConfig,
-        main,
-        prog="python -m parsing.verify",
-        description="Check every hash and invariant of a tree cache.",
-        args=args,
-    )
+cli = Command(VerifyConfig, main, "parsing.verify", "Check every hash and invariant of a tree cache.")
 
 
 if __name__ == "__main__":

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import config_to_json, run_command
+from corpora.support.cli import Command
+from corpora.support.config import config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_json, write_text
 from corpora.types import Sentence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from senteval_runner.probing.tasks import Item
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class BuildConfig:
     """Options of ``senteval_runner.build_probing``."""
 
@@ -192,15 +193,7 @@ def main(config: BuildConfig) -> None:
     print(f"written: {config.output}")
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        BuildConfig,
-        main,
-        prog="python -m senteval_runner.build_probing",
-        description=(__doc__ or "").split("\n")[0],
-        args=args,
-    )
+cli = Command(BuildConfig, main, "senteval_runner.build_probing", (__doc__ or "").split("\n")[0])
 
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ sentence is parsed once per pair of parsers and kept under ``--trees``, encoded 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
+from corpora.support.config import configuration
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class RunConfig:
     """Options of ``senteval_runner.run``."""
 
@@ -75,16 +75,13 @@ def main(config: RunConfig) -> int:
     return run(config)
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        RunConfig,
-        main,
-        prog="python -m senteval_runner.run",
-        description=(__doc__ or "").split("\n")[0],
-        kept="finished tasks and encoded sentences are kept; the same command resumes",
-        args=args,
-    )
+cli = Command(
+    RunConfig,
+    main,
+    "senteval_runner.run",
+    (__doc__ or "").split("\n")[0],
+    kept="finished tasks and encoded sentences are kept; the same command resumes",
+)
 
 
 if __name__ == "__main__":

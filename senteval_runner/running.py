@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import PROBING_FILES, STS_SUBSETS, TASK_NAMES, canonical_task
-from corpora.support.cli import config_to_json, log_to
+from corpora.support.cli import log_to
+from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress

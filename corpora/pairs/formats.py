@@ -1,4 +1,4 @@
-"""Pair files as plain tuples, the format told by the file's name and header (:mod:`corpora.pairs.labelled`)."""
+"""Pair files as plain tuples; file name and header tell the format (:mod:`corpora.pairs.labelled`)."""
 
 from __future__ import annotations
 

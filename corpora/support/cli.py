@@ -7,20 +7,18 @@ Exit codes: 0 done; 2 bad input (one line on stderr); 1 a fault of ours (traceba
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
-import json
 import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from corpora.support.config import check
 from corpora.support.errors import UserError
-
-Config = TypeVar("Config")
 
 LOGGER = "multiview_project"
 """The logger of every package."""
@@ -30,59 +28,95 @@ PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, Permiss
 """What a path of the wrong kind raises: a file where a folder is needed, the reverse, or no right to it."""
 
 
-def run_command(
-    config_type: type[Config],
-    main: Callable[[Config], int | None],
-    *,
-    prog: str,
-    description: str,
-    args: Sequence[str] | None = None,
-    default: Config | None = None,
-    kept: str = "what was finished is kept; the same command resumes",
-) -> int:
-    """Parse options into ``config_type``, call ``main``, map errors to exit codes.
+@dataclass(frozen=True)
+class Command:
+    """A command: calling it parses the options, runs it, and returns the exit code.
 
-    Args:
-        config_type: frozen keyword-only dataclass; its attribute docstrings are the help texts.
-        main: the command; returns an exit code or None for 0. Imports heavy packages itself.
-        prog: how it is typed, e.g. ``"python -m parsing.run"``.
-        description: shown by ``--help``.
-        args: command line without the program, default ``sys.argv[1:]``.
-        default: values of the options that are not given, instead of the dataclass's own (a preset).
-        kept: what Ctrl-C leaves, in one clause.
+    Every module that runs as ``python -m`` has one named ``cli``, which is its console script, too::
+
+        cli = Command(RunConfig, main, "parsing.run", "Parse a corpus into a cache of trees.")
     """
-    prog = typed_name(prog)
-    given: dict[str, Any] = {} if default is None else {"default": default}
-    try:
-        with _own_interrupts(ends=args is None):
-            import tyro
 
-            try:
-                config = tyro.cli(config_type, prog=prog, description=description, args=args, **given)
-            except SystemExit as stop:  # --help (0) or a usage error (2)
-                return int(stop.code or 0)
-            return int(main(config) or 0)
-    except UserError as error:
-        print(f"{prog}: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
-    except OSError as error:
-        if out_of_space(error):
-            return full_disk(prog, error, kept)
-        # No path of the user's, or another cause: a fault of ours keeps its traceback.
-        if error.filename is None or not (isinstance(error, PATH_MISTAKES) or error.errno == errno.EROFS):
-            raise
-        print(f"{prog}: {error.filename}: {error.strerror}; give another path", file=sys.stderr)
-        return 2
-    except Exception as error:
-        if not out_of_space(error):
-            raise
-        return full_disk(prog, error, kept)
-    except KeyboardInterrupt:
-        print(f"{prog}: interrupted; {kept}", file=sys.stderr)
-        return 130
+    config: type[Any]
+    """Frozen keyword-only dataclass; attribute docstrings are help texts, annotated ranges are checked."""
+    main: Callable[[Any], int | None]
+    """The work; returns an exit code, or None for 0. Imports heavy packages itself."""
+    module: str
+    """What follows ``python -m`` when it is typed, a subcommand's word included."""
+    description: str
+    """Shown by ``--help``."""
+    kept: str = "what was finished is kept; the same command resumes"
+    """What Ctrl-C leaves, in one clause."""
+    defaults: Callable[[Sequence[str]], Any] | None = None
+    """From the command line to the configuration whose values stand for options not given (a preset)."""
+
+    def __call__(self, args: Sequence[str] | None = None) -> int:
+        """Run with ``args``, by default the process's own; returns the exit code."""
+        prog = typed_name(f"python -m {self.module}")
+        try:
+            with _own_interrupts(ends=args is None):
+                import tyro
+
+                given: dict[str, Any] = {}
+                if self.defaults is not None:
+                    given["default"] = self.defaults(sys.argv[1:] if args is None else args)
+                try:
+                    config = tyro.cli(
+                        self.config, prog=prog, description=self.description, args=args, **given
+                    )
+                except SystemExit as stop:  # --help (0) or a usage error (2)
+                    return int(stop.code or 0)
+                check(config)
+                return int(self.main(config) or 0)
+        except UserError as error:
+            print(f"{prog}: {error}", file=sys.stderr)
+            return 2
+        except BrokenPipeError:
+            sys.stderr.close()
+            return 0
+        except OSError as error:
+            if out_of_space(error):
+                return full_disk(prog, error, self.kept)
+            # No path of the user's, or another cause: a fault of ours keeps its traceback.
+            if error.filename is None or not (isinstance(error, PATH_MISTAKES) or error.errno == errno.EROFS):
+                raise
+            print(f"{prog}: {error.filename}: {error.strerror}; give another path", file=sys.stderr)
+            return 2
+        except Exception as error:
+            if not out_of_space(error):
+                raise
+            return full_disk(prog, error, self.kept)
+        except KeyboardInterrupt:
+            print(f"{prog}: interrupted; {self.kept}", file=sys.stderr)
+            return 130
+
+
+@dataclass(frozen=True)
+class Commands:
+    """A command whose first word names a variant, as in ``python -m parsing.train dep ...``."""
+
+    variants: Mapping[str, Command]
+    """By first word; each one's ``module`` ends in it."""
+    module: str
+    """What follows ``python -m`` when it is typed."""
+    description: str
+    """Shown by ``--help``."""
+
+    def __call__(self, args: Sequence[str] | None = None) -> int:
+        """Run the variant that the first word names; returns the exit code."""
+        words = list(sys.argv[1:] if args is None else args)
+        if words and words[0] in self.variants:
+            return self.variants[words[0]](words[1:])
+        asked = words[:1] in (["-h"], ["--help"])
+        prog = typed_name(f"python -m {self.module}")
+        lines = [
+            f"usage: {prog} {{{','.join(self.variants)}}} [OPTIONS]   (--help after the word shows them)"
+        ]
+        if asked:
+            lines += ["", self.description, ""]
+            lines += [f"  {word:6}{command.description}" for word, command in self.variants.items()]
+        print("\n".join(lines), file=sys.stdout if asked else sys.stderr)
+        return 0 if asked else 2
 
 
 class Interrupted(KeyboardInterrupt):
@@ -140,34 +174,6 @@ def typed_name(prog: str) -> str:
     command, _, rest = prog.removeprefix("python -m ").partition(" ")
     script = script_name(command)
     return f"{script} {rest}".rstrip() if Path(sys.argv[0]).stem == script else prog
-
-
-def config_to_json(config: Any) -> dict[str, Any]:
-    """A dataclass as plain JSON values (paths as strings, tuples as lists)."""
-    value: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config), default=str))
-    return value
-
-
-def config_from_json(config_type: type[Config], values: dict[str, Any], *, where: Path | str) -> Config:
-    """Rebuild a flat dataclass from :func:`config_to_json`'s output.
-
-    Raises:
-        UserError: an unknown or missing key; the message names the file and the key.
-    """
-    fields = {field.name: field for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
-    for key in values:
-        if key not in fields:
-            raise UserError(f"{where}: unknown key {key!r} (known: {', '.join(sorted(fields))})")
-    converted = {
-        key: tuple(tuple(v) if isinstance(v, list) else v for v in value)
-        if isinstance(value, list)
-        else value
-        for key, value in values.items()
-    }
-    try:
-        return config_type(**converted)
-    except TypeError as error:
-        raise UserError(f"{where}: {error}") from None
 
 
 class _LogFile(logging.FileHandler):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeVar
 
-from corpora.support.cli import config_to_json
+from corpora.support.config import config_to_json
 
 Part = TypeVar("Part")
 

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from corpora.support.config import configuration
 from multiview.config import Boundary, Denominator, Direction, Score, SelfScore
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
@@ -29,7 +30,7 @@ UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
 MASKED = -1e30
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ObjectiveConfig:
     """Which of the published variants of the objective is computed."""
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corpora.support.cli import config_from_json, config_to_json
+from corpora.support.config import config_from_json, config_to_json
 from corpora.support.errors import UserError
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.features import Vocabulary, WordBatch

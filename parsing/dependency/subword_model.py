@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from corpora.support.cli import config_from_json, config_to_json
+from corpora.support.config import config_from_json, config_to_json
 from corpora.support.errors import UserError
 from parsing.dependency.model import BiaffineScorers
 from parsing.dependency.parser import BatchedParser

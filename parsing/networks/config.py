@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from corpora.support.config import configuration
 from corpora.support.ranges import COUNT, COUNT_OR_NONE, POSITIVE, SHARE, Rule, check_numbers
 
 Precision = Literal["fp32", "bf16"]
 """Arithmetic of a parser's sentence encoder; everything after it is always fp32."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class EncoderConfig:
     """Sizes and dropout rates of the sentence encoder."""
 
@@ -38,7 +39,7 @@ class EncoderConfig:
     """Dropout of layer inputs and of the output, one mask per sentence (variational)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ScorerConfig:
     """Sizes and dropout of the biaffine scorers."""
 
@@ -50,7 +51,7 @@ class ScorerConfig:
     """Dropout after each MLP, one mask per sentence."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class DependencyConfig:
     """The model to train."""
 
@@ -68,7 +69,7 @@ class DependencyConfig:
     """Words rarer than this in the training data are unknown words."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ConstituencyConfig:
     """The constituency model to train."""
 
@@ -88,7 +89,7 @@ class ConstituencyConfig:
     """Words rarer than this in the training data are unknown words."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class TrainingConfig:
     """Optimisation, budget and bookkeeping."""
 
@@ -121,7 +122,7 @@ class TrainingConfig:
     """Threads of torch; part of what makes a run repeatable."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class TrainOptions:
     """Options of both parsers."""
 
@@ -137,7 +138,7 @@ class TrainOptions:
     """Print the configuration, sizes and an estimate of time and memory from a few steps; write nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class TrainDependency(TrainOptions):
     """Options of ``dep``."""
 
@@ -155,7 +156,7 @@ class TrainDependency(TrainOptions):
     """Optimisation and budget."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class TrainConstituency(TrainOptions):
     """Options of ``const``."""
 

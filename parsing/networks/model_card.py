@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpora.support.cli import config_to_json, log_to
+from corpora.support.cli import log_to
+from corpora.support.config import config_to_json
 from corpora.support.files import sha256_file, write_json, write_text
 from parsing.constituency.model import ConstituencyModel
 from parsing.dependency.model import DependencyModel

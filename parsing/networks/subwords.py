@@ -23,13 +23,14 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 
+from corpora.support.config import configuration
 from parsing.pipeline.split import encodable
 
 MAX_TYPES = 200_000
 """Word types whose pieces are kept."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class SubwordConfig:
     """How words become pieces and pieces vectors; ids are the tokenizer's."""
 

@@ -25,7 +25,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from corpora.support.cli import config_to_json
+from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.estimate import Work, by_part, dry_run_text, rate
 from corpora.support.files import atomic_path, write_json

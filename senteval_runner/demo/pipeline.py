@@ -13,11 +13,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.cli import config_to_json, run_command
+from corpora.support.cli import Command
+from corpora.support.config import config_to_json, configuration
 from corpora.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MODEL = "dep-const"
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class DemoConfig:
     """How large the demo is; the defaults end within ten minutes on two cores."""
 
@@ -180,12 +180,4 @@ def main(config: DemoConfig) -> None:
     print(f"report   {report}   <- open this in a browser")
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        DemoConfig,
-        main,
-        prog="python -m senteval_runner.demo",
-        description=(__doc__ or "").split("\n")[0],
-        args=args,
-    )
+cli = Command(DemoConfig, main, "senteval_runner.demo", (__doc__ or "").split("\n")[0])

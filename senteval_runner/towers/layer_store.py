@@ -1,7 +1,7 @@
 """Vectors of all columns (layer x pooling) on disk: written once per sentence, read column by column.
 
-A shard (:class:`~senteval_runner.vectors.shards.Shards`) is [K, n, D]: K columns, each contiguous, so one column
-of one task is all that is ever in memory. A row of its digests ends in a 17th byte, 1 if the sentence was
+A shard (:class:`~senteval_runner.vectors.shards.Shards`) is [K, n, D]: K columns, each contiguous, so only
+one column of one task is ever in memory. A row of its digests ends in a 17th byte, 1 if the sentence was
 shortened.
 
 Disk space is sentences x K x D x bytes: 100,000 sentences of BERT base are 13 layers x 4 poolings x 768

@@ -214,7 +214,7 @@ def _to_load(reader: Reader, needs: set[str]) -> ParserFactories:
 
 
 class _ThisProcess:
-    """:class:`parsing.pipeline.workers.Engine` without workers: for few sentences they would only start and stop."""
+    """:class:`parsing.pipeline.workers.Engine` without workers: few sentences need none."""
 
     def __init__(self, factories: ParserFactories, workers: int | None) -> None:
         from parsing.pipeline.workers import LoadedParsers

@@ -13,20 +13,21 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from corpora.support.subcommands import Subcommand, run_subcommand
+from corpora.support.cli import Command, Commands
+from corpora.support.config import configuration
 
 if TYPE_CHECKING:
     from senteval_runner.vectors.embed import SentenceVectors
     from studies.analogies.questions import Question
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class BuildConfig:
     """Options of ``build``."""
 
@@ -48,7 +49,7 @@ class BuildConfig:
 
 def build(config: BuildConfig) -> None:
     """Write the questions."""
-    from corpora.support.cli import config_to_json
+    from corpora.support.config import config_to_json
     from corpora.support.errors import UserError
     from corpora.support.files import sha256_file, write_json
     from parsing.cache.reader import TreeCache
@@ -108,7 +109,7 @@ def mean_lengths(questions: list[Question]) -> dict[str, float]:
     return {level: sum(values) / len(values) for level, values in lengths.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class RunConfig:
     """Options of ``run``."""
 
@@ -130,7 +131,7 @@ class RunConfig:
 
 def run(config: RunConfig) -> None:
     """Score the models and write the report."""
-    from corpora.support.cli import config_to_json
+    from corpora.support.config import config_to_json
     from corpora.support.errors import UserError
     from corpora.support.files import sha256_file, write_json, write_text
     from senteval_runner.vectors.embed import as_vectors
@@ -203,20 +204,16 @@ def _open_rows(opened: dict[str, dict[str, dict[str, float]]]) -> list[list[Any]
     ]
 
 
-COMMANDS = {
-    "build": Subcommand(BuildConfig, build, "build the questions from facts and a tree cache."),
-    "run": Subcommand(RunConfig, run, "score models."),
-}
-
-
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_subcommand(
-        COMMANDS,
-        prog="python -m studies.analogies",
-        description="Analogies of words, phrases and sentences:",
-        args=args,
-    )
+cli = Commands(
+    {
+        "build": Command(
+            BuildConfig, build, "studies.analogies build", "build the questions from facts and a tree cache."
+        ),
+        "run": Command(RunConfig, run, "studies.analogies run", "score models."),
+    },
+    "studies.analogies",
+    "Analogies of words, phrases and sentences:",
+)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
 from studies.burt.config import BurtConfig
 
 
@@ -18,16 +18,13 @@ def main(config: BurtConfig) -> None:
     print(describe(config, train(config)))
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        BurtConfig,
-        main,
-        prog="python -m studies.burt",
-        description="Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
-        kept="the last saved state is kept; the same command resumes",
-        args=args,
-    )
+cli = Command(
+    BurtConfig,
+    main,
+    "studies.burt",
+    "Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
+    kept="the last saved state is kept; the same command resumes",
+)
 
 
 if __name__ == "__main__":

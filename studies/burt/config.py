@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
+from corpora.support.config import configuration
 from studies.finetune.config import Concatenation, LoopConfig, Pooling, TinyConfig
 
 Objective = Literal["nli", "identification", "classification"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class BurtConfig:
     """Train a Siamese encoder on NLI, paraphrase identification and pairwise text classification."""
 

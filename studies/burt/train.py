@@ -22,7 +22,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from corpora.support.cli import config_to_json, log_to
+from corpora.support.cli import log_to
+from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.estimate import Work, dry_run_text
 from corpora.support.files import atomic_path, read_json, write_json, write_text

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
 from corpora.support.errors import UserError
 from studies.faq.config import FaqConfig
 
@@ -97,7 +97,7 @@ def load_models(models: Iterable[str]) -> dict[str, SentenceVectors]:
 def evaluate(config: FaqConfig) -> None:
     """Score all methods on all sets."""
     from corpora.ranking.faq import read_faq
-    from corpora.support.cli import config_to_json
+    from corpora.support.config import config_to_json
     from corpora.support.files import sha256_file, write_json, write_text
     from studies.faq.evaluate import embed_faq, evaluate_faq
     from studies.faq.report import page, tables
@@ -181,9 +181,7 @@ def answer_questions(config: FaqConfig, lines: Iterable[str]) -> None:
         print(f"{best.question}  ({scores.max():.2f})\n{best.answer}\n{prompt}", end="", flush=True)
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(FaqConfig, main, prog="python -m studies.faq", description="FAQ retrieval.", args=args)
+cli = Command(FaqConfig, main, "studies.faq", "FAQ retrieval.")
 
 
 if __name__ == "__main__":

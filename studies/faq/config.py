@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from corpora.support.config import configuration
 
-@dataclass(frozen=True, kw_only=True)
+
+@configuration
 class TuningConfig:
     """How the Siamese map is trained."""
 
@@ -27,7 +29,7 @@ class TuningConfig:
     """Of the softmax over cosines."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class EncoderConfig:
     """How a whole encoder is tuned."""
 
@@ -49,7 +51,7 @@ class EncoderConfig:
     """Steps between saved states."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class FaqConfig:
     """Options of ``studies.faq``."""
 

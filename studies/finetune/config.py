@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from corpora.support.config import configuration
 
 Pooling = Literal["mean", "cls", "max"]
 """How word-piece vectors become one vector."""
@@ -11,7 +12,7 @@ Concatenation = Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff",
 """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class LoopConfig:
     """How the weights move."""
 
@@ -31,7 +32,7 @@ class LoopConfig:
     """Largest L2 norm of the gradient of all parameters."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class TinyConfig:
     """The small BERT and its pre-training."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
 from studies.layers.config import LayersConfig
 
 
@@ -23,16 +23,13 @@ def main(config: LayersConfig) -> int:
     return run(config)
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        LayersConfig,
-        main,
-        prog="python -m studies.layers",
-        description=(__doc__ or "").split("\n")[0],
-        args=args,
-        kept="stored vectors and finished cells are kept; the same command resumes",
-    )
+cli = Command(
+    LayersConfig,
+    main,
+    "studies.layers",
+    (__doc__ or "").split("\n")[0],
+    kept="stored vectors and finished cells are kept; the same command resumes",
+)
 
 
 if __name__ == "__main__":

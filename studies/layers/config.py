@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from corpora.support.config import configuration
 
-@dataclass(frozen=True, kw_only=True)
+
+@configuration
 class LayersConfig:
     """Evaluate every layer and pooling of encoders on SentEval's tasks."""
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from corpora.senteval.files import TaskData, read_task
-from corpora.support.cli import config_to_json, log_to
+from corpora.support.cli import log_to
+from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, write_json, write_text
 from corpora.support.progress import progress

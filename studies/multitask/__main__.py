@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
 from studies.multitask.config import MultitaskConfig
 
 
@@ -18,16 +18,13 @@ def main(config: MultitaskConfig) -> None:
     print(tables(run(config)))
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        MultitaskConfig,
-        main,
-        prog="python -m studies.multitask",
-        description="Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
-        kept="finished stages and the last saved state are kept; the same command resumes",
-        args=args,
-    )
+cli = Command(
+    MultitaskConfig,
+    main,
+    "studies.multitask",
+    "Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
+    kept="finished stages and the last saved state are kept; the same command resumes",
+)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
+from corpora.support.config import configuration
 from studies.finetune.config import LoopConfig, TinyConfig
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class SplitFiles:
     """Files of a task; None takes what the data folder has."""
 
@@ -27,7 +28,7 @@ def _seq_mt_loop() -> LoopConfig:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class MultitaskConfig:
     """Fine-tune one encoder on several tasks, one after the other, and score all tasks after every stage."""
 

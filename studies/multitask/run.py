@@ -19,7 +19,8 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from corpora.support.cli import config_to_json, log_to
+from corpora.support.cli import log_to
+from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.estimate import Work, dry_run_text
 from corpora.support.files import atomic_path, read_json, write_json

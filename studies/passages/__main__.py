@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
 from studies.passages.config import PassagesConfig
 
 
@@ -25,16 +25,13 @@ def main(config: PassagesConfig) -> int:
     return run(config)
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        PassagesConfig,
-        main,
-        prog="python -m studies.passages",
-        description=(__doc__ or "").split("\n")[0],
-        args=args,
-        kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
-    )
+cli = Command(
+    PassagesConfig,
+    main,
+    "studies.passages",
+    (__doc__ or "").split("\n")[0],
+    kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
+)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from corpora.support.config import configuration
 from studies.finetune.config import LoopConfig
 
 Feature = Literal["cosine", "bilinear", "bilinear-identity", "uv", "uv-diff-prod"]
@@ -15,7 +16,7 @@ Scorer = Literal["linear", "mlp"]
 Baseline = Literal["bm25", "bm25-tuned", "tfidf"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class RankerConfig:
     """How a scorer over frozen vectors is trained."""
 
@@ -35,7 +36,7 @@ class RankerConfig:
     """Of AdamW."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class CrossConfig:
     """The fine-tuned cross-encoder: question and passage read together, an upper bound."""
 
@@ -63,7 +64,7 @@ class CrossConfig:
     """How the weights move."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class PassagesConfig:
     """Options of ``studies.passages``."""
 

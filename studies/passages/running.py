@@ -13,7 +13,8 @@ from typing import Any
 from corpora.inputs import input_hash
 from corpora.ranking.questions import PassageSet, filtered
 from corpora.ranking.read import read_set
-from corpora.support.cli import config_to_json, log_to
+from corpora.support.cli import log_to
+from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress

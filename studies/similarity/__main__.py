@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.support.cli import config_to_json, run_command
+from corpora.support.cli import Command
+from corpora.support.config import config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_json, write_text
 from senteval_runner.report.tables import markdown
@@ -172,7 +173,7 @@ def phrase_classification(
     return score_phrases(vectors, train, test, nhid=nhid, seed=seed)
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class SimilarityConfig:
     """What is compared."""
 
@@ -330,15 +331,7 @@ def _check(config: SimilarityConfig) -> None:
         raise UserError(f"{config.words}: holds none of the word sets; expected e.g. {examples}")
 
 
-def cli(args: list[str] | None = None) -> int:
-    """Entry point."""
-    return run_command(
-        SimilarityConfig,
-        main,
-        prog="python -m studies.similarity",
-        description=(__doc__ or "").split("\n")[0],
-        args=args,
-    )
+cli = Command(SimilarityConfig, main, "studies.similarity", (__doc__ or "").split("\n")[0])
 
 
 if __name__ == "__main__":

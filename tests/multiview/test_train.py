@@ -323,7 +323,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
         "--vectors none.txt: no such file": ["--words=both", "--vectors=none.txt", f"--trees={toy_trees}"],
         "--checkpoint-every 0: must be at least 1": ["--checkpoint-every=0"],
         "--micro-batch -1: must be at least 0": ["--micro-batch=-1"],
-        "--max-minutes nan: must be at least 0": ["--max-minutes=nan"],
+        "--max-minutes nan: must be a finite number": ["--max-minutes=nan"],
         "--learning-rate 0.0: must be above 0": ["--learning-rate=0"],
         "--word-dropout 1.0: must be a share": ["--word-dropout=1"],
         "device 'xyz' cannot be used": ["--device=xyz", f"--trees={toy_trees}"],

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from corpora.support.subcommands import Subcommand, run_subcommand
+from corpora.support.cli import Commands
 
 
-def run(commands: Mapping[str, Subcommand], name: str, *args: object) -> int:
-    """The exit code of ``python -m parsing.NAME ARGS``."""
-    return run_subcommand(
-        commands, prog=f"python -m parsing.{name}", description="", args=list(map(str, args))
-    )
+def run(command: Commands, *args: object) -> int:
+    """The exit code of the command with these words."""
+    return command([str(arg) for arg in args])

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from corpora.inputs import list_files
-from corpora.support.cli import log_to, run_command
+from corpora.support.cli import Command, log_to
+from corpora.support.config import configuration
 from corpora.support.errors import UserError
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class Options:
     """Options of a command that writes a folder."""
 
@@ -33,7 +33,7 @@ def test_a_file_where_a_folder_is_needed(
     file = tmp_path / "file"
     file.write_text("kept", encoding="utf-8")
     output = file / below
-    code = run_command(Options, make_folder, prog="p", description="d", args=["--output", str(output)])
+    code = Command(Options, make_folder, "p", "d")(["--output", str(output)])
     message = capsys.readouterr().err
     assert code == 2
     assert message.count("\n") == 1
@@ -47,7 +47,7 @@ def test_an_error_without_a_path_keeps_its_traceback() -> None:
         raise PermissionError("no path")
 
     with pytest.raises(PermissionError, match="no path"):
-        run_command(Options, fail, prog="p", description="d", args=[])
+        Command(Options, fail, "p", "d")([])
 
 
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_full_disk_is_one_line(error: Exception, capsys: pytest.CaptureFixture
     def fail(config: Options) -> None:
         raise error
 
-    code = run_command(Options, fail, prog="p", description="d", args=[], kept="steps are kept")
+    code = Command(Options, fail, "p", "d", kept="steps are kept")([])
     message = capsys.readouterr().err
     assert code == 2 and message.count("\n") == 1
     assert message.endswith("no space left on the disk; steps are kept\n")
@@ -77,8 +77,8 @@ def test_a_read_only_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
     def fail(config: Options) -> None:
         raise OSError(errno.EROFS, "Read-only file system", "/locked/x")
 
-    assert run_command(Options, fail, prog="p", description="d", args=[]) == 2
-    assert capsys.readouterr().err == "p: /locked/x: Read-only file system; give another path\n"
+    assert Command(Options, fail, "p", "d")([]) == 2
+    assert capsys.readouterr().err == "python -m p: /locked/x: Read-only file system; give another path\n"
 
 
 def test_other_errors_keep_their_traceback() -> None:
@@ -86,7 +86,7 @@ def test_other_errors_keep_their_traceback() -> None:
         raise OSError(errno.EIO, "Input/output error", "/x")
 
     with pytest.raises(OSError, match="Input/output error"):
-        run_command(Options, fail, prog="p", description="d", args=[])
+        Command(Options, fail, "p", "d")([])
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
@@ -97,6 +97,8 @@ def test_a_log_on_a_full_disk_is_one_line(tmp_path: Path, capsys: pytest.Capture
     def log(config: Options) -> None:
         log_to(tmp_path).info("a line")
 
-    assert run_command(Options, log, prog="p", description="d", args=[]) == 2
-    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("p: no space left on the disk")
+    assert Command(Options, log, "p", "d")([]) == 2
+    assert (
+        capsys.readouterr().err.strip().splitlines()[-1].startswith("python -m p: no space left on the disk")
+    )
     log_to(tmp_path / "another")  # closes the earlier log, whose end still finds no room

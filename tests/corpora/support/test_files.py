@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from corpora.support.cli import config_from_json, config_to_json, run_command
+from corpora.support.cli import Command
+from corpora.support.config import config_from_json, config_to_json, configuration
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import atomic_path, read_json, write_json
 
@@ -47,7 +47,7 @@ def test_json_errors_name_the_file(tmp_path: Path) -> None:
     assert not (tmp_path / "nan.json").exists()
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class Config:
     """A command's options."""
 
@@ -77,7 +77,7 @@ def test_errors_become_exit_codes(
     def main(config: Config) -> None:
         raise error
 
-    got = run_command(Config, main, prog="python -m x", description="d", args=[], kept="all is kept")
+    got = Command(Config, main, "x", "d", kept="all is kept")([])
     assert got == code
     assert words in capsys.readouterr().err
 
@@ -85,7 +85,7 @@ def test_errors_become_exit_codes(
 INTERRUPTED_IN_EXEC = """
 import os, signal, sys
 from dataclasses import dataclass
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -94,7 +94,7 @@ class Config:
 def main(config):
     exec("os.kill(os.getpid(), signal.SIGINT)")
 
-sys.exit(run_command(Config, main, prog="python -m x", description="d", args=[], kept="all is kept"))
+sys.exit(Command(Config, main, "x", "d", kept="all is kept")([]))
 """
 
 
@@ -111,14 +111,14 @@ def test_ctrl_c_inside_compiled_text_still_exits_with_130(tmp_path: Path) -> Non
 
 ENDED_AND_INTERRUPTED = """
 import atexit, dataclasses, os, signal
-from corpora.support.cli import run_command
+from corpora.support.cli import Command
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     pass
 
 atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
-code = run_command(Config, lambda config: print("done"), prog="x", description="d")
+code = Command(Config, lambda config: print("done"), "x", "d")()
 os.kill(os.getpid(), signal.SIGINT)
 raise SystemExit(code)
 """
@@ -139,6 +139,6 @@ def test_ctrl_c_while_options_are_read_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tyro.cli", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
-    assert run_command(Config, lambda config: 0, prog="python -m x", description="d", args=[]) == 130
+    assert Command(Config, lambda config: 0, "x", "d")([]) == 130
     assert capsys.readouterr().err.startswith("python -m x: interrupted; ")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -13,12 +13,12 @@ from corpora.treebanks import write_conllu
 from corpora.types import Document, Sentence
 from parsing.constituency.task import arc_names
 from parsing.constituency.train import read_extra, read_treebank
-from parsing.convert import COMMANDS as CONVERT
+from parsing.convert import cli as convert
 from parsing.convert import cli as convert_cli
 from parsing.libraries.benepar_stock import stock_parse
 from parsing.models import load_constituency_parser
-from parsing.score import COMMANDS as SCORE
-from parsing.train import COMMANDS as TRAIN
+from parsing.score import cli as score
+from parsing.train import cli as train
 from tests.parsing.constituency.examples import SENTENCES, benepar_model, save_as_benepar_does
 from tests.parsing.subcommand import run
 
@@ -57,13 +57,13 @@ def treebank(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(treebank):
     folder = treebank.parent / "model"
-    assert run(TRAIN, "train", "const", "--train", treebank, "--dev", treebank, "--output", folder,
+    assert run(train, "const", "--train", treebank, "--dev", treebank, "--output", folder,
                "--extra", treebank.with_suffix(".conllu"), "--epochs", 40, *SMALL) == 0  # fmt: skip
     return folder
 
 
 def test_train_writes_a_folder_that_parses_and_scores(trained, treebank, capsys) -> None:
-    assert run(SCORE, "score", "const", trained, treebank) == 0
+    assert run(score, "const", trained, treebank) == 0
     scores = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert scores["f1"] > 80 and scores["tags"] > 80
     assert scores["name"] == "model" and len(scores["sha256"]) == 64
@@ -80,25 +80,25 @@ def test_training_again_changes_nothing_and_another_setting_is_refused(trained, 
     before = (trained / "model.safetensors").read_bytes()
     command = ["const", "--train", treebank, "--dev", treebank, "--output", trained, *SMALL]
     command += ["--extra", treebank.with_suffix(".conllu")]
-    assert run(TRAIN, "train", *command, "--epochs", 40) == 0
+    assert run(train, *command, "--epochs", 40) == 0
     assert (trained / "model.safetensors").read_bytes() == before
     capsys.readouterr()
-    assert run(TRAIN, "train", *command, "--epochs", 41) == 2
+    assert run(train, *command, "--epochs", 41) == 2
     assert "was made with epochs=40, not 41" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_going_on_from_a_model(trained, treebank, tmp_path, capsys) -> None:
     command = ["const", "--train", treebank, "--dev", treebank, "--output", tmp_path / "more", *SMALL]
-    assert run(TRAIN, "train", *command, "--start-from", trained, "--epochs", 1) == 0
+    assert run(train, *command, "--start-from", trained, "--epochs", 1) == 0
     curve = (tmp_path / "more" / "training" / "log.jsonl").read_text().splitlines()
     assert json.loads(curve[0])["f1"] > 80  # one epoch from scratch reaches nothing
     assert "started from the weights" in (tmp_path / "more" / "README.md").read_text()
     (tmp_path / "other.ptb").write_text("(ROOT (XP (DT the) (NN end)))")
     other = ["const", "--train", tmp_path / "other.ptb", "--dev", treebank, *SMALL, "--start-from", trained]
     capsys.readouterr()
-    assert run(TRAIN, "train", *other, "--output", tmp_path / "none") == 2
+    assert run(train, *other, "--output", tmp_path / "none") == 2
     assert "no label 'XP'" in capsys.readouterr().err.splitlines()[-1]
-    assert run(TRAIN, "train", *command[:-1], 0.1, "--start-from", trained, "--model.tag-hidden", 9) == 2
+    assert run(train, *command[:-1], 0.1, "--start-from", trained, "--model.tag-hidden", 9) == 2
     assert "another configuration" in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -126,10 +126,10 @@ def test_arc_classes() -> None:
 def test_benepars_checkpoint_by_file_and_converted(tmp_path, capsys, dry_run) -> None:
     model = benepar_model(4)
     path = save_as_benepar_does(model, tmp_path / "tiny.pt")
-    assert run(CONVERT, "convert", "const", path, tmp_path / "folder") == 2
+    assert run(convert, "const", path, tmp_path / "folder") == 2
     assert "--trust-pickle" in capsys.readouterr().err
     dry_run(convert_cli, "const", path, tmp_path / "folder", "--trust-pickle")
-    assert run(CONVERT, "convert", "const", path, tmp_path / "folder", "--trust-pickle") == 0
+    assert run(convert, "const", path, tmp_path / "folder", "--trust-pickle") == 0
     stock = stock_parse(model, SENTENCES)
     for spec in (path, tmp_path / "folder"):
         for ours, theirs in zip(load_constituency_parser(str(spec)).parse(SENTENCES), stock, strict=True):
@@ -148,7 +148,7 @@ NO_CHECKPOINTS = [
 @pytest.mark.parametrize("content", NO_CHECKPOINTS)
 def test_what_is_no_checkpoint_is_one_line(content, tmp_path, capsys) -> None:
     torch.save(content, tmp_path / "other.pt")
-    assert run(CONVERT, "convert", "const", tmp_path / "other.pt", tmp_path / "f", "--trust-pickle") == 2
+    assert run(convert, "const", tmp_path / "other.pt", tmp_path / "f", "--trust-pickle") == 2
     assert "not a benepar checkpoint" in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -172,7 +172,7 @@ def test_a_dependency_folder_is_refused(tmp_path) -> None:
 
 
 def test_dry_run_follows_a_budget_of_minutes(treebank, tmp_path, capsys):
-    code = run(TRAIN, "train", "const", "--train", treebank, "--dev", treebank,
+    code = run(train, "const", "--train", treebank, "--dev", treebank,
                "--output", tmp_path / "out", "--minutes", 30, "--dry-run", *SMALL)  # fmt: skip
     assert code == 0
     text = capsys.readouterr().out

@@ -11,14 +11,14 @@ import torch
 from corpora.support.errors import UserError
 from corpora.treebanks import write_conllu
 from corpora.types import Document
-from parsing.convert import COMMANDS as CONVERT
+from parsing.convert import cli as convert
 from parsing.convert import cli as convert_cli
 from parsing.dependency.train import read_dependencies
 from parsing.libraries.supar_stock import stock_predict, to_supar
 from parsing.models import load_dependency_parser
-from parsing.score import COMMANDS as SCORE
+from parsing.score import cli as score
 from parsing.score import cli as score_cli
-from parsing.train import COMMANDS as TRAIN
+from parsing.train import cli as train
 from tests.parsing.dependency.examples import ODD, SENTENCES, random_model
 from tests.parsing.subcommand import run
 
@@ -42,13 +42,13 @@ def treebank(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(treebank):
     folder = treebank.parent / "model"
-    assert run(TRAIN, "train", "dep", "--train", treebank, "--dev", treebank, "--output", folder,
+    assert run(train, "dep", "--train", treebank, "--dev", treebank, "--output", folder,
                "--epochs", 8, *SMALL) == 0  # fmt: skip
     return folder
 
 
 def test_train_writes_a_folder_that_parses_and_scores(trained, treebank, capsys):
-    assert run(SCORE, "score", "dep", trained, treebank) == 0
+    assert run(score, "dep", trained, treebank) == 0
     scores = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert scores["uas"] > 30
     assert scores["name"] == "model" and len(scores["sha256"]) == 64
@@ -73,10 +73,10 @@ def test_scoring_estimates_itself(trained, treebank, dry_run, precision, passes)
 def test_training_again_changes_nothing_and_another_setting_is_refused(trained, treebank, capsys):
     before = (trained / "model.safetensors").read_bytes()
     command = ["dep", "--train", treebank, "--dev", treebank, "--output", trained, *SMALL]
-    assert run(TRAIN, "train", *command, "--epochs", 8) == 0
+    assert run(train, *command, "--epochs", 8) == 0
     assert (trained / "model.safetensors").read_bytes() == before
     capsys.readouterr()
-    assert run(TRAIN, "train", *command, "--epochs", 9) == 2
+    assert run(train, *command, "--epochs", 9) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert "was made with epochs=8, not 9" in error
 
@@ -104,7 +104,7 @@ def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, text,
     path = tmp_path / "bad.conllu"
     if text is not None:
         path.write_text(text)
-    assert run(TRAIN, "train", "dep", "--train", path, "--dev", treebank, "--output", tmp_path / "m") == 2
+    assert run(train, "dep", "--train", path, "--dev", treebank, "--output", tmp_path / "m") == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 and str(path) in lines[0] and message in lines[0]
 
@@ -121,7 +121,7 @@ def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, text,
 )
 def test_numbers_that_cannot_work_are_refused(tmp_path, treebank, capsys, option, value, message):
     command = ["dep", "--train", treebank, "--dev", treebank, "--output", tmp_path / "m", option, value]
-    assert run(TRAIN, "train", *command) == 2
+    assert run(train, *command) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 and message in lines[0]
     assert not (tmp_path / "m").exists()
@@ -129,7 +129,7 @@ def test_numbers_that_cannot_work_are_refused(tmp_path, treebank, capsys, option
 
 def test_an_end_boundary_is_refused(tmp_path, treebank, capsys):
     command = ["dep", "--train", treebank, "--dev", treebank, "--output", tmp_path / "m"]
-    assert run(TRAIN, "train", *command, "--model.encoder.end-boundary") == 2
+    assert run(train, *command, "--model.encoder.end-boundary") == 2
     assert "a dependency model has none" in capsys.readouterr().err
 
 
@@ -152,12 +152,12 @@ def test_a_checkpoint_saved_by_supar_converts(tmp_path, capsys, dry_run):
     parser = to_supar(random_model())
     parser.save(str(tmp_path / "theirs.pt"))
     arguments = ["dep", tmp_path / "theirs.pt", tmp_path / "ours"]
-    assert run(CONVERT, "convert", *arguments) == 2
+    assert run(convert, *arguments) == 2
     assert "add --trust-pickle" in capsys.readouterr().err
     assert not (tmp_path / "ours").exists()
     text = dry_run(convert_cli, *arguments, "--trust-pickle")
     assert "parameters" in text and "encoder" in text and "write " in text
-    assert run(CONVERT, "convert", *arguments, "--trust-pickle") == 0
+    assert run(convert, *arguments, "--trust-pickle") == 0
 
     sentences = [list(s.tokens) for s in SENTENCES] + ODD
     ours = load_dependency_parser(str(tmp_path / "ours"))
@@ -177,14 +177,14 @@ def test_other_files_are_refused(tmp_path, capsys, content):
         path.write_bytes(b"\x80\x65 not pickle's own error")
     else:
         torch.save([1] if content == "list" else {"name": "crf-constituency"}, path)
-    assert run(CONVERT, "convert", "dep", path, tmp_path / "out", "--trust-pickle") == 2
+    assert run(convert, "dep", path, tmp_path / "out", "--trust-pickle") == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_a_first_word_is_needed(capsys):
-    assert run(TRAIN, "train") == 2
+    assert run(train) == 2
     assert "dep" in capsys.readouterr().err
-    assert run(TRAIN, "train", "--help") == 0
+    assert run(train, "--help") == 0
     assert "a dependency parser" in capsys.readouterr().out
 
 
@@ -197,7 +197,7 @@ def test_help_imports_nothing_heavy(command, module):
 
 
 def test_dry_run_estimates_and_writes_nothing(treebank, tmp_path, capsys):
-    code = run(TRAIN, "train", "dep", "--train", treebank, "--dev", treebank, "--output", tmp_path / "out",
+    code = run(train, "dep", "--train", treebank, "--dev", treebank, "--output", tmp_path / "out",
                "--epochs", 8, "--dry-run", *SMALL)  # fmt: skip
     assert code == 0
     text = capsys.readouterr().out

@@ -9,7 +9,7 @@ import torch
 from supar import BiaffineDependencyParser, CRFDependencyParser, VIDependencyParser
 
 from corpora.support.errors import UserError
-from parsing.convert import COMMANDS as CONVERT
+from parsing.convert import cli as convert_cli
 from parsing.dependency.subword_model import SubwordParser
 from parsing.dependency.train import read_dependencies
 from parsing.libraries.supar_stock import stock_predict
@@ -49,7 +49,7 @@ def convert(parser, folder):
     """Saved by supar, converted by the command, loaded by specification."""
     parser.save(str(folder / "theirs.pt"))
     command = ["dep", str(folder / "theirs.pt"), str(folder / "ours"), "--trust-pickle"]
-    assert run(CONVERT, "convert", *command) == 0
+    assert run(convert_cli, *command) == 0
     return load_dependency_parser(str(folder / "ours"))
 
 
@@ -144,7 +144,7 @@ def test_odd_words_have_pieces_of_their_own(backbones, tmp_path) -> None:
 
 def refusal(folder, capsys) -> str:
     command = ["dep", str(folder / "theirs.pt"), str(folder / "ours"), "--trust-pickle"]
-    assert run(CONVERT, "convert", *command) == 2
+    assert run(convert_cli, *command) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 and not (folder / "ours").exists()
     return lines[0]

@@ -17,7 +17,7 @@ from parsing.dependency.train import read_dependencies
 from parsing.libraries.benepar import BeneparParser
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.run import RunConfig, main
-from parsing.score import COMMANDS as SCORE
+from parsing.score import cli as score
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
 from parsing.trees.types import ConstituencyParse, DependencyParse
 from tests.parsing.constituency.examples import SENTENCES as CONSTITUENTS
@@ -116,7 +116,7 @@ def test_a_model_trained_on_reduced_trees_loads_that_parser() -> None:
 def test_score_reports_agreement(tmp_path: Path, capsys) -> None:
     (tmp_path / "t.ptb").write_text("(ROOT (S (NP (PRP It)) (VP (VBZ rains)) (. .)))\n")
     command = ["const", "builtin", str(tmp_path / "t.ptb"), "--precision", "bf16"]
-    assert run(SCORE, "score", *command) == 0
+    assert run(score, *command) == 0
     out = capsys.readouterr().out
     assert "against fp32: same spans 100.00 %, same tags 100.00 %" in out and "times fp32's" in out
     last = json.loads(out.splitlines()[-1])
