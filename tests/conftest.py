@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ("tests.fixtures.senteval", "tests.fixtures.trees")
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PIPELINE = ("corpora", "parsing", "multiview", "senteval_runner")
+PIPELINE = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
 FILES = [path for package in PIPELINE for path in sorted((ROOT / package).rglob("*.py"))]
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 # Each outside library is imported in these files alone.

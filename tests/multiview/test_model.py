@@ -19,7 +19,7 @@ from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
 from parsing.pipeline.parse_shard import parse_sentences
-from tests.multiview.conftest import toy_corpus
+from tests.fixtures.trees import toy_corpus
 from tests.parsing.cache.test_reader import rows_of, write_cache
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 

@@ -15,7 +15,7 @@ from multiview import encode, export, info, search, train
 from multiview.config import TrainConfig
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
-from tests.multiview.conftest import toy_corpus
+from tests.fixtures.trees import toy_corpus
 
 
 @pytest.fixture(scope="module")

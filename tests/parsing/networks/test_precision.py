@@ -55,7 +55,8 @@ def test_bf16_agrees_with_fp32_on_real_sentences(data_folder, kind: str) -> None
     agreement = {"dep": dependency_agreement, "const": constituency_agreement}[kind]
     found = agreement(LOADERS[kind]("builtin", "bf16").parse(words), LOADERS[kind]("builtin").parse(words))
     same_trees = found.pop("same_trees")
-    assert min(found.values()) > 99.7 and same_trees > 97
+    # 97.7 % of constituency trees where the processor has AVX-512, 96.5 % where bf16 is emulated.
+    assert min(found.values()) > 99.7 and same_trees > 96
 
 
 def test_agreement_counts() -> None:
