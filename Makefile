@@ -25,6 +25,7 @@ check: env
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
 
 format: env
 	$(PY) -m ruff format .

@@ -21,6 +21,7 @@ DEV = [
     "mypy>=1.10",
     "types-tqdm",
     "build>=1",
+    "import-linter>=2.5",
     # The GPU kernels run in its interpreter in the tests; a CUDA torch brings it along, a CPU one does not.
     "triton>=3.4; platform_system == 'Linux' and platform_machine == 'x86_64'",
 ]

@@ -13,7 +13,9 @@ import pytest
 
 from tests.test_commands import FIRST_WORD, PIPELINE, ROOT, commands
 
-COMMAND = re.compile(r"python -m ((?:parsing|multiview|senteval_runner)(?:\.\w+)+)((?:\\\n|[^`\n|#])*)")
+COMMAND = re.compile(
+    r"python -m ((?:parsing|multiview|senteval_runner|studies)(?:\.\w+)+)((?:\\\n|[^`\n|#])*)"
+)
 SUBCOMMANDS = ("dep", "const", "build", "run")
 
 

@@ -1,68 +1,31 @@
-"""The layout is the pipeline: import direction, adapters, file length, no pickle."""
+"""What the import linter (``make check``) does not see: no pickle, and files that are read in one sitting."""
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
-import pytest
+from tests.test_commands import PIPELINE, ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
-PIPELINE = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
-FILES = [path for package in PIPELINE for path in sorted((ROOT / package).rglob("*.py"))]
-IDS = [str(path.relative_to(ROOT)) for path in FILES]
-# Each outside library is imported in these files alone.
-ADAPTERS = {
-    "supar": {"parsing/libraries/supar.py", "parsing/libraries/supar_stock.py"},
-    "benepar": {"parsing/libraries/benepar.py", "parsing/libraries/benepar_stock.py"},
-    "spacy": {"corpora/tokenize.py"},
-    "dgl": {"multiview/engines/dgl_engine.py"},
-    "ray": {"parsing/pipeline/ray.py"},
-    "triton": {"multiview/engines/kernels_triton.py"},
-}
 MAX_LINES = 450
+PICKLE = re.compile(r"(^|[^a-z_])(pickle|dill|joblib)\.(load|dump)|torch\.(load|save)\(|allow_pickle=True")
+CONVERTER = Path("parsing/convert.py")
+"""The one file that opens a pickle, after ``--trust-pickle`` asked for it by name."""
 
 
-def imports(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    return {name.split(".")[0] for name in names}
+def sources(*folders: str) -> list[Path]:
+    """The Python files below these folders, relative to the project's root."""
+    return [path.relative_to(ROOT) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_imports_point_one_way(path: Path) -> None:
-    package = path.relative_to(ROOT).parts[0]
-    later = set(PIPELINE[PIPELINE.index(package) + 1 :]) | {"benchmarks", "tests"}
-    assert not imports(path) & later
+def test_nothing_executable_is_read_or_written() -> None:
+    found = [path for path in sources(*PIPELINE) if PICKLE.search((ROOT / path).read_text(encoding="utf-8"))]
+    assert found == [CONVERTER]
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_outside_libraries_stay_in_their_adapter(path: Path) -> None:
-    name = str(path.relative_to(ROOT))
-    for library, adapters in ADAPTERS.items():
-        assert library not in imports(path) or name in adapters, f"{name} imports {library}"
-
-
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_nothing_executable_is_read_or_written(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    if path.relative_to(ROOT) == Path("parsing/convert.py"):
-        return  # the converter that --trust-pickle asks for by name
-    assert not re.search(
-        r"(^|[^a-z_])(pickle|dill|joblib)\.(load|dump)|torch\.(load|save)\(|allow_pickle=True", text
-    )
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        p
-        for p in sorted(ROOT.rglob("*.py"))
-        if not p.relative_to(ROOT).parts[0].startswith((".", "runs", "build"))
-    ],
-    ids=lambda p: str(p.relative_to(ROOT)),
-)
-def test_files_stay_readable_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+def test_files_are_read_in_one_sitting() -> None:
+    lines = {
+        path: (ROOT / path).read_text(encoding="utf-8").count("\n")
+        for path in sources(*PIPELINE, "benchmarks", "tests", "tools")
+    }
+    assert {path: count for path, count in lines.items() if count > MAX_LINES} == {}
