@@ -16,7 +16,8 @@ IDS = [str(path.relative_to(ROOT)) for path in FILES]
 ADAPTERS = {
     "supar": {"parsing/libraries/supar.py", "parsing/libraries/supar_stock.py"},
     "benepar": {"parsing/libraries/benepar.py", "parsing/libraries/benepar_stock.py"},
-    "spacy": {"corpora/tokenize.py"},
+    "spacy": {"corpora/tokenize.py", "parsing/trees/draw.py"},
+    "svgling": {"parsing/trees/draw.py"},
     "dgl": {"multiview/engines/dgl_engine.py"},
     "ray": {"parsing/pipeline/ray.py"},
     "triton": {"multiview/engines/kernels_triton.py"},

@@ -55,8 +55,6 @@ def write_demo_report(
     Returns:
         The page's path.
     """
-    from parsing.trees.draw import STYLE
-
     score = next(iter(scores.values()))
     protocol = (
         f"{score.anchors:,} sentences of packages that training has not seen each rank the other "
@@ -75,7 +73,7 @@ def write_demo_report(
         ),
     ]
     write_text(
-        folder / "report.html", html.page("From text to sentence vectors: the demo", parts, style=STYLE)
+        folder / "report.html", html.page("From text to sentence vectors: the demo", parts)
     )
     return folder / "report.html"
 

@@ -118,14 +118,18 @@ def test_a_damaged_shard_says_what_makes_it_again(tmp_path: Path, damage: str) -
     [
         ({"views": "dep,amr"}, "--views dep,amr"),
         ({"views": ""}, "expected dep, const"),
-        ({"workers": 0}, "at least 1"),
-        ({"max_tokens": 0}, "at least 1"),
         ({"address": "auto"}, "--address auto: needs --pool ray"),
     ],
 )
 def test_bad_options_are_refused(tmp_path: Path, options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         main(config_of(tmp_path, **options))
+
+
+@pytest.mark.parametrize("option", ["--workers", "--max-tokens"])
+def test_counts_are_at_least_1(tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli([str(tmp_path), option, "0"]) == 2
+    assert f"{option} 0: must be at least 1" in capsys.readouterr().err
 
 
 def test_views_choose_the_parsers() -> None:
