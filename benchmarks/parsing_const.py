@@ -19,7 +19,7 @@ from nltk.tree import Tree
 
 import parsing.constituency.model
 import parsing.constituency.span_head
-from benchmarks.parsing import Timer, alternate, seconds, spread
+from benchmarks.timing import Timer, alternate, seconds, spread
 from parsing.constituency.model import SpanParser
 from parsing.constituency.task import score_parser
 from parsing.constituency.train import load_span_parser, read_treebank

@@ -2,7 +2,7 @@
 
 Treatment of what is not clean text, the same for every reader:
 
-- bytes that are no UTF-8, and NULs, become U+FFFD and the line is marked ``replaced``;
+- bytes that are not UTF-8, and NULs, become U+FFFD, and the line is marked ``replaced``;
 - a line over 256 KiB is cut there (at a character) and marked ``truncated``; the rest is skipped
   without being held, so a 1 GB line costs 256 KiB;
 - a byte-order mark is dropped; CR LF and LF end a line, and so does the end of the file.
@@ -28,7 +28,7 @@ from corpora.support.progress import progress
 MAX_LINE_BYTES = 256 * 1024
 COMPRESSED = (".gz", ".xz", ".zst")
 _BLOCK_BYTES = 1 << 20
-# Compressed bytes taken at once: 4 of them can hold 128 KiB of one character, so this can grow to 8 MiB.
+# Compressed bytes read at once: four of them can hold 128 KiB of one character, so these hold up to 8 MiB.
 _ZSTD_BYTES = 256
 _UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 
@@ -77,7 +77,7 @@ def stem(path: Path) -> str:
 
 
 def corpus_name(path: Path) -> str:
-    """How a corpus is named that is a file or folder: its name without suffixes."""
+    """The name of a corpus that is a file or folder: its own without suffixes."""
     return path.resolve().name.split(".")[0] or "text"
 
 

@@ -1,4 +1,4 @@
-"""The embedded default corpus: real English that is on every machine that can run us.
+"""The default corpus: real English that is on every machine that can run this program.
 
 The Python Language Reference (``pydoc_data.topics``) and the docstrings of the standard library and of
 this project's installed requirements, paragraph by paragraph in the order of the source. Modules are

@@ -30,7 +30,7 @@ _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{"
 _ESCAPED = re.compile("|".join(_ESCAPES))
 BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
 TRACE = "-NONE-"
-"""Tag of a leaf that stands for nothing said."""
+"""Tag of a trace, a leaf without a word."""
 TagColumn = Literal["xpos", "upos"]
 
 

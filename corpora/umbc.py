@@ -2,7 +2,7 @@
 
 The archive unpacks into ``webbase_all/``: 408 ``.txt`` files with one paragraph per line and blank
 lines between them, and 408 ``.possf2`` files with the same paragraphs as ``word_TAG``. A paragraph is
-a document: it is all that the distribution kept of its page. Bytes that are no UTF-8 are replaced.
+a document: the distribution keeps nothing else of its page. Bytes that are not UTF-8 are replaced.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class ImportConfig:
 
 @dataclass(slots=True)
 class GoldDependencies:
-    """Follows the parser protocol with trees that are there already, in the order of the sentences."""
+    """A parser that returns the trees of a file, in the order of its sentences."""
 
     relations: tuple[str, ...]
     parses: list[DependencyParse]
@@ -76,7 +76,7 @@ class GoldConstituents:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Treebank:
-    """Names and reading of one import."""
+    """The files of one import: their sentences, and the names of relations, labels and tags."""
 
     documents: Callable[[], Iterator[Document]]
     where: str
@@ -114,8 +114,8 @@ def import_trees(
         shard_sentences: sentences per shard, default as in parsing.run.
 
     Raises:
-        UserError: no file given, the files do not fit each other, a tree is none, or the folder
-            holds a cache already.
+        UserError: no file given, the files do not fit each other, the heads of a sentence are no tree, or
+            the folder holds a cache already.
     """
     from corpora.support.errors import UserError
     from corpora.support.progress import progress
@@ -157,7 +157,7 @@ def import_trees(
             )
             bar.update(len(golds))
         manifest.complete = True
-        manifest.write(output)  # once, at the end: an import that was stopped left no cache
+        manifest.write(output)  # only now: an import that is stopped leaves no cache
     return manifest
 
 
@@ -165,7 +165,7 @@ def open_treebank(conllu: Path | None, ptb: Path | None) -> Treebank:
     """Read the files once for their names and hashes.
 
     Raises:
-        UserError: no file, an empty one, or files that do not fit each other.
+        UserError: no file is given, one is empty, or they do not fit each other.
     """
     from corpora.inputs import input_hash
     from corpora.support.errors import UserError
@@ -208,7 +208,7 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
     """The trees of ``golds`` as the arrays of a shard that starts at sentence ``first``.
 
     Raises:
-        UserError: a tree is none; the message names the sentence.
+        UserError: heads that do not form a tree; the message names the sentence.
     """
     import numpy as np
 

@@ -2,8 +2,8 @@
 
     python -m parsing.verify runs/trees/pydocs
 
-Input: a folder written by parsing.run. Output: one line per check that failed first, naming the shard
-and the row (exit code 2), or a summary (exit code 0).
+Input: a folder written by parsing.run. Output: a summary, or one line about the first check that fails,
+with its shard and row (exit code 2).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def shard_defect(arrays: dict[str, NDArray[Any]], inventories: Inventories) -> t
 def _outside(
     arrays: dict[str, NDArray[Any]], offsets: NDArray[Any], types: int, inventories: Inventories
 ) -> tuple[int, str] | None:
-    """The first sentence with an id that names nothing."""
+    """The first sentence with an id outside its inventory."""
     import numpy as np
 
     from parsing.cache.format import NODE_FIELDS
@@ -143,7 +143,7 @@ def _outside(
 
 
 def _tree_defect(arrays: dict[str, NDArray[Any]], offsets: NDArray[Any]) -> tuple[int, str] | None:
-    """The first sentence whose tree is none, whose heights are wrong, or whose fallback is no fallback."""
+    """The first sentence with a broken tree, wrong heights, or a fallback flag on another tree."""
     import numpy as np
 
     from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK

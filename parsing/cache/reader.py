@@ -5,8 +5,8 @@
     batch = cache.read(400, 800, ("token", "head"), vocabulary)
 
 A shard that is read sequentially, or a second time, is decoded whole and kept while it is among the
-most recently used; then a batch is slices of it. A first touch out of sequence reads only the
-batch's range. Memory is that of ``open_shards`` decoded shards (about 4 MB each), whatever the
+most recently used; then a batch is slices of it. The first read from a shard out of sequence decodes
+only the batch's range. Memory is that of ``open_shards`` decoded shards (about 4 MB each), whatever the
 size of the corpus. One object serves one thread; it may be inherited by a forked process or pickled.
 
 Shapes: B sentences, N tokens.
@@ -205,7 +205,7 @@ class TreeCache:
         self._shards.clear()
 
     def _shard(self, index: int, start: int) -> _Shard:
-        """The open shard ``index``, the least recently used one closed in its favour."""
+        """The open shard ``index``; closes the least recently used ones if too many are open."""
         if self._pid != os.getpid():  # HDF5 handles do not survive a fork
             self._shards.clear()
             self._pid = os.getpid()
@@ -238,7 +238,7 @@ def _load(file: h5py.File, name: str, where: slice) -> Any:
 
 
 class _Shard:
-    """An open shard file and what of it is decoded."""
+    """An open shard file and its decoded arrays."""
 
     def __init__(self, file: h5py.File) -> None:
         self.file = file

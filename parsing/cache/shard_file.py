@@ -35,7 +35,7 @@ def narrow(values: NDArray[Any]) -> NDArray[Any]:
     """``values`` in the narrowest signed type that holds all of them.
 
     A byte is enough for most fields of most shards, and decodes in 11 ms a shard against 16 ms for
-    two bytes (the files are equally small: compression takes the zeros out).
+    two bytes (the files are no smaller: compression removes the zeros).
     """
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     for dtype in (np.int8, np.int16, np.int32):
@@ -125,7 +125,7 @@ def make_row(result: ShardResult, sha256: str) -> ShardRow:
 
 def _write(path: Path, arrays: dict[str, NDArray[Any]], header: bytes, sha256: str) -> None:
     # In memory first: HDF5 crashes at the end of a process in which it could not close a file (a full disk).
-    # Not its own driver for that: the image of a file that is still open has a wrong checksum in HDF5 1.14.
+    # Not by HDF5's in-memory driver: the image of a file that is still open has a wrong checksum in 1.14.
     image = io.BytesIO()
     with h5py.File(image, "w", libver=LIBVER) as file:
         file.attrs["format_version"] = FORMAT_VERSION
@@ -164,7 +164,7 @@ def read_shard(path: Path) -> tuple[dict[str, NDArray[Any]], bytes]:
 
 
 def remedy(path: Path) -> str:
-    """What makes a damaged or missing shard again, and nothing else: the end of a message."""
+    """The end of a message about a damaged or missing shard: the command that makes it again."""
     folder = path.parent
     try:  # parsing.run saves its command
         command = f"{read_json(folder / 'config.json')['command']} --output {shlex.quote(str(folder))}"

@@ -1,7 +1,7 @@
-"""From a corpus to a finished tree cache: shards are handed out, rows are listed, killed runs resume.
+"""From a corpus to a finished tree cache: hand out shards, list what is done, resume killed runs.
 
-Only this process writes the manifest. Whatever happens between two rows, the same command goes on
-from there, and the content hash of the finished cache equals that of an uninterrupted run.
+Only this process writes the manifest. A run that is killed anywhere is finished by the same command, and
+the content hash of the finished cache equals that of an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger(LOGGER)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSummary:
-    """What a run ends with."""
+    """What is in the cache, and what this run added."""
 
     sentences: int
     tokens: int
@@ -72,7 +72,7 @@ def run_corpus(
         options: limits of parsers and micro-batches.
         workers: processes or actors, default one per core; the content does not depend on them.
         shard_sentences: sentences per shard.
-        expected: about how many sentences there are, for the time left; called while workers start.
+        expected: about how many sentences there are, for the progress bar; called while workers start.
         pool: makes the workers, given the factories and how many.
         config: resolved configuration, saved as ``config.json`` beside the shards, with a log.
 

@@ -40,7 +40,7 @@ log = logging.getLogger(LOGGER)
 class ShardActor:
     """Parsers loaded once in a process of the cluster.
 
-    Not by ``__init__``: Ray tells what that raised as text alone, a method's error as it was.
+    Not loaded in ``__init__``: of an error raised there Ray keeps only the text.
     """
 
     def __init__(self, factories: ParserFactories) -> None:
@@ -63,7 +63,7 @@ class ShardActor:
 
 
 class RayPool:
-    """Runs shards on the actors of a Ray cluster.
+    """Parses on the actors of a Ray cluster.
 
     Args:
         factories: how an actor makes its parsers.
@@ -95,7 +95,7 @@ class RayPool:
         ray.shutdown()
 
     def _start(self) -> Any:
-        # One core each (Ray sets OMP_NUM_THREADS by it). No restarts of Ray's own: we count attempts.
+        # One core each (Ray sets OMP_NUM_THREADS by it). Ray must not restart actors: we count attempts.
         remote: Any = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(ShardActor)
         actor = remote.remote(self.factories)
         actor.describe.remote()  # loads the parsers now, not with the first part

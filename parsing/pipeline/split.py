@@ -27,7 +27,7 @@ class ShardSpec:
     sentences: list[tuple[str, ...]]
     """Tokens of each sentence, as the corpus gave them."""
     flags: list[int]
-    """What the reader already knows of each sentence: TOO_LONG (cut), REPLACED_BYTES."""
+    """What the reader knows about each sentence: TOO_LONG (it was cut), REPLACED_BYTES."""
     document_starts: list[int]
     """Sentences of this shard at which a document starts."""
     document_ids: list[str]

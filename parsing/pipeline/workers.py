@@ -15,12 +15,12 @@ from parsing.pipeline.split import ShardSpec
 from parsing.trees.parsers import ConstituencyParser, DependencyParser
 
 Parsed = tuple[ShardSpec, ShardResult]
-"""A part of a shard and what came of it."""
+"""A part of a shard and the result of parsing it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParserFactories:
-    """How a worker makes its parsers; called in the worker, so they must survive pickling."""
+    """How a worker makes its parsers; called in the worker, so they must be picklable."""
 
     dependency: Callable[[], DependencyParser] | None = None
     constituency: Callable[[], ConstituencyParser] | None = None

@@ -64,7 +64,7 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
     """One bracketed tree.
 
     Args:
-        text: the brackets, white space between them of no importance.
+        text: the brackets, with any white space between them.
         where: what an error names.
 
     Raises:

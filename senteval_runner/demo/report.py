@@ -72,9 +72,7 @@ def write_demo_report(
             html.table(["step", "seconds"], [[step, round(value)] for step, value in seconds.items()]),
         ),
     ]
-    write_text(
-        folder / "report.html", html.page("From text to sentence vectors: the demo", parts)
-    )
+    write_text(folder / "report.html", html.page("From text to sentence vectors: the demo", parts))
     return folder / "report.html"
 
 
