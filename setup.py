@@ -82,6 +82,7 @@ setup(
         "numba>=0.59",
         "scikit-learn>=1.4",
         "spacy>=3.7,<4",
+        "svgling>=0.5",
         "supar==1.1.4",
         "benepar==0.2.0",
         # Of supar's and benepar's transformers, and of BURT; 5.0 to 5.2 lose a tokenizer's lower-casing.

@@ -4,8 +4,9 @@
 
 The folder holds ``dev.conllu`` and ``dev.ptb`` of the same sentences. Each alternation parses everything
 once with a fresh parser of ours (no word type cached) and once with the library's untouched ``predict``
-or ``parse``; the ratio is the median over alternations. ``agreement`` is the share of sentences whose
-trees are the same in everything, ``decode_share`` the part of our time that goes into finding the trees.
+or ``parse``; the ratio is the median over alternations. ``agreement`` is the fraction of sentences
+whose trees are the same in everything, ``decode_share`` the fraction of our time
+that goes into finding the trees.
 Constituency and end to end are in :mod:`benchmarks.parsing_const`. Ends with one line of JSON.
 """
 
@@ -18,67 +19,18 @@ import resource
 import statistics
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
 import parsing.dependency.parser
+from benchmarks.timing import Timer, alternate, spread
 from parsing.dependency.model import DependencyModel
 from parsing.dependency.parser import BiaffineParser
 from parsing.dependency.task import attachment_scores
 from parsing.dependency.train import read_dependencies
 from parsing.models import BUILTIN, BUILTIN_CONSTITUENCY, BUILTIN_DEPENDENCY
 from parsing.networks.model_folder import load_model_folder
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def alternate(
-    ours: Callable[[], Any], theirs: Callable[[], Any], alternations: int
-) -> tuple[list[float], list[float]]:
-    """Seconds of both, one after the other, after one unmeasured call of each."""
-    ours()
-    theirs()
-    pairs = [(seconds(ours), seconds(theirs)) for _ in range(alternations)]
-    return [a for a, _ in pairs], [b for _, b in pairs]
-
-
-def spread(values: list[float], digits: int = 2) -> str:
-    """Median and range."""
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
-class Timer:
-    """Counts the time in functions of a module while it is entered."""
-
-    def __init__(self, *functions: tuple[Any, str]) -> None:
-        self.total_s = 0.0
-        self._functions = [(module, name, getattr(module, name)) for module, name in functions]
-
-    def __enter__(self) -> Timer:
-        for module, name, function in self._functions:
-            setattr(module, name, self._timed(function))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for module, name, function in self._functions:
-            setattr(module, name, function)
-
-    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any) -> Any:
-            start = time.perf_counter()
-            result = function(*arguments)
-            self.total_s += time.perf_counter() - start
-            return result
-
-        return timed
 
 
 def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[str, float]:
@@ -147,7 +99,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", message="Using a non-tuple sequence")
     # torch-struct, under benepar, lacks an attribute that torch asks for.
     warnings.filterwarnings("ignore", message=".*arg_constraints")
-    from benchmarks.parsing_const import constituency, end_to_end
+    from benchmarks.parsing_const import constituency, end_to_end  # benepar warns when it is imported
 
     brackets, n = options.folder / "dev.ptb", options.alternations
     results = dependency(options.folder / "dev.conllu", options.dep_model, n)

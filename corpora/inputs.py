@@ -2,7 +2,7 @@
 
 Treatment of what is not clean text, the same for every reader:
 
-- bytes that are no UTF-8, and NULs, become U+FFFD and the line is marked ``replaced``;
+- bytes that are not UTF-8, and NULs, become U+FFFD, and the line is marked ``replaced``;
 - a line over 256 KiB is cut there (at a character) and marked ``truncated``; the rest is skipped
   without being held, so a 1 GB line costs 256 KiB;
 - a byte-order mark is dropped; CR LF and LF end a line, and so does the end of the file.
@@ -28,7 +28,7 @@ from corpora.support.progress import progress
 MAX_LINE_BYTES = 256 * 1024
 COMPRESSED = (".gz", ".xz", ".zst")
 _BLOCK_BYTES = 1 << 20
-# Compressed bytes taken at once: 4 of them can hold 128 KiB of one character, so this can grow to 8 MiB.
+# Compressed bytes read at once: four of them can hold 128 KiB of one character, so these hold up to 8 MiB.
 _ZSTD_BYTES = 256
 _UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 
@@ -77,7 +77,7 @@ def stem(path: Path) -> str:
 
 
 def corpus_name(path: Path) -> str:
-    """How a corpus is named that is a file or folder: its name without suffixes."""
+    """The name of a corpus that is a file or folder: its own without suffixes."""
     return path.resolve().name.split(".")[0] or "text"
 
 
@@ -234,3 +234,13 @@ def decode(raw: bytes) -> tuple[str, bool]:
     if "\0" in text:
         return text.replace("\0", "\ufffd"), True
     return text, False
+
+
+def is_encodable(word: str) -> bool:
+    """Whether UTF-8 can hold a word: lone surrogates it cannot."""
+    return word.isascii() or not any("\ud800" <= character <= "\udfff" for character in word)
+
+
+def encodable(word: str) -> str:
+    """A word with its lone surrogates replaced."""
+    return word.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""The embedded default corpus: real English that is on every machine that can run us.
+"""The default corpus: real English that is on every machine that can run this program.
 
 The Python Language Reference (``pydoc_data.topics``) and the docstrings of the standard library and of
 this project's installed requirements, paragraph by paragraph in the order of the source. Modules are
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.docstrings import prose
+from corpora.documents import Document
 from corpora.inputs import Line
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.text import running_sentences
 from corpora.tokenize import make_tokenizer
-from corpora.types import Document
 
 SPLITS = ("train", "heldout", "all")
 PACKAGES = (

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
+from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
-from corpora.types import Document, Sentence
 
 MAX_PIECE = 8192
 """Sentences of one :class:`Document` at most: longer documents arrive in pieces, so memory stays flat."""
@@ -19,7 +19,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 
 @dataclass
 class Counts:
-    """What one pass over a corpus met."""
+    """What one pass over a corpus found."""
 
     documents: int = 0
     sentences: int = 0
@@ -31,7 +31,7 @@ class Counts:
     truncated: int = 0
     """Sentences cut at the reader's line limit."""
     other: Counter[str] = field(default_factory=Counter)
-    """What only one reader counts, by name, e.g. ``blank lines``."""
+    """What a single reader counts, by name, e.g. ``blank lines``."""
 
     def add(self, document: Document) -> None:
         """Count one document, or one piece of it."""
@@ -60,7 +60,7 @@ class StreamCorpus:
 
     Args:
         name: short name, used for the cache's folder.
-        documents: makes the documents, counting what it alone sees in the given ``Counts``.
+        documents: makes the documents; what only it can count goes into the given ``Counts``.
         about: what decides the content besides the input, e.g. format and tokenizer.
         hash_input: computes the input's hash; called at most once, when the identity is asked for.
         limit: keep this many sentences, or None for all.

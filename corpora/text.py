@@ -2,7 +2,7 @@
 
 ``lines``: every line is one sentence; a blank line (nothing but white space) ends the document, and
 several of them are one boundary. ``running``: every line is a piece of running text that is cut into
-sentences; a sentence does not cross a line. Which of the two it is, is never guessed.
+sentences; a sentence does not cross a line. The format is never guessed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from corpora.documents import Document, Sentence
 from corpora.inputs import Line, corpus_name, input_hash, list_files, read_lines, relative_name
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.tokenize import Tokenizer, make_tokenizer
-from corpora.types import Document, Sentence
 
 LineReader = Callable[[Line], Iterator[Sentence]]
 
@@ -91,7 +91,7 @@ def line_sentences(tokenizer: Tokenizer) -> LineReader:
 
 
 def running_sentences(tokenizer: Tokenizer) -> LineReader:
-    """A line is running text; only the sentences that were touched carry the line's marks."""
+    """A line is running text; only the sentences with replaced or cut text carry the line's marks."""
 
     def read(line: Line) -> Iterator[Sentence]:
         sentences = tokenizer.sentences(line.text)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from corpora.documents import Document, Sentence
 from corpora.inputs import Line, corpus_name, input_hash, list_files, read_lines, relative_name, stem
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
-from corpora.types import Document, Sentence
 
 Kind = Literal["conllu", "ptb"]
 SUFFIXES: dict[Kind, tuple[str, ...]] = {
@@ -30,7 +30,7 @@ _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{"
 _ESCAPED = re.compile("|".join(_ESCAPES))
 BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
 TRACE = "-NONE-"
-"""Tag of a leaf that stands for nothing said."""
+"""Tag of a trace, a leaf without a word."""
 TagColumn = Literal["xpos", "upos"]
 
 

@@ -2,7 +2,7 @@
 
 The archive unpacks into ``webbase_all/``: 408 ``.txt`` files with one paragraph per line and blank
 lines between them, and 408 ``.possf2`` files with the same paragraphs as ``word_TAG``. A paragraph is
-a document: it is all that the distribution kept of its page. Bytes that are no UTF-8 are replaced.
+a document: the distribution keeps nothing else of its page. Bytes that are not UTF-8 are replaced.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from corpora.documents import Document, Sentence
 from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name
 from corpora.stream import Counts, StreamCorpus
 from corpora.support.errors import UserError
 from corpora.text import LineReader, check_format, file_documents, line_sentences, running_sentences
 from corpora.tokenize import SpacyTokenizer, make_tokenizer
-from corpora.types import Document, Sentence
 
 SOURCE = "https://ebiquity.umbc.edu/resource/html/id/351/UMBC-webbase-corpus"
 FOLDER = "webbase_all"

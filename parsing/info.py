@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import Positional
 
 from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.config import CountOrNone, configuration
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ class InfoConfig:
 
     cache: Positional[Path]
     """Folder of the tree cache."""
-    top: int = 8
+    top: CountOrNone = 8
     """How many of the most frequent labels, relations and tags to list."""
     json: bool = False
     """Print one JSON object instead."""
@@ -62,11 +62,8 @@ class Statistics:
 
 def main(config: InfoConfig) -> None:
     """Print the statistics."""
-    from corpora.support.errors import UserError
     from parsing.cache.reader import TreeCache
 
-    if config.top < 0:
-        raise UserError(f"--top {config.top}: must be at least 0")
     cache = TreeCache.open(config.cache, allow_partial=True)
     statistics = gather(cache)
     print(as_json(cache, statistics) if config.json else as_text(cache, statistics, config.top))

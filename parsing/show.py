@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from tyro.conf import Positional
 
 from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.config import Count, CountOrNone, configuration
 
 if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
@@ -35,9 +35,9 @@ class ShowConfig:
 
     cache: Positional[Path]
     """Folder of the tree cache."""
-    sentence: int = 0
+    sentence: CountOrNone = 0
     """Number of the first sentence, from 0."""
-    count: int = 1
+    count: Count = 1
     """How many successive sentences."""
     format: Literal["text", "svg", "html"] = "text"
     """Indented text, one bare SVG per tree, or a page."""
@@ -51,11 +51,9 @@ def main(config: ShowConfig) -> None:
     from corpora.support.files import write_text
     from parsing.cache.reader import TreeCache
 
-    if config.count < 1:
-        raise UserError(f"--count {config.count}: must be at least 1")
     cache = TreeCache.open(config.cache, allow_partial=True)
     last = min(config.sentence + config.count, len(cache))
-    if not 0 <= config.sentence < last:
+    if config.sentence >= last:
         raise UserError(f"{config.cache}: no sentence {config.sentence}; it has 0 to {len(cache) - 1}")
     drawings = [draw(cache, i, config.format) for i in range(config.sentence, last)]
     text = "\n".join(drawings)
@@ -78,12 +76,12 @@ def draw(cache: TreeCache, i: int, form: str) -> str:
     flags = [name for bit, name in FLAG_NAMES.items() if sentence.flags & bit]
     title = f"sentence {i}" + (f" [{', '.join(flags)}]" if flags else "")
     words = " ".join(drawing.printable(word) for word in sentence.words)
-    trees = []
+    as_text, trees = form == "text", []
     if sentence.heads is not None and sentence.relations is not None:
-        make = drawing.dependency_text if form == "text" else drawing.dependency_svg
+        make = drawing.dependency_text if as_text else drawing.dependency_svg
         trees.append(make(sentence.words, sentence.heads, sentence.relations, sentence.tags))
     if sentence.spans is not None and sentence.tags is not None:
-        draw_spans = drawing.constituency_text if form == "text" else drawing.constituency_svg
+        draw_spans = drawing.constituency_text if as_text else drawing.constituency_svg
         trees.append(draw_spans(sentence.words, sentence.tags, sentence.spans))
     if form == "text":
         return f"# {title}\n{words}\n\n" + "\n\n".join(trees) + "\n"

@@ -1,6 +1,6 @@
 """One way to be a command: options from a frozen dataclass, exit codes, a log file.
 
-Exit codes: 0 done; 2 bad input (one line on stderr); 1 a fault of ours (traceback);
+Exit codes: 0 done; 2 bad input (one line on stderr); 1 a bug (traceback);
 130 stopped by Ctrl-C (one line that says what is kept).
 """
 
@@ -34,7 +34,7 @@ class Command:
 
     Every module that runs as ``python -m`` has one named ``cli``, which is its console script, too::
 
-        cli = Command(RunConfig, main, "parsing.run", "Parse a corpus into a cache of trees.")
+        cli = Command(ParseConfig, main, "parsing.run", "Parse a corpus into a cache of trees.")
     """
 
     config: type[Any]
@@ -77,7 +77,7 @@ class Command:
         except OSError as error:
             if out_of_space(error):
                 return full_disk(prog, error, self.kept)
-            # No path of the user's, or another cause: a fault of ours keeps its traceback.
+            # Unless a path that the user gave is wrong, this is a bug and keeps its traceback.
             if error.filename is None or not (isinstance(error, PATH_MISTAKES) or error.errno == errno.EROFS):
                 raise
             print(f"{prog}: {error.filename}: {error.strerror}; give another path", file=sys.stderr)
@@ -133,8 +133,8 @@ def _own_interrupts(*, ends: bool) -> Iterator[None]:
     """Ctrl-C raises :class:`Interrupted`, unless someone else handles or ignores it.
 
     Args:
-        ends: the process ends with the command; what libraries do on their way out is not interrupted,
-            since a Ctrl-C there would turn a finished command's exit code into that of a killed one.
+        ends: the process ends with the command. Ctrl-C is then ignored while libraries clean up: it would
+            give a finished command the exit code of a killed one.
     """
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

@@ -1,4 +1,4 @@
-"""Errors a user can mend. Anything else is a fault of ours and keeps its traceback."""
+"""Errors that the user can fix. Any other error is a bug and keeps its traceback."""
 
 from __future__ import annotations
 

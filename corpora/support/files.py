@@ -1,4 +1,4 @@
-"""Atomic files: what has its final name is whole, whenever the process was killed."""
+"""Atomic files: a file with its final name is complete, whenever the process was killed."""
 
 from __future__ import annotations
 

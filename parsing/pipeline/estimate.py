@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from corpora.documents import Corpus
+from corpora.support.dry_run import Work, by_part, dry_run_text
 from corpora.support.errors import UserError
-from corpora.support.estimate import Work, by_part, dry_run_text
-from corpora.types import Corpus
 from parsing.cache.shard_file import write_shard
 from parsing.pipeline.driver import shard_specs
 from parsing.pipeline.parse_shard import ShardOptions, parse_shard
@@ -19,8 +19,8 @@ from parsing.pipeline.workers import LoadedParsers, ParserFactories
 
 SAMPLE = 2048
 WARM_UP = 64
-# A named corpus is counted for so long at most; a file's length is estimated from its bytes.
 COUNT_S = 3.0
+"""How long a named corpus is counted; a file's length is estimated from its bytes."""
 _BLOCK_BYTES = 1 << 20
 
 
@@ -49,7 +49,7 @@ def dry_run(
     began = time.perf_counter()
     result = parse_shard(sample, loaded.dependency, loaded.constituency, options)
     seconds = time.perf_counter() - began
-    # Fewer than the sample is all there is: one worker has it.
+    # A corpus smaller than the sample keeps one worker busy.
     whole = len(sample.sentences) < SAMPLE
     per_s = (1 if whole else workers) * len(sample.sentences) / seconds
     with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +58,7 @@ def dry_run(
     total = row.sentences if whole else expected_sentences(corpus, spec)
     size = stored / row.sentences
     facts = {"sample": f"{row.sentences:,} sentences, parsed by one worker of {workers}"}
-    if not whole:  # what a file costs by itself says nothing of more
+    if not whole:  # the overhead of one small file says nothing about a million
         facts["per million"] = f"{1e6 / per_s / 60:.1f} min, {size:.0f} MB"
     views = {"dependency parser": loaded.dependency, "constituency parser": loaded.constituency}
     return dry_run_text(
@@ -73,7 +73,7 @@ def dry_run(
 
 
 def parser_parameters(parser: Any) -> dict[str, int]:
-    """Numbers of parameters of a parser by part; none of one that is no network."""
+    """Number of parameters of a parser by part; empty unless it is a network."""
     import torch
 
     models = [part for part in getattr(parser, "__dict__", {}).values() if isinstance(part, torch.nn.Module)]
@@ -118,7 +118,7 @@ def dense_bytes(path: Path) -> int:
 
 
 def count_sentences(corpus: Corpus, budget_s: float) -> tuple[int, bool]:
-    """Sentences met within a time budget, and whether that is all of them."""
+    """How many sentences are read within a time budget, and whether that is all of them."""
     end = time.monotonic() + budget_s
     total = 0
     documents = iter(corpus)

@@ -1,7 +1,7 @@
 """Worker processes on this machine, one thread each: parse a part of a shard, send its arrays back.
 
-A worker is sent one part at a time and only when idle, so memory is a few shards of text however
-long the corpus is. Reading and tokenising go on in a thread of the driver while workers parse. A
+A worker gets one part at a time and only when it is idle, so a few shards of text are in memory however
+long the corpus is. A thread of the driver reads and tokenises while workers parse. A
 worker that dies or fails is replaced and its part tried once more.
 """
 
@@ -47,8 +47,8 @@ class _Worker:
     ready: bool = False
 
 
-class LocalEngine:
-    """Runs shards in ``workers`` spawned processes.
+class LocalPool:
+    """Parses in ``workers`` spawned processes.
 
     Args:
         factories: how a worker makes its parsers.
@@ -62,7 +62,7 @@ class LocalEngine:
         self._workers: list[_Worker] = []
         self._description: ParserDescription | None = None
 
-    def __enter__(self) -> LocalEngine:
+    def __enter__(self) -> LocalPool:
         self._workers = [self._start() for _ in range(self._count)]
         return self
 
@@ -81,7 +81,7 @@ class LocalEngine:
         return self._description
 
     def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
-        """Parse every part (see :class:`parsing.pipeline.workers.Engine`)."""
+        """Parse every part (see :class:`parsing.pipeline.workers.WorkerPool`)."""
         failures = Failures()
         again: list[ShardSpec] = []
         with read_ahead(parts) as ahead:
@@ -144,7 +144,7 @@ class LocalEngine:
 
     def _send(self, worker: _Worker, spec: ShardSpec, options: ShardOptions) -> None:
         worker.spec = spec
-        # A worker that has just died is noticed by the next wait, like any other.
+        # If the worker has just died, the next wait notices.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             worker.pipe.send((options, spec))
 
@@ -180,8 +180,8 @@ def available_cores() -> int:
 
 
 def work(pipe: Connection, factories: ParserFactories) -> None:
-    """A worker's life: load the parsers, then shard after shard until the driver goes away."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business
+    """What a worker process does: load the parsers, then parse parts until the driver ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
     _die_with_parent()
     messages = Messages.install()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -208,9 +208,9 @@ def _parse(options: ShardOptions, spec: ShardSpec, parsers: LoadedParsers) -> tu
 
 
 def _give_memory_back() -> None:
-    """Return freed memory to the system: glibc keeps what batches of ever new shapes leave in pieces.
+    """Return freed memory to the system: glibc keeps the fragments that batches of ever new shapes leave.
 
-    Milliseconds for a part of a second or two; 70 MB less in a worker after three shards.
+    Takes milliseconds per part and saves a worker 70 MB after three shards.
     """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -223,7 +223,7 @@ def _die_with_parent() -> None:
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() == 1:  # it was quicker than we
+        if os.getppid() == 1:  # the parent had ended before the call
             os._exit(1)
 
 

@@ -1,9 +1,9 @@
 """``parse_shard``: tokenised sentences in, arrays out; pure, the unit of scale.
 
-Whoever runs it (a worker process, a Ray actor, a test) gets the same arrays: micro-batches are
-formed by length from the sentences alone, so neither the number of workers nor time has a say. A
-shard of 8,192 sentences is handed out in parts, which keeps all cores busy to the end also when a
-corpus is only a few shards; ``merge_parts`` puts the results together.
+A worker process, a Ray actor and a test get the same arrays: micro-batches are formed by length from
+the shard's sentences alone, whatever the number of workers. A shard of 8,192 sentences is handed out in
+parts, so that all cores are busy to the end even if a corpus has only a few shards; ``merge_parts`` puts
+the results together.
 
 Shapes: B sentences, N tokens.
 """
@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.inputs import encodable, is_encodable
 from corpora.support.cli import LOGGER
 from parsing.cache.format import (
     CONST_FALLBACK,
@@ -29,24 +30,28 @@ from parsing.cache.format import (
     REPLACED_BYTES,
     TOO_LONG,
     Batch,
-    Int32,
-    Int64,
     Inventories,
     ShardResult,
-    Vocabulary,
+    WordIds,
     view_fields,
 )
 from parsing.cache.shard_file import decode_strings
-from parsing.pipeline.split import ShardSpec, assemble, encodable, is_encodable
+from parsing.pipeline.split import ShardSpec, assemble
 from parsing.trees import binarise
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
-from parsing.trees.types import ConstituencyParse, ConstituencyParser, DependencyParse, DependencyParser
+from parsing.trees.parsers import (
+    ConstituencyParse,
+    ConstituencyParser,
+    DependencyParse,
+    DependencyParser,
+    Int64,
+)
 
 MAX_TOKENS = 128
-# Sentences in a micro-batch: enough to fill one core's matrix products, little enough memory.
+# Sentences of a micro-batch: enough to keep one core's matrix products busy, few enough for little memory.
 BATCH_SENTENCES = 256
 BATCH_TOKENS = 4096
-# A second or so of work: the last workers to finish wait for each other no longer than that.
+# About a second of work: no worker idles longer than that at the end.
 PART_SENTENCES = 1024
 
 Parse = TypeVar("Parse", DependencyParse, ConstituencyParse)
@@ -55,7 +60,7 @@ log = logging.getLogger(LOGGER)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardOptions:
-    """What besides text and parsers decides a shard's content."""
+    """Options that decide a shard's content, beside text and parsers."""
 
     max_tokens: int = MAX_TOKENS
     batch_sentences: int = BATCH_SENTENCES
@@ -80,7 +85,7 @@ def parse_shard(
     constituency: ConstituencyParser | None,
     options: ShardOptions | None = None,
 ) -> ShardResult:
-    """Parse the sentences of a shard or of a part of one; none is lost, whatever it is.
+    """Parse the sentences of a shard or of a part of one; every sentence gets a row.
 
     A sentence that a parser cannot take keeps its row with a fallback tree, is flagged and counted.
 
@@ -164,7 +169,7 @@ def dependency_arrays(
 ) -> dict[str, NDArray[Any]]:
     """Parse ``batches`` of sentence ids into ``head``, ``relation``, ``dep_height`` of all tokens.
 
-    Sentences in no batch and those whose parse is none get the fallback; ``flags`` and ``reasons``
+    Sentences in no batch and those whose parse is not a tree get the fallback; ``flags`` and ``reasons``
     are updated.
     """
     lengths = np.diff(offsets)
@@ -188,7 +193,7 @@ def dependency_arrays(
 
 
 def _dependency_defect(parse: DependencyParse, n: int, relations: int) -> str:
-    """What is wrong with the parse of ``n`` words, empty for nothing."""
+    """What is wrong with the parse of ``n`` words; empty if nothing is."""
     if len(parse.heads) != n or not _fits(parse.relations, n, relations):
         return "ids outside the parser's inventories, or not one per word"
     _, defects = dependency_heights(parse.heads, np.array([0, n], np.int64))
@@ -245,7 +250,7 @@ def _parses(
     name: str,
     reasons: Counter[str],
 ) -> list[tuple[int, Parse]]:
-    """Parse by micro-batches; a batch that raises is taken sentence by sentence."""
+    """Parse by micro-batches; a batch that raises is parsed again one sentence at a time."""
     done: list[tuple[int, Parse]] = []
     for batch in batches:
         try:
@@ -253,7 +258,7 @@ def _parses(
             if len(parses) != len(batch):
                 raise ValueError(f"{len(parses)} parses of {len(batch)} sentences")
         except Exception as error:
-            # Whatever a parser library raises on odd text must not cost the other sentences.
+            # One odd sentence must not cost the others, whatever a parser library raises.
             log.warning("%s parser: batch of %d, one by one after: %s", name, len(batch), error)
         else:
             done += [(int(i), one) for i, one in zip(batch, parses, strict=True)]
@@ -278,16 +283,15 @@ def _excerpt(tokens: Sequence[str]) -> str:
 
 
 def to_batch(
-    result: ShardResult, views: Sequence[str] = ("dep", "const"), vocabulary: Vocabulary | None = None
+    result: ShardResult, views: Sequence[str] = ("dep", "const"), vocabulary: WordIds | None = None
 ) -> Batch:
     """A whole shard as a batch, without a file between (for text parsed on the fly)."""
     arrays = result.arrays
     fields = view_fields(views)
     chosen: dict[str, Any] = {field: arrays[field].astype(np.int32) for field in fields}
     types: list[str] | None = decode_strings(arrays["type_bytes"], arrays["type_offsets"])
-    if vocabulary is not None:
-        lookup: Int32 = np.asarray(vocabulary.lookup(types or []), np.int32)
-        chosen["token"], types = lookup[chosen["token"]], None
+    if vocabulary is not None and types is not None:
+        chosen["token"], types = vocabulary.lookup(types)[chosen["token"]], None
     return Batch(
         sentence_offsets=arrays["sentence_offsets"].astype(np.int64),
         flags=arrays["flags"],
@@ -303,7 +307,7 @@ def parse_sentences(
     constituency: ConstituencyParser | None,
     *,
     max_tokens: int = MAX_TOKENS,
-    vocabulary: Vocabulary | None = None,
+    vocabulary: WordIds | None = None,
 ) -> Batch:
     """Parse tokenised sentences into a batch, as the cache of a corpus of them would read."""
     spec = ShardSpec(

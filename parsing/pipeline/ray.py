@@ -40,7 +40,7 @@ log = logging.getLogger(LOGGER)
 class ShardActor:
     """Parsers loaded once in a process of the cluster.
 
-    Not by ``__init__``: Ray tells what that raised as text alone, a method's error as it was.
+    Not loaded in ``__init__``: of an error raised there Ray keeps only the text.
     """
 
     def __init__(self, factories: ParserFactories) -> None:
@@ -62,8 +62,8 @@ class ShardActor:
         return result, self.messages.take()
 
 
-class RayEngine:
-    """Runs shards on the actors of a Ray cluster.
+class RayPool:
+    """Parses on the actors of a Ray cluster.
 
     Args:
         factories: how an actor makes its parsers.
@@ -79,7 +79,7 @@ class RayEngine:
         self._address = address
         self._actors: list[Any] = []
 
-    def __enter__(self) -> RayEngine:
+    def __enter__(self) -> RayPool:
         own: dict[str, Any] = {} if self._address else {"num_cpus": self._workers, "include_dashboard": False}
         try:
             ray.init(address=self._address, log_to_driver=False, **own)
@@ -95,7 +95,7 @@ class RayEngine:
         ray.shutdown()
 
     def _start(self) -> Any:
-        # One core each (Ray sets OMP_NUM_THREADS by it). No restarts of Ray's own: we count attempts.
+        # One core each (Ray sets OMP_NUM_THREADS by it). Ray must not restart actors: we count attempts.
         remote: Any = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(ShardActor)
         actor = remote.remote(self.factories)
         actor.describe.remote()  # loads the parsers now, not with the first part
@@ -112,7 +112,7 @@ class RayEngine:
         return description
 
     def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
-        """Parse on the cluster (see :class:`parsing.pipeline.workers.Engine`)."""
+        """Parse on the cluster (see :class:`parsing.pipeline.workers.WorkerPool`)."""
         idle = list(self._actors)
         running: dict[Any, tuple[Any, ShardSpec]] = {}
         failures = Failures()

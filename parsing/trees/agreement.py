@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from parsing.trees.types import ConstituencyParse, DependencyParse
+from parsing.trees.parsers import ConstituencyParse, DependencyParse
 
 ALTERNATIONS = 3
 
@@ -27,7 +27,7 @@ class Parses(Protocol[Parse]):
 def dependency_agreement(
     ours: Sequence[DependencyParse], reference: Sequence[DependencyParse]
 ) -> dict[str, float]:
-    """In per cent: tokens of the same head, of the same head and relation, sentences alike in everything."""
+    """In per cent: tokens with the same head, with the same head and relation, sentences with equal trees."""
     heads = [a.heads == b.heads for a, b in zip(ours, reference, strict=True)]
     both = [h & (a.relations == b.relations) for h, a, b in zip(heads, ours, reference, strict=True)]
     return {
@@ -40,7 +40,7 @@ def dependency_agreement(
 def constituency_agreement(
     ours: Sequence[ConstituencyParse], reference: Sequence[ConstituencyParse]
 ) -> dict[str, float]:
-    """In per cent: F1 of labelled spans, words of the same tag, sentences alike in everything."""
+    """In per cent: F1 of labelled spans, words with the same tag, sentences with equal trees."""
     tags = [a.tags == b.tags for a, b in zip(ours, reference, strict=True)]
     pairs = [(_spans(a), _spans(b)) for a, b in zip(ours, reference, strict=True)]
     shared, total = sum(len(a & b) for a, b in pairs), sum(len(a) + len(b) for a, b in pairs)

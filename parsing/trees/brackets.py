@@ -20,7 +20,7 @@ import numpy as np
 
 from corpora.support.errors import UserError
 from corpora.treebanks import BRACKET_PARTS, TRACE, escape, read_brackets, unescape
-from parsing.trees.types import ConstituencyParse
+from parsing.trees.parsers import ConstituencyParse
 
 CHAIN = "::"
 """Between the labels of a unary chain, outermost first."""
@@ -64,7 +64,7 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
     """One bracketed tree.
 
     Args:
-        text: the brackets, white space between them of no importance.
+        text: the brackets, with any white space between them.
         where: what an error names.
 
     Raises:

@@ -11,7 +11,7 @@ from pathlib import Path
 from corpora.pydocs import Source, fresh_documents, sources
 from corpora.registry import open_corpus
 from corpora.stream import Counts, parse_limit
-from corpora.support.estimate import Work, dry_run_text, rate
+from corpora.support.dry_run import Work, dry_run_text, rate
 from multiview.config import PRESETS
 from multiview.folder.files import Member
 from multiview.model import MultiViewEncoder
@@ -26,7 +26,7 @@ from parsing.pipeline.local import available_cores
 from parsing.pipeline.parse_shard import ShardOptions, parse_shard
 from parsing.pipeline.split import ShardSpec
 from parsing.pipeline.workers import LoadedParsers
-from parsing.run import RunConfig, parser_factories
+from parsing.run import ParseConfig, parser_factories
 from senteval_runner.demo.pipeline import DemoConfig, sentence_documents
 from senteval_runner.demo.retrieval import neighbour_retrieval
 
@@ -70,7 +70,7 @@ def dry_run(config: DemoConfig) -> str:
 
 def _parse_first(folder: Path) -> tuple[TreeCache, float]:
     """The first sentences as a tree cache, and sentences per second of reading and parsing on all cores."""
-    loaded = LoadedParsers.make(parser_factories(RunConfig(corpus="pydocs")))
+    loaded = LoadedParsers.make(parser_factories(ParseConfig(corpus="pydocs")))
     described = loaded.describe()
     identity = {
         "corpus": {"name": "pydocs"},

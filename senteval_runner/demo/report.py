@@ -55,8 +55,6 @@ def write_demo_report(
     Returns:
         The page's path.
     """
-    from parsing.trees.draw import STYLE
-
     score = next(iter(scores.values()))
     protocol = (
         f"{score.anchors:,} sentences of packages that training has not seen each rank the other "
@@ -74,9 +72,7 @@ def write_demo_report(
             html.table(["step", "seconds"], [[step, round(value)] for step, value in seconds.items()]),
         ),
     ]
-    write_text(
-        folder / "report.html", html.page("From text to sentence vectors: the demo", parts, style=STYLE)
-    )
+    write_text(folder / "report.html", html.page("From text to sentence vectors: the demo", parts))
     return folder / "report.html"
 
 

@@ -19,7 +19,7 @@ from corpora.support.config import config_to_json
 Part = TypeVar("Part")
 
 CALIBRATION_S = 5.0
-"""A calibration ends after so long, or when its parts are done."""
+"""Longest calibration, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Work:
     name: str
     """What is done, in a word: encode, train."""
     units: float | None
-    """How much there is; None when that is not known."""
+    """How much there is; None if that is not known."""
     unit: str
     """What is counted, in the plural: sentences, steps."""
     per_s: float
@@ -47,7 +47,7 @@ def rate(work: Callable[[Part], float], parts: Iterable[Part], *, budget_s: floa
     Args:
         work: does one part and returns how many units that were.
         parts: what to do; taken until the budget is used up.
-        budget_s: no further part is begun after so many seconds.
+        budget_s: no part starts after this many seconds.
     """
     rates: list[float] = []
     began = time.perf_counter()
@@ -68,7 +68,7 @@ def duration(seconds: float) -> str:
 
 
 def peak_memory() -> int:
-    """Bytes of main memory this process has held at most."""
+    """Peak main memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
