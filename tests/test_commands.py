@@ -68,6 +68,7 @@ def test_unknown_options_exit_with_2(module: str) -> None:
 WITHOUT_DRY_RUN = {
     "parsing.info",
     "parsing.show",
+    "parsing.train",
     "multiview.info",
 }
 FIRST_WORD = {
