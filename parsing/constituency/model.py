@@ -2,8 +2,7 @@
 
 Kitaev & Klein (2018): the vector of fencepost i joins the forward state before it and the backward
 state after it; spans are scored by :class:`parsing.constituency.span_head.SpanHead`, tags from the states of
-the
-words, trees found by :mod:`parsing.constituency.decode`.
+the words, and :mod:`parsing.constituency.decode` finds the trees.
 
 Shapes: B sentences, T positions (both boundaries included), P fenceposts (n + 1 a sentence, packed),
 N words (packed), D encoder output, S spans.
@@ -27,7 +26,7 @@ from parsing.networks.config import ConstituencyConfig, EncoderConfig
 from parsing.networks.features import TypeTable, Vocabulary, WordBatch, length_batches, make_batch
 from parsing.networks.model_folder import ModelFolder, load_weights
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
-from parsing.trees.types import ConstituencyParse, Int
+from parsing.trees.types import ConstituencyParse
 
 
 class ConstituencyModel(nn.Module):
@@ -123,15 +122,17 @@ def parse_states(
     projected_PH = project(span_head, fencepost_vectors(states_BTD, positions_B))
     scorer = SpanScorer(span_head, projected_PH, lengths, force=force)
     best, label = scorer.best()
-    words = int(lengths.sum())
-    starts, ends, labels = (np.empty(2 * words - len(lengths), np.int32) for _ in range(3))
-    counts = np.empty(len(lengths), np.int64)
-    decode_batch(best, label, scorer.lengths, scorer.offsets, starts, ends, labels, counts)
+    spans = decode_batch(best, label, scorer.lengths, scorer.offsets)
     if tag_head is None:
-        tags = np.zeros(words, np.int32)
+        tags_N = np.zeros(int(lengths.sum()), np.int32)
     else:
-        tags = tag_head(word_states(states_BTD, positions_B)).argmax(-1).numpy().astype(np.int32)
-    return list(_cut(tags, lengths, starts, ends, labels, counts))
+        tags_N = tag_head(word_states(states_BTD, positions_B)).argmax(-1).numpy().astype(np.int32)
+    words, cuts = np.cumsum(lengths)[:-1], np.cumsum(spans.counts)[:-1]
+    columns = (np.split(values, cuts) for values in (spans.starts, spans.ends, spans.labels))
+    return [
+        ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
+        for tags, starts, ends, labels in zip(np.split(tags_N, words), *columns, strict=True)
+    ]
 
 
 class SpanParser:
@@ -177,20 +178,3 @@ class SpanParser:
             batch.lengths_B,
             force=self.model.config.force_root,
         )
-
-
-def _cut(
-    tags: Int, lengths: Int, starts: Int, ends: Int, labels: Int, counts: Int
-) -> list[ConstituencyParse]:
-    """Packed arrays of a batch as one parse per sentence."""
-    words = np.concatenate(([0], np.cumsum(lengths))).tolist()
-    spans = np.concatenate(([0], np.cumsum(counts))).tolist()
-    return [
-        ConstituencyParse(
-            tags=tags[words[b] : words[b + 1]],
-            starts=starts[spans[b] : spans[b + 1]],
-            ends=ends[spans[b] : spans[b + 1]],
-            labels=labels[spans[b] : spans[b + 1]],
-        )
-        for b in range(len(counts))
-    ]
