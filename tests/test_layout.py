@@ -14,8 +14,8 @@ FILES = [path for package in PIPELINE for path in sorted((ROOT / package).rglob(
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 # Each outside library is imported in these files alone.
 ADAPTERS = {
-    "supar": {"parsing/libraries/supar.py", "parsing/libraries/supar_stock.py"},
-    "benepar": {"parsing/libraries/benepar.py", "parsing/libraries/benepar_stock.py"},
+    "supar": {"parsing/libraries/supar.py"},
+    "benepar": {"parsing/libraries/benepar.py"},
     "spacy": {"corpora/tokenize.py"},
     "dgl": {"multiview/engines/dgl_engine.py"},
     "ray": {"parsing/pipeline/ray.py"},

@@ -1,4 +1,4 @@
-"""benepar's models behind our inference (our weights in its classes: :mod:`parsing.libraries.benepar_stock`).
+"""benepar's models behind our inference (our weights in its classes: :mod:`tests.oracles.benepar`).
 
 :class:`BeneparParser` runs any benepar model (char-LSTM or pretrained transformer) with identical trees:
 word types are encoded once, sentences batched by length, spans scored and decoded as in

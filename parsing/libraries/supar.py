@@ -1,4 +1,4 @@
-"""supar's checkpoints as our dependency model (in its own classes: :mod:`parsing.libraries.supar_stock`).
+"""supar's checkpoints as our dependency model (in its own classes: :mod:`tests.oracles.supar`).
 
 Our model is supar's biaffine model with weights stored under other names, so a converted checkpoint parses
 in :class:`parsing.dependency.parser.BiaffineParser` exactly as supar does. Checkpoints are opened in

@@ -15,10 +15,10 @@ from parsing.constituency.task import arc_names
 from parsing.constituency.train import read_extra, read_treebank
 from parsing.convert import cli as convert
 from parsing.convert import cli as convert_cli
-from parsing.libraries.benepar_stock import stock_parse
 from parsing.models import load_constituency_parser
 from parsing.score import cli as score
 from parsing.train import cli as train
+from tests.oracles.benepar import stock_parse
 from tests.parsing.constituency.examples import SENTENCES, benepar_model, save_as_benepar_does
 from tests.parsing.subcommand import run
 

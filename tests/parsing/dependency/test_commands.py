@@ -14,11 +14,11 @@ from corpora.types import Document
 from parsing.convert import cli as convert
 from parsing.convert import cli as convert_cli
 from parsing.dependency.train import read_dependencies
-from parsing.libraries.supar_stock import stock_predict, to_supar
 from parsing.models import load_dependency_parser
 from parsing.score import cli as score
 from parsing.score import cli as score_cli
 from parsing.train import cli as train
+from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.dependency.examples import ODD, SENTENCES, random_model
 from tests.parsing.subcommand import run
 

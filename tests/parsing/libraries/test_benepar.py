@@ -12,8 +12,8 @@ from corpora.support.errors import UserError
 from parsing.constituency.model import SpanParser
 from parsing.constituency.train import read_treebank
 from parsing.libraries.benepar import BeneparParser, _special_tokens, load_benepar
-from parsing.libraries.benepar_stock import stock_parse, to_benepar
 from parsing.trees.binarise import binarise
+from tests.oracles.benepar import stock_parse, to_benepar
 from tests.parsing.constituency.examples import (
     LABELS,
     SENTENCES,
