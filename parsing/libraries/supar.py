@@ -250,7 +250,7 @@ def _add_silent_characters(state: dict[str, Tensor], word_dim: int) -> None:
 
 def _subwords(
     embedding: TransformerEmbedding, field: SubwordField
-) -> tuple[tuple[SubwordConfig, dict[str, Any], dict[str, Any]], dict[str, Tensor]]:
+) -> tuple[tuple[SubwordConfig, dict[str, object], dict[str, object]], dict[str, Tensor]]:
     """Configuration, backbone, tokenizer and weights of supar's transformer.
 
     Raises:

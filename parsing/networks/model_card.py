@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -25,11 +25,11 @@ CURVE_ROWS = 12
 class Model(Protocol):
     """What a model folder is written from."""
 
-    def config_json(self) -> dict[str, Any]:
+    def config_json(self) -> dict[str, object]:
         """The model's configuration, JSON values."""
         ...
 
-    def vocabulary_json(self) -> dict[str, Any]:
+    def vocabulary_json(self) -> dict[str, object]:
         """Words, characters and labels, JSON values."""
         ...
 
@@ -45,7 +45,7 @@ ModelType = TypeVar("ModelType", bound=Model)
 class Sources:
     """What a model is made of; with the loop's configuration it decides a run."""
 
-    model: dict[str, Any]
+    model: Mapping[str, object]
     """The model's configuration, JSON values."""
     train: dict[str, str]
     """SHA-256 by file, as in the two below."""
