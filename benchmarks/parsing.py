@@ -35,7 +35,7 @@ from parsing.networks.model_folder import load_model_folder
 
 def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[str, float]:
     """The dependency parser against supar."""
-    from parsing.libraries.supar_stock import stock_predict, to_supar
+    from tests.oracles.supar import stock_predict, to_supar
 
     folder = load_model_folder(model_folder, kind="dependency")
     model = DependencyModel.from_folder(folder)

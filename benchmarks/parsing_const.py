@@ -23,10 +23,10 @@ from benchmarks.timing import Timer, alternate, seconds, spread
 from parsing.constituency.model import SpanParser
 from parsing.constituency.task import score_parser
 from parsing.constituency.train import load_span_parser, read_treebank
-from parsing.libraries.benepar_stock import stock_parse, to_benepar
 from parsing.trees.binarise import binarise
 from parsing.trees.brackets import from_parse, write_tree
 from parsing.trees.parsers import ConstituencyParse
+from tests.oracles.benepar import stock_parse, to_benepar
 
 LIMITS = (250, 500, 1000, 2000)
 """Values of benepar's ``subbatch_max_tokens`` that are tried, in words."""
@@ -103,8 +103,8 @@ def by_nltk(parses: Sequence[ConstituencyParse], parser: SpanParser) -> None:
 def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternations: int) -> dict[str, float]:
     """Words to both trees, binarised: ours against supar, benepar and nltk."""
     from parsing.dependency.parser import BiaffineParser
-    from parsing.libraries.supar_stock import stock_predict, to_supar
     from parsing.models import load_dependency_parser
+    from tests.oracles.supar import stock_predict, to_supar
 
     spans, arcs = load_span_parser(const_folder), load_dependency_parser(str(dep_folder))
     assert isinstance(arcs, BiaffineParser)

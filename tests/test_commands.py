@@ -65,7 +65,10 @@ def test_unknown_options_exit_with_2(module: str) -> None:
 
 
 # Where hours are at stake.
-WITH_DRY_RUN = ("multiview.train", "parsing.run", "senteval_runner.run")
+WITH_DRY_RUN = (
+    *("multiview.train", "parsing.run", "senteval_runner.run"),
+    *("studies.burt", "studies.faq", "studies.layers", "studies.multitask", "studies.passages"),
+)
 
 
 @pytest.mark.parametrize("module", WITH_DRY_RUN)

@@ -11,12 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_commands import FIRST_WORD, PIPELINE, ROOT, commands
+from tests.test_commands import PIPELINE, ROOT, commands
 
 COMMAND = re.compile(
     r"python -m ((?:parsing|multiview|senteval_runner|studies)(?:\.\w+)+)((?:\\\n|[^`\n|#])*)"
 )
 SUBCOMMANDS = ("dep", "const", "build", "run")
+FIRST_WORD = {
+    "parsing.train": "dep",
+    "parsing.convert": "dep",
+    "parsing.score": "dep",
+    "studies.analogies": "run",
+}
+"""Whose options are meant where a line names none."""
 
 
 def shown_commands() -> list[tuple[Path, str, str]]:

@@ -36,7 +36,7 @@ RUNS = {
     "parsing.show": "trees",
     "parsing.info": "trees",
     "parsing.verify": "trees",
-    "parsing.train": "dep --train t.conllu --dev t.conllu --epochs 400 --output {out}/p",
+    "parsing.train": "dep --train t.conllu --dev t.conllu --loop.epochs 400 --output {out}/p",
     "parsing.score": "const builtin t.ptb",
     "parsing.convert": "const toy.pt {out}/p --trust-pickle",
     "multiview.train": "--trees trees --out {out} --dim 8 --word-dim 8 --batch 8 --epochs 2000",

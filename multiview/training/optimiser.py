@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from multiview.training.network import MultiViewNetwork
+from parsing.networks.adam_state import adam_tensors, load_adam
+from parsing.networks.schedule import cosine, ramp
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -110,9 +112,7 @@ class Optimiser:
         state = {"steps": torch.tensor(self.steps)}
         for name, tensors in (("first", self.first), ("second", self.second)):
             state |= {f"rows.{name}.{index}": tensor for index, tensor in enumerate(tensors)}
-        for index, values in self.adam.state_dict()["state"].items():
-            state |= {f"adam.{index}.{name}": value for name, value in values.items()}
-        return state
+        return state | adam_tensors(self.adam, "adam.")
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Take over what :meth:`state` returned."""
@@ -120,19 +120,12 @@ class Optimiser:
         for name, tensors in (("first", self.first), ("second", self.second)):
             for index, tensor in enumerate(tensors):
                 tensor.copy_(state[f"rows.{name}.{index}"])
-        moments: dict[int, dict[str, Tensor]] = {}
-        for key, value in state.items():
-            if key.startswith("adam."):
-                _, parameter, name = key.split(".")
-                moments.setdefault(int(parameter), {})[name] = value
-        groups = self.adam.state_dict()["param_groups"]
-        self.adam.load_state_dict({"state": moments, "param_groups": groups})
+        load_adam(self.adam, state, "adam.")
 
 
 def learning_rate_factor(step: int, *, warmup: int, progress: float, schedule: str) -> float:
     """Factor on the learning rate in step ``step`` (from 0): linear warm-up, then constant or cosine.
 
-    The cosine falls from 1 to a tenth with the share ``progress`` of the run: 0.1 + 0.45 (1 + cos(π p)).
+    ``progress`` is the fraction of the run that is done.
     """
-    factor = 1.0 if schedule == "constant" else 0.1 + 0.45 * (1 + math.cos(math.pi * progress))
-    return factor * min((step + 1) / warmup, 1.0) if warmup else factor
+    return ramp(step + 1, warmup) * (1.0 if schedule == "constant" else cosine(progress))

@@ -22,7 +22,6 @@ from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import TrainConfig
-from multiview.training.checkpoints import Checkpoint, Checkpoints
 from multiview.training.data import Step, StepSource, Stretches, prefetch
 from multiview.training.distributed import Processes
 from multiview.training.gradient import StepResult, step_gradient
@@ -32,6 +31,7 @@ from multiview.training.optimiser import Optimiser, learning_rate_factor
 from multiview.training.validation import HeldOut, ValidationScores
 from multiview.words.table import Words, training_words
 from parsing.cache.reader import TreeCache
+from parsing.networks.checkpoints import Checkpoint, Checkpoints
 from parsing.networks.device import pick_device
 
 log = logging.getLogger(LOGGER)

@@ -12,6 +12,8 @@ without the null label.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -106,42 +108,70 @@ def cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.flo
 
 
 @njit(cache=True)
-def decode_batch(
-    best: Float, label: Int, lengths: Int, offsets: Int, starts: Int, ends: Int, labels: Int, counts: Int
-) -> None:
-    """Trees of a batch as labelled spans in preorder, null spans dropped (never the whole sentence).
+def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
+    """The best binary tree of every sentence, spans in preorder, sentence after sentence.
 
     Args:
-        best: [S] score of each span.
-        label: [S] label of each span.
-        lengths: [B] words.
+        best: [S], score of each span.
+        lengths: [B], words.
         offsets: [B+1] of :func:`span_offsets`.
-        starts: out, [sum(2n-1)], first words, sentence after sentence, packed.
-        ends: out, one past the last words.
-        labels: out, label ids.
-        counts: out, [B], spans of each sentence.
+
+    Returns:
+        First words int32 [Σ 2n-1], one past the last words int32 [Σ 2n-1], and where these spans lie among
+        all spans int64 [Σ 2n-1].
     """
-    longest = lengths.max() + 1
+    total, longest = 2 * lengths.sum() - len(lengths), lengths.max() + 1
+    starts, ends = np.empty(total, np.int32), np.empty(total, np.int32)
+    spans = np.empty(total, np.int64)
     split = np.empty((longest, longest), np.int32)
     inside = np.empty((longest, longest), np.float32)
     mirror = np.empty((longest, longest), np.float32)
     stack = np.empty((2 * longest, 2), np.int32)
     m = 0
     for b in range(len(lengths)):
-        n, base, before = lengths[b], offsets[b], m
+        n, base = lengths[b], offsets[b]
         cky(best[base : offsets[b + 1]], n, split, inside, mirror)
         stack[0, 0], stack[0, 1] = 0, n
         depth = 1
         while depth > 0:
             depth -= 1
             start, end = stack[depth, 0], stack[depth, 1]
-            own = label[base + span_index(n, start, end)]
-            if own != 0 or m == before:
-                starts[m], ends[m], labels[m] = start, end, own
-                m += 1
+            starts[m], ends[m], spans[m] = start, end, base + span_index(n, start, end)
+            m += 1
             if end - start > 1:
                 middle = split[start, end]
                 stack[depth, 0], stack[depth, 1] = middle, end
                 stack[depth + 1, 0], stack[depth + 1, 1] = start, middle
                 depth += 2
-        counts[b] = m - before
+    return starts, ends, spans
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Labelled spans of a batch of trees in preorder, sentence after sentence: M spans."""
+
+    starts: Int
+    """int32 [M], first words."""
+    ends: Int
+    """int32 [M], one past the last words."""
+    labels: Int
+    """int32 [M]."""
+    counts: Int
+    """int64 [B], spans of each sentence."""
+
+
+def decode_batch(best: Float, label: Int, lengths: Int, offsets: Int) -> Decoded:
+    """Best trees of a batch, null spans dropped (never the whole sentence).
+
+    Args:
+        best: [S], score of each span.
+        label: int32 [S], label of each span.
+        lengths: int64 [B], words.
+        offsets: [B+1] of :func:`span_offsets`.
+    """
+    starts, ends, spans = best_trees(best, lengths, offsets)
+    labels = label[spans]
+    roots = np.cumsum(2 * lengths - 1) - (2 * lengths - 1)
+    kept = labels != 0
+    kept[roots] = True
+    return Decoded(starts[kept], ends[kept], labels[kept], np.add.reduceat(kept, roots, dtype=np.int64))

@@ -10,17 +10,18 @@ worst tree, and where it agrees with the gold tree the scores cancel. Gradients 
 (span, label) pairs on which they differ.
 
 Shapes: B sentences, S spans of the batch (layout of :mod:`parsing.constituency.decode`), K labels without
-null, s pairs that differ.
+null.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
-from parsing.constituency.decode import Float, cky, span_index
+from parsing.constituency.decode import Float, best_trees
 from parsing.constituency.span_head import SpanHead, SpanScorer, project
 from parsing.trees.parsers import ConstituencyParse, Int
 
@@ -57,78 +58,58 @@ def margin_loss(
     scorer = SpanScorer(head, projected_PH, lengths, force=force)
     gold = gold_labels(parses, scorer.offsets)
     best, label = scorer.best(gold, cost=1.0)
-    size = 4 * int(scorer.lengths.sum())  # two trees of at most 2n - 1 spans each
-    sentence, span, wanted = (np.empty(size, np.int64) for _ in range(3))
-    sign = np.empty(size, np.float32)
-    cost = np.empty(len(scorer.lengths), np.float32)
-    made = _differences(best, label, gold, scorer.lengths, scorer.offsets, cost, sentence, span, wanted, sign)
+    pairs = differing_pairs(best, label, gold, scorer.lengths, scorer.offsets)
     scores = head.scores_at(
         projected_PH,
-        torch.from_numpy(scorer.left[span[:made]].astype(np.int64)),
-        torch.from_numpy(scorer.right[span[:made]].astype(np.int64)),
-        torch.from_numpy(wanted[:made]),
+        torch.from_numpy(scorer.left[pairs.spans].astype(np.int64)),
+        torch.from_numpy(scorer.right[pairs.spans].astype(np.int64)),
+        torch.from_numpy(pairs.labels),
     )
-    signed = scores * torch.from_numpy(sign[:made])
-    return torch.from_numpy(cost).index_add(0, torch.from_numpy(sentence[:made]), signed).relu()
+    signed = scores * torch.from_numpy(pairs.signs)
+    return torch.from_numpy(pairs.costs).index_add(0, torch.from_numpy(pairs.sentences), signed).relu()
 
 
-@njit(cache=True)
-def _differences(
-    best: Float,
-    label: Int,
-    gold: Int,
-    lengths: Int,
-    offsets: Int,
-    cost: Float,
-    sentence: Int,
-    span: Int,
-    wanted: Int,
-    sign: Float,
-) -> int:
-    """Where the worst tree and the gold tree differ; the number of (span, label) pairs.
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The D (span, label) pairs of a batch on which the worst trees and the gold trees differ."""
+
+    sentences: Int
+    """int64 [D]."""
+    spans: Int
+    """int64 [D]."""
+    labels: Int
+    """int64 [D]."""
+    signs: Float
+    """float32 [D], +1 for a pair of a worst tree, -1 for one of a gold tree."""
+    costs: Float
+    """float32 [B], number of spans of each worst tree whose label is not the gold one."""
+
+
+def differing_pairs(best: Float, label: Int, gold: Int, lengths: Int, offsets: Int) -> Pairs:
+    """Where worst trees and gold trees differ, sentence after sentence.
 
     Args:
         best: [S] of :func:`parsing.constituency.decode.best_labels`, cost included.
-        label: [S], the labels of ``best``.
-        gold: [S], gold labels.
-        lengths: [B].
-        offsets: [B+1].
-        cost: out, [B], number of spans of the worst tree whose label is not the gold one.
-        sentence: out, sentence of each pair.
-        span: out, its span.
-        wanted: out, its label.
-        sign: out, +1 for the worst tree's, -1 for the gold tree's.
+        label: int32 [S], the labels of ``best``.
+        gold: int32 [S], gold labels.
+        lengths: int64 [B], words.
+        offsets: [B+1] of :func:`parsing.constituency.decode.span_offsets`.
     """
-    longest = lengths.max() + 1
-    split = np.empty((longest, longest), np.int32)
-    inside = np.empty((longest, longest), np.float32)
-    mirror = np.empty((longest, longest), np.float32)
-    stack = np.empty((2 * longest, 2), np.int32)
-    agrees = np.zeros(len(best), np.bool_)
-    made = 0
-    for b in range(len(lengths)):
-        n, base = lengths[b], offsets[b]
-        cky(best[base : offsets[b + 1]], n, split, inside, mirror)
-        cost[b] = 0
-        stack[0, 0], stack[0, 1] = 0, n
-        depth = 1
-        while depth > 0:
-            depth -= 1
-            start, end = stack[depth, 0], stack[depth, 1]
-            k = base + span_index(n, start, end)
-            agrees[k] = label[k] == gold[k]
-            if not agrees[k]:
-                cost[b] += 1
-                if label[k] != 0:
-                    sentence[made], span[made], wanted[made], sign[made] = b, k, label[k], 1
-                    made += 1
-            if end - start > 1:
-                middle = split[start, end]
-                stack[depth, 0], stack[depth, 1] = middle, end
-                stack[depth + 1, 0], stack[depth + 1, 1] = start, middle
-                depth += 2
-        for k in range(base, offsets[b + 1]):
-            if gold[k] != 0 and not agrees[k]:
-                sentence[made], span[made], wanted[made], sign[made] = b, k, gold[k], -1
-                made += 1
-    return made
+    spans = best_trees(best, lengths, offsets)[2]
+    owners = np.repeat(np.arange(len(lengths)), 2 * lengths - 1)
+    wrong = label[spans] != gold[spans]
+    missing = gold != 0
+    missing[spans[~wrong]] = False
+    added, missed = wrong & (label[spans] != 0), np.flatnonzero(missing)
+    sentences = np.concatenate([owners[added], np.searchsorted(offsets, missed, side="right") - 1])
+    # Sentence by sentence: the order of the sum over pairs decides the last bit of the gradient.
+    order = np.argsort(sentences, kind="stable")
+    labels = np.concatenate([label[spans[added]], gold[missed]]).astype(np.int64)
+    signs = np.repeat(np.array([1, -1], np.float32), [int(added.sum()), len(missed)])
+    return Pairs(
+        sentences=sentences[order],
+        spans=np.concatenate([spans[added], missed])[order],
+        labels=labels[order],
+        signs=signs[order],
+        costs=np.bincount(owners[wrong], minlength=len(lengths)).astype(np.float32),
+    )

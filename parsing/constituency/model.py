@@ -2,8 +2,7 @@
 
 Kitaev & Klein (2018): the vector of fencepost i joins the forward state before it and the backward
 state after it; spans are scored by :class:`parsing.constituency.span_head.SpanHead`, tags from the states of
-the
-words, trees found by :mod:`parsing.constituency.decode`.
+the words, and :mod:`parsing.constituency.decode` finds the trees.
 
 Shapes: B sentences, T positions (both boundaries included), P fenceposts (n + 1 a sentence, packed),
 N words (packed), D encoder output, S spans.
@@ -12,8 +11,6 @@ N words (packed), D encoder output, S spans.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,11 +20,11 @@ from corpora.support.config import config_from_json, config_to_json
 from corpora.support.errors import UserError
 from parsing.constituency.decode import decode_batch
 from parsing.constituency.span_head import SpanHead, SpanScorer, project
-from parsing.networks.config import ConstituencyConfig, EncoderConfig
-from parsing.networks.features import TypeTable, Vocabulary, WordBatch, length_batches, make_batch
-from parsing.networks.model_folder import ModelFolder, load_weights
+from parsing.networks.config import ConstituencyConfig
+from parsing.networks.features import TypeTable, Vocabulary, in_batches
+from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
-from parsing.trees.parsers import ConstituencyParse, Int
+from parsing.trees.parsers import ConstituencyParse
 
 
 class ConstituencyModel(nn.Module):
@@ -44,6 +41,8 @@ class ConstituencyModel(nn.Module):
         self, vocabulary: Vocabulary, labels: Sequence[str], tags: Sequence[str], config: ConstituencyConfig
     ) -> None:
         super().__init__()
+        if not config.encoder.end_boundary:
+            raise UserError("end_boundary: a constituency model needs it (its last span ends there)")
         self.vocabulary, self.config = vocabulary, config
         self.labels, self.tags = tuple(labels), tuple(tags)
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), config.encoder)
@@ -56,13 +55,13 @@ class ConstituencyModel(nn.Module):
             nn.Linear(config.tag_hidden, len(tags)),
         )
 
-    def config_json(self) -> dict[str, Any]:
+    def config_json(self) -> dict[str, object]:
         """Configuration for the model folder."""
         return config_to_json(self.config)
 
-    def vocabulary_json(self) -> dict[str, Any]:
+    def vocabulary_json(self) -> dict[str, object]:
         """Vocabulary for the model folder."""
-        return {**self.vocabulary.to_json(), "labels": list(self.labels), "tags": list(self.tags)}
+        return {**config_to_json(self.vocabulary), "labels": list(self.labels), "tags": list(self.tags)}
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> ConstituencyModel:
@@ -71,14 +70,11 @@ class ConstituencyModel(nn.Module):
         Raises:
             UserError: the folder does not fit this version.
         """
-        where = folder.path / "config.json"
-        values = dict(folder.config)
-        encoder = config_from_json(EncoderConfig, values.pop("encoder", {}), where=where)
-        config = replace(config_from_json(ConstituencyConfig, values, where=where), encoder=encoder)
-        labels, tags = folder.vocabulary.get("labels", ()), folder.vocabulary.get("tags", ())
-        if not labels or labels[0] != "" or not tags:
-            raise UserError(f"{folder.path / 'vocab.json'}: needs labels, the empty one first, and tags")
-        vocabulary = Vocabulary.from_json(folder.vocabulary, where=folder.path / "vocab.json")
+        config = config_from_json(ConstituencyConfig, folder.config, where=folder.path / CONFIG)
+        labels, tags = folder.names("labels"), folder.names("tags")
+        if labels[0] != "":
+            raise UserError(f"{folder.path / VOCABULARY}: the first label must be the empty one")
+        vocabulary = Vocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
         model = cls(vocabulary, labels, tags, config)
         load_weights(model, folder)
         return model.eval()
@@ -123,15 +119,17 @@ def parse_states(
     projected_PH = project(span_head, fencepost_vectors(states_BTD, positions_B))
     scorer = SpanScorer(span_head, projected_PH, lengths, force=force)
     best, label = scorer.best()
-    words = int(lengths.sum())
-    starts, ends, labels = (np.empty(2 * words - len(lengths), np.int32) for _ in range(3))
-    counts = np.empty(len(lengths), np.int64)
-    decode_batch(best, label, scorer.lengths, scorer.offsets, starts, ends, labels, counts)
+    spans = decode_batch(best, label, scorer.lengths, scorer.offsets)
     if tag_head is None:
-        tags = np.zeros(words, np.int32)
+        tags_N = np.zeros(int(lengths.sum()), np.int32)
     else:
-        tags = tag_head(word_states(states_BTD, positions_B)).argmax(-1).numpy().astype(np.int32)
-    return list(_cut(tags, lengths, starts, ends, labels, counts))
+        tags_N = tag_head(word_states(states_BTD, positions_B)).argmax(-1).numpy().astype(np.int32)
+    words, cuts = np.cumsum(lengths)[:-1], np.cumsum(spans.counts)[:-1]
+    columns = (np.split(values, cuts) for values in (spans.starts, spans.ends, spans.labels))
+    return [
+        ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
+        for tags, starts, ends, labels in zip(np.split(tags_N, words), *columns, strict=True)
+    ]
 
 
 class SpanParser:
@@ -140,27 +138,24 @@ class SpanParser:
     Args:
         model: weights in place; put into eval mode.
         identity: name, version and sha256 of the weights.
-        batch_words: padded words run at once (2,000 states of 384 floats are 3 MB).
+        batch_positions: padded positions run at once (2,000 states of 384 floats are 3 MB).
     """
 
     def __init__(
-        self, model: ConstituencyModel, identity: dict[str, str], *, batch_words: int = 2000
+        self, model: ConstituencyModel, identity: dict[str, str], *, batch_positions: int = 2000
     ) -> None:
         self.model = model.eval()
         self.labels, self.tags, self.identity = model.labels, model.tags, identity
-        self.batch_words = batch_words
-        self._table = TypeTable(model.vocabulary)
-        self._vectors = TypeVectors(model.encoder, self._table)
+        self.batch_positions = batch_positions
+        self._vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order."""
-        self._vectors.bound()
-        rows = [self._table.rows(tokens) for tokens in sentences]
-        parses: dict[int, ConstituencyParse] = {}
-        for members in length_batches([len(r) + 2 for r in rows], self.batch_words):
-            batch = make_batch(self._table, [rows[i] for i in members], end_boundary=True)
-            parses.update(zip(members, self._parse_batch(batch), strict=True))
-        return [parses[i] for i in range(len(rows))]
+        return in_batches(
+            [len(tokens) + 2 for tokens in sentences],
+            self.batch_positions,
+            lambda members: self._parse_batch([sentences[i] for i in members]),
+        )
 
     def use_bfloat16(self) -> None:
         """Run the encoder in bfloat16 from now on; said in the identity, for the trees may differ."""
@@ -168,7 +163,8 @@ class SpanParser:
         self.identity = {**self.identity, "arithmetic": "bf16"}
 
     @torch.inference_mode()
-    def _parse_batch(self, batch: WordBatch) -> list[ConstituencyParse]:
+    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
+        batch = self._vectors.batch(sentences)
         states_BTD = self.model.encoder(batch, self._vectors)
         return parse_states(
             self.model.span_head,
@@ -177,20 +173,3 @@ class SpanParser:
             batch.lengths_B,
             force=self.model.config.force_root,
         )
-
-
-def _cut(
-    tags: Int, lengths: Int, starts: Int, ends: Int, labels: Int, counts: Int
-) -> list[ConstituencyParse]:
-    """Packed arrays of a batch as one parse per sentence."""
-    words = np.concatenate(([0], np.cumsum(lengths))).tolist()
-    spans = np.concatenate(([0], np.cumsum(counts))).tolist()
-    return [
-        ConstituencyParse(
-            tags=tags[words[b] : words[b + 1]],
-            starts=starts[spans[b] : spans[b + 1]],
-            ends=ends[spans[b] : spans[b + 1]],
-            labels=labels[spans[b] : spans[b + 1]],
-        )
-        for b in range(len(counts))
-    ]

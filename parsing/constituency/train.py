@@ -12,9 +12,9 @@ from corpora.treebanks import read_conllu
 from parsing.constituency.model import ConstituencyModel, SpanParser
 from parsing.constituency.task import ConstituencyTask, score_parser
 from parsing.networks.config import TrainConstituency
-from parsing.networks.model_card import CardTexts, Scores, file_hashes, train_and_store
+from parsing.networks.model_card import CardTexts, Scores, Sources, Training, file_hashes
 from parsing.networks.model_folder import ModelFolder, load_model_folder
-from parsing.networks.training import Trainer, seed_everything
+from parsing.networks.training import seed_everything
 from parsing.trees.brackets import SpanTree, read_trees
 
 
@@ -67,36 +67,36 @@ def read_extra(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) -> 
     ]
 
 
-def prepare_constituency_training(config: TrainConstituency) -> tuple[Trainer, ConstituencyTask]:
-    """The run that ``config`` describes, not begun yet, and what it trains."""
+def train_constituency_parser(config: TrainConstituency) -> Scores:
+    """Train, write the model folder, return the dev scores of what was stored."""
     trees, dev_trees = read_treebank(config.train, config.exclude_documents), read_treebank(config.dev)
     sentences = read_extra(config.extra, config.exclude_documents)
-    seed_everything(config.training)
+    seed_everything(config.loop)
     start = None if config.start_from is None else load_span_parser(config.start_from)
     task = ConstituencyTask(
         trees, dev_trees, config.model, extra=sentences, start=None if start is None else start.model
     )
-    run = {
-        "model": config_to_json(config.model),
-        "train": file_hashes(config.train),
-        "extra": file_hashes(config.extra),
-        "dev": file_hashes(config.dev),
-        "exclude_documents": list(config.exclude_documents),
-        "start_from": None if start is None else start.identity["sha256"],
-    }
-    return Trainer(task, config.training, config.output / "training", run), task
-
-
-def train_constituency_parser(config: TrainConstituency) -> Scores:
-    """Train, write the model folder, return the dev scores of what was stored."""
-    trainer, task = prepare_constituency_training(config)
 
     def score(folder: ModelFolder) -> Scores:
-        return score_parser(_span_parser(folder), task.dev)
+        return score_parser(_span_parser(folder), dev_trees)
 
-    return train_and_store(
-        config, trainer, task.model, kind="constituency", dev_size=len(task.dev), score=score, card=CARD
+    training = Training(
+        kind="constituency",
+        task=task,
+        model=task.model,
+        sources=Sources(
+            model=config_to_json(config.model),
+            train=file_hashes(config.train),
+            extra=file_hashes(config.extra),
+            dev=file_hashes(config.dev),
+            exclude_documents=config.exclude_documents,
+            start_from=None if start is None else start.identity["sha256"],
+        ),
+        dev_size=len(dev_trees),
+        score=score,
+        card=CARD,
     )
+    return training.run(config, config.loop)
 
 
 def load_span_parser(path: Path) -> SpanParser:
@@ -117,7 +117,7 @@ def _score_table(scores: Scores) -> list[str]:
     ]
 
 
-CARD = CardTexts(
+CARD = CardTexts[ConstituencyModel](
     about=lambda model, parameters: (
         "Span parser (Kitaev & Klein 2018) with part-of-speech tags over a word and character BiLSTM; "
         f"{parameters:,} parameters, {len(model.labels)} labels (unary chains are labels), "
@@ -127,8 +127,7 @@ CARD = CardTexts(
     data_rules="Trees are learned from train; tags, and arcs as a help that is thrown away, from extra too.",
     score_table=_score_table,
     rules="Labelled brackets without function tags, punctuation and wrapper "
-    "(`parsing/constituency/score.py` has "
-    "the rules).",
+    "(`parsing/constituency/score.py` has the rules).",
     curve="dev",
     columns={"f1": "F1", "tags": "tags"},
 )

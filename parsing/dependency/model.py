@@ -15,17 +15,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corpora.support.config import config_from_json, config_to_json
+from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.features import Vocabulary, WordBatch
-from parsing.networks.model_folder import ModelFolder, load_weights
+from parsing.networks.model_folder import VOCABULARY, ModelFolder, load_weights
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors, shared_dropout
 
 NEGATIVE_SLOPE = 0.1
@@ -146,23 +145,22 @@ class DependencyModel(BiaffineScorers):
             self.relation_scores(x_BTD, (dependents[0], dependents[1]), heads_N), relations_N
         )
 
-    def config_json(self) -> dict[str, Any]:
+    def config_json(self) -> dict[str, object]:
         """Configuration for the model folder."""
         return {"encoder": config_to_json(self.encoder.config), "scorer": config_to_json(self.scorer)}
 
-    def vocabulary_json(self) -> dict[str, Any]:
+    def vocabulary_json(self) -> dict[str, object]:
         """Vocabulary for the model folder."""
-        return {**self.vocabulary.to_json(), "relations": list(self.relations)}
+        return {**config_to_json(self.vocabulary), "relations": list(self.relations)}
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> DependencyModel:
         """Build the model a folder holds, in eval mode."""
-        where = folder.path / "config.json"
         model = cls(
-            Vocabulary.from_json(folder.vocabulary, where=folder.path / "vocab.json"),
-            folder.vocabulary.get("relations", ()),
-            config_from_json(EncoderConfig, folder.config.get("encoder", {}), where=where),
-            config_from_json(ScorerConfig, folder.config.get("scorer", {}), where=where),
+            Vocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY),
+            folder.names("relations"),
+            folder.part(EncoderConfig, "encoder"),
+            folder.part(ScorerConfig, "scorer"),
         )
         load_weights(model, folder)
         return model.eval()

@@ -9,8 +9,8 @@ relations at the predicted heads only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from parsing.dependency.decode import decode_heads
 from parsing.dependency.model import BiaffineScorers, DependencyModel
-from parsing.networks.features import TypeTable, WordBatch, length_batches, make_batch
+from parsing.networks.features import TypeTable, in_batches
 from parsing.networks.sentence_encoder import TypeVectors
 from parsing.trees.parsers import DependencyParse
 
@@ -44,15 +44,11 @@ class BatchedParser(ABC, Generic[Model]):
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
         """One parse per sentence, in order; every sentence has at least one token."""
-        parses: list[DependencyParse | None] = [None] * len(sentences)
-        for index in length_batches(self._lengths(sentences) + 1, self.batch_positions):
-            batch, tokens_B = self.batch([sentences[i] for i in index])
-            heads_N, relations_N = self.predict(batch, tokens_B)
-            start = 0
-            for i, n in zip(index, tokens_B, strict=True):
-                parses[i] = DependencyParse(heads_N[start : start + n], relations_N[start : start + n])
-                start += n
-        return [parse for parse in parses if parse is not None]
+        return in_batches(
+            self._lengths(sentences) + 1,
+            self.batch_positions,
+            lambda members: self._parse_batch([sentences[i] for i in members]),
+        )
 
     def use_bfloat16(self) -> None:
         """Run the encoder in bfloat16 from now on; said in the identity, for the trees may differ."""
@@ -60,23 +56,22 @@ class BatchedParser(ABC, Generic[Model]):
         self.identity = {**self.identity, "arithmetic": "bf16"}
 
     @abstractmethod
-    def batch(self, sentences: Sequence[Sequence[str]]) -> tuple[Any, NDArray[np.int64]]:
-        """Sentences as a padded batch of the encoder's, and their numbers of tokens."""
-
-    @abstractmethod
-    def score(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch."""
+    def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch of sentences."""
 
     @torch.inference_mode()
-    def predict(self, batch: Any, tokens_B: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Heads and relations of all tokens of a batch, sentence after sentence."""
-        scores_BTT, x_BTD = self.score(batch)
+    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[DependencyParse]:
+        scores_BTT, x_BTD = self.score(sentences)
+        tokens_B = np.array([len(tokens) for tokens in sentences])
         heads_N, _ = decode_heads(scores_BTT.numpy(), tokens_B)
         sentence_N = np.repeat(np.arange(len(tokens_B)), tokens_B)
         position_N = np.arange(len(heads_N)) - np.repeat(np.cumsum(tokens_B) - tokens_B, tokens_B) + 1
         dependents = (torch.from_numpy(sentence_N), torch.from_numpy(position_N))
         relations_NR = self.model.relation_scores(x_BTD, dependents, torch.from_numpy(heads_N))
-        return heads_N.astype(np.int32), relations_NR.argmax(1).numpy().astype(np.int32)
+        relations_N = relations_NR.argmax(1).numpy()
+        cuts = np.cumsum(tokens_B)[:-1]
+        columns = (np.split(values.astype(np.int32), cuts) for values in (heads_N, relations_N))
+        return map(DependencyParse, *columns)
 
     def _lengths(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
         """What a sentence costs, by which batches are cut."""
@@ -90,17 +85,11 @@ class BiaffineParser(BatchedParser[DependencyModel]):
         self, model: DependencyModel, identity: dict[str, str], *, batch_positions: int = 2000
     ) -> None:
         super().__init__(model, identity, batch_positions=batch_positions)
-        self._table = TypeTable(model.vocabulary)
-        self._vectors = TypeVectors(model.encoder, self._table)
-
-    def batch(self, sentences: Sequence[Sequence[str]]) -> tuple[WordBatch, NDArray[np.int64]]:
-        """Sentences as a padded batch, and their numbers of tokens."""
-        self._vectors.bound()
-        rows = [self._table.rows(tokens) for tokens in sentences]
-        return make_batch(self._table, rows, end_boundary=False), np.array([len(r) for r in rows])
+        self._vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
 
     @torch.inference_mode()
-    def score(self, batch: WordBatch) -> tuple[Tensor, Tensor]:
-        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch."""
+    def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch of sentences."""
+        batch = self._vectors.batch(sentences)
         x_BTD = self.model.encode(batch, self._vectors)
         return self.model.arc_scores(x_BTD, batch.mask_BT()), x_BTD

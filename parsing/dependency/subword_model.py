@@ -12,22 +12,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from corpora.support.config import config_from_json, config_to_json
+from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from parsing.dependency.model import BiaffineScorers
 from parsing.dependency.parser import BatchedParser
 from parsing.networks.config import EncoderConfig, ScorerConfig
-from parsing.networks.features import TypeTable, Vocabulary, WordBatch, make_batch
-from parsing.networks.model_folder import ModelFolder, load_weights
+from parsing.networks.features import TypeTable, Vocabulary
+from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
-from parsing.networks.subwords import SubwordBatch, SubwordConfig, SubwordEncoder, SubwordTable, piece_counts
+from parsing.networks.subwords import SubwordConfig, SubwordEncoder, SubwordTable, piece_counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +52,8 @@ class SubwordDependencyModel(BiaffineScorers):
     def __init__(
         self,
         config: SubwordConfig,
-        backbone: dict[str, Any],
-        tokenizer: dict[str, Any],
+        backbone: dict[str, object],
+        tokenizer: dict[str, object],
         relations: Sequence[str],
         scorer: ScorerConfig,
         words: WordLayers | None = None,
@@ -77,19 +76,19 @@ class SubwordDependencyModel(BiaffineScorers):
         if self.encoder is not None:
             self.encoder.use_bfloat16()
 
-    def config_json(self) -> dict[str, Any]:
+    def config_json(self) -> dict[str, object]:
         """Configuration for the model folder."""
-        values = {
+        values: dict[str, object] = {
             "subwords": config_to_json(self.subwords.config),
             "backbone": self.subwords.backbone,
             "scorer": config_to_json(self.scorer),
         }
         return values if self.words is None else values | {"encoder": config_to_json(self.words.encoder)}
 
-    def vocabulary_json(self) -> dict[str, Any]:
+    def vocabulary_json(self) -> dict[str, object]:
         """Vocabulary for the model folder."""
-        values = {"tokenizer": self.tokenizer, "relations": list(self.relations)}
-        return values if self.words is None else values | self.words.vocabulary.to_json()
+        values: dict[str, object] = {"tokenizer": self.tokenizer, "relations": list(self.relations)}
+        return values if self.words is None else values | config_to_json(self.words.vocabulary)
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> SubwordDependencyModel:
@@ -98,22 +97,17 @@ class SubwordDependencyModel(BiaffineScorers):
         Raises:
             UserError: the folder does not fit this version or the installed transformers.
         """
-        where, words = folder.path / "config.json", None
+        words = None
         if "encoder" in folder.config:
-            words = WordLayers(
-                vocabulary=Vocabulary.from_json(folder.vocabulary, where=folder.path / "vocab.json"),
-                encoder=config_from_json(EncoderConfig, folder.config["encoder"], where=where),
-            )
+            vocabulary = Vocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
+            words = WordLayers(vocabulary=vocabulary, encoder=folder.part(EncoderConfig, "encoder"))
+        backbone = folder.mapping(CONFIG, "backbone")
+        parts = folder.part(SubwordConfig, "subwords"), backbone, folder.mapping(VOCABULARY, "tokenizer")
+        scorer = folder.part(ScorerConfig, "scorer")
         try:
-            model = cls(
-                config_from_json(SubwordConfig, folder.config["subwords"], where=where),
-                folder.config["backbone"],
-                folder.vocabulary["tokenizer"],
-                folder.vocabulary["relations"],
-                config_from_json(ScorerConfig, folder.config["scorer"], where=where),
-                words,
-            )
-        except (KeyError, ValueError, TypeError) as error:
+            model = cls(*parts, folder.names("relations"), scorer, words)
+        except (KeyError, ValueError, TypeError) as error:  # of transformers, on the backbone
+            where = folder.path / CONFIG
             raise UserError(f"{where}: not a transformer that can be built here ({error!r})") from None
         load_weights(model, folder)
         return model.eval()
@@ -127,28 +121,17 @@ class SubwordParser(BatchedParser[SubwordDependencyModel]):
     ) -> None:
         super().__init__(model, identity, batch_positions=batch_positions)
         self._pieces = SubwordTable(json.dumps(model.tokenizer), model.subwords.config)
+        self._vectors: TypeVectors | None = None
         if model.words is not None and model.encoder is not None:
-            self._table = TypeTable(model.words.vocabulary)
-            self._vectors = TypeVectors(model.encoder, self._table)
-
-    def batch(
-        self, sentences: Sequence[Sequence[str]]
-    ) -> tuple[tuple[SubwordBatch, WordBatch | None], NDArray[np.int64]]:
-        """Pieces and, under a BiLSTM, words of the sentences, and their numbers of tokens."""
-        tokens_B = np.array([len(tokens) for tokens in sentences], np.int64)
-        pieces = self._pieces.batch([self._pieces.pieces(tokens) for tokens in sentences])
-        if self.model.encoder is None:
-            return (pieces, None), tokens_B
-        self._vectors.bound()
-        rows = [self._table.rows(tokens) for tokens in sentences]
-        return (pieces, make_batch(self._table, rows, end_boundary=False)), tokens_B
+            self._vectors = TypeVectors(model.encoder, TypeTable(model.words.vocabulary))
 
     @torch.inference_mode()
-    def score(self, batch: tuple[SubwordBatch, WordBatch | None]) -> tuple[Tensor, Tensor]:
-        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch."""
-        pieces, words = batch
+    def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch of sentences."""
+        pieces = self._pieces.batch([self._pieces.pieces(tokens) for tokens in sentences])
         x_BTD = self.model.subwords(pieces)
-        if words is not None and self.model.encoder is not None:
+        if self._vectors is not None and self.model.encoder is not None:
+            words = self._vectors.batch(sentences)
             x_BTE = torch.cat([self._vectors(words), x_BTD], -1)
             x_BTD = self.model.encoder.contextualize(x_BTE, words.lengths_B)
         return self.model.arc_scores(x_BTD, pieces.mask_BT()), x_BTD

@@ -13,9 +13,9 @@ from parsing.dependency.model import DependencyModel
 from parsing.dependency.parser import BiaffineParser
 from parsing.dependency.task import DependencyTask, score_parser
 from parsing.networks.config import TrainDependency
-from parsing.networks.model_card import CardTexts, Scores, file_hashes, train_and_store
+from parsing.networks.model_card import CardTexts, Scores, Sources, Training, file_hashes
 from parsing.networks.model_folder import ModelFolder
-from parsing.networks.training import Trainer, seed_everything
+from parsing.networks.training import seed_everything
 
 
 def read_dependencies(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) -> list[Sentence]:
@@ -45,31 +45,31 @@ def read_dependencies(paths: Sequence[Path], exclude_documents: Sequence[str] = 
     return sentences
 
 
-def prepare_dependency_training(config: TrainDependency) -> tuple[Trainer, DependencyTask]:
-    """The run that ``config`` describes, not begun yet, and what it trains."""
-    sentences = read_dependencies(config.train, config.exclude_documents)
-    dev_sentences = read_dependencies(config.dev)
-    seed_everything(config.training)
-    task = DependencyTask(sentences, dev_sentences, config.model)
-    run = {
-        "model": config_to_json(config.model),
-        "train": file_hashes(config.train),
-        "dev": file_hashes(config.dev),
-        "exclude_documents": list(config.exclude_documents),
-    }
-    return Trainer(task, config.training, config.output / "training", run), task
-
-
 def train_dependency_parser(config: TrainDependency) -> Scores:
     """Train, write the model folder, return the dev scores of what was stored."""
-    trainer, task = prepare_dependency_training(config)
+    sentences = read_dependencies(config.train, config.exclude_documents)
+    dev_sentences = read_dependencies(config.dev)
+    seed_everything(config.loop)
+    task = DependencyTask(sentences, dev_sentences, config.model)
 
     def score(folder: ModelFolder) -> Scores:
-        return score_parser(BiaffineParser(DependencyModel.from_folder(folder), {}), task.dev)
+        return score_parser(BiaffineParser(DependencyModel.from_folder(folder), {}), dev_sentences)
 
-    return train_and_store(
-        config, trainer, task.module, kind="dependency", dev_size=len(task.dev), score=score, card=CARD
+    training = Training(
+        kind="dependency",
+        task=task,
+        model=task.module,
+        sources=Sources(
+            model=config_to_json(config.model),
+            train=file_hashes(config.train),
+            dev=file_hashes(config.dev),
+            exclude_documents=config.exclude_documents,
+        ),
+        dev_size=len(dev_sentences),
+        score=score,
+        card=CARD,
     )
+    return training.run(config, config.loop)
 
 
 def _score_table(scores: Scores) -> list[str]:
@@ -81,7 +81,7 @@ def _score_table(scores: Scores) -> list[str]:
     ]
 
 
-CARD = CardTexts(
+CARD = CardTexts[DependencyModel](
     about=lambda model, parameters: (
         "Biaffine dependency parser (Dozat & Manning 2017) over a word and character BiLSTM; "
         f"{parameters:,} parameters, {len(model.relations)} relations."

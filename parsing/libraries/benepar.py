@@ -1,4 +1,4 @@
-"""benepar's models behind our inference (our weights in its classes: :mod:`parsing.libraries.benepar_stock`).
+"""benepar's models behind our inference (our weights in its classes: :mod:`tests.oracles.benepar`).
 
 :class:`BeneparParser` runs any benepar model (char-LSTM or pretrained transformer) with identical trees:
 word types are encoded once, sentences batched by length, spans scored and decoded as in
@@ -34,8 +34,8 @@ from torch.nn import functional as F
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from parsing.constituency.model import parse_states
-from parsing.networks.features import length_batches
-from parsing.networks.model_folder import ModelFolder, load_weights
+from parsing.networks.features import in_batches
+from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
 from parsing.trees.parsers import ConstituencyParse
 
 VERSION = "0.2.0"
@@ -51,12 +51,12 @@ class BeneparParser:
     Args:
         parser: benepar's model.
         identity: name, version and sha256 of the weights.
-        batch_words: padded words run at once.
+        batch_positions: padded positions run at once.
     """
 
-    def __init__(self, parser: ChartParser, identity: dict[str, str], *, batch_words: int = 2000) -> None:
+    def __init__(self, parser: ChartParser, identity: dict[str, str], *, batch_positions: int = 2000) -> None:
         self.parser = parser.eval()
-        self.identity, self.batch_words = identity, batch_words
+        self.identity, self.batch_positions = identity, batch_positions
         self._bfloat16 = False
         self.labels = _by_index(parser.label_vocab)
         self.tags = _by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
@@ -79,16 +79,16 @@ class BeneparParser:
             ValueError: a sentence is longer than the model takes.
         """
         encoded = [self._encoder.encode(tokens) for tokens in sentences]
-        parses: dict[int, ConstituencyParse] = {}
         positions = [len(tokens) + 2 for tokens in sentences]
-        for members in length_batches(positions, self.batch_words):
-            words = torch.tensor([len(sentences[i]) for i in members])
+
+        def parse_batch(members: list[int]) -> list[ConstituencyParse]:
+            positions_B = torch.tensor([positions[i] for i in members])
             with torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16):
-                states_BTD = self._states([encoded[i] for i in members], words + 2).float()
+                states_BTD = self._states([encoded[i] for i in members], positions_B).float()
             force = self.parser.decoder.force_root_constituent
-            made = parse_states(self.parser.f_label, self.parser.f_tag, states_BTD, words + 2, force=force)
-            parses.update(zip(members, made, strict=True))
-        return [parses[i] for i in range(len(sentences))]
+            return parse_states(self.parser.f_label, self.parser.f_tag, states_BTD, positions_B, force=force)
+
+        return in_batches(positions, self.batch_positions, parse_batch)
 
     def _states(self, encoded: list[Any], positions_B: Tensor) -> Tensor:
         """What benepar's ``forward`` computes before it looks at spans: [B, T, D]."""
@@ -258,9 +258,9 @@ def from_folder(folder: ModelFolder) -> BeneparParser:
     Raises:
         UserError: the folder does not fit benepar's model.
     """
+    hparams = {"force_root_constituent": True, **folder.mapping(CONFIG, "hparams")}
+    vocabularies = {f"{name}_vocab": folder.mapping(VOCABULARY, key) for key, name in _VOCABULARIES.items()}
     try:
-        vocabularies = {f"{name}_vocab": folder.vocabulary[key] for key, name in _VOCABULARIES.items()}
-        hparams = {"force_root_constituent": True, **folder.config["hparams"]}
         parser = ChartParser(hparams=HParams(**hparams), **vocabularies)
     except (KeyError, AttributeError) as error:
         raise UserError(f"{folder.path}: not a converted benepar model ({error!r})") from None

@@ -1,4 +1,4 @@
-"""supar's checkpoints as our dependency model (in its own classes: :mod:`parsing.libraries.supar_stock`).
+"""supar's checkpoints as our dependency model (in its own classes: :mod:`tests.oracles.supar`).
 
 Our model is supar's biaffine model with weights stored under other names, so a converted checkpoint parses
 in :class:`parsing.dependency.parser.BiaffineParser` exactly as supar does. Checkpoints are opened in
@@ -250,7 +250,7 @@ def _add_silent_characters(state: dict[str, Tensor], word_dim: int) -> None:
 
 def _subwords(
     embedding: TransformerEmbedding, field: SubwordField
-) -> tuple[tuple[SubwordConfig, dict[str, Any], dict[str, Any]], dict[str, Tensor]]:
+) -> tuple[tuple[SubwordConfig, dict[str, object], dict[str, object]], dict[str, Tensor]]:
     """Configuration, backbone, tokenizer and weights of supar's transformer.
 
     Raises:

@@ -6,10 +6,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
+from annotated_types import Ge
 
-from corpora.support.config import configuration
-from corpora.support.ranges import COUNT, COUNT_OR_NONE, POSITIVE, SHARE, Rule, check_numbers
+from corpora.support.config import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
 
 Precision = Literal["fp32", "bf16"]
 """Arithmetic of a parser's sentence encoder; everything after it is always fp32."""
@@ -19,23 +18,23 @@ Precision = Literal["fp32", "bf16"]
 class EncoderConfig:
     """Sizes and dropout rates of the sentence encoder."""
 
-    word_dim: int = 100
+    word_dim: Count = 100
     """Width of the word embedding."""
-    character_dim: int = 32
+    character_dim: Count = 32
     """Width of a character's embedding."""
-    character_hidden: int = 64
+    character_hidden: Annotated[int, Ge(2)] = 64
     """Width of a word's character representation (half from each direction)."""
-    hidden: int = 192
+    hidden: Count = 192
     """Width of one direction of an LSTM layer; the encoder's output is twice as wide."""
-    layers: int = 3
+    layers: Count = 3
     """Number of bidirectional LSTM layers."""
     end_boundary: bool = False
     """Sentences end with a boundary position too (constituency)."""
-    embedding_dropout: float = 0.33
+    embedding_dropout: Fraction = 0.33
     """Probability of dropping a token's word, and independently its characters, as a whole."""
-    word_dropout: float = 0.0
+    word_dropout: Fraction = 0.0
     """Probability of reading a token's word as unknown."""
-    dropout: float = 0.33
+    dropout: Fraction = 0.33
     """Dropout of layer inputs and of the output, one mask per sentence (variational)."""
 
 
@@ -43,11 +42,11 @@ class EncoderConfig:
 class ScorerConfig:
     """Sizes and dropout of the biaffine scorers."""
 
-    arc_dim: int = 256
+    arc_dim: Count = 256
     """Width of the arc space."""
-    relation_dim: int = 64
+    relation_dim: Count = 64
     """Width of the relation space."""
-    dropout: float = 0.33
+    dropout: Fraction = 0.33
     """Dropout after each MLP, one mask per sentence."""
 
 
@@ -65,7 +64,7 @@ class DependencyConfig:
         default_factory=lambda: ScorerConfig(arc_dim=200, relation_dim=50, dropout=0.25)
     )
     """Biaffine scorers."""
-    min_count: int = 2
+    min_count: Count = 2
     """Words rarer than this in the training data are unknown words."""
 
 
@@ -79,46 +78,46 @@ class ConstituencyConfig:
         )
     )
     """Sentence encoder."""
-    label_hidden: int = 192
+    label_hidden: Count = 192
     """Hidden width of the span classifier."""
-    tag_hidden: int = 128
+    tag_hidden: Count = 128
     """Hidden width of the tag classifier."""
     force_root: bool = True
     """The whole sentence always gets a label (benepar's ``force_root_constituent``)."""
-    min_count: int = 2
+    min_count: Count = 2
     """Words rarer than this in the training data are unknown words."""
 
 
 @configuration
-class TrainingConfig:
+class LoopConfig:
     """Optimisation, budget and bookkeeping."""
 
-    minutes: float | None = None
+    minutes: Positive | None = None
     """Time budget in minutes; the learning rate reaches 0 at its end. Overrides epochs."""
-    epochs: int = 30
+    epochs: Count = 30
     """Budget in passes over the training data, when minutes is not given."""
-    batch_tokens: int = 640
+    batch_tokens: Count = 640
     """Words per batch, about."""
-    learning_rate: float = 2e-3
+    learning_rate: Positive = 2e-3
     """Peak learning rate of Adam."""
-    warmup: float = 0.02
-    """Part of the budget over which the learning rate rises to its peak."""
-    beta1: float = 0.9
+    warmup: Fraction = 0.02
+    """Fraction of the budget over which the learning rate rises to its peak."""
+    beta1: Fraction = 0.9
     """Adam's decay of the mean."""
-    beta2: float = 0.9
+    beta2: Fraction = 0.9
     """Adam's decay of the squares (Dozat & Manning: 0.9, not 0.999)."""
-    epsilon: float = 1e-8
+    epsilon: Positive = 1e-8
     """Adam's epsilon (torch's default; Dozat & Manning: 1e-12)."""
-    clip: float = 5.0
+    clip: Positive = 5.0
     """Largest norm of the gradient."""
-    average: float = 0.0
+    average: Fraction = 0.0
     """Decay per step of an exponential average of the weights, which is then what is evaluated
     and kept; 0 for none."""
-    checkpoint_s: float = 60.0
+    checkpoint_s: NotNegative = 60.0
     """Seconds between checkpoints."""
-    seed: int = 1
+    seed: CountOrNone = 1
     """Seed of initial weights, batch order and dropout."""
-    threads: int = 1
+    threads: Count = 1
     """Threads of torch; part of what makes a run repeatable."""
 
 
@@ -134,8 +133,6 @@ class TrainOptions:
     """Version of the model, part of its identity."""
     half: bool = True
     """Store weights as float16: half the size (the card's scores are those of the stored weights)."""
-    dry_run: bool = False
-    """Print the configuration, sizes and an estimate of time and memory from a few steps; write nothing."""
 
 
 @configuration
@@ -150,9 +147,7 @@ class TrainDependency(TrainOptions):
     """Leave training documents out whose id starts with one of these."""
     model: DependencyConfig = field(default_factory=DependencyConfig)
     """The model."""
-    training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(
-        default_factory=lambda: TrainingConfig(learning_rate=3e-3)
-    )
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(learning_rate=3e-3))
     """Optimisation and budget."""
 
 
@@ -173,33 +168,7 @@ class TrainConstituency(TrainOptions):
     documents: the .conllu file beside a .ptb file does."""
     model: ConstituencyConfig = field(default_factory=ConstituencyConfig)
     """The model."""
-    training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(
-        default_factory=lambda: TrainingConfig(
-            learning_rate=2.5e-3, beta2=0.98, batch_tokens=800, average=0.998
-        )
+    loop: LoopConfig = field(
+        default_factory=lambda: LoopConfig(learning_rate=2.5e-3, beta2=0.98, batch_tokens=800, average=0.998)
     )
     """Optimisation and budget."""
-
-
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(("word_dim", "character_dim", "hidden", "layers", "min_count"), COUNT),
-    **dict.fromkeys(("arc_dim", "relation_dim", "label_hidden", "tag_hidden"), COUNT),
-    "character_hidden": (lambda width: width >= 2, "at least 2"),
-    **dict.fromkeys(("embedding_dropout", "word_dropout", "dropout", "average"), SHARE),
-    "minutes": (lambda minutes: minutes is None or minutes > 0, "above 0"),
-    **dict.fromkeys(("epochs", "batch_tokens", "threads"), COUNT),
-    **dict.fromkeys(("learning_rate", "epsilon", "clip"), POSITIVE),
-    **dict.fromkeys(("warmup", "beta1", "beta2"), SHARE),
-    **dict.fromkeys(("checkpoint_s", "seed"), COUNT_OR_NONE),
-}
-"""Of the numbers of models and of training."""
-
-
-def check_training(config: TrainDependency | TrainConstituency) -> None:
-    """Refuse numbers that cannot work.
-
-    Raises:
-        UserError: the first that is out of its range, by the name it has on the command line.
-    """
-    check_numbers(config.model, RULES, "--model.")
-    check_numbers(config.training, RULES)

@@ -11,30 +11,33 @@ C characters of a type (cut at ``Vocabulary.max_characters``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from corpora.support.config import Count, config_from_json, configuration
 from corpora.support.errors import UserError
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
 PAD, UNKNOWN, BEGIN, END = range(4)
 
+Parse = TypeVar("Parse")
 
-@dataclass(frozen=True, kw_only=True)
+
+@configuration
 class Vocabulary:
     """Words (lower-cased) and characters (as they are) a model knows, specials first."""
 
     words: tuple[str, ...]
     characters: tuple[str, ...]
-    max_characters: int = 20
+    max_characters: Count = 20
     """Characters of a word beyond this are not looked at."""
 
     @classmethod
@@ -61,29 +64,15 @@ class Vocabulary:
             max_characters=max_characters,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "words": list(self.words),
-            "characters": list(self.characters),
-            "max_characters": self.max_characters,
-        }
-
     @classmethod
-    def from_json(cls, values: dict[str, Any], *, where: Path | str) -> Vocabulary:
-        """Inverse of :meth:`to_json`.
+    def from_json(cls, values: Mapping[str, object], *, where: Path | str) -> Vocabulary:
+        """The vocabulary among the values of a ``vocab.json``.
 
         Raises:
-            UserError: the values are no vocabulary of this format; names the file.
+            UserError: there is none; names the file.
         """
-        try:
-            vocabulary = cls(
-                words=tuple(values["words"]),
-                characters=tuple(values["characters"]),
-                max_characters=int(values["max_characters"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{where}: not a vocabulary of this version ({error!r})") from None
+        own = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        vocabulary = config_from_json(cls, own, where=where)
         for name, entries in (("words", vocabulary.words), ("characters", vocabulary.characters)):
             if entries[: len(SPECIALS)] != SPECIALS:
                 raise UserError(f"{where}: {name} must start with {', '.join(SPECIALS)}")
@@ -195,6 +184,24 @@ def length_batches(positions: Sequence[int] | NDArray[np.integer], limit: int) -
             batches.append([])
         batches[-1].append(index)
     return batches
+
+
+def in_batches(
+    positions: Sequence[int] | NDArray[np.integer],
+    limit: int,
+    parse: Callable[[list[int]], Iterable[Parse]],
+) -> list[Parse]:
+    """One result per sentence, in order, computed in :func:`length_batches`.
+
+    Args:
+        positions: of each sentence, boundaries included.
+        limit: sentences x the longest one's positions.
+        parse: from the indices of a batch's sentences to their results.
+    """
+    results: dict[int, Parse] = {}
+    for members in length_batches(positions, limit):
+        results.update(zip(members, parse(members), strict=True))
+    return [results[i] for i in range(len(positions))]
 
 
 def make_batch(table: TypeTable, sentences: Sequence[NDArray[np.int64]], *, end_boundary: bool) -> WordBatch:

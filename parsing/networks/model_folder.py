@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from corpora.support.config import Config, config_from_json
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, sha256_file, write_json, write_text
 
@@ -32,14 +33,44 @@ class ModelFolder:
     path: Path
     kind: str
     """``dependency``, ``constituency`` or ``benepar``."""
-    config: dict[str, Any]
+    config: dict[str, object]
     """The model's configuration, JSON values."""
-    vocabulary: dict[str, Any]
+    vocabulary: dict[str, object]
     """Words, characters, labels: JSON values."""
     tensors: dict[str, Tensor]
     """Weights by parameter name, as float32."""
     identity: dict[str, str]
     """``name``, ``version`` and ``sha256``."""
+
+    def part(self, config_type: type[Config], key: str) -> Config:
+        """One part of the configuration, defaults where it says nothing.
+
+        Raises:
+            UserError: it does not fit ``config_type``.
+        """
+        return config_from_json(config_type, self.config.get(key, {}), where=self.path / CONFIG)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """One list of the vocabulary: relations, labels or tags.
+
+        Raises:
+            UserError: it is missing, empty or no list of strings.
+        """
+        found = self.vocabulary.get(key)
+        if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
+            raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
+        return tuple(found)
+
+    def mapping(self, file: str, key: str) -> dict[str, object]:
+        """What ``config.json`` or ``vocab.json`` holds under a key, where that is another library's.
+
+        Raises:
+            UserError: it is missing or no mapping.
+        """
+        found = (self.config if file == CONFIG else self.vocabulary).get(key)
+        if not isinstance(found, dict):
+            raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
+        return found
 
 
 def save_model_folder(
@@ -48,9 +79,9 @@ def save_model_folder(
     kind: str,
     name: str,
     version: str,
-    config: dict[str, Any],
-    vocabulary: dict[str, Any],
-    tensors: dict[str, Tensor],
+    config: Mapping[str, object],
+    vocabulary: Mapping[str, object],
+    tensors: Mapping[str, Tensor],
     half: bool,
     card: str,
 ) -> dict[str, str]:

@@ -15,12 +15,14 @@ Shape suffixes: B sentences, T positions, U types, C characters, E input, D hidd
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from parsing.networks.config import EncoderConfig
-from parsing.networks.features import PAD, UNKNOWN, TypeTable, WordBatch
+from parsing.networks.features import PAD, UNKNOWN, TypeTable, WordBatch, make_batch
 
 
 def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:
@@ -203,8 +205,14 @@ class TypeVectors:
         self._known = np.zeros(1024, dtype=bool)
         self._vectors = torch.zeros((1024, self.encoder.input_dim), device=device)
 
+    def batch(self, sentences: Sequence[Sequence[str]]) -> WordBatch:
+        """A padded batch of tokenised sentences, with the boundaries that the encoder wants."""
+        self.bound()
+        rows = [self.table.rows(tokens) for tokens in sentences]
+        return make_batch(self.table, rows, end_boundary=self.encoder.config.end_boundary)
+
     def bound(self) -> None:
-        """Start anew if the table has outgrown ``max_types``; call between batches."""
+        """Start anew if the table has outgrown ``max_types``: batches made before are of no use then."""
         if len(self.table) > self.max_types:
             self.table.clear()
             self._reset()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -132,11 +132,13 @@ class SubwordEncoder(nn.Module):
         backbone: the transformer's configuration, with ``model_type``; no weights are loaded.
     """
 
-    def __init__(self, config: SubwordConfig, backbone: dict[str, Any]) -> None:
+    def __init__(self, config: SubwordConfig, backbone: dict[str, object]) -> None:
         super().__init__()
         self.config, self.backbone = config, backbone
         values = {k: v for k, v in backbone.items() if k != "model_type"}
-        settings = AutoConfig.for_model(backbone["model_type"], **{**values, "output_hidden_states": True})
+        settings = AutoConfig.for_model(
+            str(backbone["model_type"]), **{**values, "output_hidden_states": True}
+        )
         self.model = AutoModel.from_config(settings)
         if getattr(self.model, "pooler", None) is not None:
             self.model.pooler = None  # of the sentence as a whole: nothing here reads it
@@ -197,7 +199,7 @@ def piece_counts(sentences: Sequence[Sequence[tuple[int, ...]]]) -> NDArray[np.i
     return np.array([1 + sum(map(len, sentence)) for sentence in sentences], np.int64)
 
 
-def tokenizer_json(text: str) -> dict[str, Any]:
+def tokenizer_json(text: str) -> dict[str, object]:
     """A tokenizer's description without what a batch sets (truncation, padding), so that equal ones agree."""
-    values: dict[str, Any] = json.loads(text)
+    values: dict[str, object] = json.loads(text)
     return {**values, "truncation": None, "padding": None}

@@ -15,24 +15,30 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from corpora.support.config import config_to_json
-from corpora.support.dry_run import Work, by_part, dry_run_text, rate
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, write_json
 from corpora.support.progress import progress
-from parsing.networks.config import TrainingConfig
+from parsing.networks.adam_state import adam_tensors, load_adam
+from parsing.networks.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    check_same_run,
+    load_parameters,
+    parameters_of,
+)
+from parsing.networks.config import LoopConfig
+from parsing.networks.schedule import ramp
 
-CHECKPOINT, BEST, LOG = "checkpoint.safetensors", "best.safetensors", "log.jsonl"
+LOG = "log.jsonl"
 
 
 class Task(Protocol):
@@ -59,6 +65,19 @@ class Task(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a finished run came to."""
+
+    epochs: int
+    steps: int
+    minutes: float
+    best_epoch: int
+    """From 0."""
+    best_scores: dict[str, float]
+    """On dev, after that epoch."""
+
+
 @dataclass
 class _State:
     """Where a run stands; saved in every checkpoint as JSON."""
@@ -68,7 +87,6 @@ class _State:
     step: int = 0
     elapsed_s: float = 0.0
     loss_sum: float = 0.0
-    best: float = -math.inf
     best_scores: dict[str, float] = field(default_factory=dict)
     best_epoch: int = -1
 
@@ -94,23 +112,25 @@ def length_buckets(
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
-def learning_rate_factor(progress_part: float, warmup: float) -> float:
-    """min(p / w, (1 - p) / (1 - w)): linear rise over the first part w, linear fall to 0."""
-    p = min(max(progress_part, 0.0), 1.0)
-    return min(p / warmup if warmup else 1.0, (1 - p) / (1 - warmup))
+def learning_rate_factor(progress: float, warmup: float) -> float:
+    """Linear rise over the first fraction ``warmup`` of the run, then linear decay to 0 at its end."""
+    p = min(max(progress, 0.0), 1.0)
+    return ramp(p, warmup) * ramp(1 - p, 1 - warmup)
 
 
 class Trainer:
     """One training run in one folder; see the module's docstring."""
 
-    def __init__(self, task: Task, config: TrainingConfig, folder: Path, run_config: dict[str, Any]) -> None:
+    def __init__(
+        self, task: Task, config: LoopConfig, folder: Path, run_config: Mapping[str, object]
+    ) -> None:
         """Prepare a run, or take up the one the folder holds.
 
         Args:
             task: what is trained; its module must have been built after :func:`seed_everything`.
             config: optimisation and budget.
             folder: where checkpoint, best weights and log go.
-            run_config: everything that decides the run (JSON); a checkpoint of another one is refused.
+            run_config: what decides the run beside ``config``; a checkpoint of another run is refused.
         """
         self.task, self.config, self.folder = task, config, folder
         self.run_config = run_config
@@ -124,10 +144,11 @@ class Trainer:
         )
         self.state = _State()
         self.averages = {k: p.detach().clone() for k, p in self.parameters.items()} if config.average else {}
-        if (folder / CHECKPOINT).exists():
-            self._resume()
+        self.checkpoints = Checkpoints(folder / "checkpoints", keep=2)
+        self.bests = Checkpoints(folder / "best", keep=1)
+        self._resume()
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Summary:
         """Train to the end of the budget; return the summary (best dev scores, epochs, time)."""
         config, state = self.config, self.state
         self._trim_log()
@@ -150,42 +171,24 @@ class Trainer:
                 self._save()
                 saved = time.monotonic()
                 bar.update(1)
-        summary = {
-            "epochs": state.epoch,
-            "steps": state.step,
-            "minutes": round(state.elapsed_s / 60, 2),
-            "best_epoch": state.best_epoch,
-            **state.best_scores,
-        }
-        write_json(self.folder / "summary.json", summary)
+        summary = Summary(
+            epochs=state.epoch,
+            steps=state.step,
+            minutes=round(state.elapsed_s / 60, 2),
+            best_epoch=state.best_epoch,
+            best_scores=state.best_scores,
+        )
+        write_json(self.folder / "summary.json", asdict(summary))
         return summary
 
-    def dry_run(self, config: Any) -> str:
-        """What this run would take, from a few steps that are thrown away (``--dry-run``)."""
-        sizes = self.task.sizes()
-        batches = self._batches(epoch=0)
-        rest: float = len(batches) * (self.config.epochs - self.state.epoch)
-
-        def one_step(batch: list[int]) -> float:
-            self._step(batch, self.config.learning_rate)
-            return 1
-
-        per_s = rate(one_step, batches[:12])
-        if self.config.minutes is not None:
-            rest = per_s * max(60 * self.config.minutes - self.state.elapsed_s, 0)
-        words = sum(sizes) / len(batches)
-        return dry_run_text(
-            config,
-            facts={"sentences": f"{len(sizes):,}", "speed": f"{per_s * words:,.0f} words/s"},
-            parameters=by_part({name: p.numel() for name, p in self.task.module.named_parameters()}),
-            disk_bytes=4.0 * 4 * _size(self.task.module),  # checkpoint (weights, two moments), best weights
-            work=[Work(name="train", units=rest, unit=f"steps of {words:.0f} words", per_s=per_s)],
-            not_counted="dev scores after each epoch",
-        )
-
-    def best_tensors(self) -> dict[str, Tensor]:
-        """The weights that scored best on dev."""
-        return load_file(self.folder / BEST)
+    def load_best(self) -> None:
+        """Put the weights that scored best on dev into the module."""
+        best = self.bests.newest()
+        if best is None:
+            raise UserError(
+                f"{self.bests.folder}: no whole checkpoint of the best weights; delete {self.folder}"
+            )
+        load_parameters(self.task.module, best.weights)
 
     def _batches(self, epoch: int) -> list[list[int]]:
         generator = np.random.default_rng([self.config.seed, epoch])
@@ -211,7 +214,7 @@ class Trainer:
         loss = self.task.loss(sentences)
         value = float(loss.detach())
         if not math.isfinite(value):
-            raise UserError(f"training loss is {value} at step {self.state.step}: lower --learning-rate")
+            raise UserError(f"training loss is {value} at step {self.state.step}: lower --loop.learning-rate")
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
@@ -231,10 +234,11 @@ class Trainer:
                 self.parameters[name].copy_(average)
         self.task.module.eval()
         scores = dict(self.task.evaluate())
-        if scores[self.task.metric] > state.best:
-            state.best, state.best_scores, state.best_epoch = scores[self.task.metric], scores, state.epoch
-            with atomic_path(self.folder / BEST) as temporary:
-                temporary.write_bytes(save({k: v.detach().contiguous() for k, v in self.parameters.items()}))
+        best = state.best_scores.get(self.task.metric, -math.inf)
+        if scores[self.task.metric] > best:
+            state.best_scores, state.best_epoch = scores, state.epoch
+            # Before the state that records it: after a kill in between, the repeated steps store it again.
+            self.bests.save(state.step, Checkpoint(parameters_of(self.task.module), {}, scores))
         with torch.no_grad():
             for name, value in kept.items():
                 self.parameters[name].copy_(value)
@@ -252,45 +256,26 @@ class Trainer:
 
     def _save(self) -> None:
         self.state.elapsed_s = self._elapsed()
-        tensors = {f"model.{k}": p.detach() for k, p in self.parameters.items()}
-        tensors |= {f"average.{k}": v for k, v in self.averages.items()}
-        for name, parameter in self.parameters.items():
-            for key, value in self.optimizer.state.get(parameter, {}).items():
-                tensors[f"adam.{key}.{name}"] = torch.as_tensor(value)
-        tensors["random"] = torch.get_rng_state()
-        metadata = {
-            "state": json.dumps(vars(self.state)),
-            "config": json.dumps(self.run_config, sort_keys=True),
-            "training": json.dumps(config_to_json(self.config), sort_keys=True),
-        }
-        with atomic_path(self.folder / CHECKPOINT) as temporary:
-            temporary.write_bytes(save({k: v.contiguous() for k, v in tensors.items()}, metadata))
+        averages = {f"average.{name}": value for name, value in self.averages.items()}
+        state = {**asdict(self.state), "identity": self._identity()}
+        optimiser = adam_tensors(self.optimizer, "adam.") | averages
+        self.checkpoints.save(self.state.step, Checkpoint(parameters_of(self.task.module), optimiser, state))
 
     def _resume(self) -> None:
-        path = self.folder / CHECKPOINT
-        with safe_open(path, "pt") as stream:
-            metadata = stream.metadata()
-        saved = {**json.loads(metadata["config"]), **json.loads(metadata["training"])}
-        wanted = {**self.run_config, **config_to_json(self.config)}
-        for key in sorted(saved.keys() | wanted.keys()):
-            if key != "checkpoint_s" and saved.get(key) != wanted.get(key):
-                raise UserError(
-                    f"{path}: was made with {key}={saved.get(key)!r}, not {wanted.get(key)!r}; "
-                    "give another --output or delete the folder"
-                )
-        tensors = load_file(path)
-        self.state = _State(**json.loads(metadata["state"]))
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(tensors[f"model.{name}"])
-                if name in self.averages:
-                    self.averages[name].copy_(tensors[f"average.{name}"])
-                self.optimizer.state[parameter] = {
-                    key: tensors[f"adam.{key}.{name}"]
-                    for key in ("step", "exp_avg", "exp_avg_sq")
-                    if f"adam.{key}.{name}" in tensors
-                }
-        torch.set_rng_state(tensors["random"])
+        found = self.checkpoints.newest()
+        if found is None:
+            return
+        check_same_run(self.checkpoints.folder, found.state["identity"], self._identity())
+        self.state = _State(**{key: found.state[key] for key in asdict(self.state)})
+        load_parameters(self.task.module, found.weights)
+        load_adam(self.optimizer, found.optimiser, "adam.")
+        for name, average in self.averages.items():
+            average.copy_(found.optimiser[f"average.{name}"])
+
+    def _identity(self) -> dict[str, object]:
+        """What decides the run; how often it is saved does not."""
+        loop = config_to_json(self.config)
+        return {**self.run_config, **{key: value for key, value in loop.items() if key != "checkpoint_s"}}
 
     def _trim_log(self) -> None:
         """Drop log lines of epochs that ended after the checkpoint: they are run again."""
@@ -302,11 +287,12 @@ class Trainer:
                 temporary.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
 
 
-def _size(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
+def count_parameters(tensors: Mapping[str, Tensor]) -> int:
+    """How many numbers a model's tensors hold."""
+    return sum(tensor.numel() for tensor in tensors.values())
 
 
-def seed_everything(config: TrainingConfig) -> None:
+def seed_everything(config: LoopConfig) -> None:
     """Fix thread count and random state; call before the model is built."""
     torch.set_num_threads(config.threads)
     torch.manual_seed(config.seed)

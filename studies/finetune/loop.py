@@ -21,8 +21,15 @@ from torch import Tensor, nn
 from corpora.support.dry_run import rate
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
-from multiview.training.checkpoints import Checkpoint, Checkpoints
-from studies.finetune import checkpoint
+from parsing.networks.adam_state import adam_tensors, load_adam
+from parsing.networks.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    check_same_run,
+    load_parameters,
+    parameters_of,
+)
+from parsing.networks.schedule import ramp
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream
 
@@ -58,9 +65,8 @@ class Plan:
 def rate_factor(step: int, steps: int, warmup: float, decay: bool) -> float:
     """Factor on the learning rate at ``step`` (0-based): (s+1)/w while s < w; then (S−s)/(S−w), or 1."""
     rising = max(1, round(warmup * steps)) if warmup > 0 else 0
-    if step < rising:
-        return (step + 1) / rising
-    return (steps - step) / max(1, steps - rising) if decay else 1.0
+    decaying = ramp(steps - step, steps - rising) if decay else 1.0
+    return ramp(step + 1, rising) * decaying
 
 
 def batch_number(step: int, cycle: tuple[str, ...]) -> int:
@@ -95,19 +101,10 @@ class _Run:
         held = self.states.newest()
         if held is None:
             return False
-        identity, state = self._identity(), held.state
-        changed = sorted(
-            key
-            for key in state["identity"].keys() | identity.keys()
-            if state["identity"].get(key) != identity.get(key)
-        )
-        if changed:
-            raise UserError(
-                f"{self.states.folder}: was made with other {', '.join(changed)}; "
-                "use another --output or delete the folder"
-            )
-        checkpoint.load_weights(self.model, held.weights)
-        checkpoint.load_optimiser(self.optimiser, held.optimiser)
+        state = held.state
+        check_same_run(self.states.folder, state["identity"], self._identity())
+        load_parameters(self.model, held.weights)
+        load_adam(self.optimiser, held.optimiser)
         self.step, self.history = state["step"], state["history"]
         self.losses, self.best = state["losses"], state["best"]
         return True
@@ -121,8 +118,8 @@ class _Run:
             "best": self.best,
             "identity": self._identity(),
         }
-        optimiser = checkpoint.optimiser_tensors(self.optimiser)
-        self.states.save(self.step, Checkpoint(checkpoint.weights(self.model), optimiser, state))
+        optimiser = adam_tensors(self.optimiser)
+        self.states.save(self.step, Checkpoint(parameters_of(self.model), optimiser, state))
 
     def keep_if_best(self, row: Row) -> None:
         """Store the weights when the selected score rose.
@@ -135,7 +132,7 @@ class _Run:
         score = row[self.plan.select]
         if self.best is None or score > self.best:
             self.best = score
-            self.bests.save(self.step, Checkpoint(checkpoint.weights(self.model), {}, {"score": score}))
+            self.bests.save(self.step, Checkpoint(parameters_of(self.model), {}, {"score": score}))
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -193,7 +190,7 @@ def fit(
     if plan.select is not None:
         best = run.bests.newest()
         assert best is not None, "a finished run was evaluated"
-        checkpoint.load_weights(model, best.weights)
+        load_parameters(model, best.weights)
     model.eval()
     return run.history
 

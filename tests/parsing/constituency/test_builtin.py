@@ -10,10 +10,10 @@ import pytest
 from parsing.constituency.model import SpanParser
 from parsing.constituency.task import score_parser
 from parsing.constituency.train import read_treebank
-from parsing.libraries.benepar_stock import stock_parse, to_benepar
 from parsing.models import BUILTIN, BUILTIN_CONSTITUENCY, load_constituency_parser
 from parsing.trees.binarise import binarise
 from parsing.trees.brackets import from_parse, write_tree
+from tests.oracles.benepar import stock_parse, to_benepar
 
 FOLDER = BUILTIN / BUILTIN_CONSTITUENCY
 

@@ -14,10 +14,10 @@ from corpora.treebanks import write_conllu
 from parsing.constituency.task import arc_names
 from parsing.constituency.train import read_extra, read_treebank
 from parsing.convert import cli as convert
-from parsing.libraries.benepar_stock import stock_parse
 from parsing.models import load_constituency_parser
 from parsing.score import cli as score
 from parsing.train import cli as train
+from tests.oracles.benepar import stock_parse
 from tests.parsing.constituency.examples import SENTENCES, benepar_model, save_as_benepar_does
 from tests.parsing.subcommand import run
 
@@ -34,8 +34,8 @@ HEADS = [(2, 0, 2), (2, 3, 0, 3), (2, 3, 0, 5, 3, 3), (2, 0, 5, 5, 2), (0,)]
 SMALL = [
     "--model.min-count", "1", "--model.encoder.word-dim", "12", "--model.encoder.hidden", "12",
     "--model.encoder.layers", "1", "--model.encoder.dropout", "0", "--model.encoder.embedding-dropout", "0",
-    "--model.label-hidden", "16", "--model.tag-hidden", "8", "--batch-tokens", "12",
-    "--learning-rate", "0.02", "--average", "0",
+    "--model.label-hidden", "16", "--model.tag-hidden", "8", "--loop.batch-tokens", "12",
+    "--loop.learning-rate", "0.02", "--loop.average", "0",
 ]  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def treebank(tmp_path_factory):
 def trained(treebank):
     folder = treebank.parent / "model"
     assert run(train, "const", "--train", treebank, "--dev", treebank, "--output", folder,
-               "--extra", treebank.with_suffix(".conllu"), "--epochs", 40, *SMALL) == 0  # fmt: skip
+               "--extra", treebank.with_suffix(".conllu"), "--loop.epochs", 40, *SMALL) == 0  # fmt: skip
     return folder
 
 
@@ -79,16 +79,16 @@ def test_training_again_changes_nothing_and_another_setting_is_refused(trained, 
     before = (trained / "model.safetensors").read_bytes()
     command = ["const", "--train", treebank, "--dev", treebank, "--output", trained, *SMALL]
     command += ["--extra", treebank.with_suffix(".conllu")]
-    assert run(train, *command, "--epochs", 40) == 0
+    assert run(train, *command, "--loop.epochs", 40) == 0
     assert (trained / "model.safetensors").read_bytes() == before
     capsys.readouterr()
-    assert run(train, *command, "--epochs", 41) == 2
+    assert run(train, *command, "--loop.epochs", 41) == 2
     assert "was made with epochs=40, not 41" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_going_on_from_a_model(trained, treebank, tmp_path, capsys) -> None:
     command = ["const", "--train", treebank, "--dev", treebank, "--output", tmp_path / "more", *SMALL]
-    assert run(train, *command, "--start-from", trained, "--epochs", 1) == 0
+    assert run(train, *command, "--start-from", trained, "--loop.epochs", 1) == 0
     curve = (tmp_path / "more" / "training" / "log.jsonl").read_text().splitlines()
     assert json.loads(curve[0])["f1"] > 80  # one epoch from scratch reaches nothing
     assert "started from the weights" in (tmp_path / "more" / "README.md").read_text()
@@ -167,12 +167,3 @@ def test_a_dependency_folder_is_refused(tmp_path) -> None:
     (tmp_path / "config.json").write_text("[]")  # ended in an AttributeError
     with pytest.raises(UserError, match="model format None"):
         load_constituency_parser(str(tmp_path))
-
-
-def test_dry_run_follows_a_budget_of_minutes(treebank, tmp_path, capsys):
-    code = run(train, "const", "--train", treebank, "--dev", treebank,
-               "--output", tmp_path / "out", "--minutes", 30, "--dry-run", *SMALL)  # fmt: skip
-    assert code == 0
-    text = capsys.readouterr().out
-    assert "time         30.0 min" in text and "encoder" in text
-    assert not (tmp_path / "out").exists()

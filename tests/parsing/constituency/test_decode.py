@@ -32,13 +32,10 @@ def decode(scores_SK, lengths, *, force):
         labelled[offsets[:-1] + lengths - 1] = True
     best, label = np.empty(len(scores_SK), np.float32), np.empty(len(scores_SK), np.int32)
     best_labels(scores_SK, np.zeros(len(scores_SK), np.int32), 0.0, labelled, best, label)
-    room = int((2 * lengths - 1).sum())
-    starts, ends, labels = (np.empty(room, np.int32) for _ in range(3))
-    counts = np.empty(len(lengths), np.int64)
-    decode_batch(best, label, lengths, offsets, starts, ends, labels, counts)
-    cuts = np.concatenate(([0], np.cumsum(counts)))
+    spans = decode_batch(best, label, lengths, offsets)
+    cuts = np.concatenate(([0], np.cumsum(spans.counts)))
     return [
-        list(zip(*(a[i:j].tolist() for a in (starts, ends, labels)), strict=True))
+        list(zip(*(a[i:j].tolist() for a in (spans.starts, spans.ends, spans.labels)), strict=True))
         for i, j in itertools.pairwise(cuts)
     ]
 

@@ -6,9 +6,9 @@ import pytest
 from parsing.dependency.parser import BiaffineParser
 from parsing.dependency.task import score_parser
 from parsing.dependency.train import read_dependencies
-from parsing.libraries.supar_stock import stock_predict, to_supar
 from parsing.models import BUILTIN, BUILTIN_DEPENDENCY, load_dependency_parser
 from parsing.trees.parsers import DependencyParse
+from tests.oracles.supar import stock_predict, to_supar
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from corpora.support.errors import UserError
 from corpora.treebanks import write_conllu
 from parsing.convert import cli as convert
 from parsing.dependency.train import read_dependencies
-from parsing.libraries.supar_stock import stock_predict, to_supar
 from parsing.models import load_dependency_parser
 from parsing.score import cli as score
 from parsing.train import cli as train
+from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.dependency.examples import ODD, SENTENCES, random_model
 from tests.parsing.subcommand import run
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserW
 SMALL = [
     "--model.min-count", "1", "--model.encoder.word-dim", "12", "--model.encoder.hidden", "12",
     "--model.encoder.layers", "1", "--model.scorer.arc-dim", "12", "--model.scorer.relation-dim", "8",
-    "--batch-tokens", "20", "--learning-rate", "0.02",
+    "--loop.batch-tokens", "20", "--loop.learning-rate", "0.02",
 ]  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def treebank(tmp_path_factory):
 def trained(treebank):
     folder = treebank.parent / "model"
     assert run(train, "dep", "--train", treebank, "--dev", treebank, "--output", folder,
-               "--epochs", 8, *SMALL) == 0  # fmt: skip
+               "--loop.epochs", 8, *SMALL) == 0  # fmt: skip
     return folder
 
 
@@ -54,7 +54,7 @@ def test_train_writes_a_folder_that_parses_and_scores(trained, treebank, capsys)
     assert f"| without punctuation | {scores['uas']:.2f} | {scores['las']:.2f} |" in card
     assert "tiny.conllu" in card and "| epoch | minutes | loss |" in card
     saved = json.loads((trained / "training" / "config.json").read_text())
-    assert saved["training"]["epochs"] == 8 and saved["model"]["min_count"] == 1
+    assert saved["loop"]["epochs"] == 8 and saved["model"]["min_count"] == 1
     parses = load_dependency_parser(str(trained)).parse([["Cats", "sleep"], ["x"]])
     assert [len(p.heads) for p in parses] == [2, 1]
     assert all((p.heads == 0).sum() == 1 and p.heads.dtype == np.int32 for p in parses)
@@ -63,10 +63,10 @@ def test_train_writes_a_folder_that_parses_and_scores(trained, treebank, capsys)
 def test_training_again_changes_nothing_and_another_setting_is_refused(trained, treebank, capsys):
     before = (trained / "model.safetensors").read_bytes()
     command = ["dep", "--train", treebank, "--dev", treebank, "--output", trained, *SMALL]
-    assert run(train, *command, "--epochs", 8) == 0
+    assert run(train, *command, "--loop.epochs", 8) == 0
     assert (trained / "model.safetensors").read_bytes() == before
     capsys.readouterr()
-    assert run(train, *command, "--epochs", 9) == 2
+    assert run(train, *command, "--loop.epochs", 9) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert "was made with epochs=8, not 9" in error
 
@@ -102,11 +102,12 @@ def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, text,
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--epochs", 0, "--epochs is at least 1, not 0"),  # ended in a FileNotFoundError, after the reading
-        ("--warmup", 1, "--warmup is at least 0 and below 1, not 1"),  # a ZeroDivisionError
-        ("--threads", 0, "--threads is at least 1"),
-        ("--minutes", 0, "--minutes is above 0"),
-        ("--model.encoder.layers", 0, "--model.encoder.layers is at least 1"),
+        ("--loop.epochs", 0, "--loop.epochs 0: must be at least 1"),
+        ("--loop.warmup", 1, "--loop.warmup 1.0: must be below 1"),  # a ZeroDivisionError
+        ("--loop.threads", 0, "--loop.threads 0: must be at least 1"),
+        ("--loop.minutes", 0, "--loop.minutes 0.0: must be above 0"),
+        ("--model.encoder.layers", 0, "--model.encoder.layers 0: must be at least 1"),
+        ("--model.encoder.character-hidden", 1, "--model.encoder.character-hidden 1: must be at least 2"),
     ],
 )
 def test_numbers_that_cannot_work_are_refused(tmp_path, treebank, capsys, option, value, message):
@@ -182,12 +183,3 @@ def test_help_imports_nothing_heavy(command, module):
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
     result = command(f"parsing.{module}", "dep", "--help")
     assert result.returncode == 0 and "options" in result.stdout
-
-
-def test_dry_run_estimates_and_writes_nothing(treebank, tmp_path, capsys):
-    code = run(train, "dep", "--train", treebank, "--dev", treebank, "--output", tmp_path / "out",
-               "--epochs", 8, "--dry-run", *SMALL)  # fmt: skip
-    assert code == 0
-    text = capsys.readouterr().out
-    assert "parameters" in text and "time " in text and '"epochs": 8' in text
-    assert not (tmp_path / "out").exists()

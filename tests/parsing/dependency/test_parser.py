@@ -11,7 +11,7 @@ from corpora.support.errors import UserError
 from parsing.dependency.model import DependencyModel
 from parsing.dependency.parser import BiaffineParser
 from parsing.dependency.task import DependencyTask, attachment_scores
-from parsing.networks.config import DependencyConfig, EncoderConfig, ScorerConfig, TrainingConfig
+from parsing.networks.config import DependencyConfig, EncoderConfig, LoopConfig, ScorerConfig
 from parsing.networks.features import TypeTable, make_batch
 from parsing.networks.model_folder import load_model_folder, save_model_folder
 from parsing.networks.training import Trainer, seed_everything
@@ -106,16 +106,16 @@ def save(model: DependencyModel, folder: Path, *, half: bool) -> dict[str, str]:
 
 
 def test_a_tiny_model_learns_its_sentences_and_round_trips(tmp_path):
-    seed_everything(TrainingConfig())
+    seed_everything(LoopConfig())
     config = DependencyConfig(
         encoder=EncoderConfig(word_dim=16, hidden=16, layers=1, embedding_dropout=0.1, dropout=0.1),
         scorer=ScorerConfig(arc_dim=16, relation_dim=16, dropout=0.1),
         min_count=1,
     )
     task = DependencyTask(SENTENCES, SENTENCES, config)
-    training = TrainingConfig(epochs=40, batch_tokens=20, learning_rate=0.02)
-    summary = Trainer(task, training, tmp_path / "run", {}).run()
-    assert summary["uas"] > 95 and summary["las"] > 90
+    training = LoopConfig(epochs=40, batch_tokens=20, learning_rate=0.02)
+    best = Trainer(task, training, tmp_path / "run", {}).run().best_scores
+    assert best["uas"] > 95 and best["las"] > 90
 
     save(task.module, tmp_path / "model", half=True)
     folder = load_model_folder(tmp_path / "model", kind="dependency")

@@ -12,8 +12,8 @@ from corpora.support.errors import UserError
 from parsing.constituency.model import SpanParser
 from parsing.constituency.train import read_treebank
 from parsing.libraries.benepar import BeneparParser, _special_tokens, load_benepar
-from parsing.libraries.benepar_stock import stock_parse, to_benepar
 from parsing.trees.binarise import binarise
+from tests.oracles.benepar import stock_parse, to_benepar
 from tests.parsing.constituency.examples import (
     LABELS,
     SENTENCES,
@@ -40,7 +40,7 @@ def assert_same(ours, theirs) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_our_model_parses_as_stock_benepar_does(seed, force_root) -> None:
     model = random_model(seed, force_root=force_root)
-    ours = SpanParser(model, {}, batch_words=40).parse(SENTENCES * 3)
+    ours = SpanParser(model, {}, batch_positions=40).parse(SENTENCES * 3)
     assert_same(ours, stock_parse(to_benepar(model), SENTENCES * 3))
     for tokens, parse in zip(SENTENCES * 3, ours, strict=True):
         assert len(binarise(parse, len(LABELS)).label) == len(tokens) - 1
@@ -51,7 +51,7 @@ def test_our_model_parses_as_stock_benepar_does(seed, force_root) -> None:
 def test_benepars_character_model(tmp_path, changes) -> None:
     path = save_as_benepar_does(benepar_model(1, **changes), tmp_path / "tiny.pt")
     parser = load_benepar(str(path))
-    parser.batch_words = 40
+    parser.batch_positions = 40
     assert parser.labels == LABELS
     assert parser.tags == (TAGS if changes.get("predict_tags", True) else ("UNK",))
     assert set(parser.identity) == {"name", "version", "sha256"}
@@ -87,7 +87,7 @@ def pretrained(folder, seed=2, **changes):
 def test_a_pretrained_transformer(backbones, tmp_path, name, use_encoder) -> None:
     model = pretrained(backbones[name], use_encoder=use_encoder)
     parser = load_benepar(str(save_as_benepar_does(model, tmp_path / "tiny.pt")))
-    parser.batch_words = 40
+    parser.batch_positions = 40
     sentences = [tokens for tokens in SENTENCES if name != "t5" or tokens[0].isascii()]
     stock = stock_parse(model, sentences)
     assert_same(parser.parse(sentences), stock)

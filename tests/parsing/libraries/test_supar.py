@@ -7,7 +7,7 @@ from supar import BiaffineDependencyParser
 from corpora.support.errors import UserError
 from parsing.dependency.parser import BiaffineParser
 from parsing.libraries.supar import checkpoint_path, from_supar, model_from_state
-from parsing.libraries.supar_stock import stock_predict, to_supar
+from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.dependency.examples import ODD, SENTENCES, random_model
 
 # supar pads with an index that torch is about to read differently.

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.errors import MissingExtraError, UserError
-from multiview.training.checkpoints import Checkpoint, Checkpoints
+from parsing.networks.checkpoints import Checkpoint, Checkpoints
 from senteval_runner.protocol.correlation import accuracy, cosines, pearson, spearman
 from senteval_runner.towers.transformer import embed_all, load_tower, load_whole
 from studies.finetune.config import Concatenation, LoopConfig, TinyConfig
@@ -240,7 +240,7 @@ def test_states_of_another_run_or_model_are_refused(tmp_path: Path) -> None:
     held = states.newest()
     assert held is not None
     states.save(8, Checkpoint(held.weights, held.optimiser, {**held.state, "identity": {"cycle": ["u"]}}))
-    with pytest.raises(UserError, match="other cycle, steps"):
+    with pytest.raises(UserError, match="was made with cycle="):
         net_run(tmp_path)
     states.save(9, Checkpoint({"other": torch.zeros(1)}, {}, held.state))
     with pytest.raises(UserError, match="another model \\(layer"):

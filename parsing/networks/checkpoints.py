@@ -1,6 +1,6 @@
-"""Checkpoints: folders that are whole or not there, the newest few kept, damage skipped.
+"""Checkpoints of every training loop: whole or not there, the newest few kept, damaged ones skipped.
 
-``checkpoints/step-00001200/`` holds ``weights.safetensors``, ``optimiser.safetensors`` and ``state.json``
+``step-00001200/`` holds ``weights.safetensors``, ``optimiser.safetensors`` and ``state.json``
 (position, random state, versions, SHA-256 of the two files). A checkpoint is written under a temporary
 name, flushed and renamed, so a kill or a full disk leaves the previous one as the newest.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
@@ -36,8 +37,9 @@ class Checkpoint:
 
     weights: dict[str, Tensor]
     optimiser: dict[str, Tensor]
+    """Whatever the next update reads beside the weights: Adam's moments, averages of the weights."""
     state: dict[str, Any]
-    """JSON values: step, epoch, best figures, random state, thread count, versions."""
+    """JSON values of the loop's own; random state and versions are added when it is written."""
 
 
 def versions() -> dict[str, str]:
@@ -49,7 +51,7 @@ class Checkpoints:
     """The checkpoints of one run.
 
     Args:
-        folder: ``runs/models/NAME/checkpoints``.
+        folder: where they lie, one folder each.
         keep: how many to keep.
     """
 
@@ -58,7 +60,9 @@ class Checkpoints:
         self.keep = keep
 
     def save(self, step: int, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint, then delete the oldest beyond ``keep``.
+        """Write a checkpoint, then delete all but the last ``keep`` up to it.
+
+        One of a later step goes too: the run that wrote it was taken up before it, because it is damaged.
 
         Raises:
             OSError: the disk is full or not writable; earlier checkpoints are untouched.
@@ -84,8 +88,9 @@ class Checkpoints:
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        for old in self.listed()[: -self.keep]:
-            shutil.rmtree(old, ignore_errors=True)
+        kept = [path for path in self.listed() if path <= final][-self.keep :]
+        for path in set(self.listed()) - set(kept):
+            shutil.rmtree(path, ignore_errors=True)
         return final
 
     def listed(self) -> list[Path]:
@@ -127,3 +132,43 @@ def _save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         save_file(whole, path)
     except SafetensorError as error:
         raise OSError(f"{path}: {error}") from None
+
+
+def check_same_run(folder: Path, saved: Mapping[str, object], wanted: Mapping[str, object]) -> None:
+    """Refuse to go on with the checkpoint of another run.
+
+    Args:
+        folder: where the checkpoint lies, for the message.
+        saved: the values that decided the run, from the checkpoint.
+        wanted: the same of this run.
+
+    Raises:
+        UserError: names the first value that differs.
+    """
+    for key in sorted(saved.keys() | wanted.keys()):
+        if saved.get(key) != wanted.get(key):
+            raise UserError(
+                f"{folder}: was made with {key}={saved.get(key)!r}, not {wanted.get(key)!r}; "
+                "give another --output or delete the folder"
+            )
+
+
+def parameters_of(module: nn.Module) -> dict[str, Tensor]:
+    """Trainable and frozen parameters by name; one that two layers share comes once."""
+    return dict(module.named_parameters())
+
+
+def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy into the parameters in place what :func:`parameters_of` returned.
+
+    Raises:
+        UserError: a name or a shape differs.
+    """
+    own = parameters_of(module)
+    odd = sorted(tensors.keys() ^ own.keys())
+    odd += [name for name in own if not odd and own[name].shape != tensors[name].shape]
+    if odd:
+        raise UserError(f"the saved state is of another model ({odd[0]}); delete its folder to start afresh")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(tensors[name])
