@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from senteval_runner.report.significance import Interval, bootstrap
-from senteval_runner.vectors.features import unit
+from senteval_runner.protocol.features import unit
 
 BLOCK_SENTENCES = 400
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from corpora.support.errors import UserError
 from parsing.cache.format import ShardRow
-from senteval_runner.vectors.features import Float
+from senteval_runner.protocol.features import Float
 
 if TYPE_CHECKING:
     from multiview.folder.reading import Reader
