@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.estimate import Work, dry_run_text, rate
+from corpora.support.dry_run import Work, dry_run_text, rate
 from studies.analogies.build import Ranking, build_questions, word_questions
 from studies.analogies.contexts import collect_frames
 from studies.analogies.lexicon import CATEGORIES, LEVELS

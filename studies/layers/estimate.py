@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from corpora.senteval.files import TaskData
-from corpora.support.estimate import Work, dry_run_text, rate
+from corpora.support.dry_run import Work, dry_run_text, rate
 from senteval_runner.vectors.estimate import parameter_count, sample_parts
 from studies.layers.config import LayersConfig
 

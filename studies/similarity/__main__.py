@@ -140,13 +140,13 @@ def phrase_similarity(encoder: Encoder, file: Path, held_out: float = 0.0) -> Co
         UserError: no line carries the feature, or none is in the share.
     """
     from corpora.pairs.labelled import read_ppdb
-    from corpora.support.split import in_share
+    from corpora.support.split import in_fraction
 
     rows = [pair for pair in read_ppdb(file) if "Equivalence" in pair.features()]
     if not rows:
         raise UserError(f"{file}: no row has the feature Equivalence (PPDB 2.0 has it, PPDB 1.0 has not)")
     if held_out:
-        rows = [pair for pair in rows if in_share(pair.left, held_out)]
+        rows = [pair for pair in rows if in_fraction(pair.left, held_out)]
     if not rows:
         raise UserError(f"{file}: no row is in the held-out share {held_out:g}; raise --held-out")
     gold = [float(pair.features()["Equivalence"]) for pair in rows]
