@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from senteval_runner.report.significance import Interval, bootstrap
 from senteval_runner.protocol.features import unit
+from senteval_runner.report.significance import Interval, bootstrap
 
 BLOCK_SENTENCES = 400
 

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json
+from senteval_runner.protocol.features import Float
 from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
 from senteval_runner.towers.units import Column, transformer_layers
 from senteval_runner.vectors.embed import text_of
 from senteval_runner.vectors.encoders import Source, find_source
-from senteval_runner.protocol.features import Float
 
 
 class Backbone(Protocol):

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.errors import UserError
+from senteval_runner.protocol.features import Float
 from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.units import Column
 from senteval_runner.vectors.encoders import Source, load_multiview
-from senteval_runner.protocol.features import Float
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
