@@ -28,7 +28,7 @@ from senteval_runner.report.sections import (
 from senteval_runner.report.table import Cell, Table
 from senteval_runner.report.tables import paper_row
 from senteval_runner.vectors.embed import SentenceVectors
-from senteval_runner.vectors.encoders import Source
+from senteval_runner.vectors.sources import Source
 
 COUNTS_TITLE = "Row counts that differ from the published ones"
 SKIPPED_TITLE = "Skipped (no average is set when one of the table's tasks is missing)"

@@ -22,9 +22,9 @@ from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report.sections import read_examples
 from senteval_runner.report.tables import PAPER_COLUMNS, headline
 from senteval_runner.reporting import Model, write_results
-from senteval_runner.vectors.embed import Projection
-from senteval_runner.vectors.encoders import distinct_names, open_model, resolve_encoder
+from senteval_runner.vectors.encoders import open_model, resolve_encoder
 from senteval_runner.vectors.estimate import encoding_dry_run
+from senteval_runner.vectors.sources import distinct_names
 from senteval_runner.vectors.trees import EvaluationTrees
 
 GROUPS: Mapping[str, Sequence[str]] = {
@@ -66,16 +66,13 @@ def _model(spec: str, config: RunConfig, trees: EvaluationTrees | Path) -> Model
         cache=config.cache,
         seed=config.random_seed,
         normalize_parts=config.normalize_parts,
+        project=config.project,
         device=config.device,
         trees=trees,
         batch_size=config.batch_size,
     )
-    decides, vectors = list(opened.identity), opened.vectors
-    if config.project is not None:
-        decides += ["project", config.project, config.random_seed]
-        vectors = Projection(vectors, config.project, config.random_seed)
-    key = hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
-    return Model(name=opened.name, spec=spec, key=key, sources=opened.sources, vectors=vectors)
+    key = hashlib.sha256(json.dumps(opened.identity).encode()).hexdigest()[:16]
+    return Model(name=opened.name, spec=spec, key=key, sources=opened.sources, vectors=opened.vectors)
 
 
 def run(config: RunConfig) -> int:

@@ -26,7 +26,8 @@ from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
 from senteval_runner.towers.units import Column, transformer_layers
 from senteval_runner.vectors.embed import text_of
-from senteval_runner.vectors.encoders import Source, find_source
+from senteval_runner.vectors.encoders import quiet
+from senteval_runner.vectors.sources import Source, find_source
 
 
 class Backbone(Protocol):
@@ -111,8 +112,6 @@ class TransformerBackbone:
     def model(self) -> Any:
         """The weights, float32, on the device; of an encoder-decoder the encoder."""
         from transformers import AutoModel
-
-        from senteval_runner.towers.transformer import quiet
 
         quiet()
         # Safetensors only: the older .bin weights are pickle. Some files hold half precision.

@@ -22,7 +22,8 @@ from corpora.support.errors import UserError
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.units import Column
-from senteval_runner.vectors.encoders import Source, load_multiview
+from senteval_runner.vectors.encoders import load_multiview
+from senteval_runner.vectors.sources import Source
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder

@@ -29,7 +29,7 @@ from senteval_runner.towers.backbones import Backbone, open_backbone, store_name
 from senteval_runner.towers.layer_store import LayerStore
 from senteval_runner.towers.units import Unit, chosen_layers, chosen_pairs, units_of
 from senteval_runner.vectors.embed import Tokens, text_of
-from senteval_runner.vectors.encoders import distinct_names
+from senteval_runner.vectors.sources import distinct_names
 from studies.layers import report
 from studies.layers.config import LayersConfig
 from studies.layers.estimate import dry_run

@@ -20,7 +20,8 @@ from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report import tables
 from senteval_runner.run import main as run_main
 from senteval_runner.vectors import encoders
-from senteval_runner.vectors.encoders import find_source, resolve_encoder, split_parts
+from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.sources import find_source, split_parts
 
 
 def config(tmp_path: Path, data: Path, *models: str, **options) -> RunConfig:
@@ -49,7 +50,7 @@ def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> N
     assert "average" not in values["paper_table"]["words.txt"][0]
     assert calls == ["CR"] * 4
     # the second run repeats nothing, and loads no model
-    monkeypatch.setattr(encoders.Source, "load", None)
+    monkeypatch.setattr(encoders, "_loader", lambda source, options: None)
     assert running.run(first) == 0 and calls == ["CR"] * 4
     assert json.loads((tmp_path / "report/results.json").read_text()) == values
 
@@ -159,11 +160,12 @@ def test_word_average(tmp_path, words, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     encoder = resolve_encoder(str(words))
     vectors = encoder.encode(["good bad", "zzz", "Good"])
-    np.testing.assert_allclose(vectors[0], encoder.encode([["good"], ["bad"]]).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(vectors[0], encoder([["good"], ["bad"]]).mean(0), rtol=1e-6)
     assert not vectors[1].any()
     np.testing.assert_array_equal(vectors[2], encoder.encode(["good"])[0])
     both = resolve_encoder(f"{words}+{words}", normalize_parts=True)
-    assert np.linalg.norm(both.encode(["good"])) == pytest.approx(np.sqrt(2), rel=1e-5)
+    for found in (both([["good"]]), both.encode(["good"])):
+        assert np.linalg.norm(found) == pytest.approx(np.sqrt(2), rel=1e-5)
 
 
 def test_paper_average() -> None:
