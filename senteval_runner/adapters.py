@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from corpora.support.errors import MissingExtraError
-from senteval_runner.vectors.embed import Encoder, Tokens, as_vectors
-from senteval_runner.vectors.features import Float, unit
+from senteval_runner.protocol.features import Float, unit
+from senteval_runner.vectors.embed import CombinedEncoder, Encoder, StoredEncoder, Tokens, as_vectors
 
 Prepare = Callable[[Any, Sequence[Tokens]], None]
 Batcher = Callable[[Any, Sequence[Tokens]], Float]
@@ -44,13 +44,14 @@ class MtebEncoder:
     """MTEB's encoder protocol (mteb 2).
 
     Args:
-        encoder: any encoder of ours.
+        encoder: any encoder of ours, or one whose ``encode`` takes raw texts.
         name: how results name it; ``organisation/name``, ours when no organisation is given.
         revision: version of the model, e.g. its digest.
     """
 
     def __init__(self, encoder: Encoder, name: str, revision: str = "local") -> None:
-        self.vectors = as_vectors(encoder)
+        ours = isinstance(encoder, StoredEncoder | CombinedEncoder)
+        self.encoder = encoder if ours else StoredEncoder(encoder)
         self.name = name if "/" in name else f"multiview/{name}"
         self.revision = revision
 
@@ -64,9 +65,9 @@ class MtebEncoder:
         return ModelMeta.create_empty({"name": self.name, "revision": self.revision})
 
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
-        """Vectors [n, d] of batches ``{"text": [...]}``; task, split and prompt do not matter to us."""
+        """Vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt do not matter."""
         texts = [text for batch in inputs for text in batch["text"]]
-        return self.vectors([text.split() for text in texts])
+        return self.encoder.encode(texts)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Float:
         """Cosine of every row with every row: [n, m]."""

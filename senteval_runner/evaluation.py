@@ -10,6 +10,7 @@ order); predictions are returned in the files' order.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,14 +23,16 @@ from corpora.senteval.files import SNLI_CLASSES, Split, TaskData, read_task
 from corpora.senteval.tasks import BINARY_TASKS, STS_SUBSETS, canonical_task
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
+from multiview.model import MultiViewEncoder
 from senteval_runner.protocol import sts
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, get_protocol
+from senteval_runner.protocol.features import Float, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.relatedness import relatedness
 from senteval_runner.protocol.results import Results, TaskResult
-from senteval_runner.vectors.embed import Encoder, SentenceVectors, as_vectors
-from senteval_runner.vectors.features import Float, design, pair_blocks, snli_blocks
-from senteval_runner.vectors.trees import EvaluationTrees, TreeReading
+from senteval_runner.vectors.embed import Encoder, SentenceVectors, StoredEncoder, as_vectors
+from senteval_runner.vectors.encoders import tree_reading
+from senteval_runner.vectors.trees import EvaluationTrees
 
 Int = NDArray[np.integer]
 
@@ -68,10 +71,10 @@ def evaluate(
     """
     protocol = get_protocol(protocol, nhid=nhid)
     names = [canonical_task(task) for task in tasks]
-    if trees is not None and hasattr(encoder, "reader"):
-        wanted = EvaluationTrees(folder=Path(trees), data=Path(data), tasks=names)
-        encoder = TreeReading(encoder, wanted)
     vectors = as_vectors(encoder)
+    if trees is not None and isinstance(encoder, MultiViewEncoder):
+        wanted = EvaluationTrees(folder=Path(trees), data=Path(data), tasks=names)
+        vectors = StoredEncoder(functools.partial(tree_reading, encoder, wanted))
     results = Results(protocol=protocol, seed=seed)
     for name in names:
         try:

@@ -108,8 +108,13 @@ def run_corpus(
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
     """Hold the folder's lock; the operating system frees it however this process ends.
+
+    Args:
+        folder: made if it is not there.
+        option: what messages tell to change.
+        wait: wait for another run that holds the lock, instead of refusing.
 
     Raises:
         UserError: another run holds it, or the folder cannot be written.
@@ -118,10 +123,10 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = open(folder / ".lock", "a+")  # noqa: SIM115 (held until the run ends)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another --output") from None
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another {option}") from None
     with handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(f"{folder}: another run is writing here; wait for it or stop it") from None
         yield

@@ -5,7 +5,6 @@ Shapes: B texts, D width over all views.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -18,15 +17,6 @@ from multiview.folder.files import save_member, save_members
 from multiview.folder.reading import select
 from multiview.model import MultiViewEncoder
 from parsing.cache.format import Batch
-
-
-def is_multiview(folder: Path) -> bool:
-    """Whether a folder holds a model of ``python -m multiview.train``."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(config, dict) and "format" in config and ("shape" in config or "members" in config)
 
 
 class MultiViewTower(nn.Module):

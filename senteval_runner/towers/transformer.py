@@ -14,10 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import UserError
+from senteval_runner.towers.config import Pooling
 from senteval_runner.towers.length_groups import cut_padding, length_groups
-from senteval_runner.towers.multiview import MultiViewTower, is_multiview
-from studies.finetune.config import Pooling
+from senteval_runner.towers.multiview import MultiViewTower
+from senteval_runner.vectors.encoders import quiet
+from senteval_runner.vectors.sources import is_multiview
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -180,11 +182,9 @@ def _library() -> tuple[Any, Any]:
         MissingExtraError: it is not installed.
     """
     quiet()
-    try:
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.base.modules import Transformer
-    except ImportError:
-        raise MissingExtraError("sentence-transformers", "burt") from None
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+
     return SentenceTransformer, Transformer
 
 
@@ -213,15 +213,3 @@ def _pooling(width: int, mode: Pooling) -> nn.Module:
 
     result: nn.Module = PoolingModule(width, mode)
     return result
-
-
-def quiet() -> None:
-    """Switch off the libraries' own progress bars (one per file read or written)."""
-    try:
-        from huggingface_hub.utils.tqdm import disable_progress_bars
-        from transformers.utils import logging
-    except ImportError:
-        raise MissingExtraError("sentence-transformers", "burt") from None
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    disable_progress_bars()

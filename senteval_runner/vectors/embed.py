@@ -1,15 +1,21 @@
-"""Every distinct sentence is encoded once per model: vectors stay in memory, or on disk across runs."""
+"""From encoders to sentence vectors, in two steps.
+
+:class:`StoredEncoder` asks an encoder for every distinct sentence once and keeps the vectors, in memory or
+on disk across runs; :class:`CombinedEncoder` puts several side by side and projects them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
-from senteval_runner.vectors.features import Float, glorot_projection, unit
+from senteval_runner.protocol.features import Float, glorot_projection, unit
 from senteval_runner.vectors.shards import Bytes, Shards, Stored, digest_rows, text_digest
 
 Tokens = list[str]
@@ -21,6 +27,7 @@ def text_of(tokens: Sequence[str]) -> str:
     return " ".join(tokens) or "."
 
 
+@runtime_checkable
 class Encoder(Protocol):
     """What the runner evaluates.
 
@@ -28,7 +35,7 @@ class Encoder(Protocol):
     encoder has ``pretokenized = True``, and returns an array or tensor [n, d], one row per sentence.
     """
 
-    def encode(self, sentences: Any) -> Any:
+    def encode(self, sentences: Any, /) -> Any:
         """Vectors [n, d]."""
         ...
 
@@ -62,22 +69,47 @@ class VectorStore(Shards):
         return self._gather(texts, lambda shard: shard)
 
 
+@dataclass(frozen=True)
+class LoadedEncoder:
+    """An encoder and how it is called."""
+
+    encoder: Encoder
+    tokens: bool
+    """Whether evaluation sentences go in as token lists, not as strings."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of ``encode``."""
+
+    def encode(self, sentences: Sequence[Any]) -> Any:
+        """What the encoder returns."""
+        return self.encoder.encode(sentences, **self.options)
+
+
 class StoredEncoder:
-    """An encoder that is asked for every distinct sentence once.
+    """An encoder that is loaded when it is first needed, and asked for every distinct sentence once.
 
     Args:
-        encoder: see :class:`Encoder`.
-        store: where its vectors are kept.
+        encoder: see :class:`Encoder`; or a function that loads one, called when a vector is missing.
+        store: where vectors are kept; None is in memory.
         name: how messages call the model.
     """
 
-    def __init__(self, encoder: Encoder, store: VectorStore | None = None, name: str = "encoder") -> None:
-        self.encoder, self.store, self.name = encoder, store or VectorStore(), name
-        self.pretokenized = bool(getattr(encoder, "pretokenized", False))
-        self.encoded = 0
+    def __init__(
+        self,
+        encoder: Encoder | Callable[[], LoadedEncoder],
+        store: VectorStore | None = None,
+        name: str = "encoder",
+    ) -> None:
+        self.given, self.store, self.name = encoder, store or VectorStore(), name
+
+    @cached_property
+    def loaded(self) -> LoadedEncoder:
+        """The encoder, loaded on first use."""
+        if isinstance(self.given, Encoder):
+            return LoadedEncoder(self.given, bool(getattr(self.given, "pretokenized", False)))
+        return self.given()
 
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """Vectors [n, d]; sentences the store lacks are encoded in chunks.
+        """Vectors [n, d] of token lists; sentences the store lacks are encoded in chunks.
 
         Raises:
             UserError: the encoder returned another shape, another dimension or values that are not finite.
@@ -87,13 +119,21 @@ class StoredEncoder:
         with progress(total=len(missing), description=f"encode {self.name}") as bar:
             for start in range(0, len(missing), CHUNK):
                 chunk = missing[start : start + CHUNK]
-                self.store.add(chunk, self._encode(chunk))
+                inputs = [text.split(" ") for text in chunk] if self.loaded.tokens else chunk
+                self.store.add(chunk, self._checked(self.loaded.encode(inputs), chunk))
                 bar.update(len(chunk))
-        self.encoded += len(missing)
         return self.store.get(texts)
 
-    def _encode(self, texts: list[str]) -> Float:
-        output = self.encoder.encode([text.split(" ") for text in texts] if self.pretokenized else texts)
+    def encode(self, texts: Sequence[str]) -> Float:
+        """Vectors [n, d] of raw texts, which the encoder tokenises itself; they are not kept.
+
+        Raises:
+            UserError: as for token lists.
+        """
+        texts = [text if text.strip() else "." for text in texts]
+        return self._checked(self.loaded.encode(texts), texts)
+
+    def _checked(self, output: Any, texts: Sequence[str]) -> Float:
         if hasattr(output, "detach"):
             output = output.detach().cpu().float().numpy()
         vectors = np.asarray(output)
@@ -118,37 +158,46 @@ class StoredEncoder:
         return vectors.astype(np.float32)
 
 
-def as_vectors(encoder: Encoder | SentenceVectors) -> SentenceVectors:
-    """An encoder behind a store in memory; what is callable on token lists already stays as it is."""
-    if hasattr(encoder, "encode"):
-        return StoredEncoder(cast(Encoder, encoder))
-    return encoder
+class CombinedEncoder:
+    """Several encoders side by side, [n, Σ d], or a projection of that.
 
+    Args:
+        parts: the encoders.
+        normalize: scale each part's rows to length 1 first.
+        project: dimensions of a fixed Glorot random projection, the control for embedding size; None is none.
+        seed: of the projection.
+    """
 
-class Concatenation:
-    """Several models side by side: [n, Σ d]; ``normalize`` scales each part's rows to length 1 first."""
-
-    def __init__(self, parts: Sequence[SentenceVectors], *, normalize: bool = False) -> None:
-        self.parts, self.normalize = parts, normalize
+    def __init__(
+        self,
+        parts: Sequence[StoredEncoder],
+        *,
+        normalize: bool = False,
+        project: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.parts, self.normalize, self.project, self.seed = list(parts), normalize, project, seed
 
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """One row per sentence, in order."""
-        blocks = [part(sentences) for part in self.parts]
+        """One row per token list, in order."""
+        return self._combined([part(sentences) for part in self.parts])
+
+    def encode(self, texts: Sequence[str]) -> Float:
+        """One row per raw text, in order."""
+        return self._combined([part.encode(texts) for part in self.parts])
+
+    def _combined(self, blocks: list[Float]) -> Float:
         if self.normalize:
             blocks = [unit(block) for block in blocks]
-        return np.concatenate(blocks, axis=1)
-
-
-class Projection:
-    """A fixed Glorot random matrix applied to the vectors: the control for embedding size."""
-
-    def __init__(self, inner: SentenceVectors, out: int, seed: int) -> None:
-        if out < 1:
-            raise UserError(f"the projection needs at least 1 dimension, not {out}")
-        self.inner, self.out, self.seed = inner, out, seed
-
-    def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """One row per sentence, in order: [n, out]."""
-        vectors = self.inner(sentences)
-        projected: Float = vectors @ glorot_projection(vectors.shape[1], self.out, self.seed)
+        vectors: Float = np.concatenate(blocks, axis=1)
+        if self.project is None:
+            return vectors
+        projected: Float = vectors @ glorot_projection(vectors.shape[1], self.project, self.seed)
         return projected
+
+
+def as_vectors(encoder: Encoder | SentenceVectors) -> SentenceVectors:
+    """An encoder behind a store in memory; what gives sentence vectors already stays as it is."""
+    if isinstance(encoder, Encoder) and not isinstance(encoder, StoredEncoder | CombinedEncoder):
+        return StoredEncoder(encoder)
+    return encoder

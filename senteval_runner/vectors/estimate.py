@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from corpora.support.dry_run import Work, dry_run_text, rate
-from senteval_runner.vectors.embed import Encoder, StoredEncoder, Tokens, VectorStore
+from senteval_runner.vectors.embed import Encoder, SentenceVectors, Tokens, as_vectors
 
 SAMPLE = 256
 PARTS = 4
@@ -46,7 +46,7 @@ def parameter_count(value: Any) -> int:
 
 def encoding_dry_run(
     config: Any,
-    encoders: Mapping[str, Encoder],
+    encoders: Mapping[str, Encoder | SentenceVectors],
     texts: Sequence[Tokens],
     *,
     facts: Mapping[str, str] | None = None,
@@ -65,19 +65,21 @@ def encoding_dry_run(
     """
     distinct = [list(tokens) for tokens in dict.fromkeys(map(tuple, texts))]
     parts = sample_parts(distinct, SAMPLE)
-    work = []
-    dimensions, size = 0, 0.0
-    parameters = {name: parameter_count(encoder) for name, encoder in encoders.items()}
+    work, parameters, size = [], {}, 0.0
     for name, encoder in encoders.items():
+        vectors = as_vectors(encoder)
+        dimensions: list[int] = []
 
-        def encode(part: Sequence[Tokens], encoder: Encoder = encoder) -> int:
-            nonlocal dimensions
-            dimensions = StoredEncoder(encoder, VectorStore())(part).shape[1]
+        def encode(
+            part: Sequence[Tokens], vectors: SentenceVectors = vectors, dimensions: list[int] = dimensions
+        ) -> int:
+            dimensions.append(vectors(part).shape[1])
             return len(part)
 
         per_s = rate(encode, parts)
-        size += 4.0 * dimensions * len(distinct)
-        work.append(Work(name=f"{name} ({dimensions})", units=len(distinct), unit="texts", per_s=per_s))
+        size += 4.0 * dimensions[0] * len(distinct)
+        work.append(Work(name=f"{name} ({dimensions[0]})", units=len(distinct), unit="texts", per_s=per_s))
+        parameters[name] = parameter_count(vectors)  # now that the model is loaded
     return dry_run_text(
         config,
         facts={**(facts or {}), "texts": f"{len(distinct):,} different ones"},

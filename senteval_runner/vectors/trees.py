@@ -10,21 +10,21 @@ which sentences are there, not which run wrote them. All fitting caches are read
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpora.support.errors import UserError
 from parsing.cache.format import ShardRow
-from senteval_runner.vectors.features import Float
+from parsing.pipeline.driver import locked, run_corpus
 
 if TYPE_CHECKING:
     from multiview.folder.reading import Reader
+    from multiview.model import MultiViewEncoder
     from parsing.cache.reader import TreeCache
     from parsing.pipeline.workers import ParserFactories
 
@@ -64,9 +64,12 @@ class EvaluationTrees:
         """
         identities = {need: reader.identities.get(need) or reader.parser(need).identity for need in needs}
         name = f"senteval-{_key(identities)}"
-        with _locked(self.folder / name):
+        with locked(self.folder / name, option="--trees", wait=True):
             found = find_caches(self.folder, identities)
-            missing = _missing(self._sentences(), found)
+            missing = self._sentences()
+            if found is not None:
+                left_N, _ = reader.look_up(found, missing)
+                missing = [missing[place] for place in left_N]
             if missing:
                 self._parse(missing, self.folder / name / _digest(missing), reader, needs)
                 found = find_caches(self.folder, identities)
@@ -86,7 +89,6 @@ class EvaluationTrees:
     def _parse(self, sentences: list[Tokens], output: Path, reader: Reader, needs: set[str]) -> None:
         from corpora.documents import Sentence
         from corpora.stream import StreamCorpus, in_pieces
-        from parsing.pipeline.driver import run_corpus
         from parsing.pipeline.local import LocalPool
         from parsing.pipeline.serial import SerialPool
 
@@ -156,16 +158,6 @@ class _PlacedRow(ShardRow):
         return self.place
 
 
-def _missing(sentences: list[Tokens], cache: TreeCache | None) -> list[Tokens]:
-    if cache is None:
-        return sentences
-    held: set[Tokens] = set()
-    for start in range(0, len(cache), SHARD_SENTENCES):
-        batch = cache.read(start, min(start + SHARD_SENTENCES, len(cache)), ("token",))
-        held.update(map(tuple, batch.words()))
-    return [sentence for sentence in sentences if sentence not in held]
-
-
 def _digest(sentences: Sequence[Tokens], length: int = 12) -> str:
     """Hex digest over sentences in order."""
     digest = hashlib.sha256()
@@ -177,19 +169,6 @@ def _digest(sentences: Sequence[Tokens], length: int = 12) -> str:
 def _key(identities: dict[str, Any]) -> str:
     text = json.dumps({need: dict(who) for need, who in identities.items()}, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other run parses into ``folder``."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = open(folder / ".lock", "a+")  # noqa: SIM115 (held until parsing ends)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another --trees") from None
-    with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _loaded(reader: Reader, needs: set[str]) -> ParserFactories:
@@ -214,36 +193,23 @@ def _to_load(reader: Reader, needs: set[str]) -> ParserFactories:
     )
 
 
-class TreeReading:
-    """A multi-view encoder that looks its trees up; sentences that are not there are parsed on the fly.
+def open_trees(model: MultiViewEncoder, trees: EvaluationTrees | Path | None = None) -> TreeCache | None:
+    """Where a model looks its trees up.
 
     Args:
-        model: a :class:`multiview.model.MultiViewEncoder`.
-        trees: where to look: trees of tasks, a finished cache's folder, or None for whatever fits below
-            ``runs/trees``.
-        batch_size: sentences encoded at a time.
+        model: the encoder.
+        trees: trees of tasks, a finished cache's folder, or None for whatever fits below ``runs/trees``.
+
+    Returns:
+        None when every sentence has to be parsed, or none needs to be.
     """
+    from parsing.cache.reader import TreeCache
 
-    pretokenized = True
-
-    def __init__(
-        self, model: Any, trees: EvaluationTrees | Path | None = None, batch_size: int = 128
-    ) -> None:
-        from parsing.cache.reader import TreeCache
-
-        self.model, self.batch_size = model, batch_size
-        self.trees: TreeCache | None = None
-        needs = model.requires - {"tokens"}
-        if isinstance(trees, Path):
-            self.trees = TreeCache.open(trees)
-        elif needs and trees is not None:
-            self.trees = trees.cache(model.reader, needs)
-        elif needs and needs <= set(model.reader.identities):
-            self.trees = find_caches(DEFAULT_FOLDER, {need: model.reader.identities[need] for need in needs})
-
-    def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
-        """Vectors [n, D] of strings or token lists."""
-        vectors: Float = self.model.encode(
-            sentences, batch_size=self.batch_size, trees=self.trees, show_progress_bar=False
-        )
-        return vectors
+    needs = model.requires - {"tokens"}
+    if isinstance(trees, Path):
+        return TreeCache.open(trees)
+    if needs and trees is not None:
+        return trees.cache(model.reader, needs)
+    if needs and needs <= set(model.reader.identities):
+        return find_caches(DEFAULT_FOLDER, {need: model.reader.identities[need] for need in needs})
+    return None

@@ -6,8 +6,6 @@ from typing import Literal
 
 from corpora.support.config import configuration
 
-Pooling = Literal["mean", "cls", "max"]
-"""How word-piece vectors become one vector."""
 Concatenation = Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff", "uv-diff-prod"]
 """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v."""
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, write_json, write_text
-from senteval_runner.towers.transformer import quiet
+from senteval_runner.vectors.encoders import quiet
 from studies.finetune.config import LoopConfig, TinyConfig
 from studies.finetune.examples import Examples, Fixed, Stream
 from studies.finetune.loop import Plan, Task, fit

@@ -21,6 +21,7 @@ from corpora.support.progress import progress
 from senteval_runner.cells import FORMAT, Cells, data_folder, versions
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
+from senteval_runner.protocol.features import Float
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.tables import headline
 from senteval_runner.running import expand_tasks
@@ -28,8 +29,7 @@ from senteval_runner.towers.backbones import Backbone, open_backbone, store_name
 from senteval_runner.towers.layer_store import LayerStore
 from senteval_runner.towers.units import Unit, chosen_layers, chosen_pairs, units_of
 from senteval_runner.vectors.embed import Tokens, text_of
-from senteval_runner.vectors.encoders import distinct_names
-from senteval_runner.vectors.features import Float
+from senteval_runner.vectors.sources import distinct_names
 from studies.layers import report
 from studies.layers.config import LayersConfig
 from studies.layers.estimate import dry_run

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from corpora.ranking.questions import PassageSet, Question
 from corpora.support.errors import UserError
 from parsing.networks.device import pick_device
-from senteval_runner.towers.multiview import is_multiview
 from senteval_runner.towers.transformer import load_tower
+from senteval_runner.vectors.sources import is_multiview
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear
 from studies.finetune.loop import Plan, Row, Task, fit

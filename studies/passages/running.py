@@ -21,8 +21,9 @@ from corpora.support.progress import progress
 from corpora.support.ranges import check_counts
 from senteval_runner.cells import installed
 from senteval_runner.vectors.embed import VectorStore
-from senteval_runner.vectors.encoders import StoredModel, distinct_names, open_model, resolve_encoder
+from senteval_runner.vectors.encoders import StoredModel, open_model, resolve_encoder
 from senteval_runner.vectors.estimate import encoding_dry_run
+from senteval_runner.vectors.sources import distinct_names
 from studies.passages.config import PassagesConfig
 from studies.passages.methods import (
     Frozen,

@@ -23,6 +23,7 @@ class RandomBag:
             self.words[token] = np.random.RandomState(zlib.crc32(token.encode())).randn(self.dim)
         return self.words[token]
 
-    def encode(self, sentences: list[list[str]]) -> np.ndarray:
+    def encode(self, sentences: list[str] | list[list[str]]) -> np.ndarray:
         self.calls.append(len(sentences))
+        sentences = [s.split() if isinstance(s, str) else s for s in sentences]
         return np.stack([np.mean([self.word(t) for t in s], axis=0) for s in sentences]).astype(np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from multiview.model import MultiViewEncoder
 from senteval_runner.adapters import MtebEncoder, senteval_functions
 from tests.senteval_runner.encoders import RandomBag
 
@@ -26,6 +27,16 @@ def test_mteb_s_protocol() -> None:
     np.testing.assert_allclose(model.similarity(vectors, vectors)[0, 2], 1, rtol=1e-5)
     pairs = model.similarity_pairwise(vectors[:2], vectors[1:])
     np.testing.assert_allclose(pairs, np.diag(model.similarity(vectors[:2], vectors[1:])), rtol=1e-5)
+
+
+def test_mteb_s_texts_are_tokenised_by_the_model() -> None:
+    """Raw text goes the way the model's own ``encode`` goes: a comma is a token, not part of a word."""
+    model = MultiViewEncoder.untrained("seq", dim=6, word_dim=4)
+    found = MtebEncoder(model, "mine").encode([{"text": ["Well, it rains.", " "]}])
+    np.testing.assert_array_equal(found[:1], model.encode(["Well, it rains."], show_progress_bar=False))
+    split = model.encode([["Well,", "it", "rains."]], show_progress_bar=False)
+    assert np.abs(found[:1] - split).max() > 1e-3
+    np.testing.assert_allclose(found[1:], model.encode(["."], show_progress_bar=False), atol=1e-6)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from senteval_runner import evaluate
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.relatedness import _gradient, target_distribution
 from senteval_runner.protocol.sts import cosine, summarise
-from senteval_runner.vectors.embed import Concatenation, Projection, StoredEncoder, VectorStore
+from senteval_runner.vectors.embed import CombinedEncoder, StoredEncoder, VectorStore
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
 
@@ -191,13 +191,13 @@ def test_damaged_shards_are_named(tmp_path: Path, kind: str, damage: bytes) -> N
 def test_concatenation_and_projection() -> None:
     a, b = StoredEncoder(RandomBag(3)), StoredEncoder(RandomBag(5))
     sentences = [["x", "y"], ["z"]]
-    raw = Concatenation([a, b])(sentences)
+    raw = CombinedEncoder([a, b])(sentences)
     np.testing.assert_array_equal(raw, np.c_[a(sentences), b(sentences)])
-    unit = Concatenation([a, b], normalize=True)(sentences)
+    unit = CombinedEncoder([a, b], normalize=True)(sentences)
     np.testing.assert_allclose(np.linalg.norm(unit[:, :3], axis=1), 1, rtol=1e-6)
-    projected = Projection(Concatenation([a, b]), 16, 1)(sentences)
+    projected = CombinedEncoder([a, b], project=16, seed=1)(sentences)
     assert projected.shape == (2, 16) and projected.dtype == np.float32
-    np.testing.assert_array_equal(projected, Projection(Concatenation([a, b]), 16, 1)(sentences))
+    np.testing.assert_array_equal(projected, CombinedEncoder([a, b], project=16, seed=1)(sentences))
 
 
 def test_target_distribution_against_the_formula() -> None:

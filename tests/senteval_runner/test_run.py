@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 
 from corpora.senteval.files import read_task
+from corpora.support.config import check
 from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from senteval_runner import cells, running
+from senteval_runner.config import RunConfig
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report import tables
-from senteval_runner.run import RunConfig
 from senteval_runner.run import main as run_main
 from senteval_runner.vectors import encoders
-from senteval_runner.vectors.encoders import find_source, resolve_encoder, split_parts
+from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.sources import find_source, split_parts
 
 
 def config(tmp_path: Path, data: Path, *models: str, **options) -> RunConfig:
@@ -48,7 +50,7 @@ def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> N
     assert "average" not in values["paper_table"]["words.txt"][0]
     assert calls == ["CR"] * 4
     # the second run repeats nothing, and loads no model
-    monkeypatch.setattr(encoders.Source, "load", None)
+    monkeypatch.setattr(encoders, "_loader", lambda source, options: None)
     assert running.run(first) == 0 and calls == ["CR"] * 4
     assert json.loads((tmp_path / "report/results.json").read_text()) == values
 
@@ -114,15 +116,17 @@ def test_command_line(tmp_path, data, words, command) -> None:
         ({"tasks": ","}, "empty"),
         ({"seeds": "x"}, "whole numbers"),
         ({"data": Path("nowhere")}, "no such folder"),
-        ({"project": 0}, "--project 0: at least 1"),
-        ({"batch_size": 0}, "--batch-size 0: at least 1"),
-        ({"threads": 0}, "--threads 0: at least 1"),
+        ({"project": 0}, "--project 0: must be at least 1"),
+        ({"batch_size": 0}, "--batch-size 0: must be at least 1"),
+        ({"threads": 0}, "--threads 0: must be at least 1"),
         ({"models": ()}, "at least one model"),
     ],
 )
 def test_wrong_options_are_one_line(tmp_path, data, words, options, message) -> None:
+    wrong = dataclasses.replace(config(tmp_path, data, str(words)), **options)
     with pytest.raises(UserError, match=message) as caught:
-        running.run(dataclasses.replace(config(tmp_path, data, str(words)), **options))
+        check(wrong)
+        run_main(wrong)
     assert "\n" not in str(caught.value)
 
 
@@ -156,11 +160,12 @@ def test_word_average(tmp_path, words, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     encoder = resolve_encoder(str(words))
     vectors = encoder.encode(["good bad", "zzz", "Good"])
-    np.testing.assert_allclose(vectors[0], encoder.encode([["good"], ["bad"]]).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(vectors[0], encoder([["good"], ["bad"]]).mean(0), rtol=1e-6)
     assert not vectors[1].any()
     np.testing.assert_array_equal(vectors[2], encoder.encode(["good"])[0])
     both = resolve_encoder(f"{words}+{words}", normalize_parts=True)
-    assert np.linalg.norm(both.encode(["good"])) == pytest.approx(np.sqrt(2), rel=1e-5)
+    for found in (both([["good"]]), both.encode(["good"])):
+        assert np.linalg.norm(found) == pytest.approx(np.sqrt(2), rel=1e-5)
 
 
 def test_paper_average() -> None:

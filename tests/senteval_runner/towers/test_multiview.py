@@ -12,8 +12,9 @@ import torch
 from multiview import info
 from multiview.config import TrainConfig
 from multiview.train import main
-from senteval_runner.towers.multiview import MultiViewTower, is_multiview
+from senteval_runner.towers.multiview import MultiViewTower
 from senteval_runner.towers.transformer import embed_all, load_tower
+from senteval_runner.vectors.sources import is_multiview
 from studies.burt.objectives import Siamese
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Fixed, Stream

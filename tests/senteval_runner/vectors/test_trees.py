@@ -13,9 +13,11 @@ from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
 from senteval_runner import evaluate, running
-from senteval_runner.run import RunConfig
+from senteval_runner.config import RunConfig
 from senteval_runner.vectors import encoders, trees
-from senteval_runner.vectors.trees import EvaluationTrees, TreeReading, find_caches
+from senteval_runner.vectors.embed import LoadedEncoder
+from senteval_runner.vectors.encoders import tree_reading
+from senteval_runner.vectors.trees import EvaluationTrees, find_caches, open_trees
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
 TOYS = {"dep": ToyDependencyParser, "const": ToyConstituencyParser}
@@ -57,9 +59,9 @@ def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
     seen: list[tuple[str, ...]] = []
     folder = tmp_path / "trees"
 
-    def run(*tasks: str) -> TreeReading:
+    def run(*tasks: str) -> LoadedEncoder:
         wanted = EvaluationTrees(folder=folder, data=data, tasks=tasks)
-        return TreeReading(model(seen), wanted)
+        return tree_reading(model(seen), wanted)
 
     reading = run("CR", "MPQA")  # MPQA is not there: left to the evaluation to say
     assert set(seen) == sentences(data, "CR") and len(seen) == 2 * len(set(seen))  # once per view
@@ -83,15 +85,15 @@ def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
 def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
     folder = tmp_path / "trees"
     wanted = EvaluationTrees(folder=folder, data=data, tasks=["CR"])
-    TreeReading(model(), wanted)
+    tree_reading(model(), wanted)
     other = ToyDependencyParser()
     other.identity = {**other.identity, "version": "2"}
     seen: list[tuple[str, ...]] = []
-    TreeReading(model(seen, dep=other), wanted)
+    tree_reading(model(seen, dep=other), wanted)
     assert set(seen) == sentences(data, "CR")
     # both views in a cache serve a model that needs one of them
     seen.clear()
-    TreeReading(model(seen, views="dep,dep"), wanted)
+    tree_reading(model(seen, views="dep,dep"), wanted)
     assert not seen
     assert find_caches(folder, {"dep": {"name": "nobody"}}) is None
 
@@ -111,23 +113,23 @@ def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) 
             return super().parse(batch)
 
     with pytest.raises(KeyboardInterrupt):
-        TreeReading(model(dep=Killed()), wanted)
+        tree_reading(model(dep=Killed()), wanted)
     kept = find_caches(folder, {need: kind.identity for need, kind in TOYS.items()})
     assert kept is not None and len(kept) >= 3 * 8
     seen: list[tuple[str, ...]] = []
-    reading = TreeReading(model(seen), wanted)
+    reading = tree_reading(model(seen), wanted)
     all_of_them = sentences(data, "CR", "MRPC")
     assert len(set(seen)) == len(all_of_them) - len(kept)
-    assert reading.trees is not None and len(reading.trees) == len(all_of_them)
+    assert reading.options["trees"] is not None and len(reading.options["trees"]) == len(all_of_them)
 
 
 def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch) -> None:
     """Many sentences go to workers, which load the parsers by their specification."""
     here, there = tmp_path / "here", tmp_path / "there"
     untrained = MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)  # the builtin parsers
-    a = TreeReading(untrained, EvaluationTrees(folder=here, data=data, tasks=["CR"])).trees
+    a = open_trees(untrained, EvaluationTrees(folder=here, data=data, tasks=["CR"]))
     monkeypatch.setattr(trees, "WORTH_WORKERS", 0)
-    b = TreeReading(untrained, EvaluationTrees(folder=there, data=data, tasks=["CR"], workers=1)).trees
+    b = open_trees(untrained, EvaluationTrees(folder=there, data=data, tasks=["CR"], workers=1))
     assert isinstance(a, TreeCache) and isinstance(b, TreeCache) and len(a) == len(b)
     one, other = a.read(0, len(a)), b.read(0, len(b))
     for field in one.fields:
@@ -166,4 +168,4 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, data: Path) -> None:
     (tmp_path / "file").write_text("")
     wanted = EvaluationTrees(folder=tmp_path / "file", data=data, tasks=["CR"])
     with pytest.raises(UserError, match="choose another --trees"):
-        TreeReading(model(), wanted)
+        tree_reading(model(), wanted)

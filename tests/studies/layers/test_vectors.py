@@ -22,7 +22,7 @@ from senteval_runner.towers.backbones import (
 from senteval_runner.towers.layer_store import LayerStore
 from senteval_runner.towers.node_states import TreeBackbone, pool_nodes
 from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
-from senteval_runner.vectors.encoders import find_source
+from senteval_runner.vectors.sources import find_source
 from studies.layers.config import LayersConfig
 from tests.studies.layers.transformers_tiny import build
 

@@ -1,0 +1,106 @@
+"""Which model a name on the command line means; nothing is loaded.
+
+| name | encoder |
+|---|---|
+| a folder written by ``multiview.train`` | :class:`multiview.model.MultiViewEncoder` |
+| a sentence-transformers folder, or any other name | ``SentenceTransformer`` |
+| ``FILE.npz`` | precomputed: arrays ``sentences`` (tokens joined by one space) and ``vectors`` [n, d] |
+| any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
+| ``random:dep,const`` | untrained encoders of these views |
+| ``A+B`` | the vectors of A and B side by side |
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.files import read_json, sha256_file
+
+Kind = Literal["multiview", "sentence-transformers", "vectors", "words", "random"]
+MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A model by name, not yet loaded."""
+
+    spec: str
+    """As it was given."""
+    kind: Kind
+    key: str
+    """Hex digest of the model's files; of a random encoder's or a hub's name with seed or library."""
+    seed: int
+    """Seed of random encoders."""
+
+    @property
+    def name(self) -> str:
+        """Short name for tables: a path's last part."""
+        path = Path(self.spec)
+        return path.absolute().name if self.kind != "random" and path.exists() else self.spec
+
+
+def split_parts(spec: str) -> list[str]:
+    """``A+B`` as its parts; a path that exists is one part whatever its name."""
+    parts = [spec] if Path(spec).exists() else spec.split("+")
+    if not all(parts):
+        raise UserError(f"model {spec!r}: an empty part; write A+B")
+    return parts
+
+
+def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
+    """Names of models; two of one name are told apart by how they were typed."""
+    return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
+
+
+def find_source(spec: str, *, seed: int = 0) -> Source:
+    """What a name means, without loading it; folders and files are hashed.
+
+    Raises:
+        UserError: the name cannot mean any model.
+    """
+    path = Path(spec)
+    if spec.startswith("random:"):
+        return Source(spec=spec, kind="random", key=_digest(f"{spec} {seed}"), seed=seed)
+    if path.is_file():
+        kind: Kind = "vectors" if path.suffix == ".npz" else "words"
+        return Source(spec=spec, kind=kind, key=sha256_file(path)[:16], seed=seed)
+    if path.is_dir():
+        if not (path / "config.json").exists() and not (path / "modules.json").exists():
+            raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
+        kind = "multiview" if is_multiview(path) else "sentence-transformers"
+        return Source(spec=spec, kind=kind, key=_folder_digest(path), seed=seed)
+    if path.suffix in (".npz", ".txt", ".vec", ".gz", ".bin") or spec.startswith((".", "/", "runs/")):
+        raise UserError(f"model {spec!r}: no such file or folder")
+    try:
+        key = _digest(f"{spec} {version('sentence-transformers')}")
+    except ModuleNotFoundError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+    return Source(spec=spec, kind="sentence-transformers", key=key, seed=seed)
+
+
+def is_multiview(folder: Path) -> bool:
+    """Whether ``multiview.train`` wrote it: its config.json has a format number, a transformer's has not.
+
+    Raises:
+        UserError: config.json is no JSON.
+    """
+    config = folder / "config.json"
+    values = read_json(config) if config.is_file() else None
+    return isinstance(values, dict) and "format" in values and ("shape" in values or "members" in values)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _folder_digest(folder: Path) -> str:
+    """Digest over the names and contents of a model folder's files, its log and checkpoints left out."""
+    files = sorted({path for pattern in MODEL_FILES for path in folder.rglob(pattern) if path.is_file()})
+    kept = [f for f in files if not {"checkpoints", "log.txt"} & set(f.relative_to(folder).parts)]
+    return _digest("\n".join(f"{f.relative_to(folder)} {sha256_file(f)}" for f in kept))
