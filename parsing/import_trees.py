@@ -15,16 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command
 from corpora.support.config import config_to_json, configuration
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from corpora.documents import Document, Sentence
-    from parsing.cache.format import ShardResult
+    from parsing.cache.format import Arrays, ShardResult
     from parsing.cache.manifest import Manifest
     from parsing.pipeline.split import ShardSpec
     from parsing.trees.brackets import SpanTree
@@ -224,7 +222,7 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
     sentences, flags, usable = prepare(spec, longest, reasons)  # gold trees of any length are kept
     offsets = np.zeros(len(sentences) + 1, np.int64)
     np.cumsum([len(tokens) for tokens in sentences], out=offsets[1:])
-    trees: dict[str, NDArray[Any]] = {}
+    trees: Arrays = {}
     if treebank.relations is not None:
         ids = {name: i for i, name in enumerate(treebank.relations)}
         dependencies = [
