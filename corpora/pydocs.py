@@ -132,9 +132,9 @@ def source_hash(files: list[Source]) -> str:
 
 
 def fresh_documents(files: list[Source], counts: Counts) -> Iterator[tuple[str, str, list[str]]]:
-    """(package, id, paragraphs not met before) of each document, whatever the split.
+    """(package, id, paragraphs not seen before) of each document of every split.
 
-    Paragraphs are compared over all packages, so that none of the held-out ones is a copy of a train one.
+    Paragraphs are compared over all packages, so that no held-out paragraph is a copy of a training one.
     """
     seen: set[bytes] = set()
     for file in files:

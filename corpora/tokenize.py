@@ -1,7 +1,7 @@
 """Words and sentences: spaCy's rule-based English tokenizer and sentencizer, or white space.
 
-spaCy is imported here only. ``blank("en")`` needs no trained model; on one CPU core it does about
-20,000 sentences of 23 tokens per second, a small part of what parsing costs.
+``spacy.blank("en")`` needs no trained model; one CPU core tokenises about 20,000 sentences of 23 tokens
+per second, a small part of what parsing costs.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def treebank_kind(path: Path) -> Kind | None:
     """What a file's suffix, or that of every file of a folder, says it is; None for other text.
 
     Raises:
-        UserError: a folder that holds treebanks beside something else: rows of CoNLL-U are no sentences.
+        UserError: a folder that holds treebanks beside other text, which cannot be read in one way.
     """
     files = list_files(path)
     kinds = [next((k for k, ends in SUFFIXES.items() if stem(file).endswith(ends)), None) for file in files]

@@ -13,24 +13,22 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from corpora.support.cli import Command
 from corpora.support.config import config_to_json, configuration
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from corpora.documents import Document, Sentence
-    from parsing.cache.format import ShardResult
+    from parsing.cache.format import Arrays, ShardResult
     from parsing.cache.manifest import Manifest
     from parsing.pipeline.split import ShardSpec
     from parsing.trees.brackets import SpanTree
-    from parsing.trees.parsers import ConstituencyParse, DependencyParse
 
 NO_DOCUMENT = "brackets"
+Parse = TypeVar("Parse")
 
 
 @configuration
@@ -45,30 +43,17 @@ class ImportConfig:
     """Bracket file, its trees those of the CoNLL-U sentences if both are given."""
 
 
-@dataclass(slots=True)
-class GoldDependencies:
+@dataclass(kw_only=True)
+class GoldTrees(Generic[Parse]):
     """A parser that returns the trees of a file, in the order of its sentences."""
 
-    relations: tuple[str, ...]
-    parses: list[DependencyParse]
-    identity: dict[str, str]
+    parses: list[Parse]
+    relations: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    identity: dict[str, str] = field(default_factory=dict)
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        """The trees of a whole shard at once."""
-        assert len(sentences) == len(self.parses)
-        return self.parses
-
-
-@dataclass(slots=True)
-class GoldConstituents:
-    """As :class:`GoldDependencies`, for constituents."""
-
-    labels: tuple[str, ...]
-    tags: tuple[str, ...]
-    parses: list[ConstituencyParse]
-    identity: dict[str, str]
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Parse]:
         """The trees of a whole shard at once."""
         assert len(sentences) == len(self.parses)
         return self.parses
@@ -224,7 +209,7 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
     sentences, flags, usable = prepare(spec, longest, reasons)  # gold trees of any length are kept
     offsets = np.zeros(len(sentences) + 1, np.int64)
     np.cumsum([len(tokens) for tokens in sentences], out=offsets[1:])
-    trees: dict[str, NDArray[Any]] = {}
+    trees: Arrays = {}
     if treebank.relations is not None:
         ids = {name: i for i, name in enumerate(treebank.relations)}
         dependencies = [
@@ -234,13 +219,13 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
             )
             for i in usable
         ]
-        dependency = GoldDependencies(treebank.relations, dependencies, {})
+        dependency = GoldTrees(parses=dependencies, relations=treebank.relations)
         trees |= dependency_arrays(sentences, offsets, [usable], dependency, flags, reasons)
     if treebank.labels is not None:
         label_ids = {name: i for i, name in enumerate(treebank.labels)}
         tag_ids = {name: i for i, name in enumerate(treebank.tags)}
         spans = [to_parse(_span_tree(golds[i], treebank.where), label_ids, tag_ids) for i in usable]
-        constituency = GoldConstituents(treebank.labels, treebank.tags, spans, {})
+        constituency = GoldTrees(parses=spans, labels=treebank.labels, tags=treebank.tags)
         trees |= constituency_arrays(sentences, offsets, [usable], constituency, flags, reasons)
     faulty = usable[(flags[usable] & (DEP_FALLBACK | CONST_FALLBACK)) > 0]
     if len(faulty):

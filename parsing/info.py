@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parsing.cache.reader import TreeCache
+    from parsing.trees.parsers import Int
 
 BAR = 40
 STEP = 8192
@@ -117,7 +118,7 @@ def gather(cache: TreeCache) -> Statistics:
     return statistics
 
 
-def _add(histograms: dict[str, NDArray[np.int64]], name: str, values: NDArray[Any]) -> None:
+def _add(histograms: dict[str, NDArray[np.int64]], name: str, values: Int) -> None:
     import numpy as np
 
     seen, more = histograms.get(name, np.zeros(0, np.int64)), np.bincount(values)
@@ -166,13 +167,13 @@ def as_json(cache: TreeCache, statistics: Statistics) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _mean(counts: NDArray[Any]) -> float:
+def _mean(counts: Int) -> float:
     import numpy as np
 
     return float((np.arange(len(counts)) * counts).sum() / max(counts.sum(), 1))
 
 
-def _bars(counts: Sequence[int] | NDArray[Any], rows: int = 12) -> list[str]:
+def _bars(counts: Sequence[int] | Int, rows: int = 12) -> list[str]:
     """A histogram as text: ranges of equal width, the last one open."""
     import numpy as np
 

@@ -91,7 +91,7 @@ def _folder(spec: str, kind: str, builtin: str) -> Path:
     """Where a specification's model folder is.
 
     Raises:
-        UserError: it is no folder; says what would make one of it.
+        UserError: it is not a folder; the message says how to make one.
     """
     if spec == "builtin":
         return BUILTIN / builtin

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import tyro
 
@@ -24,7 +24,11 @@ from corpora.support.cli import Command, Commands
 from corpora.support.config import Count, configuration
 from parsing.networks.config import Precision
 
+if TYPE_CHECKING:
+    from parsing.trees.parsers import ConstituencyParser, DependencyParser
+
 Scores = dict[str, float]
+Parser = TypeVar("Parser", "DependencyParser", "ConstituencyParser")
 
 
 @configuration
@@ -85,8 +89,8 @@ def score_constituency(config: ScoreOptions) -> None:
 def _score(
     config: ScoreOptions,
     words: Sequence[Sequence[str]],
-    load: Callable[..., Any],
-    score: Callable[[Any], Scores],
+    load: Callable[[str, Precision], Parser],
+    score: Callable[[Parser], Scores],
     agreement: Callable[..., Scores],
     table: Callable[[Scores], list[str]],
 ) -> None:
@@ -113,7 +117,7 @@ def _score(
     print(f"{config.model} on {len(words):,} sentences, {tokens:,} tokens ({rate:,.0f} sentences/s)")
     print("\n".join(table(scores)))
     if config.precision != "fp32":
-        scores |= compare(parser, load(config.model), words, agreement)
+        scores |= compare(parser, load(config.model, "fp32"), words, agreement)
     print(json.dumps({**{k: round(v, 4) for k, v in scores.items()}, **parser.identity}))
 
 

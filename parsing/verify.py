@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
@@ -19,10 +19,9 @@ from corpora.support.cli import Command
 from corpora.support.config import configuration
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from parsing.cache.format import Inventories, ShardRow
+    from parsing.cache.format import Arrays, Inventories, ShardRow
     from parsing.cache.manifest import Manifest
+    from parsing.trees.parsers import Int64
 
 
 @configuration
@@ -89,7 +88,7 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
         yield row
 
 
-def shard_defect(arrays: dict[str, NDArray[Any]], inventories: Inventories) -> tuple[int, str] | None:
+def shard_defect(arrays: Arrays, inventories: Inventories) -> tuple[int, str] | None:
     """The first row of a shard that breaks an invariant, and what is wrong with it; None if sound."""
     import numpy as np
 
@@ -113,9 +112,7 @@ def shard_defect(arrays: dict[str, NDArray[Any]], inventories: Inventories) -> t
     return _outside(arrays, offsets, len(types), inventories) or _tree_defect(arrays, offsets)
 
 
-def _outside(
-    arrays: dict[str, NDArray[Any]], offsets: NDArray[Any], types: int, inventories: Inventories
-) -> tuple[int, str] | None:
+def _outside(arrays: Arrays, offsets: Int64, types: int, inventories: Inventories) -> tuple[int, str] | None:
     """The first sentence with an id outside its inventory."""
     import numpy as np
 
@@ -142,7 +139,7 @@ def _outside(
     return None
 
 
-def _tree_defect(arrays: dict[str, NDArray[Any]], offsets: NDArray[Any]) -> tuple[int, str] | None:
+def _tree_defect(arrays: Arrays, offsets: Int64) -> tuple[int, str] | None:
     """The first sentence with a broken tree, wrong heights, or a fallback flag on another tree."""
     import numpy as np
 

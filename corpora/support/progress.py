@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 
-def progress(*, total: int | None = None, unit: str = "sent", description: str = "", **options: Any) -> Any:
+def progress(
+    *, total: int | None = None, unit: str = "sent", description: str = "", **options: Any
+) -> tqdm[NoReturn]:
     """A ``tqdm`` bar (rate and ETA over the whole job); silent unless stderr is a terminal.
 
     Args:

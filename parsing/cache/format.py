@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from parsing.trees.parsers import Int32, Int64, UInt8
+from parsing.trees.parsers import Int, Int32, Int64, UInt8
+
+Arrays = dict[str, Int]
+"""Arrays of a shard by name."""
 
 FORMAT_VERSION = 1
 SHARD_SENTENCES = 8192
@@ -144,7 +146,7 @@ class ShardResult:
 
     index: int
     """Number of the shard, from 0; it starts at sentence ``index * shard_sentences``."""
-    arrays: dict[str, NDArray[Any]]
+    arrays: Arrays
     """``token``, ``type_bytes``, ``type_offsets``, ``sentence_offsets``, ``document_offsets``,
     ``document_id_bytes``, ``document_id_offsets``, ``flags`` and the fields of the parsed views."""
     continues: bool

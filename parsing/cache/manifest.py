@@ -21,7 +21,7 @@ class Manifest:
     """Identity, inventories and the finished shards of one cache."""
 
     identity: dict[str, Any]
-    """Corpus, parsers and options: whatever decides the content."""
+    """Corpus, parsers and options: all that decides the content."""
     inventories: Inventories
     shard_sentences: int = SHARD_SENTENCES
     complete: bool = False

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json
-from parsing.cache.format import FORMAT_VERSION, Inventories, ShardResult, ShardRow, shard_name
-from parsing.trees.parsers import UInt8
+from parsing.cache.format import FORMAT_VERSION, Arrays, Inventories, ShardResult, ShardRow, shard_name
+from parsing.trees.parsers import Int, UInt8
 
 # A training batch (400 sentences) is about 8,000 tokens: a range read decodes two chunks per field.
 CHUNK = 8192
@@ -31,7 +31,7 @@ LIBVER = ("v108", "v108")
 HEADER = "header"
 
 
-def narrow(values: NDArray[Any]) -> NDArray[Any]:
+def narrow(values: Int) -> Int:
     """``values`` in the narrowest signed type that holds all of them.
 
     A byte is enough for most fields of most shards, and decodes in 11 ms a shard against 16 ms for
@@ -53,7 +53,7 @@ def encode_strings(strings: Sequence[str]) -> tuple[UInt8, NDArray[np.int64]]:
     return np.frombuffer(b"".join(parts), np.uint8), offsets
 
 
-def decode_strings(blob: NDArray[Any], offsets: NDArray[Any]) -> list[str]:
+def decode_strings(blob: Int, offsets: Int) -> list[str]:
     """Strings of one UTF-8 blob with byte offsets [n+1]."""
     data, ends = blob.tobytes(), offsets.tolist()
     if data.isascii():  # bytes are characters: one decode, then slices
@@ -76,7 +76,7 @@ def make_header(identity: dict[str, Any], inventories: Inventories, result: Shar
     return json.dumps(header, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
-def content_sha256(arrays: dict[str, NDArray[Any]], header: bytes) -> str:
+def content_sha256(arrays: Arrays, header: bytes) -> str:
     """Hex SHA-256 over the header and, by name, each array's type, length and little-endian bytes."""
     digest = hashlib.sha256(header)
     for name in sorted(arrays):
@@ -123,7 +123,7 @@ def make_row(result: ShardResult, sha256: str) -> ShardRow:
     )
 
 
-def _write(path: Path, arrays: dict[str, NDArray[Any]], header: bytes, sha256: str) -> None:
+def _write(path: Path, arrays: Arrays, header: bytes, sha256: str) -> None:
     # In memory first: HDF5 crashes at the end of a process in which it could not close a file (a full disk).
     # Not by HDF5's in-memory driver: the image of a file that is still open has a wrong checksum in 1.14.
     image = io.BytesIO()
@@ -149,7 +149,7 @@ def _write(path: Path, arrays: dict[str, NDArray[Any]], header: bytes, sha256: s
     path.write_bytes(image.getbuffer())
 
 
-def read_shard(path: Path) -> tuple[dict[str, NDArray[Any]], bytes]:
+def read_shard(path: Path) -> tuple[Arrays, bytes]:
     """All arrays of a shard file and its header.
 
     Raises:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from corpora.documents import Corpus, Document
 from corpora.support.cli import LOGGER, log_to
@@ -30,6 +30,9 @@ from parsing.pipeline.local import LocalPool
 from parsing.pipeline.parse_shard import ShardOptions
 from parsing.pipeline.split import ShardSpec, merge_parts, split_shard
 from parsing.pipeline.workers import Parsed, ParserDescription, ParserFactories, WorkerPool
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 log = logging.getLogger(LOGGER)
 
@@ -201,7 +204,7 @@ def _sweep(output: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _store(results: Iterator[Parsed], manifest: Manifest, output: Path, bar: Any) -> None:
+def _store(results: Iterator[Parsed], manifest: Manifest, output: Path, bar: tqdm[NoReturn]) -> None:
     """Merge, write and list each shard as soon as its last part has come."""
     waiting: dict[int, dict[int, ShardResult]] = {}
     for spec, result in results:

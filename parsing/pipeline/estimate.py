@@ -72,7 +72,7 @@ def dry_run(
     )
 
 
-def parser_parameters(parser: Any) -> dict[str, int]:
+def parser_parameters(parser: object) -> dict[str, int]:
     """Number of parameters of a parser by part; empty unless it is a network."""
     import torch
 

@@ -16,9 +16,9 @@ import signal
 import sys
 import traceback
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from multiprocessing.context import SpawnProcess
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
@@ -39,9 +39,38 @@ ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPEN
 log = logging.getLogger(LOGGER)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    description: ParserDescription
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """The parsers cannot be loaded, and the user can fix that."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    reason: str
+    lines: list[str] = field(default_factory=list)
+    """What was logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    result: ShardResult
+    lines: list[str]
+
+
+Message = _Ready | _Refused | _Failed | _Done
+"""What a worker sends."""
+
+
 @dataclass(eq=False)
 class _Worker:
-    process: Any
+    process: SpawnProcess
     pipe: Connection
     spec: ShardSpec | None = None
     ready: bool = False
@@ -107,18 +136,17 @@ class LocalPool:
                         yield spec, result
 
     def _settle(
-        self, worker: _Worker, message: Any, failures: Failures, again: list[ShardSpec]
+        self, worker: _Worker, message: Message | None, failures: Failures, again: list[ShardSpec]
     ) -> ShardResult | None:
         """A worker's answer, or its death (None): the result, or the part queued once more."""
         spec, worker.spec = worker.spec, None
         if message is not None:
-            kind, value, lines = message
-            for line in lines:
+            assert isinstance(message, _Done | _Failed)
+            for line in message.lines:
                 log.warning("%s", line)
-            if kind == "result":
-                result: ShardResult = value
-                return result
-            reason = str(value)
+            if isinstance(message, _Done):
+                return message.result
+            reason = message.reason
         else:
             reason = f"its process ended with exit code {worker.process.exitcode} (-9: killed, memory?)"
             if spec is None and not worker.ready:
@@ -130,16 +158,16 @@ class LocalPool:
         again.append(spec)
         return None
 
-    def _greet(self, worker: _Worker, message: Any) -> None:
+    def _greet(self, worker: _Worker, message: Message | None) -> None:
         if message is None:
             code = worker.process.exitcode
             raise RuntimeError(f"a worker ended while it loaded the parsers (exit code {code})")
-        kind, value = message[:2]
-        if kind == "refused":
-            raise UserError(value)
-        if kind == "fault":
-            raise RuntimeError(f"a worker could not load the parsers: {value}")
-        self._description = self._description or value
+        if isinstance(message, _Refused):
+            raise UserError(message.reason)
+        if isinstance(message, _Failed):
+            raise RuntimeError(f"a worker could not load the parsers: {message.reason}")
+        assert isinstance(message, _Ready)
+        self._description = self._description or message.description
         worker.ready = True
 
     def _send(self, worker: _Worker, spec: ShardSpec, options: ShardOptions) -> None:
@@ -148,12 +176,11 @@ class LocalPool:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             worker.pipe.send((options, spec))
 
-    def _events(self, timeout_s: float | None) -> list[tuple[_Worker, Any]]:
+    def _events(self, timeout_s: float | None) -> list[tuple[_Worker, Message | None]]:
         """Messages that have come, and None for each worker that has ended without one."""
-        sources: dict[Any, _Worker] = {w.pipe: w for w in self._workers}
-        events = []
-        for pipe in wait(list(sources), timeout_s):
-            worker = sources[pipe]
+        ready = wait([worker.pipe for worker in self._workers], timeout_s)
+        events: list[tuple[_Worker, Message | None]] = []
+        for worker in [worker for worker in self._workers if worker.pipe in ready]:
             try:
                 events.append((worker, worker.pipe.recv()))
             except (EOFError, ConnectionResetError):
@@ -187,24 +214,25 @@ def work(pipe: Connection, factories: ParserFactories) -> None:
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             parsers = LoadedParsers.make(factories)
-            pipe.send(("hello", parsers.describe()))
+            pipe.send(_Ready(parsers.describe()))
         except UserError as error:
-            pipe.send(("refused", str(error)))
+            pipe.send(_Refused(str(error)))
             return
         except Exception:
-            pipe.send(("fault", traceback.format_exc()))
+            pipe.send(_Failed(traceback.format_exc()))
             return
         while True:
             options, spec = pipe.recv()
-            pipe.send((*_parse(options, spec, parsers), messages.take()))
+            pipe.send(_parse(options, spec, parsers, messages))
             _give_memory_back()
 
 
-def _parse(options: ShardOptions, spec: ShardSpec, parsers: LoadedParsers) -> tuple[str, Any]:
+def _parse(options: ShardOptions, spec: ShardSpec, parsers: LoadedParsers, messages: Messages) -> Message:
     try:
-        return "result", parse_shard(spec, parsers.dependency, parsers.constituency, options)
+        result = parse_shard(spec, parsers.dependency, parsers.constituency, options)
+        return _Done(result, messages.take())
     except Exception:
-        return "fault", traceback.format_exc()
+        return _Failed(traceback.format_exc(), messages.take())
 
 
 def _give_memory_back() -> None:

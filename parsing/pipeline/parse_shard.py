@@ -14,10 +14,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corpora.inputs import encodable, is_encodable
 from corpora.support.cli import LOGGER
@@ -29,6 +28,7 @@ from parsing.cache.format import (
     FALLBACK_NAME,
     REPLACED_BYTES,
     TOO_LONG,
+    Arrays,
     Batch,
     Inventories,
     ShardResult,
@@ -44,7 +44,9 @@ from parsing.trees.parsers import (
     ConstituencyParser,
     DependencyParse,
     DependencyParser,
+    Int,
     Int64,
+    UInt8,
 )
 
 MAX_TOKENS = 128
@@ -100,7 +102,7 @@ def parse_shard(
     sentences, flags, parsable = prepare(spec, options.max_tokens, reasons)
     offsets = np.zeros(len(sentences) + 1, np.int64)
     np.cumsum([len(tokens) for tokens in sentences], out=offsets[1:])
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: Arrays = {}
     batches = micro_batches(np.diff(offsets), parsable, options)
     if dependency is not None:
         arrays |= dependency_arrays(sentences, offsets, batches, dependency, flags, reasons)
@@ -111,7 +113,7 @@ def parse_shard(
 
 def prepare(
     spec: ShardSpec, max_tokens: int, reasons: Counter[str]
-) -> tuple[list[tuple[str, ...]], NDArray[np.uint8], NDArray[np.int64]]:
+) -> tuple[list[tuple[str, ...]], UInt8, Int64]:
     """Tokens as they are stored, flags known before parsing, and the sentences to be parsed.
 
     Returns:
@@ -164,9 +166,9 @@ def dependency_arrays(
     offsets: Int64,
     batches: list[Int64],
     parser: DependencyParser,
-    flags: NDArray[np.uint8],
+    flags: UInt8,
     reasons: Counter[str],
-) -> dict[str, NDArray[Any]]:
+) -> Arrays:
     """Parse ``batches`` of sentence ids into ``head``, ``relation``, ``dep_height`` of all tokens.
 
     Sentences in no batch and those whose parse is not a tree get the fallback; ``flags`` and ``reasons``
@@ -205,13 +207,13 @@ def constituency_arrays(
     offsets: Int64,
     batches: list[Int64],
     parser: ConstituencyParser,
-    flags: NDArray[np.uint8],
+    flags: UInt8,
     reasons: Counter[str],
-) -> dict[str, NDArray[Any]]:
+) -> Arrays:
     """Parse ``batches`` of sentence ids into the fields of the ``const`` view, as for ``dep``."""
     dummy, no_tag = len(parser.labels), len(parser.tags)
     n_tokens = int(offsets[-1])
-    arrays = {name: np.zeros(n_tokens, np.int32) for name in ("tag", "leaf_label")}
+    arrays: Arrays = {name: np.zeros(n_tokens, np.int32) for name in ("tag", "leaf_label")}
     arrays |= {name: np.zeros(n_tokens - len(sentences), np.int32) for name in ("left", "right", "label")}
     arrays["tag"][:] = no_tag
     parsed = np.zeros(len(sentences), bool)
@@ -233,10 +235,10 @@ def constituency_arrays(
     flags[~parsed] |= CONST_FALLBACK
     arrays["const_height"], defects = constituency_heights(arrays["left"], arrays["right"], offsets)
     assert not defects.any()
-    return cast("dict[str, NDArray[Any]]", arrays)
+    return arrays
 
 
-def _put_tree(arrays: dict[str, Any], offsets: Int64, i: int, tree: binarise.BinaryTree) -> None:
+def _put_tree(arrays: Arrays, offsets: Int64, i: int, tree: binarise.BinaryTree) -> None:
     start, stop = int(offsets[i]), int(offsets[i + 1])
     arrays["leaf_label"][start:stop] = tree.leaf_label
     for name in ("left", "right", "label"):
@@ -273,7 +275,7 @@ def _parses(
     return done
 
 
-def _fits(values: NDArray[Any], length: int, bound: int) -> bool:
+def _fits(values: Int, length: int, bound: int) -> bool:
     """Whether ``values`` has ``length`` entries, all in ``0..bound-1``."""
     return len(values) == length and bool(length == 0 or (values.min() >= 0 and values.max() < bound))
 
@@ -294,7 +296,7 @@ def to_batch(
         chosen["token"], types = vocabulary.lookup(types)[chosen["token"]], None
     return Batch(
         sentence_offsets=arrays["sentence_offsets"].astype(np.int64),
-        flags=arrays["flags"],
+        flags=arrays["flags"].astype(np.uint8, copy=False),
         fields=fields,
         types=types,
         **chosen,

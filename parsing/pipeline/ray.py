@@ -53,7 +53,7 @@ class ShardActor:
         return LoadedParsers.make(self._factories)
 
     def describe(self) -> ParserDescription:
-        """Who parses, and the names of the ids."""
+        """Identities of the parsers, and the names of their ids."""
         return self.parsers.describe()
 
     def parse(self, spec: ShardSpec, options: ShardOptions) -> tuple[ShardResult, list[str]]:

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corpora.inputs import encodable
-from parsing.cache.format import NODE_FIELDS, TOKEN_FIELDS, ShardResult
+from parsing.cache.format import NODE_FIELDS, TOKEN_FIELDS, Arrays, ShardResult
 from parsing.cache.shard_file import decode_strings, encode_strings, narrow
-from parsing.trees.parsers import Int64
+from parsing.trees.parsers import Int, Int64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +71,7 @@ def merge_parts(parts: Sequence[ShardResult]) -> ShardResult:
         return parts[0]
     ids: dict[str, int] = {}
     reasons: Counter[str] = Counter()
-    columns: dict[str, list[NDArray[Any]]] = {}
+    columns: dict[str, list[Int]] = {}
     lengths, names, starts, sentences = [], [], [], 0
     for part in parts:
         arrays = part.arrays
@@ -101,8 +99,8 @@ def assemble(
     spec: ShardSpec,
     sentences: Sequence[Sequence[str]],
     offsets: Int64,
-    flags: NDArray[Any],
-    trees: dict[str, NDArray[Any]],
+    flags: Int,
+    trees: Arrays,
     reasons: dict[str, int],
 ) -> ShardResult:
     """Text and tree arrays of a shard as they are stored."""
@@ -119,12 +117,12 @@ def assemble(
 
 def _text_arrays(
     ids: dict[str, int],
-    token: NDArray[Any],
-    lengths: NDArray[Any],
-    document_starts: NDArray[Any],
+    token: Int,
+    lengths: Int,
+    document_starts: Int,
     document_ids: list[str],
     sentences: int,
-) -> dict[str, NDArray[Any]]:
+) -> Arrays:
     """Words, sentences and documents of a shard as they are stored."""
     type_bytes, type_offsets = encode_strings(list(ids))
     id_bytes, id_offsets = encode_strings(document_ids)

@@ -55,7 +55,7 @@ class LoadedParsers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParserDescription:
-    """Who parses, and the names of the ids that come out."""
+    """Identities of the parsers, and the names of their ids."""
 
     dependency: dict[str, Any] | None
     constituency: dict[str, Any] | None
