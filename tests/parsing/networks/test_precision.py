@@ -81,9 +81,9 @@ def test_a_transformer_of_supar_in_bf16(tmp_path: Path) -> None:
     (tmp_path / "bert").mkdir()
     backbone = str(save_bert(tmp_path / "bert"))
     parser = convert(build(tmp_path, bert=backbone, feat=["char", "bert"]), tmp_path)
-    exact, _ = parser.score(parser.batch(TOKENS)[0])
+    exact, _ = parser.score(TOKENS)
     reduced = load_dependency_parser(str(tmp_path / "ours"), "bf16")
-    near, _ = reduced.score(reduced.batch(TOKENS)[0])
+    near, _ = reduced.score(TOKENS)
     finite = exact.isfinite()
     error = (near[finite] - exact[finite]).abs().max() / exact[finite].abs().max()
     assert near.dtype == torch.float32 and 0 < error < 0.05
