@@ -26,7 +26,7 @@ from torch import Tensor
 IntArray = NDArray[np.integer]
 
 
-class Trees(Protocol):
+class TreeBatch(Protocol):
     """What plans read of a batch: concatenated sentences with token offsets and, per view, its trees."""
 
     @property
@@ -165,7 +165,7 @@ class SequencePlan(Plan):
     """int32 [T]: zeros, a sequence has no levels."""
 
 
-def plan_const(batch: Trees) -> ConstPlan:
+def plan_const(batch: TreeBatch) -> ConstPlan:
     """Schedule of the batch's constituency trees.
 
     Raises:
@@ -187,7 +187,7 @@ def plan_const(batch: Trees) -> ConstPlan:
     )
 
 
-def plan_dep(batch: Trees) -> DepPlan:
+def plan_dep(batch: TreeBatch) -> DepPlan:
     """Schedule of the batch's dependency trees.
 
     Raises:
@@ -213,7 +213,7 @@ def plan_dep(batch: Trees) -> DepPlan:
     )
 
 
-def plan_sequence(batch: Trees) -> SequencePlan:
+def plan_sequence(batch: TreeBatch) -> SequencePlan:
     """Order of the batch as a packed sequence (what ``pack_padded_sequence`` makes, without the padding)."""
     offsets = np.ascontiguousarray(batch.sentence_offsets, dtype=np.int64)
     lengths = np.diff(offsets)

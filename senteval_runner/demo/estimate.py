@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import tempfile
 import time
@@ -12,11 +11,11 @@ from corpora.pydocs import Source, fresh_documents, sources
 from corpora.registry import open_corpus
 from corpora.stream import Counts, parse_limit
 from corpora.support.estimate import Work, dry_run_text, rate
-from multiview.config import PRESETS
+from multiview.config import TrainConfig, ValidationConfig
+from multiview.encoders.stack import parameter_counts
 from multiview.folder.files import Member
 from multiview.model import MultiViewEncoder
 from multiview.training.dry_run import step_rate
-from multiview.training.network import parameter_counts
 from multiview.training.trainer import Trainer
 from parsing.cache.manifest import Manifest
 from parsing.cache.reader import TreeCache
@@ -39,22 +38,25 @@ EVERY = 50
 def dry_run(config: DemoConfig) -> str:
     """What the demo would take; the calibration writes into a temporary folder alone."""
     training, held_out = parse_limit(config.sentences) or 0, parse_limit(config.held_out) or 0
-    preset = PRESETS["laptop"]
+    loop = TrainConfig().loop
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         cache, parse_per_s = _parse_first(folder)
         tree_bytes = sum(path.stat().st_size for path in folder.glob("shard-*.h5")) / len(cache)
-        trainer = Trainer(dataclasses.replace(preset, trees=folder, out=folder, held_out=SHARD), cache)
+        measured = TrainConfig(trees=folder, out=folder, validation=ValidationConfig(sentences=SHARD))
+        trainer = Trainer(measured, cache)
         steps_per_s, _ = step_rate(trainer)
         encode_per_s = rate(lambda _: _evaluate(trainer, cache), range(2))
-    steps = min(preset.epochs * training / preset.batch, 60 * config.minutes * steps_per_s)
+    steps = min(loop.epochs * training / loop.batch, 60 * config.minutes * steps_per_s)
     parameters = parameter_counts(trainer.network)
-    model_bytes = 4.0 * sum(parameters.values()) * (1 + 3 * preset.keep)  # checkpoints: weights, two moments
+    model_bytes = 4.0 * sum(parameters.values()) * (1 + 3 * loop.keep)  # checkpoints: weights, two moments
     files = sources()
     read_per_s = rate(_read, [files[::EVERY], files[1::EVERY]])
     return dry_run_text(
         config,
-        facts={"words": f"{len(trainer.words.vocabulary):,} in the calibration, more in the whole text"},
+        facts={
+            "words": f"{len(trainer.network.words.vocabulary):,} in the calibration, more in the whole text"
+        },
         parameters=parameters,
         disk_bytes=tree_bytes * (training + held_out) + model_bytes,
         work=[
@@ -97,7 +99,7 @@ def _parse_first(folder: Path) -> tuple[TreeCache, float]:
 
 def _evaluate(trainer: Trainer, cache: TreeCache) -> int:
     """Encode by two models and rank twice as often, as the demo does."""
-    encoder = MultiViewEncoder([Member(trainer.network, trainer.words)])
+    encoder = MultiViewEncoder([Member(trainer.network)])
     documents = sentence_documents(cache)
     for _ in range(2):
         vectors = encoder.encode(None, trees=cache, batch_size=256, show_progress_bar=False)

@@ -26,7 +26,7 @@ def is_multiview(folder: Path) -> bool:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(config, dict) and "format" in config and ("shape" in config or "members" in config)
+    return isinstance(config, dict) and "format" in config and ("views" in config or "members" in config)
 
 
 class MultiViewTower(nn.Module):

@@ -241,7 +241,7 @@ def _is_multiview(folder: Path) -> bool:
             return False
         raise UserError(f"{folder}: no model here (neither config.json nor modules.json)")
     values = read_json(config)
-    return isinstance(values, dict) and "format" in values and ("shape" in values or "members" in values)
+    return isinstance(values, dict) and "format" in values and ("views" in values or "members" in values)
 
 
 def _digest(text: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from multiview.config import TrainConfig
+from multiview.config import TrainConfig, preset
 from tests.parsing.cache.test_reader import write_cache
 
 TOPICS = """
@@ -31,6 +32,26 @@ def toy_corpus(sentences: int = 260, seed: int = 0) -> tuple[list[tuple[str, ...
     return texts, documents
 
 
+def changed(config: TrainConfig, **changes: object) -> TrainConfig:
+    """A copy with other values; those of a group are given as a dictionary."""
+    whole = {
+        name: dataclasses.replace(getattr(config, name), **value) if isinstance(value, dict) else value
+        for name, value in changes.items()
+    }
+    return dataclasses.replace(config, **whole)  # type: ignore[arg-type]
+
+
+TINY = changed(
+    preset("paper", device="cpu"),
+    vocabulary={"buckets": 3},
+    table={"dim": 6},
+    encoder={"dim": 8},
+    loop={"batch": 20},
+    validation={"sentences": 26},
+)
+"""The paper's objective on vectors of a few numbers."""
+
+
 @pytest.fixture(scope="session")
 def toy_trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache with both annotations over several shards."""
@@ -43,18 +64,12 @@ def toy_trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def tiny(toy_trees: Path, tmp_path: Path) -> TrainConfig:
     """A run of about a second."""
-    return TrainConfig(
+    return changed(
+        TINY,
         trees=toy_trees,
         out=tmp_path / "models",
         name="tiny",
-        dim=8,
-        word_dim=6,
-        batch=20,
-        held_out=26,
-        epochs=2,
-        learning_rate=1e-2,
-        checkpoint_every=3,
-        validate_every=4,
-        device="cpu",
-        buckets=3,
+        loop={"epochs": 2, "checkpoint_every": 3},
+        optimiser={"learning_rate": 1e-2},
+        validation={"every": 4},
     )
