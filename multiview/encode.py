@@ -61,6 +61,7 @@ def main(config: EncodeConfig) -> int:
     """Encode a file or a cache."""
     import numpy as np
 
+    from multiview.folder.reading import read_lines
     from multiview.model import MultiViewEncoder
     from parsing.cache.reader import TreeCache
 
@@ -94,26 +95,6 @@ def main(config: EncodeConfig) -> int:
     print(f"vectors  {output}: {vectors.shape[0]} x {vectors.shape[1]} float32")
     print(f"speed    {len(vectors) / max(seconds, 1e-9):.0f} sentences/s")
     return 0
-
-
-def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 file without their ends.
-
-    Raises:
-        UserError: no such file, or bytes that are not UTF-8; the line is named.
-    """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; give a text file with one sentence per line, or a tree cache")
-    lines = path.read_bytes().split(b"\n")
-    texts = []
-    for number, line in enumerate(lines[:-1] if lines[-1] == b"" else lines, start=1):
-        try:
-            texts.append(line.rstrip(b"\r").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}, line {number}: not UTF-8 at byte {error.start}; convert it") from None
-    if not texts:
-        raise UserError(f"{path}: empty; give a text file with one sentence per line, or a tree cache")
-    return texts
 
 
 def _write(output: Path, vectors_ND: NDArray[np.float32], config: EncodeConfig) -> None:

@@ -3,7 +3,7 @@
     python -m multiview.export runs/models/dep-const-laptop
 
 Writes ``modules.json`` and what goes with it into the folder; see
-``multiview/folder/sentence_transformers.py``.
+``multiview/sentence_transformers.py``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ExportConfig:
 
 def main(config: ExportConfig) -> None:
     """Export one folder."""
-    from multiview.folder.sentence_transformers import export
+    from multiview.sentence_transformers import export
 
     export(config.model)
     print(f"loads with SentenceTransformer({str(config.model)!r}, trust_remote_code=True)")

@@ -107,7 +107,7 @@ class SearchConfig:
 
 def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
-    from multiview.encode import read_lines
+    from multiview.folder.reading import read_lines
     from multiview.model import MultiViewEncoder
     from parsing.cache.reader import TreeCache
 

@@ -23,6 +23,8 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiview.engines.buffers import Level
+
 IntArray = NDArray[np.integer]
 
 
@@ -140,11 +142,11 @@ class DepPlan(Plan):
         """I, the number of words with dependents."""
         return len(self.order) - self.leaves
 
-    def levels(self) -> list[tuple[int, int, int, int]]:
-        """Internal nodes of each level and their children's slots: ``(low, high, edge_low, edge_high)``."""
+    def levels(self) -> list[Level]:
+        """Internal nodes of each level and their children's slots, lowest level first."""
         nodes = pairwise(self.level_offsets.tolist())
         edges = pairwise(self.child_offsets[self.level_offsets].tolist())
-        return [(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
+        return [Level(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -179,6 +180,26 @@ class Reader:
             repeats = np.repeat(here - start, [len(found[int(row)]) for row in here])
             yield np.array(places, dtype=np.int64), select(batch, repeats)
             rows = rows[len(here) :]
+
+
+def read_lines(path: Path) -> list[str]:
+    """Lines of a UTF-8 file without their ends.
+
+    Raises:
+        UserError: no such file, or bytes that are not UTF-8; the line is named.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; give a text file with one sentence per line, or a tree cache")
+    lines = path.read_bytes().split(b"\n")
+    texts = []
+    for number, line in enumerate(lines[:-1] if lines[-1] == b"" else lines, start=1):
+        try:
+            texts.append(line.rstrip(b"\r").decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}, line {number}: not UTF-8 at byte {error.start}; convert it") from None
+    if not texts:
+        raise UserError(f"{path}: empty; give a text file with one sentence per line, or a tree cache")
+    return texts
 
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:

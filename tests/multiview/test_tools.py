@@ -153,7 +153,7 @@ def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     from sentence_transformers import SentenceTransformer
 
-    from multiview.folder import sentence_transformers as st_adapter
+    from multiview import sentence_transformers as st_adapter
 
     texts = ["the cat rained", "stock prices fell !", "word"]
     expected = MultiViewEncoder.load(folder).encode(texts)
