@@ -25,7 +25,7 @@ import torch
 
 from corpora.support.cli import Command
 from corpora.support.config import configuration
-from multiview.config import PRESETS
+from multiview.config import Preset, preset
 from multiview.training.data import Step, open_trees, prefetch
 from multiview.training.log import TrainingLog
 from multiview.training.trainer import Job, Trainer
@@ -39,7 +39,7 @@ class StepBenchmark:
     """Tree cache; by default the only one under runs/trees."""
     views: str = "dep,const"
     """Views."""
-    preset: str = "paper"
+    preset: Preset = "paper"
     """Preset the other settings come from."""
     dim: int = 1200
     """Hidden size D."""
@@ -58,15 +58,15 @@ class StepBenchmark:
 def main(config: StepBenchmark) -> int:
     """Time every part of a few real steps."""
     with tempfile.TemporaryDirectory() as folder:
+        defaults = preset(config.preset)
+        threads = 1 if config.clock == "cpu" else config.threads
         training = dataclasses.replace(
-            PRESETS[config.preset],
+            defaults,
             views=config.views,
-            dim=config.dim,
-            batch=config.batch,
-            epochs=20,
             device=config.device,
-            threads=1 if config.clock == "cpu" else config.threads,
             out=Path(folder),
+            encoder=dataclasses.replace(defaults.encoder, dim=config.dim),
+            loop=dataclasses.replace(defaults.loop, batch=config.batch, epochs=20, threads=threads),
         )
         trainer = Trainer(training, open_trees(config.trees))
         rows = measure(trainer, config.steps + 1, config.clock)[1:]
@@ -86,7 +86,7 @@ def main(config: StepBenchmark) -> int:
         "threads": torch.get_num_threads(),
         "clock": config.clock,
         "sentences_per_s": round(rate, 2),
-        "outside_share": round(outside, 4),
+        "outside_fraction": round(outside, 4),
         "parts_s": {name: round(median(row[name] for row in rows), 5) for name in parts},
     }
     print(json.dumps(result))
@@ -103,7 +103,7 @@ def measure(trainer: Trainer, steps: int, kind: str) -> list[dict[str, float]]:
     log = TrainingLog(trainer.config.folder, 0)
     rows: list[dict[str, float]] = []
     jobs = list(islice(trainer.jobs(), steps))
-    prepared = prefetch(iter(jobs), prepare, trainer.config.prefetch)
+    prepared = prefetch(iter(jobs), prepare, trainer.config.loop.prefetch)
     for number in range(len(jobs)):
         clock = _Clock(trainer.device, kind)
         step, loader = next(prepared)
@@ -114,10 +114,10 @@ def measure(trainer: Trainer, steps: int, kind: str) -> list[dict[str, float]]:
         words = _word_seconds(trainer, step, kind)
         clock.lap()
         row |= {"encoders and loss": whole - words, "word vectors": words}
-        figures = trainer.update(result)
+        metrics = trainer.update(result)
         trainer.position.step += 1
         row["clip and optimiser"] = clock.lap()
-        log.write("train", number + 1, {"loss": result.loss, **result.pair_loss, **figures})
+        log.write("train", number + 1, {"loss": result.loss, **result.pair_loss, **metrics})
         row["logging"] = clock.lap()
         row["step"] = sum(row.values())
         row["sentences"] = float(step.sentences)
@@ -129,13 +129,12 @@ def measure(trainer: Trainer, steps: int, kind: str) -> list[dict[str, float]]:
 def _word_seconds(trainer: Trainer, step: Step, kind: str) -> float:
     """Seconds to gather word vectors and to bring their gradient back to the rows, measured on their own."""
     clock = _Clock(trainer.device, kind)
-    table_rows = torch.from_numpy(step.table_rows).to(trainer.device)
-    for rows in trainer.network.gather_rows(table_rows):
+    for rows in trainer.network.words.leaves(step.table_rows):
         for group in step.groups:
-            for micro in group.micros:
-                token = torch.from_numpy(micro.token).to(trainer.device)
-                x_ND = torch.nn.functional.embedding(token, rows)
-                x_ND.backward(torch.ones_like(x_ND))
+            for micro_batch in group.micro_batches:
+                token = torch.from_numpy(micro_batch.token).to(trainer.device)
+                x_NE = torch.nn.functional.embedding(token, rows)
+                x_NE.backward(torch.ones_like(x_NE))
     return clock.lap()
 
 

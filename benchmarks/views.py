@@ -30,11 +30,14 @@ PAIRS = tuple(",".join(pair) for pair in combinations_with_replacement(("seq", "
 # Shared by every pair. What would favour one pair is off: forget bias and small recurrent weights suit trees,
 # an equal start suits views that share an architecture. The score is the paper's.
 BUDGET = (
-    *("--preset", "laptop", "--score", "bilinear", "--no-equal-start"),
-    *("--forget-bias", "0", "--recurrent-scale", "1", "--dim", "128", "--word-dim", "128"),
-    *("--batch", "200", "--epochs", "1000", "--threads", "1"),
+    *("--preset", "laptop", "--objective.score", "bilinear", "--table.no-equal", "--encoder.no-equal-inputs"),
+    *("--encoder.forget-bias", "0", "--encoder.recurrent-scale", "1", "--encoder.dim", "128"),
+    *("--table.dim", "128", "--loop.batch", "200", "--loop.epochs", "1000", "--loop.threads", "1"),
 )
-QUICKTHOUGHT = ("--score", "dot", "--denominator", "all", "--self-score", "zero")
+QUICKTHOUGHT = (
+    *("--objective.score", "dot", "--objective.denominator", "all"),
+    *("--objective.self-score", "zero"),
+)
 
 
 def run(module: str, *arguments: object) -> None:
@@ -70,7 +73,7 @@ def trained(options: argparse.Namespace, system: str, seed: int) -> Path:
     run(
         "multiview.train",
         *("--views", views, "--trees", options.trees, "--out", options.output / "models", "--name", name),
-        *(*BUDGET, "--max-steps", options.steps, "--seed", seed, *extra),
+        *(*BUDGET, "--loop.max-steps", options.steps, "--seed", seed, *extra),
     )
     return Path(options.output / "models" / name)
 

@@ -1,4 +1,4 @@
-"""What a model folder or a run is: shape, words, parsers, figures, progress, curves.
+"""What a model folder or a run is: views, words, parsers, metrics, progress, curves.
 
 python -m multiview.info runs/models/dep-const-laptop
 """
@@ -42,8 +42,8 @@ def main(config: InfoConfig) -> int:
         last = train[-1]
         print(f"progress   step {last['step']}, epoch {last['epoch'] + 1}, loss {last['loss']:.3f}")
         print(f"speed      {last['sentences_per_s']:.0f} sentences/s in the last step")
-    for line in (line for line in log if line["kind"] == "held-out"):
-        print(f"held out   step {line['step']:>6}  loss {line['loss']:.4f}  recall@1 {line['recall@1']:.4f}")
+    for line in (line for line in log if line["kind"] == "validation"):
+        print(f"validated  step {line['step']:>6}  loss {line['loss']:.4f}  recall@1 {line['recall@1']:.4f}")
     checkpoints = sorted(path.name for path in (folder / "checkpoints").glob("step-*"))
     if checkpoints:
         print(f"resumable  {', '.join(checkpoints)}")
@@ -58,19 +58,20 @@ def _print_model(folder: Path, config: dict[str, Any]) -> None:
         for name in config["members"]:
             _print_model(folder / name, read_json(folder / name / "config.json"))
         return
-    for key in ("shape", "words", "parsers", "training"):
+    for key in ("views", "encoder", "words", "parsers", "training"):
         if key not in config:
             raise UserError(f"{folder / 'config.json'}: not a model's configuration (no {key!r})")
-    shape, words = config["shape"], config["words"]
-    size = len(shape["views"]) * shape["dim"]
-    print(f"model      {folder}: views {', '.join(shape['views'])}, {size} dimensions")
-    kind = "fixed" if words["fixed"] else "trained"
+    views, words = config["views"], config["words"]
     print(
-        f"words      {kind}, size {shape['word_dim']}, {words['buckets']} hash buckets, case {words['case']}"
+        f"model      {folder}: views {', '.join(views)}, {len(views) * config['encoder']['dim']} dimensions"
+    )
+    print(
+        f"words      {words['mode']}, size {words['dim']}, {words['buckets']} hash buckets, "
+        f"case {words['case']}"
     )
     for need, identity in sorted(config["parsers"].items()):
         print(f"{need:<10} {identity.get('name', '?')} {identity.get('version', '')}")
-    best = config["training"].get("held_out", {})  # a fine-tuned model has none
+    best = config["training"].get("best", {})  # a fine-tuned model has none
     if best.get("anchors"):
         before = config["training"]["untrained"]["recall@1"]
         print(f"best       step {best['step']}: recall@1 {best['recall@1']:.4f} ({before:.4f} untrained)")
@@ -80,7 +81,7 @@ cli = Command(
     InfoConfig,
     main,
     "multiview.info",
-    "Shape, figures and progress of a model or training run.",
+    "Views, metrics and progress of a model or training run.",
     kept="nothing was changed",
 )
 

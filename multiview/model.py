@@ -7,7 +7,8 @@
 Trees come from the parsers the model was trained with, on the fly, or from a tree cache that holds the
 sentences. Every input gives one vector, whatever its punctuation, in input order.
 
-Legend of dimension suffixes: n sentences, N tokens, U distinct words, D embedding size.
+Legend of dimension suffixes: n sentences, B sentences of a batch, N tokens or nodes, E word-vector size, D
+embedding size.
 """
 
 from __future__ import annotations
@@ -23,22 +24,20 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
+from multiview.config import EncoderConfig, TableConfig
+from multiview.encoders.registry import Encoder
+from multiview.encoders.stack import ViewStack
 from multiview.folder.files import Member, load_members
-from multiview.folder.reading import Reader, select
-from multiview.training.network import MultiViewNetwork, Shape
-from multiview.words.table import Words
+from multiview.folder.reading import Reader, Tokens, select
+from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
 from multiview.words.vocabulary import Vocabulary
 from parsing.cache.format import Batch
 from parsing.networks.device import pick_device
 
 if TYPE_CHECKING:
-    from multiview.encoders.registry import Encoder
     from parsing.cache.reader import TreeCache
 
-Tokens = Sequence[str]
-# Sentences parsed at a time: enough to fill the parsers' batches, little enough memory.
-CHUNK_SENTENCES = 4096
 UNTRAINED_BUCKETS = 50_000
 
 
@@ -113,31 +112,24 @@ class MultiViewEncoder:
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
-        parsers: dict[str, Any] = {}
         vocabulary = Vocabulary([], buckets=UNTRAINED_BUCKETS)
+        parsers, corpus = {}, {}
         if like is not None:
             first = like.members[0]
-            dim, word_dim, parsers = first.network.shape.dim, first.network.shape.word_dim, first.parsers
-            forget_bias = first.network.shape.forget_bias
-            vocabulary = first.words.vocabulary
-        shape = Shape(
-            views=tuple(names),
-            dim=dim,
-            word_dim=word_dim,
-            table_rows=vocabulary.rows,
-            forget_bias=forget_bias,
-        )
+            dim, forget_bias = first.network.config.dim, first.network.config.forget_bias
+            word_dim, vocabulary = first.network.words.dim, first.network.words.vocabulary
+            parsers, corpus = first.parsers, first.corpus
+        words = WordTable(vocabulary, word_dim, views=len(names))
+        words.initialise(TableConfig(init="unit", equal=True), seed=seed)
+        config = EncoderConfig(dim=dim, forget_bias=forget_bias, recurrent_scale=1.0, equal_inputs=False)
         torch.manual_seed(seed)
-        network = MultiViewNetwork(shape)
-        network.initialise_tables("unit", equal=True, seed=seed)
-        corpus = like.members[0].corpus if like is not None else {}
-        member = Member(network, Words(vocabulary), parsers, corpus)
+        member = Member(ViewStack(names, words, config), parsers, corpus)
         return cls([member], device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property
     def views(self) -> list[str]:
         """View names in the order of their vectors, over all members."""
-        return [view for member in self.members for view in member.network.shape.views]
+        return [view for member in self.members for view in member.network.views]
 
     @property
     def requires(self) -> set[str]:
@@ -146,7 +138,7 @@ class MultiViewEncoder:
 
     def get_sentence_embedding_dimension(self) -> int:
         """D, the size of a full vector."""
-        return sum(len(m.network.shape.views) * m.network.shape.dim for m in self.members)
+        return sum(member.network.dim for member in self.members)
 
     @overload
     def encode(
@@ -231,15 +223,20 @@ class MultiViewEncoder:
         """Input vectors of words, every view's table side by side: float32 [n, views x word size]."""
         types, inverse = np.unique(list(words), return_inverse=True)
         parts = [
-            self._word_vectors(member, position, member.words.vocabulary.lookup(types.tolist()))
-            for member in self.members
-            for position in range(len(member.network.shape.views))
+            words.rows(view, words.vocabulary.lookup(types.tolist()))
+            for words, views in ((m.network.words, m.network.views) for m in self.members)
+            for view in range(len(views))
         ]
         vectors: NDArray[np.float32] = torch.cat(parts, dim=1).float().cpu().numpy()[inverse]
         return vectors
 
     def similarity(self, one: NDArray[np.floating] | Tensor, other: NDArray[np.floating] | Tensor) -> Tensor:
-        """Cosine of every vector of ``one`` [n, D] with every vector of ``other`` [m, D]: [n, m]."""
+        """Cosine of every vector of ``one`` [n, D] with every vector of ``other`` [m, D]: [n, m].
+
+        Args:
+            one: vectors [n, D], or a single one [D].
+            other: vectors [m, D], or a single one [D].
+        """
         left, right = (
             torch.nn.functional.normalize(torch.atleast_2d(torch.as_tensor(x)).float(), dim=1)
             for x in (one, other)
@@ -266,8 +263,7 @@ class MultiViewEncoder:
             UserError: the file is malformed, or shares too few words with the model.
         """
         loaded = load_word_vectors(Path(vectors), cache)
-        trained = (member for member in self.members if not member.words.is_fixed)
-        return max((member.expand(loaded, limit) for member in trained), default=0)
+        return max((member.network.words.expand(loaded, limit) for member in self.members), default=0)
 
     def vectors(self, batch: Batch) -> Tensor:
         """Vectors [B, D] of parsed sentences, all views; with gradients where they are enabled."""
@@ -284,7 +280,7 @@ class MultiViewEncoder:
         wanted = None if views is None else [views] if isinstance(views, str) else list(views)
         chosen, known = [], set()
         for member in self.members:
-            names = list(member.network.shape.views)
+            names = list(member.network.views)
             known |= {*names, *(f"{i}-{name}" for i, name in enumerate(names))}
             chosen.append(
                 [i for i, n in enumerate(names) if wanted is None or n in wanted or f"{i}-{n}" in wanted]
@@ -314,12 +310,12 @@ class MultiViewEncoder:
     ) -> Tensor:
         """Vectors in input order, computed in order of length within a chunk."""
         requires = self._requires(chosen)
-        dims = [len(p) * m.network.shape.dim for m, p in zip(self.members, chosen, strict=True)]
+        dims = [len(p) * m.network.config.dim for m, p in zip(self.members, chosen, strict=True)]
         total = len(texts) if texts is not None else len(trees) if trees is not None else 0
         vectors = torch.zeros(total, sum(dims), device=self.device)
         shown: dict[str, Any] = {} if show_progress_bar is None else {"disable": not show_progress_bar}
         with progress(total=total, description="encode", **shown) as bar:
-            for places, batch in self._batches(texts, requires, trees):
+            for places, batch in self.reader.batches(texts, requires, trees):
                 order = np.argsort(-np.diff(batch.sentence_offsets), kind="stable")
                 for start in range(0, len(order), batch_size):
                     rows = order[start : start + batch_size]
@@ -327,26 +323,6 @@ class MultiViewEncoder:
                     vectors[where] = self._vectors(select(batch, rows), chosen)
                 bar.update(len(order))
         return vectors
-
-    def _batches(
-        self, texts: list[str | Tokens] | None, requires: set[str], trees: TreeCache | None
-    ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Places in the result and the parsed sentences that belong there."""
-        if texts is None:
-            if trees is None:
-                raise UserError("encode(None) encodes a tree cache: give trees=")
-            for start in range(0, len(trees), CHUNK_SENTENCES):
-                stop = min(start + CHUNK_SENTENCES, len(trees))
-                yield np.arange(start, stop), self.reader.from_cache(trees, start, stop, requires)
-            return
-        tokens = [self.reader.tokens(text) for text in texts]
-        left = np.arange(len(tokens))
-        if trees is not None:
-            left, found = self.reader.look_up(trees, tokens)
-            yield from self.reader.found_in_cache(trees, found, requires, CHUNK_SENTENCES)
-        for start in range(0, len(left), CHUNK_SENTENCES):
-            places = left[start : start + CHUNK_SENTENCES]
-            yield places, self.reader.parse([tokens[place] for place in places], requires)
 
     @torch.inference_mode()
     def node_states(
@@ -364,17 +340,17 @@ class MultiViewEncoder:
             heights [N] and the sentence of each node [N], in sentence order.
         """
         chosen = self._chosen(None)
-        for where, whole in self._batches(list(inputs), self.requires, trees):
+        for where, whole in self.reader.batches(list(inputs), self.requires, trees):
             order = np.argsort(-np.diff(whole.sentence_offsets), kind="stable")
             for start in range(0, len(order), batch_size):
                 rows = order[start : start + batch_size]
                 batch = select(whole, rows)
                 words_B = torch.from_numpy(np.diff(batch.sentence_offsets)).to(self.device)
                 views = []
-                for encoder, x_ND in self._views(batch, chosen):
+                for encoder, x_NE in self._views(batch, chosen):
                     plan = encoder.plan(batch)
-                    root_BD, (h_ND, height_N) = encoder(x_ND, plan), encoder.forward_nodes(x_ND, plan)
-                    internal = len(h_ND) > len(x_ND)  # of a constituency tree: n - 1 more than words
+                    root_BD, (h_ND, height_N) = encoder(x_NE, plan), encoder.forward_nodes(x_NE, plan)
+                    internal = len(h_ND) > len(x_NE)  # of a constituency tree: n - 1 more than words
                     count_B = 2 * words_B - 1 if internal else words_B
                     sentence_N = torch.repeat_interleave(count_B)
                     views.append((root_BD, h_ND, height_N, sentence_N))
@@ -382,7 +358,7 @@ class MultiViewEncoder:
 
     def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:
         """Concatenated vectors [B, D] of parsed sentences."""
-        parts = [encoder(x_ND, encoder.plan(batch)) for encoder, x_ND in self._views(batch, chosen)]
+        parts = [encoder(x_NE, encoder.plan(batch)) for encoder, x_NE in self._views(batch, chosen)]
         return torch.cat(parts, dim=1).float()
 
     def _views(self, batch: Batch, chosen: list[list[int]]) -> Iterator[tuple[Encoder, Tensor]]:
@@ -391,17 +367,4 @@ class MultiViewEncoder:
         used, inverse = np.unique(batch.token, return_inverse=True)
         types = [batch.types[index] for index in used]
         for member, positions in zip(self.members, chosen, strict=True):
-            table_rows = member.words.vocabulary.lookup(types)
-            encoders = member.network.encoder_list
-            token = torch.from_numpy(inverse.astype(np.int64)).to(self.device)
-            for position in positions:
-                rows_UE = self._word_vectors(member, position, table_rows)
-                yield encoders[position], torch.nn.functional.embedding(token, rows_UE)
-
-    def _word_vectors(self, member: Member, position: int, table_rows: NDArray[np.int32]) -> Tensor:
-        if member.words.is_fixed:
-            return member.words.fixed_rows(table_rows, self.device)
-        result: Tensor = member.network.tables[position][
-            torch.from_numpy(table_rows.astype(np.int64)).to(self.device)
-        ]
-        return result
+            yield from member.network.inputs(positions, types, inverse.astype(np.int64))

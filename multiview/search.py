@@ -23,7 +23,7 @@ import tyro
 from numpy.typing import NDArray
 
 from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.config import Count, configuration
 from corpora.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class SearchConfig:
     """Sentences to look for; without any, the lines of standard input."""
     vectors: Path | None = None
     """Vectors of the corpus that multiview.encode wrote (.npy, .h5); None encodes the corpus now."""
-    top: int = 10
+    top: Count = 10
     """Sentences to print per query."""
     dep_model: str = ""
     """Dependency parser the model was trained with, when it is not the builtin one."""
@@ -99,22 +99,18 @@ class SearchConfig:
     """Constituency parser the model was trained with, when it is not the builtin one."""
     views: str = ""
     """Only these views, separated by commas; all by default."""
-    batch_size: int = 64
+    batch_size: Count = 64
     """Sentences encoded at a time."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
-    dry_run: bool = False
-    """Print the configuration, sizes and an estimate of time and memory; search nothing."""
 
 
 def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
-    from multiview.encode import dry_run, read_lines
+    from multiview.folder.reading import read_lines
     from multiview.model import MultiViewEncoder
-    from multiview.training.data import open_trees
+    from parsing.cache.reader import TreeCache
 
-    if config.top < 1:
-        raise UserError(f"--top {config.top}: must be at least 1")
     encoder = MultiViewEncoder.load(
         config.model,
         config.device,
@@ -122,11 +118,8 @@ def main(config: SearchConfig) -> None:
         const_model=config.const_model,
     )
     views = config.views.split(",") if config.views else None
-    trees = open_trees(config.corpus) if config.corpus.is_dir() else None
+    trees = TreeCache.open(config.corpus) if config.corpus.is_dir() else None
     texts = None if trees is not None else read_lines(config.corpus)
-    if config.dry_run:
-        print(dry_run(config, encoder, texts, trees, views, stored=False))
-        return
     if config.vectors is None:
         corpus_ND = encoder.encode(texts, batch_size=config.batch_size, views=views, trees=trees)
     else:

@@ -5,7 +5,7 @@
     torchrun --nproc-per-node 4 -m multiview.train --preset gpu --views dep,const
 
 Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
-``runs/models/NAME/``: the model (best by neighbour retrieval on held-out documents), ``train.json`` (this
+``runs/models/NAME/``: the model (best by neighbour retrieval on the validation set), ``train.json`` (this
 run's configuration; ``--config`` repeats it), ``log.jsonl``, TensorBoard events, ``curves.png`` and
 checkpoints. The same command resumes an interrupted run. Exit codes: 0 done, 2 bad input or a loss that
 is not finite, 130 and 143 stopped by Ctrl-C or SIGTERM with a checkpoint, 1 a fault.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command, log_to
 from corpora.support.config import config_to_json
@@ -25,7 +25,7 @@ from corpora.support.files import read_json, write_json
 from multiview.config import TrainConfig, defaults_from, differing_options, read_config
 
 if TYPE_CHECKING:
-    from multiview.training.distributed import Processes
+    from multiview.training.distributed import DistributedContext
     from multiview.training.trainer import Trainer
 
 
@@ -36,27 +36,27 @@ def main(config: TrainConfig) -> int:
 
     from multiview.folder.card import combined_card
     from multiview.folder.files import save_members
-    from multiview.training.distributed import Processes
+    from multiview.training.distributed import DistributedContext
 
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
-    processes = Processes.from_environment(wants_cuda)
+    distributed = DistributedContext.from_environment(wants_cuda)
     try:
         if config.words != "both":
-            return train_one(config, processes)
+            return train_one(config, distributed)
         for words in ("trained", "fixed"):
             part = dataclasses.replace(config, words=words, out=config.folder, name=words)
-            code = train_one(part, processes)
+            code = train_one(part, distributed)
             if code or config.dry_run:
                 return code
-        if processes.first:
+        if distributed.first:
             save_members(config.folder, ["trained", "fixed"], card=combined_card(config))
             print(f"model  {config.folder} (both configurations, concatenated)")
         return 0
     finally:
-        processes.close()
+        distributed.close()
 
 
-def train_one(config: TrainConfig, processes: Processes) -> int:
+def train_one(config: TrainConfig, distributed: DistributedContext) -> int:
     """Train one model, resuming what an interrupted run left."""
     from multiview.training.data import open_trees
     from multiview.training.dry_run import dry_run
@@ -64,20 +64,20 @@ def train_one(config: TrainConfig, processes: Processes) -> int:
 
     cache = open_trees(config.trees)
     if config.dry_run:
-        return dry_run(Trainer(config, cache, processes))
+        return dry_run(Trainer(config, cache, distributed))
     # Before the folder is claimed: a refused command must not stand in the way of the corrected one.
-    trainer = Trainer(config, cache, processes)
-    if processes.first:
+    trainer = Trainer(config, cache, distributed)
+    if distributed.first:
         _claim_folder(config, str(cache.identity.get("content_sha256", "")))
-    processes.barrier()
+    distributed.barrier()
     logger = log_to(config.folder)
-    logger.setLevel("INFO" if processes.first else "ERROR")
+    logger.setLevel("INFO" if distributed.first else "ERROR")
     found = "" if config.trees else ", the only tree cache under runs/trees"
     logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", found)
     if trainer.resume() and not trainer.position.finished:
         logger.info("resuming %s at step %d", config.folder, trainer.position.step)
     code = trainer.run(keep_model)
-    if processes.first:
+    if distributed.first:
         _finish(trainer)
     return code
 
@@ -88,13 +88,13 @@ def keep_model(trainer: Trainer) -> None:
     from multiview.folder.files import Member, parsers_of, save_member
 
     identity = trainer.cache.identity
-    member = Member(trainer.network, trainer.words, parsers_of(identity), identity.get("corpus") or {})
+    member = Member(trainer.network, parsers_of(identity), identity.get("corpus") or {})
     training = {
         "config": config_to_json(trainer.config),
         "trees": str(identity.get("content_sha256", "")),
         "step": trainer.position.step,
         "sentences": trainer.position.sentences,
-        "held_out": trainer.position.best,
+        "best": trainer.position.best,
         "untrained": trainer.position.untrained,
     }
     card = model_card(trainer.config, member, training)
@@ -142,16 +142,16 @@ def _finish(trainer: Trainer) -> None:
     print(f"state      {position.finished or 'interrupted; the same command resumes'}")
     print(f"trained    {position.step} steps, {position.sentences} sentences, {position.seconds:.0f} s")
     print(f"speed      {rate:.0f} sentences/s")
-    for name, figures in (("untrained", position.untrained), ("best", position.best)):
-        if figures.get("anchors"):
-            print(f"{name:<10} {_figures(figures)}")
+    for name, metrics in (("untrained", position.untrained), ("best", position.best)):
+        if metrics.get("anchors"):
+            print(f"{name:<10} {_one_line(metrics)}")
 
 
-def _figures(figures: dict[str, Any]) -> str:
-    pairs = "  ".join(f"{k} {v:.4f}" for k, v in figures.items() if k.startswith("accuracy"))
+def _one_line(metrics: dict[str, float]) -> str:
+    pairs = "  ".join(f"{k} {v:.4f}" for k, v in metrics.items() if k.startswith("accuracy"))
     return (
-        f"recall@1 {figures['recall@1']:.4f}  loss {figures['loss']:.3f}  {pairs}  (step {figures['step']}, "
-        f"{figures['anchors']} held-out anchors)"
+        f"recall@1 {metrics['recall@1']:.4f}  loss {metrics['loss']:.3f}  {pairs}  (step {metrics['step']}, "
+        f"{metrics['anchors']} anchors in the validation set)"
     )
 
 

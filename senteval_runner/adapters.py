@@ -7,7 +7,7 @@
     mteb.evaluate(MtebEncoder(resolve_encoder("runs/models/mine"), "mine"), tasks)
 
 sentence-transformers models come in by name (senteval_runner.vectors.encoders); the way out is
-:mod:`multiview.folder.sentence_transformers`.
+:mod:`multiview.sentence_transformers`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from multiview import train
-from multiview.config import TrainConfig
+from multiview.config import EncoderConfig, LoopConfig, TableConfig, TrainConfig, ValidationConfig
 from parsing import run
 from tests.test_commands import ROOT
 
@@ -31,13 +31,11 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = TrainConfig(
         trees=trees,
         out=folder / "runs/models",
-        name="dep-const-laptop",
-        dim=16,
-        word_dim=16,
-        batch=6,
-        max_steps=2,
-        held_out=6,
         device="cpu",
+        table=TableConfig(dim=16),
+        encoder=EncoderConfig(dim=16),
+        loop=LoopConfig(batch=6, max_steps=2),
+        validation=ValidationConfig(sentences=6),
     )
     assert train.main(config) == 0
     return folder

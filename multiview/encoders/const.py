@@ -16,7 +16,7 @@ from multiview.encoders.init import xavier_blocks_
 from multiview.encoders.registry import Encoder, register_view
 from multiview.engines.kernels import kernels_for
 from multiview.engines.native_const import ConstSweep
-from multiview.engines.plan import ConstPlan, Plan, Trees, plan_const
+from multiview.engines.plan import ConstPlan, Plan, TreeBatch, plan_const
 from multiview.engines.products import Products
 
 
@@ -45,7 +45,7 @@ class ConstEncoder(Encoder):
         with torch.no_grad():
             self.bias.zero_()[3 * self.dim :] = self.forget_bias
 
-    def plan(self, batch: Trees) -> Plan:
+    def plan(self, batch: TreeBatch) -> Plan:
         """Reads ``left``, ``right`` and ``const_height``."""
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import plan_const_graph
@@ -53,17 +53,17 @@ class ConstEncoder(Encoder):
             return plan_const_graph(batch)
         return plan_const(batch)
 
-    def states(self, x_ND: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Roots [B, D] and all states [2T - B, D] in slot order."""
         weights = (self.input_weight, self.recurrent_weight, self.bias)
-        plan = plan.to(x_ND.device)
+        plan = plan.to(x_NE.device)
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import GraphPlan, const_states
 
             assert isinstance(plan, GraphPlan)
-            return const_states(x_ND, *weights, plan)
+            return const_states(x_NE, *weights, plan)
         assert isinstance(plan, ConstPlan)
-        kernels, products = kernels_for(x_ND, self.engine), Products.of(x_ND)
+        kernels, products = kernels_for(x_NE, self.engine), Products.of(x_NE)
         states: tuple[Tensor, Tensor]
-        states = ConstSweep.apply(x_ND, *weights, plan, kernels, products)  # type: ignore[no-untyped-call]
+        states = ConstSweep.apply(x_NE, *weights, plan, kernels, products)  # type: ignore[no-untyped-call]
         return states

@@ -19,7 +19,7 @@ from multiview.encoders.init import xavier_blocks_
 from multiview.encoders.registry import Encoder, register_view
 from multiview.engines.kernels import kernels_for
 from multiview.engines.native_dep import DepSweep
-from multiview.engines.plan import DepPlan, Plan, Trees, plan_dep
+from multiview.engines.plan import DepPlan, Plan, TreeBatch, plan_dep
 from multiview.engines.products import Products
 
 
@@ -54,7 +54,7 @@ class DepEncoder(Encoder):
         with torch.no_grad():
             self.bias.zero_()[4 * self.dim : 5 * self.dim] = self.forget_bias
 
-    def plan(self, batch: Trees) -> Plan:
+    def plan(self, batch: TreeBatch) -> Plan:
         """Reads ``head`` and ``dep_height``."""
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import plan_dep_graph
@@ -62,7 +62,7 @@ class DepEncoder(Encoder):
             return plan_dep_graph(batch)
         return plan_dep(batch)
 
-    def states(self, x_ND: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Roots [B, D] and all states [T, D] in slot order."""
         weights = (
             self.input_weight,
@@ -71,14 +71,14 @@ class DepEncoder(Encoder):
             self.recurrent_weight,
             self.bias,
         )
-        plan = plan.to(x_ND.device)
+        plan = plan.to(x_NE.device)
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import GraphPlan, dep_states
 
             assert isinstance(plan, GraphPlan)
-            return dep_states(x_ND, *weights, plan)
+            return dep_states(x_NE, *weights, plan)
         assert isinstance(plan, DepPlan)
-        kernels, products = kernels_for(x_ND, self.engine), Products.of(x_ND)
+        kernels, products = kernels_for(x_NE, self.engine), Products.of(x_NE)
         states: tuple[Tensor, Tensor]
-        states = DepSweep.apply(x_ND, *weights, plan, kernels, products)  # type: ignore[no-untyped-call]
+        states = DepSweep.apply(x_NE, *weights, plan, kernels, products)  # type: ignore[no-untyped-call]
         return states

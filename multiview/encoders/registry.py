@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError
-from multiview.engines.plan import Plan, Trees
+from multiview.engines.plan import Plan, TreeBatch
 
 ENGINES = ("native", "torch", "dgl")
 """``native``: the fastest kernels of the device; ``torch``: the portable ones; ``dgl``: the reference."""
+
+FIELDS = {"tokens": ("token",), "dep": ("head", "dep_height"), "const": ("left", "right", "const_height")}
+"""What encoders read of each annotation of a tree cache, which holds more (labels, tags, relations)."""
 
 _BUILTIN = ("seq", "dep", "const")
 _views: dict[str, type[Encoder]] = {}
@@ -27,7 +30,7 @@ class Encoder(nn.Module, ABC):
     Args:
         word_dim: width of the word vectors.
         hidden: D, width of the result.
-        engine: one of ``ENGINES``; an argument of the computation, parameters are the same.
+        engine: one of ``ENGINES``; parameters are the same for all.
         forget_bias: initial value of the forget gates' bias.
     """
 
@@ -47,33 +50,33 @@ class Encoder(nn.Module, ABC):
         self.word_dim, self.dim, self.engine, self.forget_bias = word_dim, hidden, engine, forget_bias
 
     @abstractmethod
-    def plan(self, batch: Trees) -> Plan:
+    def plan(self, batch: TreeBatch) -> Plan:
         """Schedule of the batch: numpy only, for loader workers; picklable, ``.to(device)`` moves it."""
 
-    def forward(self, x_ND: Tensor, plan: Plan) -> Tensor:
+    def forward(self, x_NE: Tensor, plan: Plan) -> Tensor:
         """Sentence vectors.
 
         Args:
-            x_ND: [T, word_dim], word vectors of all tokens of the batch in order.
+            x_NE: [T, word_dim], word vectors of all tokens of the batch in order.
             plan: what ``plan`` returned, on any device.
 
         Returns:
             [B, D] in sentence order.
         """
-        return self.states(x_ND, plan)[0]
+        return self.states(x_NE, plan)[0]
 
-    def forward_nodes(self, x_ND: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    def forward_nodes(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """All node states in sentence order and their heights: ``(h [N, D], height int32 [N])``.
 
         Dependency nodes are the words; constituency nodes are a sentence's n words, then its n - 1 internal
         nodes.
         """
-        plan = plan.to(x_ND.device)
-        h = self.states(x_ND, plan)[1]
+        plan = plan.to(x_NE.device)
+        h = self.states(x_NE, plan)[1]
         return h.index_select(0, plan.tensor("node_slot")), plan.tensor("node_height")
 
     @abstractmethod
-    def states(self, x_ND: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sentence vectors [B, D] and the states of all nodes [N, D] in the plan's slot order."""
 
 
@@ -90,6 +93,11 @@ def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
     return register
 
 
+def fields_of(requires: Collection[str]) -> tuple[str, ...]:
+    """Cache fields of annotations (``tokens``, ``dep``, ``const``); the tokens always."""
+    return tuple(name for need in FIELDS if need in {"tokens", *requires} for name in FIELDS[need])
+
+
 def view_class(name: str) -> type[Encoder]:
     """The encoder class of a view.
 
@@ -103,7 +111,9 @@ def view_class(name: str) -> type[Encoder]:
     return _views[name]
 
 
-def build_view(name: str, word_dim: int, hidden: int, engine: str = "native", **options: Any) -> Encoder:
+def build_view(
+    name: str, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
+) -> Encoder:
     """A new encoder; initialisation draws from torch's global generator.
 
     Args:
@@ -111,6 +121,6 @@ def build_view(name: str, word_dim: int, hidden: int, engine: str = "native", **
         word_dim: width of the word vectors.
         hidden: D, width of a sentence vector.
         engine: ``native``, ``torch`` or ``dgl``.
-        options: further arguments of the encoder, e.g. ``forget_bias``.
+        forget_bias: initial value of the forget gates' bias.
     """
-    return view_class(name)(word_dim, hidden, engine, **options)
+    return view_class(name)(word_dim, hidden, engine, forget_bias=forget_bias)

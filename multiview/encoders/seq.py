@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import PackedSequence
 from corpora.support.errors import UserError
 from multiview.encoders.init import xavier_blocks_
 from multiview.encoders.registry import Encoder, register_view
-from multiview.engines.plan import Plan, SequencePlan, Trees, plan_sequence
+from multiview.engines.plan import Plan, SequencePlan, TreeBatch, plan_sequence
 
 
 @register_view("seq")
@@ -37,18 +37,18 @@ class SeqEncoder(Encoder):
             else:
                 nn.init.zeros_(parameter)
 
-    def plan(self, batch: Trees) -> SequencePlan:
+    def plan(self, batch: TreeBatch) -> SequencePlan:
         """Reads ``sentence_offsets``."""
         return plan_sequence(batch)
 
-    def states(self, x_ND: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sentence vectors [B, D] and both directions' states at each word [T, D] in packed order."""
         assert isinstance(plan, SequencePlan)
         if not plan.sentences:
-            return x_ND.new_empty(0, self.dim), x_ND.new_empty(0, self.dim)
-        plan = plan.to(x_ND.device)
+            return x_NE.new_empty(0, self.dim), x_NE.new_empty(0, self.dim)
+        plan = plan.to(x_NE.device)
         packed = PackedSequence(
-            x_ND.index_select(0, plan.tensor("packed")),
+            x_NE.index_select(0, plan.tensor("packed")),
             torch.from_numpy(plan.batch_sizes),
             plan.tensor("sorted_sentences"),
             plan.tensor("unsorted_sentences"),

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from corpora.support.errors import MissingExtraError
 from multiview.engines.kernels_torch import NORM_FLOOR
-from multiview.engines.plan import IntArray, Plan, Trees
+from multiview.engines.plan import IntArray, Plan, TreeBatch
 
 
 def load_dgl() -> Any:
@@ -87,7 +87,7 @@ class GraphPlan(Plan):
         return replace(plan, graph=graph.to(device), frontiers=frontiers)
 
 
-def plan_const_graph(batch: Trees) -> GraphPlan:
+def plan_const_graph(batch: TreeBatch) -> GraphPlan:
     """A sentence's n words, then its internal nodes; edges from the left and right child of each."""
     offsets = np.asarray(batch.sentence_offsets, dtype=np.int64)
     sentences = len(offsets) - 1
@@ -113,7 +113,7 @@ def plan_const_graph(batch: Trees) -> GraphPlan:
     )
 
 
-def plan_dep_graph(batch: Trees) -> GraphPlan:
+def plan_dep_graph(batch: TreeBatch) -> GraphPlan:
     """Nodes are words; edges from each dependent to its head."""
     offsets = np.asarray(batch.sentence_offsets, dtype=np.int64)
     source, target, roots = [], [], []

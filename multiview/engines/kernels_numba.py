@@ -21,7 +21,8 @@ from numba import njit, types
 from numba.extending import overload
 from torch import Tensor
 
-from multiview.engines.kernels_torch import NORM_FLOOR
+from multiview.engines.buffers import Attention, AttentionGradients, CellGradients, Cells, Level
+from multiview.engines.kernels_torch import NORM_FLOOR, Buffers
 
 # cache: compiled once per machine. nogil: other threads run meanwhile.
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
@@ -29,9 +30,15 @@ _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _reordered = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 
-def view(tensor: Tensor) -> Any:
-    """A buffer as the array that shares its memory."""
+def array(tensor: Tensor) -> Any:
+    """A single buffer, likewise."""
     return tensor.detach().numpy()
+
+
+def view(buffers: Buffers) -> Buffers:
+    """A group of buffers as the arrays that share their memory."""
+    arrays: Any = map(array, buffers)
+    return type(buffers)(*arrays)
 
 
 def _tanh(x: Any) -> Any:
@@ -151,8 +158,7 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def leaf_forward(gates, bias, slot, h, c, count):  # type: ignore[no-untyped-def]
-    """See ``kernels_torch``."""
+def _leaf_forward(gates, bias, slot, h, c, count):  # type: ignore[no-untyped-def]
     hidden = h.shape[1]
     for r in range(count):
         row, cell = gates[r], c[slot[r]]
@@ -162,8 +168,7 @@ def leaf_forward(gates, bias, slot, h, c, count):  # type: ignore[no-untyped-def
 
 
 @_compiled
-def leaf_backward(gates, slot, c, dh, dc, dgates, dbias, count):  # type: ignore[no-untyped-def]
-    """See ``kernels_torch``."""
+def _leaf_backward(gates, slot, c, dh, dc, dgates, dbias, count):  # type: ignore[no-untyped-def]
     tanh_c, total = np.empty((2, c.shape[1]), c.dtype)
     for r in range(count):
         s = slot[r]
@@ -171,8 +176,7 @@ def leaf_backward(gates, slot, c, dh, dc, dgates, dbias, count):  # type: ignore
 
 
 @_compiled
-def const_forward(gates, bias, slot, h, c, low, high, words):  # type: ignore[no-untyped-def]
-    """See ``kernels_torch``."""
+def _const_forward(gates, bias, slot, h, c, low, high, words):  # type: ignore[no-untyped-def]
     hidden = h.shape[1]
     b_f = bias[3 * hidden :]
     for k in range(low, high):
@@ -190,8 +194,7 @@ def const_forward(gates, bias, slot, h, c, low, high, words):  # type: ignore[no
 
 
 @_compiled
-def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high, words):  # type: ignore[no-untyped-def]
-    """See ``kernels_torch``."""
+def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high, words):  # type: ignore[no-untyped-def]
     hidden = c.shape[1]
     tanh_c, total = np.empty((2, hidden), c.dtype)
     db_f = dbias[3 * hidden :]
@@ -205,10 +208,9 @@ def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high, words):  # 
 
 
 @_compiled
-def dep_attend(  # type: ignore[no-untyped-def]
-    parents, children, bias, h, offsets, edge_parent, alpha, cosine, mixed, low, high, edge_low, edge_high
+def _dep_attend(  # type: ignore[no-untyped-def]
+    parents, children, bias, h, offsets, alpha, cosine, mixed, low, high
 ):
-    """See ``kernels_torch``."""
     hidden = h.shape[1]
     b_q, b_p = bias[3 * hidden : 4 * hidden], bias[5 * hidden :]
     for k in range(low, high):
@@ -230,11 +232,10 @@ def dep_attend(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def dep_attend_backward(  # type: ignore[no-untyped-def]
-    parents, children, h, offsets, edge_parent, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
-    accumulate, low, high, edge_low, edge_high
+def _dep_attend_backward(  # type: ignore[no-untyped-def]
+    parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
+    accumulate, low, high
 ):  # fmt: skip
-    """See ``kernels_torch``."""
     hidden = h.shape[1]
     db_q, db_p = dbias[3 * hidden : 4 * hidden], dbias[5 * hidden :]
     scales = np.empty(3, h.dtype)  # in the states' type: a float64 scale would widen the loops over rows
@@ -271,10 +272,9 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def dep_forward(  # type: ignore[no-untyped-def]
-    gates, parents, children, bias, slot, h, c, offsets, edge_parent, leaves, low, high, edge_low, edge_high
+def _dep_forward(  # type: ignore[no-untyped-def]
+    gates, parents, children, bias, slot, h, c, offsets, leaves, low, high
 ):
-    """See ``kernels_torch``."""
     hidden = h.shape[1]
     b_f = bias[4 * hidden : 5 * hidden]
     from_parent = np.empty(hidden, h.dtype)
@@ -295,11 +295,10 @@ def dep_forward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def dep_backward(  # type: ignore[no-untyped-def]
-    gates, children, slot, c, offsets, edge_parent, dh, dc, dgates, dparents, dchildren, dbias, leaves,
-    low, high, edge_low, edge_high
+def _dep_backward(  # type: ignore[no-untyped-def]
+    gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, dbias, leaves,
+    low, high
 ):  # fmt: skip
-    """See ``kernels_torch``."""
     hidden = c.shape[1]
     tanh_c, total = np.empty((2, hidden), c.dtype)
     db_f = dbias[4 * hidden : 5 * hidden]
@@ -315,9 +314,84 @@ def dep_backward(  # type: ignore[no-untyped-def]
         _add(db_f, dwf_x)
 
 
-def const_bias(dleaf: Any, dgates: Any, dbias: Any) -> None:
+def leaf_forward(cells: Cells, bias: Tensor, count: int) -> None:
+    """See ``kernels_torch``."""
+    gates, slot, h, c = cells
+    _leaf_forward(gates, bias, slot, h, c, count)
+
+
+def leaf_backward(cells: Cells, gradients: CellGradients, count: int) -> None:
+    """See ``kernels_torch``."""
+    gates, slot, _, c = cells
+    dgates, dbias, dh, dc = gradients
+    _leaf_backward(gates, slot, c, dh, dc, dgates, dbias, count)
+
+
+def const_forward(cells: Cells, bias: Tensor, words: int, low: int, high: int) -> None:
+    """See ``kernels_torch``."""
+    gates, slot, h, c = cells
+    _const_forward(gates, bias, slot, h, c, low, high, words)
+
+
+def const_backward(cells: Cells, gradients: CellGradients, words: int, low: int, high: int) -> None:
+    """See ``kernels_torch``."""
+    gates, slot, _, c = cells
+    dgates, dbias, dh, dc = gradients
+    _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high, words)
+
+
+def dep_attend(cells: Cells, attention: Attention, bias: Tensor, level: Level) -> None:
+    """See ``kernels_torch``."""
+    offsets, _, parents, children, alpha, cosine, mixed = attention
+    _dep_attend(parents, children, bias, cells.h, offsets, alpha, cosine, mixed, level.low, level.high)
+
+
+def dep_attend_backward(
+    cells: Cells,
+    attention: Attention,
+    gradients: CellGradients,
+    dattention: AttentionGradients,
+    level: Level,
+    *,
+    accumulate: bool,
+) -> None:
+    """See ``kernels_torch``."""
+    offsets, _, parents, children, alpha, cosine, _ = attention
+    dparents, dchildren, dmixed = dattention
+    _dep_attend_backward(
+        parents, children, cells.h, offsets, alpha, cosine, dmixed, dparents, dchildren, gradients.h,
+        gradients.bias, accumulate, level.low, level.high,
+    )  # fmt: skip
+
+
+def dep_forward(cells: Cells, attention: Attention, bias: Tensor, leaves: int, level: Level) -> None:
+    """See ``kernels_torch``."""
+    gates, slot, h, c = cells
+    offsets, _, parents, children, *_ = attention
+    _dep_forward(gates, parents, children, bias, slot, h, c, offsets, leaves, level.low, level.high)
+
+
+def dep_backward(
+    cells: Cells,
+    attention: Attention,
+    gradients: CellGradients,
+    dattention: AttentionGradients,
+    leaves: int,
+    level: Level,
+) -> None:
+    """See ``kernels_torch``."""
+    gates, slot, _, c = cells
+    dgates, dbias, dh, dc = gradients
+    dparents, dchildren, _ = dattention
+    _dep_backward(
+        gates, attention.children, slot, c, attention.offsets, dh, dc, dgates, dparents, dchildren, dbias,
+        leaves, level.low, level.high,
+    )  # fmt: skip
+
+
+def const_bias(dleaf: Tensor, gradients: CellGradients) -> None:
     """See ``kernels_torch``."""
 
 
-def dep_bias(dgates: Any, dparents: Any, dchildren: Any, dbias: Any) -> None:
+def dep_bias(gradients: CellGradients, dattention: AttentionGradients) -> None:
     """See ``kernels_torch``."""

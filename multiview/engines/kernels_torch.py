@@ -1,8 +1,7 @@
 """The engines' element-wise steps in plain torch: runs on any device, and is the other kernels' oracle.
 
-The kernels take the buffers of the whole batch and the range of one level, so that compiled ones pay for no
-slicing. Gate columns are in the order i, o, u, then the forget gates; ``gates`` hold pre-activations
-without bias on entry and activations on return, which is what the backward pass needs.
+The kernels take the buffers of the whole batch (see ``buffers``) and the range of one level, so that compiled
+ones pay for no slicing. Activations stay in the gates' place: the backward pass needs them.
 
 Shapes: n nodes of the level, m their children, I internal nodes, E edges, N nodes and as many slots, D
 hidden.
@@ -10,75 +9,62 @@ hidden.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from torch import Tensor
+
+from multiview.engines.buffers import Attention, AttentionGradients, CellGradients, Cells, Level
+
+Buffers = TypeVar("Buffers", Cells, CellGradients, Attention, AttentionGradients)
 
 NORM_FLOOR = 1e-8
 """ε of the cosine: the smallest norm that is divided by."""
 
 
-def view(tensor: Tensor) -> Tensor:
-    """A buffer in the form in which the kernels take it."""
+def array(tensor: Tensor) -> Tensor:
+    """A single buffer, likewise."""
     return tensor
 
 
-def leaf_forward(gates: Tensor, bias: Tensor, slot: Tensor, h: Tensor, c: Tensor, count: int) -> None:
+def view(buffers: Buffers) -> Buffers:
+    """A group of buffers in the form in which the kernels take it."""
+    return buffers
+
+
+def leaf_forward(cells: Cells, bias: Tensor, count: int) -> None:
     """Nodes without children: c = i∘u, h = o∘tanh(c).
 
     Args:
-        gates: [≥ count, 3D], the leaves first.
+        cells: of the leaves, which hold the first ranks; states are written.
         bias: [≥ 3D], i, o, u first.
-        slot: int64 [N], where each rank's state is kept; the leaves are the first ranks.
-        h: [N, D], written.
-        c: [N, D], written.
         count: number of leaves.
     """
+    gates, slot, h, c = cells
     i, o, u = _activate_iou(gates[:count], bias, h.shape[1])
     _store(i * u, o, slot[:count], h, c)
 
 
-def leaf_backward(
-    gates: Tensor,
-    slot: Tensor,
-    c: Tensor,
-    dh: Tensor,
-    dc: Tensor,
-    dgates: Tensor,
-    dbias: Tensor,
-    count: int,
-) -> None:
-    """Gradient of ``leaf_forward``: writes ``dgates``, adds to ``dbias`` [≥ 3D].
-
-    Args:
-        gates: activations.
-        slot: as above.
-        c: [N, D] cells.
-        dh: [N, D], gradient of h by slot.
-        dc: [N, D], gradient of c by slot.
-        dgates: gradient of the pre-activations, rows as ``gates``.
-        dbias: gradient of the bias.
-        count: number of leaves.
-    """
+def leaf_backward(cells: Cells, gradients: CellGradients, count: int) -> None:
+    """Gradient of ``leaf_forward``: writes that of the gates, adds to that of the bias."""
+    gates, slot, _, c = cells
+    dgates, dbias, dh, dc = gradients
     cell = _through_output(gates[:count], slot[:count], c, dh, dc, dgates[:count])
     _through_input(gates[:count], cell, dgates[:count])
     dbias[: gates.shape[1]] += dgates[:count].sum(0)
 
 
-def const_forward(
-    gates: Tensor, bias: Tensor, slot: Tensor, h: Tensor, c: Tensor, low: int, high: int, words: int
-) -> None:
+def const_forward(cells: Cells, bias: Tensor, words: int, low: int, high: int) -> None:
     """Binary nodes: c = i∘u + f_l∘c_l + f_r∘c_r, h = o∘tanh(c) (Tai et al. 2015, equations 9-14, N = 2).
 
     Args:
-        gates: [I, 5D], i, o, u, f_l, f_r.
+        cells: of internal nodes; node k has rank ``words + k``, its children slots 2k and 2k + 1.
         bias: [4D], of i, o, u and of both forget gates.
-        slot: int64 [N]; internal node k has rank ``words + k``, its children slots 2k and 2k + 1.
-        h: [N, D], written.
-        c: [N, D], children read, nodes written.
+        words: T.
         low: first internal node of the level.
         high: one past its last.
-        words: T.
     """
+    gates, slot, h, c = cells
     hidden = h.shape[1]
     i, o, u = _activate_iou(gates[low:high], bias, hidden)
     forget = gates[low:high, 3 * hidden :].unflatten(1, (2, hidden))
@@ -87,19 +73,10 @@ def const_forward(
     _store(i * u + kept[:, 0] + kept[:, 1], o, slot[words + low : words + high], h, c)
 
 
-def const_backward(
-    gates: Tensor,
-    slot: Tensor,
-    c: Tensor,
-    dh: Tensor,
-    dc: Tensor,
-    dgates: Tensor,
-    dbias: Tensor,
-    low: int,
-    high: int,
-    words: int,
-) -> None:
-    """Gradient of ``const_forward``: writes ``dgates`` and the children's ``dc``, adds to ``dbias`` [4D]."""
+def const_backward(cells: Cells, gradients: CellGradients, words: int, low: int, high: int) -> None:
+    """Gradient of ``const_forward``: writes that of the gates and of the children's c, adds to the bias's."""
+    gates, slot, _, c = cells
+    dgates, dbias, dh, dc = gradients
     hidden = c.shape[1]
     rows, drows = gates[low:high], dgates[low:high]
     cell = _through_output(rows, slot[words + low : words + high], c, dh, dc, drows)
@@ -114,42 +91,27 @@ def const_backward(
     dbias[3 * hidden :] += dforget.sum((0, 1))
 
 
-def const_bias(dleaf: Tensor, dgates: Tensor, dbias: Tensor) -> None:
-    """Completes ``dbias`` after the sweep, in kernels that do not add to it on the way; these do."""
+def const_bias(dleaf: Tensor, gradients: CellGradients) -> None:
+    """Completes the bias's gradient after the sweep, in kernels that do not add to it on the way; these do.
+
+    Args:
+        dleaf: [T, 3D], gradient of the leaves' gates.
+        gradients: of the internal nodes.
+    """
 
 
-def dep_attend(
-    parents: Tensor,
-    children: Tensor,
-    bias: Tensor,
-    h: Tensor,
-    offsets: Tensor,
-    edge_parent: Tensor,
-    alpha: Tensor,
-    cosine: Tensor,
-    mixed: Tensor,
-    low: int,
-    high: int,
-    edge_low: int,
-    edge_high: int,
-) -> None:
+def dep_attend(cells: Cells, attention: Attention, bias: Tensor, level: Level) -> None:
     """Attention over children: q = W_q x + b_q, p_k = W_p h_k + b_p, α = softmax(cos(q, p)), h̃ = Σ α_k h_k.
 
     Args:
-        parents: [I, 2D], W_q x and W_f x on entry; q in place of the first on return.
-        children: [E, 2D], W_p h_k and U_f h_k on entry; p_k in place of the first on return.
+        cells: h is read; children are the first E slots.
+        attention: products on entry; q, p_k, α, the cosines and h̃ on return.
         bias: [6D], of i, o, u, q, f, p.
-        h: [N, D]; children are the first E slots.
-        offsets: int64 [I + 1], slots of each node's children.
-        edge_parent: int64 [E], node of each child.
-        alpha: [E], written.
-        cosine: [E], written.
-        mixed: [I, D], h̃, written.
-        low: first internal node of the level.
-        high: one past its last.
-        edge_low: first slot of its children.
-        edge_high: one past their last.
+        level: which nodes.
     """
+    h = cells.h
+    offsets, edge_parent, parents, children, alpha, cosine, mixed = attention
+    low, high, edge_low, edge_high = level
     hidden = h.shape[1]
     nodes, edges = slice(low, high), slice(edge_low, edge_high)
     parent, offsets = edge_parent[edges] - low, offsets[low : high + 1] - edge_low
@@ -164,23 +126,13 @@ def dep_attend(
 
 
 def dep_attend_backward(
-    parents: Tensor,
-    children: Tensor,
-    h: Tensor,
-    offsets: Tensor,
-    edge_parent: Tensor,
-    alpha: Tensor,
-    cosine: Tensor,
-    dmixed: Tensor,
-    dparents: Tensor,
-    dchildren: Tensor,
-    dh: Tensor,
-    dbias: Tensor,
+    cells: Cells,
+    attention: Attention,
+    gradients: CellGradients,
+    dattention: AttentionGradients,
+    level: Level,
+    *,
     accumulate: bool,
-    low: int,
-    high: int,
-    edge_low: int,
-    edge_high: int,
 ) -> None:
     """Gradient of ``dep_attend``: writes those of q and p, puts α_k dh̃ into the children's ``dh``.
 
@@ -188,24 +140,18 @@ def dep_attend_backward(
     where the second terms vanish for norms below ε.
 
     Args:
-        parents: [I, 2D], q first.
-        children: [E, 2D], p first.
-        h: [N, D].
-        offsets: int64 [I + 1].
-        edge_parent: int64 [E].
-        alpha: [E].
-        cosine: [E].
-        dmixed: [I, D], gradient of h̃.
-        dparents: [I, 2D], first half written.
-        dchildren: [E, 2D], first half written.
-        dh: [N, D], the children's written, or added to.
-        dbias: [6D], those of q and p added to.
-        accumulate: ``dh`` holds gradients of the states themselves already.
-        low: first internal node of the level.
-        high: one past its last.
-        edge_low: first slot of its children.
-        edge_high: one past their last.
+        cells: h is read.
+        attention: what ``dep_attend`` left.
+        gradients: h of the children is written, or added to; the bias of q and p added to.
+        dattention: of h̃ on entry; the first halves of parents and children are written.
+        level: which nodes.
+        accumulate: the gradient of h holds that of the states themselves already.
     """
+    h = cells.h
+    offsets, edge_parent, parents, children, alpha, cosine, _ = attention
+    dh, dbias = gradients.h, gradients.bias
+    dparents, dchildren, dmixed = dattention
+    low, high, edge_low, edge_high = level
     hidden = h.shape[1]
     nodes, edges = slice(low, high), slice(edge_low, edge_high)
     parent, offsets = edge_parent[edges] - low, offsets[low : high + 1] - edge_low
@@ -229,40 +175,19 @@ def dep_attend_backward(
     dbias[5 * hidden :] += dkeys.sum(0)
 
 
-def dep_forward(
-    gates: Tensor,
-    parents: Tensor,
-    children: Tensor,
-    bias: Tensor,
-    slot: Tensor,
-    h: Tensor,
-    c: Tensor,
-    offsets: Tensor,
-    edge_parent: Tensor,
-    leaves: int,
-    low: int,
-    high: int,
-    edge_low: int,
-    edge_high: int,
-) -> None:
+def dep_forward(cells: Cells, attention: Attention, bias: Tensor, leaves: int, level: Level) -> None:
     """Nodes with children: f_k = σ(W_f x + U_f h_k + b_f), c = i∘u + Σ f_k∘c_k, h = o∘tanh(c).
 
     Args:
-        gates: [N, 3D] by rank, W x + U h̃ on entry, i, o, u on return.
-        parents: [I, 2D], second half W_f x.
-        children: [E, 2D], second half U_f h_k on entry, f_k on return.
+        cells: gates by rank, W x + U h̃ on entry; internal node k has rank ``leaves + k``.
+        attention: second halves of parents and children; f_k is left in the latter.
         bias: [6D], of i, o, u, q, f, p.
-        slot: int64 [N]; internal node k has rank ``leaves + k``.
-        h: [N, D], written.
-        c: [N, D], children read, nodes written.
-        offsets: int64 [I + 1].
-        edge_parent: int64 [E].
         leaves: number of leaves.
-        low: first internal node of the level.
-        high: one past its last.
-        edge_low: first slot of its children.
-        edge_high: one past their last.
+        level: which nodes.
     """
+    gates, slot, h, c = cells
+    offsets, edge_parent, parents, children, *_ = attention
+    low, high, edge_low, edge_high = level
     hidden = h.shape[1]
     nodes, edges = slice(low, high), slice(edge_low, edge_high)
     parent, offsets = edge_parent[edges] - low, offsets[low : high + 1] - edge_low
@@ -274,29 +199,22 @@ def dep_forward(
 
 
 def dep_backward(
-    gates: Tensor,
-    children: Tensor,
-    slot: Tensor,
-    c: Tensor,
-    offsets: Tensor,
-    edge_parent: Tensor,
-    dh: Tensor,
-    dc: Tensor,
-    dgates: Tensor,
-    dparents: Tensor,
-    dchildren: Tensor,
-    dbias: Tensor,
+    cells: Cells,
+    attention: Attention,
+    gradients: CellGradients,
+    dattention: AttentionGradients,
     leaves: int,
-    low: int,
-    high: int,
-    edge_low: int,
-    edge_high: int,
+    level: Level,
 ) -> None:
-    """Gradient of ``dep_forward``; adds to ``dbias`` of i, o, u, f.
+    """Gradient of ``dep_forward``; adds to that of the bias of i, o, u, f.
 
-    Writes the second halves of ``dparents`` and ``dchildren``, the children's ``dc`` and the nodes'
-    ``dgates``.
+    Writes the second halves of ``dattention``, the children's ``dc`` and the nodes' ``dgates``.
     """
+    gates, slot, _, c = cells
+    offsets, edge_parent, _, children, *_ = attention
+    dgates, dbias, dh, dc = gradients
+    dparents, dchildren, _ = dattention
+    low, high, edge_low, edge_high = level
     hidden = c.shape[1]
     nodes, edges = slice(low, high), slice(edge_low, edge_high)
     parent, offsets = edge_parent[edges] - low, offsets[low : high + 1] - edge_low
@@ -312,7 +230,7 @@ def dep_backward(
     dbias[4 * hidden : 5 * hidden] += dforget.sum(0)
 
 
-def dep_bias(dgates: Tensor, dparents: Tensor, dchildren: Tensor, dbias: Tensor) -> None:
+def dep_bias(gradients: CellGradients, dattention: AttentionGradients) -> None:
     """As ``const_bias``."""
 
 

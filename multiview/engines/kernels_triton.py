@@ -16,14 +16,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from multiview.engines.kernels_torch import NORM_FLOOR
+from multiview.engines.buffers import Attention, AttentionGradients, CellGradients, Cells, Level
+from multiview.engines.kernels_torch import NORM_FLOOR, array, view
+
+__all__ = ["array", "view"]  # as in kernels_torch
 
 _BLOCK = 256  # columns of a program of the gate kernels; whole rows would leave small levels few programs
-
-
-def view(tensor: Tensor) -> Tensor:
-    """A buffer as the kernels take it."""
-    return tensor
 
 
 @triton.jit
@@ -220,126 +218,83 @@ def _whole_rows(hidden: int) -> dict[str, int]:
     return {"D": hidden, "BLOCK": block, "num_warps": min(max(block // 256, 1), 16)}
 
 
-def leaf_forward(gates: Tensor, bias: Tensor, slot: Tensor, h: Tensor, c: Tensor, count: int) -> None:
+def leaf_forward(cells: Cells, bias: Tensor, count: int) -> None:
     """See ``kernels_torch``."""
+    gates, slot, h, c = cells
     if count:
         _leaf_forward[_grid(count, h.shape[1])](gates, bias, slot, h, c, D=h.shape[1], BLOCK=_BLOCK)
 
 
-def leaf_backward(
-    gates: Tensor,
-    slot: Tensor,
-    c: Tensor,
-    dh: Tensor,
-    dc: Tensor,
-    dgates: Tensor,
-    dbias: Tensor,
-    count: int,
-) -> None:
+def leaf_backward(cells: Cells, gradients: CellGradients, count: int) -> None:
     """See ``kernels_torch``."""
+    gates, slot, _, c = cells
+    dgates, _, dh, dc = gradients
     if count:
         hidden = c.shape[1]
         _leaf_backward[_grid(count, hidden)](gates, slot, c, dh, dc, dgates, D=hidden, BLOCK=_BLOCK)
 
 
-def const_forward(
-    gates: Tensor, bias: Tensor, slot: Tensor, h: Tensor, c: Tensor, low: int, high: int, words: int
-) -> None:
+def const_forward(cells: Cells, bias: Tensor, words: int, low: int, high: int) -> None:
     """See ``kernels_torch``."""
+    gates, slot, h, c = cells
     hidden = h.shape[1]
     _const_forward[_grid(high - low, hidden)](gates, bias, slot, h, c, low, words, D=hidden, BLOCK=_BLOCK)
 
 
-def const_backward(
-    gates: Tensor,
-    slot: Tensor,
-    c: Tensor,
-    dh: Tensor,
-    dc: Tensor,
-    dgates: Tensor,
-    dbias: Tensor,
-    low: int,
-    high: int,
-    words: int,
-) -> None:
+def const_backward(cells: Cells, gradients: CellGradients, words: int, low: int, high: int) -> None:
     """See ``kernels_torch``."""
+    gates, slot, _, c = cells
+    dgates, _, dh, dc = gradients
     hidden = c.shape[1]
     _const_backward[_grid(high - low, hidden)](
         gates, slot, c, dh, dc, dgates, low, words, D=hidden, BLOCK=_BLOCK
     )
 
 
-def const_bias(dleaf: Tensor, dgates: Tensor, dbias: Tensor) -> None:
+def const_bias(dleaf: Tensor, gradients: CellGradients) -> None:
     """See ``kernels_torch``."""
+    dgates, dbias, *_ = gradients
     hidden = len(dbias) // 4
     dbias[: 3 * hidden] = dleaf.sum(0) + dgates[:, : 3 * hidden].sum(0)
     dbias[3 * hidden :] = dgates[:, 3 * hidden :].sum(0).view(2, hidden).sum(0)
 
 
-def dep_attend(
-    parents: Tensor,
-    children: Tensor,
-    bias: Tensor,
-    h: Tensor,
-    offsets: Tensor,
-    edge_parent: Tensor,
-    alpha: Tensor,
-    cosine: Tensor,
-    mixed: Tensor,
-    low: int,
-    high: int,
-    edge_low: int,
-    edge_high: int,
-) -> None:
+def dep_attend(cells: Cells, attention: Attention, bias: Tensor, level: Level) -> None:
     """See ``kernels_torch``."""
+    h = cells.h
+    offsets, _, parents, children, alpha, cosine, mixed = attention
+    low, high, *_ = level
     _attend[(high - low,)](
         parents, children, bias, h, offsets, alpha, cosine, mixed, low, NORM_FLOOR, **_whole_rows(h.shape[1])
     )
 
 
 def dep_attend_backward(
-    parents: Tensor,
-    children: Tensor,
-    h: Tensor,
-    offsets: Tensor,
-    edge_parent: Tensor,
-    alpha: Tensor,
-    cosine: Tensor,
-    dmixed: Tensor,
-    dparents: Tensor,
-    dchildren: Tensor,
-    dh: Tensor,
-    dbias: Tensor,
+    cells: Cells,
+    attention: Attention,
+    gradients: CellGradients,
+    dattention: AttentionGradients,
+    level: Level,
+    *,
     accumulate: bool,
-    low: int,
-    high: int,
-    edge_low: int,
-    edge_high: int,
 ) -> None:
     """See ``kernels_torch``."""
+    h = cells.h
+    offsets, _, parents, children, alpha, cosine, _ = attention
+    dh = gradients.h
+    dparents, dchildren, dmixed = dattention
+    low, high, *_ = level
     _attend_backward[(high - low,)](
         parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, low,
         NORM_FLOOR, accumulate, **_whole_rows(h.shape[1]),
     )  # fmt: skip
 
 
-def dep_forward(
-    gates: Tensor,
-    parents: Tensor,
-    children: Tensor,
-    bias: Tensor,
-    slot: Tensor,
-    h: Tensor,
-    c: Tensor,
-    offsets: Tensor,
-    edge_parent: Tensor,
-    leaves: int,
-    low: int,
-    high: int,
-    edge_low: int,
-    edge_high: int,
-) -> None:
+def dep_forward(cells: Cells, attention: Attention, bias: Tensor, leaves: int, level: Level) -> None:
     """See ``kernels_torch``."""
+    gates, slot, h, c = cells
+    offsets, _, parents, children, *_ = attention
+    low, high, *_ = level
     hidden = h.shape[1]
     _dep_forward[_grid(high - low, hidden)](
         gates, parents, children, bias, slot, h, c, offsets, leaves, low, D=hidden, BLOCK=_BLOCK
@@ -347,25 +302,19 @@ def dep_forward(
 
 
 def dep_backward(
-    gates: Tensor,
-    children: Tensor,
-    slot: Tensor,
-    c: Tensor,
-    offsets: Tensor,
-    edge_parent: Tensor,
-    dh: Tensor,
-    dc: Tensor,
-    dgates: Tensor,
-    dparents: Tensor,
-    dchildren: Tensor,
-    dbias: Tensor,
+    cells: Cells,
+    attention: Attention,
+    gradients: CellGradients,
+    dattention: AttentionGradients,
     leaves: int,
-    low: int,
-    high: int,
-    edge_low: int,
-    edge_high: int,
+    level: Level,
 ) -> None:
     """See ``kernels_torch``."""
+    gates, slot, _, c = cells
+    offsets, _, _, children, *_ = attention
+    dgates, _, dh, dc = gradients
+    dparents, dchildren, _ = dattention
+    low, high, *_ = level
     hidden = c.shape[1]
     _dep_backward[_grid(high - low, hidden)](
         gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, leaves, low,
@@ -373,7 +322,9 @@ def dep_backward(
     )  # fmt: skip
 
 
-def dep_bias(dgates: Tensor, dparents: Tensor, dchildren: Tensor, dbias: Tensor) -> None:
+def dep_bias(gradients: CellGradients, dattention: AttentionGradients) -> None:
     """See ``kernels_torch``."""
+    dgates, dbias, *_ = gradients
+    dparents, dchildren, _ = dattention
     hidden = len(dbias) // 6
     torch.cat([dgates.sum(0), dparents.sum(0), dchildren[:, :hidden].sum(0)], out=dbias)

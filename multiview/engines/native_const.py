@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from multiview.engines.buffers import CellGradients, Cells
 from multiview.engines.kernels import Kernels
 from multiview.engines.plan import ConstPlan
 from multiview.engines.products import Products
@@ -55,13 +56,13 @@ class ConstSweep(torch.autograd.Function):
         products.mm(x, products.cast(input_weight).t(), leaf_gates)
         child_h, weight = _pairs(h, internal), products.cast(recurrent_weight).t()
 
-        view = kernels.view
-        state = view(bias), view(plan.tensor("slot")), view(h), view(c)
-        gates_view = view(gates)
-        kernels.leaf_forward(view(leaf_gates), *state, tokens)
+        slot = plan.tensor("slot")
+        cells = kernels.view(Cells(gates, slot, h, c))
+        biases = kernels.array(bias)
+        kernels.leaf_forward(kernels.view(Cells(leaf_gates, slot, h, c)), biases, tokens)
         for low, high in plan.levels():
             products.mm(child_h[low:high], weight, gates[low:high])
-            kernels.const_forward(gates_view, *state, low, high, tokens)
+            kernels.const_forward(cells, biases, tokens, low, high)
         roots = h[2 * internal :].clone()
         ctx.save_for_backward(x, input_weight, recurrent_weight, leaf_gates, gates, h, c)
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
@@ -82,14 +83,15 @@ class ConstSweep(torch.autograd.Function):
         child_dh, weight = _pairs(dh, internal), products.cast(recurrent_weight)
         product = products.mm if dh_all is None else products.addmm
 
-        view = kernels.view
-        state = view(plan.tensor("slot")), view(c), view(dh), view(dc)
-        gates_view, dgates_view, dbias_view = view(gates), view(dgates), view(dbias)
+        slot, view = plan.tensor("slot"), kernels.view
+        leaf_cells, cells = view(Cells(leaf_gates, slot, h, c)), view(Cells(gates, slot, h, c))
+        gradients = CellGradients(dgates, dbias, dh, dc)
+        dleaf_cells, dcells = view(gradients._replace(gates=dleaf)), view(gradients)
         for low, high in reversed(plan.levels()):
-            kernels.const_backward(gates_view, *state, dgates_view, dbias_view, low, high, tokens)
+            kernels.const_backward(cells, dcells, tokens, low, high)
             product(dgates[low:high], weight, child_dh[low:high])
-        kernels.leaf_backward(view(leaf_gates), *state, view(dleaf), dbias_view, tokens)
-        kernels.const_bias(dleaf, dgates, dbias)
+        kernels.leaf_backward(leaf_cells, dleaf_cells, tokens)
+        kernels.const_bias(dleaf, gradients)
 
         dx = products.new_mm(dleaf, products.cast(input_weight)) if ctx.needs_input_grad[0] else None
         dinput_weight = products.gradient(dleaf, x)

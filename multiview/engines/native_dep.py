@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from multiview.engines.buffers import Attention, AttentionGradients, CellGradients, Cells
 from multiview.engines.kernels import Kernels
 from multiview.engines.native_const import start_gradients
 from multiview.engines.plan import DepPlan
@@ -63,18 +64,17 @@ class DepSweep(torch.autograd.Function):
         child_product = products.cast(child_weight).t()
         recurrent_product = products.cast(recurrent_weight).t()
 
-        view = kernels.view
-        tree = view(plan.tensor("child_offsets")), view(plan.tensor("edge_parent"))
-        parts, state = (view(parents), view(children), view(bias)), (view(h), view(c))
-        attention = view(alpha), view(cosine), view(mixed)
-        gates_view, slot = view(gates), view(plan.tensor("slot"))
-        kernels.leaf_forward(gates_view, parts[2], slot, *state, leaves)
+        cells = kernels.view(Cells(gates, plan.tensor("slot"), h, c))
+        tree = plan.tensor("child_offsets"), plan.tensor("edge_parent")
+        attention = kernels.view(Attention(*tree, parents, children, alpha, cosine, mixed))
+        biases = kernels.array(bias)
+        kernels.leaf_forward(cells, biases, leaves)
         for level in plan.levels():
             low, high, edge_low, edge_high = level
             products.mm(h[edge_low:edge_high], child_product, children[edge_low:edge_high])
-            kernels.dep_attend(*parts, state[0], *tree, *attention, *level)
+            kernels.dep_attend(cells, attention, biases, level)
             products.addmm(mixed[low:high], recurrent_product, gates[leaves + low : leaves + high])
-            kernels.dep_forward(gates_view, *parts, slot, *state, *tree, leaves, *level)
+            kernels.dep_forward(cells, attention, biases, leaves, level)
         roots = h[edges:].clone()
         ctx.save_for_backward(
             x, input_weight, parent_weight, child_weight, recurrent_weight,
@@ -101,25 +101,22 @@ class DepSweep(torch.autograd.Function):
         dbias = x.new_zeros(6 * h.shape[1])
         child_product, recurrent_product = products.cast(child_weight), products.cast(recurrent_weight)
 
-        view = kernels.view
-        tree = view(plan.tensor("child_offsets")), view(plan.tensor("edge_parent"))
-        parts, dparts = (view(parents), view(children)), (view(dparents), view(dchildren))
-        attention = view(alpha), view(cosine), view(dmixed)
-        gates_view, slot, h_view, c_view = view(gates), view(plan.tensor("slot")), view(h), view(c)
-        dh_view, dc_view, dgates_view, dbias_view = view(dh), view(dc), view(dgates), view(dbias)
+        view, tree = kernels.view, (plan.tensor("child_offsets"), plan.tensor("edge_parent"))
+        cells = view(Cells(gates, plan.tensor("slot"), h, c))
+        attention = view(Attention(*tree, parents, children, alpha, cosine, mixed))
+        gradients = CellGradients(dgates, dbias, dh, dc)
+        dattention = AttentionGradients(dparents, dchildren, dmixed)
+        dcells, dattends = view(gradients), view(dattention)
         for level in reversed(plan.levels()):
             low, high, edge_low, edge_high = level
-            kernels.dep_backward(
-                gates_view, parts[1], slot, c_view, *tree, dh_view, dc_view, dgates_view, *dparts, dbias_view,
-                leaves, *level,
-            )  # fmt: skip
+            kernels.dep_backward(cells, attention, dcells, dattends, leaves, level)
             products.mm(dgates[leaves + low : leaves + high], recurrent_product, dmixed[low:high])
             kernels.dep_attend_backward(
-                *parts, h_view, *tree, *attention, *dparts, dh_view, dbias_view, dh_all is not None, *level
+                cells, attention, dcells, dattends, level, accumulate=dh_all is not None
             )
             products.addmm(dchildren[edge_low:edge_high], child_product, dh[edge_low:edge_high])
-        kernels.leaf_backward(gates_view, slot, c_view, dh_view, dc_view, dgates_view, dbias_view, leaves)
-        kernels.dep_bias(dgates, dparents, dchildren, dbias)
+        kernels.leaf_backward(cells, dcells, leaves)
+        kernels.dep_bias(gradients, dattention)
 
         dx = None
         if ctx.needs_input_grad[0]:

@@ -23,10 +23,12 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiview.engines.buffers import Level
+
 IntArray = NDArray[np.integer]
 
 
-class Trees(Protocol):
+class TreeBatch(Protocol):
     """What plans read of a batch: concatenated sentences with token offsets and, per view, its trees."""
 
     @property
@@ -140,11 +142,11 @@ class DepPlan(Plan):
         """I, the number of words with dependents."""
         return len(self.order) - self.leaves
 
-    def levels(self) -> list[tuple[int, int, int, int]]:
-        """Internal nodes of each level and their children's slots: ``(low, high, edge_low, edge_high)``."""
+    def levels(self) -> list[Level]:
+        """Internal nodes of each level and their children's slots, lowest level first."""
         nodes = pairwise(self.level_offsets.tolist())
         edges = pairwise(self.child_offsets[self.level_offsets].tolist())
-        return [(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
+        return [Level(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +167,7 @@ class SequencePlan(Plan):
     """int32 [T]: zeros, a sequence has no levels."""
 
 
-def plan_const(batch: Trees) -> ConstPlan:
+def plan_const(batch: TreeBatch) -> ConstPlan:
     """Schedule of the batch's constituency trees.
 
     Raises:
@@ -187,7 +189,7 @@ def plan_const(batch: Trees) -> ConstPlan:
     )
 
 
-def plan_dep(batch: Trees) -> DepPlan:
+def plan_dep(batch: TreeBatch) -> DepPlan:
     """Schedule of the batch's dependency trees.
 
     Raises:
@@ -213,7 +215,7 @@ def plan_dep(batch: Trees) -> DepPlan:
     )
 
 
-def plan_sequence(batch: Trees) -> SequencePlan:
+def plan_sequence(batch: TreeBatch) -> SequencePlan:
     """Order of the batch as a packed sequence (what ``pack_padded_sequence`` makes, without the padding)."""
     offsets = np.ascontiguousarray(batch.sentence_offsets, dtype=np.int64)
     lengths = np.diff(offsets)

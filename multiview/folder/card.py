@@ -1,26 +1,24 @@
-"""README.md of a model folder: the command that made it, its figures, its limits."""
+"""README.md of a model folder: the command that made it, its metrics, its limits."""
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from typing import Any
 
-from multiview.config import PRESETS, TrainConfig
+from multiview.config import TrainConfig, options_of, preset
 from multiview.folder.files import Member
 
 
 def training_command(config: TrainConfig) -> str:
     """The shortest command line that gives this configuration."""
-    base = PRESETS[config.preset]
+    defaults = options_of(preset(config.preset))
     words = ["--preset", config.preset]
-    for option in dataclasses.fields(TrainConfig):
-        value, default = getattr(config, option.name), getattr(base, option.name)
-        if option.name in ("preset", "config", "fresh", "dry_run") or value == default:
+    for name, value in options_of(config).items():
+        if name in ("preset", "config", "fresh", "dry-run") or value == defaults[name]:
             continue
-        name = option.name.replace("_", "-")
         if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no-{name}")
+            group, _, last = name.rpartition(".")
+            words.append(f"--{name}" if value else f"--{group}.no-{last}")
         else:
             words += [f"--{name}", str(value)]
     return f"python -m multiview.train {shlex.join(words)}"
@@ -28,22 +26,22 @@ def training_command(config: TrainConfig) -> str:
 
 def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) -> str:
     """Markdown card of one model."""
-    shape = member.network.shape
-    held_out, untrained = training["held_out"], training["untrained"]
-    figures = ["| | held-out loss | recall@1 |", "|---|---|---|"]
-    for name, values in (("untrained", untrained), (f"step {training['step']}", held_out)):
+    network, words = member.network, member.network.words
+    best, untrained = training["best"], training["untrained"]
+    metrics = ["| | validation loss | recall@1 |", "|---|---|---|"]
+    for name, values in (("untrained", untrained), (f"step {training['step']}", best)):
         if values.get("anchors"):
-            figures.append(f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |")
+            metrics.append(f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |")
     parsers = [
         f"- {need}: {identity.get('name', '?')} {identity.get('version', '')}"
         for need, identity in sorted(member.parsers.items())
     ]
-    kind = "fixed pre-trained" if member.words.is_fixed else "trained"
+    kind = "fixed pre-trained" if words.mode == "fixed" else "trained"
     lines = [
         f"# {config.model_name}",
         "",
-        f"Sentence encoder of {len(shape.views)} views ({', '.join(shape.views)}), {shape.dim} dimensions "
-        f"each, concatenated; {len(member.words.vocabulary)} words, {kind}.",
+        f"Sentence encoder of {len(network.views)} views ({', '.join(network.views)}), "
+        f"{network.config.dim} dimensions each, concatenated; {len(words.vocabulary)} words, {kind}.",
         "",
         "    from multiview.model import MultiViewEncoder",
         f'    MultiViewEncoder.load("{config.folder}").encode(["A sentence."])',
@@ -56,12 +54,12 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         f"{training['sentences']} sentences seen. The configuration is in config.json.",
         "",
         *(["Parsers it reads trees from:", "", *parsers, ""] if parsers else []),
-        "## Figures",
+        "## Metrics",
         "",
-        "On documents held out of the same corpus: recall@1 is the share of sentences whose nearest of 400 "
+        "On a validation set of the same corpus: recall@1 is the fraction of sentences whose nearest of 400 "
         "by cosine is the sentence before or after it.",
         "",
-        *figures,
+        *metrics,
         "",
         "## Limits",
         "",

@@ -6,61 +6,35 @@ concatenated, e.g. the paper's two configurations. Nothing in it is executable a
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from corpora.support.config import config_from_json, config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, write_json, write_text
-from multiview.training.network import MultiViewNetwork, Shape
-from multiview.words.table import Words, save_vectors
-from multiview.words.vectors import WordVectors, expand_table
-from multiview.words.vocabulary import Vocabulary
+from multiview.config import EncoderConfig
+from multiview.encoders.stack import ViewStack
+from multiview.words.table import WordTable
 
-FORMAT = 1
+FORMAT = 2
 KINDS = {"dep": "dependency", "const": "constituency"}
 """How a tree cache calls the parser of each annotation."""
 
 
 @dataclass
 class Member:
-    """One trained network with its words and what it needs to read a sentence."""
+    """One network and what it needs to read a sentence."""
 
-    network: MultiViewNetwork
-    words: Words
+    network: ViewStack
     parsers: dict[str, Any] = field(default_factory=dict)
     """Identity of the parser per annotation (``dep``, ``const``) as the tree cache records it."""
     corpus: dict[str, Any] = field(default_factory=dict)
     """Identity of the training corpus, tokenizer included."""
-
-    def expand(self, vectors: WordVectors, limit: int) -> int:
-        """Add words from pre-trained vectors: rows between the words and the hash buckets of each table.
-
-        Args:
-            vectors: see :func:`multiview.words.vectors.expand_table`.
-            limit: words to add at most.
-
-        Returns:
-            Number of words added.
-        """
-        old = self.words.vocabulary
-        known = {word: row for row, word in enumerate(old.words, start=1)}
-        words: list[str] = []
-        for table in self.network.tables:
-            values = table.detach().cpu().numpy()
-            words, rows = expand_table(known, values, vectors, limit)
-            cut = 1 + len(old)
-            grown = np.concatenate([values[:cut], rows, values[cut:]])
-            table.data = torch.from_numpy(grown).to(table.device)
-        self.words = Words(Vocabulary([*old.words, *words], buckets=old.buckets, case=old.case))
-        self.network.shape = dataclasses.replace(self.network.shape, table_rows=self.words.vocabulary.rows)
-        return len(words)
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
@@ -73,26 +47,20 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
 
     Args:
         folder: the model folder.
-        member: network (without its objective's weights), words, identities.
+        member: network and identities.
         card: README.md.
-        training: configuration and figures, kept in config.json for the record.
+        training: configuration and metrics, kept in config.json for the record.
     """
-    vocabulary = member.words.vocabulary
-    tensors = {
-        name: tensor.detach().cpu().contiguous()
-        for name, tensor in member.network.state_dict().items()
-        if not name.startswith("objective.")
-    }
+    network = member.network
     with atomic_path(folder / "model.safetensors") as temporary:
-        save_file(tensors, temporary)
-    vocabulary.save(folder / "vocab.txt")
-    if member.words.fixed is not None:
-        save_vectors(folder / "vectors.npy", member.words.fixed)
+        save_file(network.weights(), temporary)
+    network.words.save(folder)
     write_text(folder / "README.md", card)
     config = {
         "format": FORMAT,
-        "shape": dataclasses.asdict(member.network.shape),
-        "words": {"buckets": vocabulary.buckets, "case": vocabulary.case, "fixed": member.words.is_fixed},
+        "views": network.views,
+        "encoder": config_to_json(network.config),
+        "words": config_to_json(network.words.record()),
         "parsers": member.parsers,
         "corpus": member.corpus,
         "training": training,
@@ -128,29 +96,18 @@ def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Membe
 
 
 def _load_member(folder: Path, config: dict[str, Any], device: torch.device) -> Member:
-    shape = Shape(**{**config["shape"], "views": tuple(config["shape"]["views"])})
-    network = MultiViewNetwork(shape)
+    views = tuple(config["views"])
+    words = WordTable.load(folder, config["words"], views=len(views))
+    encoder = config_from_json(EncoderConfig, config["encoder"], where=folder / "config.json")
+    network = ViewStack(views, words, encoder)
     path = folder / "model.safetensors"
     try:
-        network.load_state_dict(load_file(path))
+        weights = load_file(path)
+        rows = len(weights.get("words.tables.0", ())) or words.vocabulary.rows
+        if rows != words.vocabulary.rows:
+            raise UserError(f"{folder / 'vocab.txt'}: {words.vocabulary.rows} rows, the tables have {rows}")
+        network.load_state_dict(weights)
     except (FileNotFoundError, SafetensorError, RuntimeError) as error:
         raise UserError(f"{path}: cannot be loaded ({str(error).splitlines()[0]})") from None
     network.to(device).eval()
-    words = config["words"]
-    vocabulary = Vocabulary.load(folder / "vocab.txt", buckets=words["buckets"], case=words["case"])
-    if not words["fixed"]:
-        if vocabulary.rows != shape.table_rows:
-            raise UserError(
-                f"{folder / 'vocab.txt'}: {vocabulary.rows} rows, the tables have {shape.table_rows}"
-            )
-        return Member(network, Words(vocabulary), config["parsers"], config["corpus"])
-    path = folder / "vectors.npy"
-    try:
-        vectors = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be loaded ({error})") from None
-    if vectors.shape != (len(vocabulary), shape.word_dim):
-        raise UserError(
-            f"{path}: {vectors.shape} numbers for {len(vocabulary)} words of size {shape.word_dim}"
-        )
-    return Member(network, Words.with_fixed(vocabulary, vectors), config["parsers"], config["corpus"])
+    return Member(network, config["parsers"], config["corpus"])

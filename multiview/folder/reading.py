@@ -10,19 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
+from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
-from multiview.training.data import fields_of
 from parsing.cache.format import NODE_FIELDS, Batch
 
 if TYPE_CHECKING:
     from corpora.tokenize import Tokenizer
     from parsing.cache.reader import TreeCache
+
+Tokens = Sequence[str]
+CHUNK_SENTENCES = 4096
+"""Sentences parsed at a time: enough to fill the parsers' batches, little enough memory."""
 
 
 class Reader:
@@ -116,6 +121,32 @@ class Reader:
                 )
         return trees.read(start, stop, fields_of(requires))
 
+    def batches(
+        self, texts: Sequence[str | Tokens] | None, requires: set[str], trees: TreeCache | None
+    ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
+        """Parsed sentences and their places in the input, a chunk at a time.
+
+        Args:
+            texts: sentences, as strings or tokens; None reads all of ``trees``.
+            requires: annotations to read.
+            trees: cache of a corpus parsed by the model's parsers; sentences it holds are not parsed.
+        """
+        if texts is None:
+            if trees is None:
+                raise UserError("encode(None) encodes a tree cache: give trees=")
+            for start in range(0, len(trees), CHUNK_SENTENCES):
+                stop = min(start + CHUNK_SENTENCES, len(trees))
+                yield np.arange(start, stop), self.from_cache(trees, start, stop, requires)
+            return
+        tokens = [self.tokens(text) for text in texts]
+        left = np.arange(len(tokens))
+        if trees is not None:
+            left, found = self.look_up(trees, tokens)
+            yield from self._found(trees, found, requires)
+        for start in range(0, len(left), CHUNK_SENTENCES):
+            places = left[start : start + CHUNK_SENTENCES]
+            yield places, self.parse([tokens[place] for place in places], requires)
+
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
@@ -136,19 +167,39 @@ class Reader:
                 left.append(place)
         return np.array(left, dtype=np.int64), found
 
-    def found_in_cache(
-        self, trees: TreeCache, found: dict[int, list[int]], requires: set[str], chunk: int
+    def _found(
+        self, trees: TreeCache, found: dict[int, list[int]], requires: set[str]
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
         """Places in the result and the trees that belong there, chunk after chunk of the cache."""
         rows = np.array(sorted(found), dtype=np.int64)
         while len(rows):
             start = int(rows[0])
-            here = rows[rows < start + chunk]
+            here = rows[rows < start + CHUNK_SENTENCES]
             batch = self.from_cache(trees, start, int(here[-1]) + 1, requires)
             places = [place for row in here for place in found[int(row)]]
             repeats = np.repeat(here - start, [len(found[int(row)]) for row in here])
             yield np.array(places, dtype=np.int64), select(batch, repeats)
             rows = rows[len(here) :]
+
+
+def read_lines(path: Path) -> list[str]:
+    """Lines of a UTF-8 file without their ends.
+
+    Raises:
+        UserError: no such file, or bytes that are not UTF-8; the line is named.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; give a text file with one sentence per line, or a tree cache")
+    lines = path.read_bytes().split(b"\n")
+    texts = []
+    for number, line in enumerate(lines[:-1] if lines[-1] == b"" else lines, start=1):
+        try:
+            texts.append(line.rstrip(b"\r").decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}, line {number}: not UTF-8 at byte {error.start}; convert it") from None
+    if not texts:
+        raise UserError(f"{path}: empty; give a text file with one sentence per line, or a tree cache")
+    return texts
 
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:

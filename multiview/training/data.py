@@ -1,50 +1,52 @@
-"""From a tree cache to prepared training steps: held-out documents, stretches, order, plans.
+"""From a tree cache to prepared training steps: validation set, segments, order, plans.
 
-The corpus is divided into whole documents held out for validation and the segments between them. An epoch
-cuts every segment into stretches of ``batch`` successive sentences, from an offset drawn anew each epoch
-so that the cuts wander, and shuffles them. What an epoch throws away: pieces shorter than half a stretch at
-the ends of segments, and the last stretches when they do not fill a step. A step's number alone decides
-its sentences: nothing but (epoch, step) has to be saved to resume.
+Whole documents are kept for validation; the text between them is trained on. An epoch cuts that text into
+segments of ``batch`` successive sentences and shuffles them. The first cut moves from epoch to epoch. Pieces
+shorter than half a segment are left out, and so are the last segments when they do not fill a step. A step's
+number alone decides its sentences: nothing but (epoch, step) has to be saved to resume.
 
 Legend of dimension suffixes: B sentences, N tokens, U distinct table rows of a step, E word-vector size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from multiview.config import Boundary
-from multiview.training.objective import UNUSABLE_FLAGS, Rows, count_anchors
+from multiview.encoders.registry import Encoder, fields_of
+from multiview.engines.plan import Plan
+from multiview.training.objective import UNUSABLE_FLAGS, Positions, count_anchors
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary
 from parsing.cache.reader import TreeCache
 
 # Decoded shards to keep, about 8 MB each: a corpus of 250k sentences is decoded once, a larger one is
 # read by ranges.
 OPEN_SHARDS = 32
-# What the encoders read of each annotation; a cache holds more (labels, tags, relations).
-FIELDS = {"tokens": ("token",), "dep": ("head", "dep_height"), "const": ("left", "right", "const_height")}
 
-
-Part = tuple[NDArray[np.int32], list[Any], int]
-"""Sentences of a stretch that are read together: table rows of their tokens, a plan per view, how many."""
+Job = TypeVar("Job")
+Prepared = TypeVar("Prepared")
+Span = tuple[int, int]
+"""Sentences ``start..stop`` of the corpus."""
+Part = tuple[NDArray[np.int32], list[Plan], int]
+"""Sentences of a segment that are read together: table rows of their tokens, a plan per view, how many."""
 
 
 @dataclass(frozen=True)
-class Micro:
+class MicroBatch:
     """Sentences that are encoded together."""
 
     token: NDArray[np.int64]
     """int64 [N], index of each token's word among the step's distinct table rows."""
-    plans: list[Any]
+    plans: list[Plan]
     """One plan per view."""
     sentences: int
     """B."""
@@ -54,11 +56,11 @@ class Micro:
 class Group:
     """Sentences that are contrasted with each other."""
 
-    micros: list[Micro]
-    rows: Rows
-    """Of this process's sentences, in the order of the micro batches."""
-    everyone: list[Rows]
-    """Rows per process when negatives are gathered; otherwise only ``rows``."""
+    micro_batches: list[MicroBatch]
+    positions: Positions
+    """Of this process's sentences, in the order of the micro-batches."""
+    everyone: list[Positions]
+    """Positions per process when negatives are gathered; otherwise only ``positions``."""
 
 
 @dataclass(frozen=True)
@@ -107,33 +109,28 @@ def required_fields(requires: Collection[str], cache: TreeCache, views: Sequence
     return fields_of(requires)
 
 
-def fields_of(requires: Collection[str]) -> tuple[str, ...]:
-    """Cache fields of annotations; the tokens always."""
-    return tuple(name for need in FIELDS if need in {"tokens", *requires} for name in FIELDS[need])
-
-
 @dataclass(frozen=True)
-class Stretches:
-    """Which sentences are trained on and which are held out; sentence ranges ``(start, stop)``."""
+class Split:
+    """Which sentences are trained on and which are the validation set."""
 
-    training: list[tuple[int, int]]
-    held_out: list[tuple[int, int]]
+    training: list[Span]
+    validation: list[Span]
 
     @classmethod
-    def split(cls, documents: NDArray[np.int64], held_out: int, batch: int) -> Stretches:
-        """Hold out whole documents in up to ten runs spread evenly over the corpus.
+    def of(cls, documents: NDArray[np.int64], sentences: int, batch: int) -> Split:
+        """Keep whole documents for validation, in up to ten runs spread evenly over the corpus.
 
-        Spread, because neighbouring documents are alike; no run shorter than a stretch.
+        Spread, because neighbouring documents are alike; no run is shorter than a segment.
 
         Args:
-            documents: sentence offsets of the documents [K+1].
-            held_out: sentences to hold out; at most a tenth of the corpus is taken.
-            batch: sentences of a stretch.
+            documents: int64 [K + 1], sentence offsets of the documents.
+            sentences: size of the validation set; at most a tenth of the corpus is taken.
+            batch: sentences of a segment.
         """
         total = int(documents[-1])
-        wanted = min(held_out, total // 10)
+        wanted = min(sentences, total // 10)
         blocks = max(1, min(10, wanted // batch))
-        held: list[tuple[int, int]] = []
+        held: list[Span] = []
         each = max(wanted // blocks, 1)
         last = 0
         for block in range(blocks if wanted else 0):
@@ -149,11 +146,11 @@ class Stretches:
         training = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
         return cls(training, held)
 
-    def epoch(self, epoch: int, batch: int, seed: int) -> list[tuple[int, int]]:
-        """The shuffled stretches of one epoch."""
+    def epoch(self, epoch: int, batch: int, seed: int) -> list[Span]:
+        """The shuffled segments of one epoch."""
         random = np.random.default_rng([seed, epoch])
         offset = int(random.integers(batch)) if epoch else 0
-        pieces: list[tuple[int, int]] = []
+        pieces: list[Span] = []
         for start, stop in self.training:
             pieces += cut(start, stop, batch, offset)
         if not pieces and self.training:
@@ -162,8 +159,8 @@ class Stretches:
         return [pieces[index] for index in order]
 
 
-def cut(start: int, stop: int, batch: int, offset: int = 0, *, least: int = 0) -> list[tuple[int, int]]:
-    """Cut a segment at ``start + offset + k * batch``; drop pieces under ``least`` (half a stretch)."""
+def cut(start: int, stop: int, batch: int, offset: int = 0, *, least: int = 0) -> list[Span]:
+    """Cut a span at ``start + offset + k * batch``; drop pieces under ``least`` (half a segment)."""
     edges = [start, *range(start + offset, stop, batch), stop]
     least = least or max(batch // 2, 2)
     return [(a, b) for a, b in pairwise(edges) if b - a >= least]
@@ -175,7 +172,7 @@ class StepSource:
     Args:
         cache: the trees.
         vocabulary: maps words to table rows.
-        encoders: per view, anything with ``requires`` and ``plan(batch)``.
+        encoders: one per view.
         views: their names, for messages.
         boundary: of the objective.
     """
@@ -184,7 +181,7 @@ class StepSource:
         self,
         cache: TreeCache,
         vocabulary: Vocabulary,
-        encoders: Sequence[Any],
+        encoders: Sequence[Encoder],
         views: Sequence[str],
         boundary: Boundary,
     ) -> None:
@@ -196,19 +193,19 @@ class StepSource:
         self.documents = np.asarray(cache.documents())
         self.usable = (np.asarray(cache.flags()) & UNUSABLE_FLAGS) == 0
 
-    def rows(self, start: int, stop: int) -> Rows:
-        """Positions, documents and usability of sentences ``start..stop``."""
-        position = np.arange(start, stop, dtype=np.int64)
-        document = np.searchsorted(self.documents, position, side="right") - 1
-        return Rows(position, document, self.usable[start:stop])
+    def positions(self, start: int, stop: int) -> Positions:
+        """Where sentences ``start..stop`` stand."""
+        sentence = np.arange(start, stop, dtype=np.int64)
+        document = np.searchsorted(self.documents, sentence, side="right") - 1
+        return Positions(sentence, document, self.usable[start:stop])
 
-    def read(self, start: int, stop: int) -> tuple[NDArray[np.int32], list[Any]]:
+    def read(self, start: int, stop: int) -> tuple[NDArray[np.int32], list[Plan]]:
         """Table rows of the tokens [N] and the plan of each view.
 
         Views of one kind share a plan: it depends on the trees alone.
         """
         batch = self.cache.read(start, stop, fields=self.fields, vocabulary=self.vocabulary)
-        plans: dict[str, Any] = {}
+        plans: dict[str, Plan] = {}
         for encoder in self.encoders:
             if encoder.name not in plans:
                 plans[encoder.name] = encoder.plan(batch)
@@ -216,7 +213,7 @@ class StepSource:
 
     def prepare(
         self,
-        stretches: Sequence[tuple[int, int]],
+        segments: Sequence[Span],
         *,
         micro_batch: int = 0,
         gathered: bool = False,
@@ -224,62 +221,60 @@ class StepSource:
         world: int = 1,
         dropout: tuple[float, Sequence[int]] = (0.0, ()),
     ) -> Step:
-        """Read and plan this process's share of a step.
+        """Read and plan this process's part of a step.
 
         Args:
-            stretches: of the whole step.
-            micro_batch: sentences per micro batch, 0 for whole stretches.
-            gathered: contrast all stretches of the step with each other.
+            segments: of the whole step.
+            micro_batch: sentences per micro-batch, 0 for whole segments.
+            gathered: contrast all segments of the step with each other.
             rank: this process.
-            world: number of processes; they take every ``world``-th stretch.
-            dropout: share of the words that become the unknown word, and the seed of the choice.
+            world: number of processes; they take every ``world``-th segment.
+            dropout: fraction of the words that become the unknown word, and the seed of the choice.
         """
-        mine = list(stretches[rank::world])
-        micros: list[list[Part]] = []
+        mine = list(segments[rank::world])
+        read: list[list[Part]] = []
         for start, stop in mine:
             size = micro_batch or stop - start
             spans = [(a, min(a + size, stop)) for a in range(start, stop, size)]
-            micros.append([(*self.read(a, b), b - a) for a, b in spans])
+            read.append([(*self.read(a, b), b - a) for a, b in spans])
         if dropout[0]:
-            micros = [_drop(parts, dropout, span) for parts, span in zip(micros, mine, strict=True)]
-        tokens = [token for parts in micros for token, _, _ in parts]
+            read = [_drop(parts, dropout, span) for parts, span in zip(read, mine, strict=True)]
+        tokens = [token for parts in read for token, _, _ in parts]
         table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
         pieces = iter(np.split(inverse.astype(np.int64), np.cumsum([len(t) for t in tokens])[:-1]))
-        built = [[Micro(next(pieces), plans, size) for _, plans, size in parts] for parts in micros]
-        every = [self.rows(*stretch) for stretch in stretches]
+        built = [[MicroBatch(next(pieces), plans, size) for _, plans, size in parts] for parts in read]
+        every = [self.positions(*segment) for segment in segments]
         if gathered:
-            per_rank = [Rows.concatenate(every[r::world]) for r in range(world)]
-            flat = [micro for parts in built for micro in parts]
+            per_rank = [Positions.concatenate(every[r::world]) for r in range(world)]
+            flat = [micro_batch for parts in built for micro_batch in parts]
             groups = [Group(flat, per_rank[rank], per_rank)]
-            pool = Rows.concatenate(every)
+            pool = Positions.concatenate(every)
             anchors = count_anchors(pool, self.boundary, pool)
         else:
             own = every[rank::world]
-            groups = [Group(parts, rows, [rows]) for parts, rows in zip(built, own, strict=True)]
-            anchors = sum(count_anchors(rows, self.boundary) for rows in every)
-        return Step(groups, table_rows.astype(np.int64), anchors, sum(len(rows) for rows in every))
+            groups = [Group(parts, where, [where]) for parts, where in zip(built, own, strict=True)]
+            anchors = sum(count_anchors(where, self.boundary) for where in every)
+        return Step(groups, table_rows.astype(np.int64), anchors, sum(len(where) for where in every))
 
 
-def _drop(
-    parts: Sequence[Part], dropout: tuple[float, Sequence[int]], stretch: tuple[int, int]
-) -> list[Part]:
-    """A random share of the words unknown: a function of seed and stretch, however the stretch is cut."""
-    share, seed = dropout
-    random = np.random.default_rng([*seed, stretch[0], sum(len(token) for token, _, _ in parts)])
+def _drop(parts: Sequence[Part], dropout: tuple[float, Sequence[int]], segment: Span) -> list[Part]:
+    """Make random words unknown: a function of seed and segment, however the segment is cut."""
+    fraction, seed = dropout
+    random = np.random.default_rng([*seed, segment[0], sum(len(token) for token, _, _ in parts)])
     return [
-        (np.where(random.random(len(token)) < share, UNKNOWN_ROW, token).astype(np.int32), plans, size)
+        (np.where(random.random(len(token)) < fraction, UNKNOWN_ROW, token).astype(np.int32), plans, size)
         for token, plans, size in parts
     ]
 
 
-def prefetch(jobs: Iterator[Any], prepare: Any, depth: int) -> Iterator[Any]:
+def prefetch(jobs: Iterator[Job], prepare: Callable[[Job], Prepared], depth: int) -> Iterator[Prepared]:
     """Yield ``prepare(job)`` for each job in order, ``depth`` of them ahead in a thread.
 
     One thread is enough: reading and planning 400 sentences takes milliseconds, a step at the sizes
     that matter takes seconds, and numba and HDF5 run outside the interpreter lock.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
-        waiting: list[Future[Any]] = [pool.submit(prepare, job) for job in islice(jobs, depth)]
+        waiting: list[Future[Prepared]] = [pool.submit(prepare, job) for job in islice(jobs, depth)]
         try:
             while waiting:
                 ready = waiting.pop(0).result()

@@ -1,8 +1,8 @@
-"""Several processes as one: who we are under torchrun, gathered features, summed gradients.
+"""Several processes as one: which of them this is under torchrun, gathered features, summed gradients.
 
 Gradients are summed by hand, not by DistributedDataParallel: the word rows of a step are sparse, the loss
 is divided by the anchors of all processes beforehand, and gradient caching runs several backward passes per
-step. Sums over stretches are the same for any number of processes, up to the order of additions.
+step. Sums over segments are the same for any number of processes, up to the order of additions.
 
 Legend of dimension suffixes: B own sentences, C all sentences, D features, U own rows, E word-vector size.
 """
@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Processes:
+class DistributedContext:
     """This process among all of them."""
 
     rank: int = 0
@@ -34,7 +34,7 @@ class Processes:
         return self.rank == 0
 
     @classmethod
-    def from_environment(cls, cuda: bool) -> Processes:
+    def from_environment(cls, cuda: bool) -> DistributedContext:
         """Join the others when started by torchrun; alone otherwise."""
         if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
             return cls()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import torch
 
 from corpora.support.dry_run import Work, dry_run_text, rate
-from multiview.training.data import prefetch
-from multiview.training.network import parameter_counts
+from multiview.encoders.stack import parameter_counts
+from multiview.training.data import Step, prefetch
 from multiview.training.trainer import Trainer
 
 CALIBRATION_STEPS = 4
@@ -19,13 +18,13 @@ def step_rate(trainer: Trainer) -> tuple[float, int]:
     """Steps per second of a few real ones, and the sentences of the largest."""
     sentences: list[int] = []
 
-    def update(step: Any) -> int:
+    def update(step: Step) -> int:
         trainer.update(trainer.gradient(step))
         sentences.append(step.sentences)
         return 1
 
     jobs = itertools.islice(trainer.jobs(), CALIBRATION_STEPS)
-    return rate(update, prefetch(jobs, trainer.prepare, trainer.config.prefetch)), max(sentences)
+    return rate(update, prefetch(jobs, trainer.prepare, trainer.config.loop.prefetch)), max(sentences)
 
 
 def dry_run(trainer: Trainer) -> int:
@@ -33,8 +32,8 @@ def dry_run(trainer: Trainer) -> int:
     config, split, network = trainer.config, trainer.split, trainer.network
     per_s, sentences = step_rate(trainer)
     steps: float = trainer.total_steps
-    if config.max_minutes:
-        steps = min(steps, 60 * config.max_minutes * per_s)
+    if config.loop.max_minutes:
+        steps = min(steps, 60 * config.loop.max_minutes * per_s)
     cuda = trainer.device.type == "cuda"
     print(
         dry_run_text(
@@ -42,8 +41,8 @@ def dry_run(trainer: Trainer) -> int:
             facts={
                 "cache": f"{trainer.cache.folder}: {len(trainer.cache)} sentences",
                 "training": f"{sum(stop - start for start, stop in split.training)} sentences; "
-                f"held out {trainer.held_out.sentences}",
-                "words": f"{len(trainer.words.vocabulary)} of size {network.shape.word_dim}",
+                f"validation set {trainer.validation_set.sentences}",
+                "words": f"{len(network.words.vocabulary)} of size {network.words.dim}",
                 "speed": f"{sentences * per_s:,.0f} sentences/s on {trainer.device}",
             },
             parameters=parameter_counts(network),

@@ -1,7 +1,7 @@
-"""The gradient of one step: plain, cached over micro batches, or with gathered negatives.
+"""The gradient of one step: plain, cached over micro-batches, or with gathered negatives.
 
-Gradient caching (Gao et al. 2021) trains batches larger than memory: encode the micro batches without a
-graph, differentiate the loss with respect to the features, then encode each micro batch again and push its
+Gradient caching (Gao et al. 2021) trains batches larger than memory: encode the micro-batches without a
+graph, differentiate the loss with respect to the features, then encode each micro-batch again and push its
 slice of that gradient through. Nothing in the encoders is random, so the result is the plain gradient.
 
 Legend of dimension suffixes: B sentences, D hidden, U distinct word rows, E word-vector size.
@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from multiview.training.data import Group, Micro, Step
-from multiview.training.distributed import Processes
+from multiview.training.data import Group, MicroBatch, Step
+from multiview.training.distributed import DistributedContext
 from multiview.training.network import MultiViewNetwork
-from multiview.training.objective import ObjectiveValue, Rows
+from multiview.training.objective import ObjectiveValue, Positions
 
 
 @dataclass
 class StepResult:
-    """Figures of a step over all processes, and the rows whose gradient it computed."""
+    """Metrics of a step over all processes, and the gradient of its word vectors."""
 
     table_rows: Tensor
     """int64 [U], distinct rows over all processes."""
@@ -34,39 +34,33 @@ class StepResult:
     pair_loss: dict[str, float] = field(default_factory=dict)
     """Per pair of views, mean over anchors."""
     pair_accuracy: dict[str, float] = field(default_factory=dict)
-    """Per pair, share of anchors whose best candidate is a neighbour."""
+    """Per pair, fraction of anchors whose best candidate is a neighbour."""
 
 
 def step_gradient(
     network: MultiViewNetwork,
     step: Step,
-    processes: Processes,
+    distributed: DistributedContext,
     *,
-    fixed_rows: Tensor | None = None,
     autocast: bool = False,
 ) -> StepResult:
     """Compute the gradient of the step's mean loss; dense ones are left in ``.grad``.
 
     Args:
         network: parameters and objective.
-        step: this process's share.
-        processes: all of them.
-        fixed_rows: word vectors [U, E] of ``step.table_rows`` when there are no trained tables.
+        step: this process's part.
+        distributed: the processes.
         autocast: bfloat16 matrix products in the encoders.
     """
-    objective = network.objective
-    assert objective is not None
-    device = next(network.parameters()).device
-    table_rows = torch.from_numpy(step.table_rows).to(device)
-    rows = [fixed_rows] if fixed_rows is not None else network.gather_rows(table_rows)
+    rows = network.words.leaves(step.table_rows)
     scale = 1.0 / max(step.anchors, 1)
-    values = [_group_backward(network, group, rows, scale, processes, autocast) for group in step.groups]
-    processes.sum_gradients([p for n, p in network.named_parameters() if not n.startswith("tables.")])
-    gradients = []
-    if fixed_rows is None:
-        gradients = [row.grad if row.grad is not None else torch.zeros_like(row) for row in rows]
-    table_rows, gradients = processes.sum_rows(table_rows, gradients)
-    return _summary(table_rows, gradients, values, objective.names, scale, processes)
+    values = [_group_backward(network, group, rows, scale, distributed, autocast) for group in step.groups]
+    distributed.sum_gradients([p for n, p in network.named_parameters() if not n.startswith("words.")])
+    table_rows, gradients = distributed.sum_rows(
+        torch.from_numpy(step.table_rows).to(rows[0].device),
+        [_gradient(leaf) for leaf in rows if leaf.requires_grad],
+    )
+    return _summary(table_rows, gradients, values, network.objective.names, scale, distributed)
 
 
 def _group_backward(
@@ -74,31 +68,32 @@ def _group_backward(
     group: Group,
     rows: Sequence[Tensor],
     scale: float,
-    processes: Processes,
+    distributed: DistributedContext,
     autocast: bool,
 ) -> ObjectiveValue:
     """Add the gradient of ``scale`` times the group's summed loss."""
 
-    def encode(micro: Micro) -> list[Tensor]:
+    def encode(micro_batch: MicroBatch) -> list[Tensor]:
         with torch.autocast(rows[0].device.type, torch.bfloat16, enabled=autocast):
-            return network.encode(micro, rows)
+            return network.encode(micro_batch, rows)
 
-    objective = network.objective
-    assert objective is not None
-    if len(group.micros) == 1:
-        features = encode(group.micros[0])
-        value: ObjectiveValue = objective(features, group.rows, _candidates(features, group, processes))
+    objective, micro_batches = network.objective, group.micro_batches
+    if len(micro_batches) == 1:
+        features = encode(micro_batches[0])
+        value: ObjectiveValue = objective(
+            features, group.positions, _candidates(features, group, distributed)
+        )
         (value.loss * scale).backward()
         return value
     with torch.no_grad():
-        parts = [encode(micro) for micro in group.micros]
+        parts = [encode(micro_batch) for micro_batch in micro_batches]
     leaves = [torch.cat(view).requires_grad_() for view in zip(*parts, strict=True)]
-    value = objective(leaves, group.rows, _candidates(leaves, group, processes))
+    value = objective(leaves, group.positions, _candidates(leaves, group, distributed))
     (value.loss * scale).backward()
-    sizes = [micro.sentences for micro in group.micros]
+    sizes = [micro_batch.sentences for micro_batch in micro_batches]
     slices = zip(*(_gradient(leaf).split(sizes) for leaf in leaves), strict=True)
-    for micro, gradient in zip(group.micros, slices, strict=True):
-        torch.autograd.backward(encode(micro), list(gradient))
+    for micro_batch, gradient in zip(micro_batches, slices, strict=True):
+        torch.autograd.backward(encode(micro_batch), list(gradient))
     return value
 
 
@@ -107,13 +102,13 @@ def _gradient(leaf: Tensor) -> Tensor:
 
 
 def _candidates(
-    features: Sequence[Tensor], group: Group, processes: Processes
-) -> tuple[list[Tensor], Rows] | None:
-    """All processes' features and rows when negatives are gathered."""
+    features: Sequence[Tensor], group: Group, distributed: DistributedContext
+) -> tuple[list[Tensor], Positions] | None:
+    """All processes' features and positions when negatives are gathered."""
     if len(group.everyone) == 1:
         return None
-    sizes = [len(rows) for rows in group.everyone]
-    return processes.gather(features, sizes), Rows.concatenate(group.everyone)
+    sizes = [len(positions) for positions in group.everyone]
+    return distributed.gather(features, sizes), Positions.concatenate(group.everyone)
 
 
 def _summary(
@@ -122,14 +117,14 @@ def _summary(
     values: Sequence[ObjectiveValue],
     names: Sequence[str],
     scale: float,
-    processes: Processes,
+    distributed: DistributedContext,
 ) -> StepResult:
     """Means over the anchors of all processes."""
-    figures = [sum(value.loss.item() for value in values)]
-    figures += [sum(value.pair_loss[name] for value in values) for name in names]
-    figures += [sum(value.pair_hits[name] for value in values) for name in names]
-    device = table_rows.device if processes.world > 1 else torch.device("cpu")
-    total = processes.sum(torch.tensor(figures, dtype=torch.float64, device=device)) * scale
+    sums = [sum(value.loss.item() for value in values)]
+    sums += [sum(value.pair_loss[name] for value in values) for name in names]
+    sums += [sum(value.pair_hits[name] for value in values) for name in names]
+    device = table_rows.device if distributed.world > 1 else torch.device("cpu")
+    total = distributed.sum(torch.tensor(sums, dtype=torch.float64, device=device)) * scale
     loss, *pairs = total.tolist()
     half = len(names)
     return StepResult(

@@ -79,21 +79,24 @@ def plot_curves(folder: Path) -> Path:
 
     lines = read_log(folder / "log.jsonl")
     train = [line for line in lines if line["kind"] == "train"]
-    held_out = [line for line in lines if line["kind"] == "held-out"]
+    validation = [line for line in lines if line["kind"] == "validation"]
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot(
         [line["step"] for line in train], [line["loss"] for line in train], linewidth=0.6, label="train"
     )
     left.plot(
-        [line["step"] for line in held_out], [line["loss"] for line in held_out], "o-", label="held out"
+        [line["step"] for line in validation],
+        [line["loss"] for line in validation],
+        "o-",
+        label="validation",
     )
     left.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
-    names = [name for name in (held_out or train or [{}])[-1] if "@1" in name]
+    names = [name for name in (validation or train or [{}])[-1] if "@1" in name]
     for name in names:
-        points = [(line["step"], line[name]) for line in held_out or train if name in line]
+        points = [(line["step"], line[name]) for line in validation or train if name in line]
         right.plot(*zip(*points, strict=True), "o-", label=name)
-    right.set(xlabel="step", ylabel="share of sentences", title="nearest is a neighbour (held out)")
+    right.set(xlabel="step", ylabel="fraction of sentences", title="nearest is a neighbour (validation)")
     for axis in (left, right):
         axis.grid(alpha=0.3)
         if axis.get_legend_handles_labels()[0]:

@@ -20,8 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.support.config import configuration
-from multiview.config import Boundary, Denominator, Direction, Score, SelfScore
+from multiview.config import Boundary, Denominator, ObjectiveConfig, SelfScore
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
 # Replaced bytes alone leave a sentence with real trees.
@@ -30,22 +29,11 @@ UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
 MASKED = -1e30
 
 
-@configuration
-class ObjectiveConfig:
-    """Which of the published variants of the objective is computed."""
-
-    boundary: Boundary = "document"
-    denominator: Denominator = "paper"
-    score: Score = "bilinear"
-    direction: Direction = "forward"
-    self_score: SelfScore = "minus-inf"
-
-
 @dataclass(frozen=True)
-class Rows:
+class Positions:
     """Where the sentences of a batch stand in the corpus; one entry per sentence [B]."""
 
-    position: NDArray[np.int64]
+    sentence: NDArray[np.int64]
     """Sentence number in the corpus: neighbours differ by one."""
     document: NDArray[np.int64]
     """Document number in the corpus."""
@@ -53,42 +41,44 @@ class Rows:
     """False for flagged sentences, which are neither anchor nor candidate."""
 
     @classmethod
-    def concatenate(cls, parts: Sequence[Rows]) -> Rows:
-        """The rows of several batches, in order."""
+    def concatenate(cls, parts: Sequence[Positions]) -> Positions:
+        """The positions of several batches, in order."""
         return cls(
-            np.concatenate([part.position for part in parts]),
+            np.concatenate([part.sentence for part in parts]),
             np.concatenate([part.document for part in parts]),
             np.concatenate([part.usable for part in parts]),
         )
 
     def __len__(self) -> int:
-        return len(self.position)
+        return len(self.sentence)
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Who is compared with whom; boolean tensors [A, C] over the anchors that have a positive."""
+    """Which candidates an anchor is compared with: bool [A, C] over the anchors that have a positive."""
 
     anchor: Tensor
-    """int64 [A], row of each anchor in the batch."""
+    """int64 [A], each anchor's place in the batch."""
     itself: Tensor
-    """The candidate is the anchor's own sentence."""
+    """bool [A, C]: the candidate is the anchor's own sentence."""
     positive: Tensor
-    """The candidate is a usable neighbour."""
+    """bool [A, C]: the candidate is a usable neighbour."""
     negative: Tensor
-    """The candidate is usable and outside the anchor's context (itself and its neighbours)."""
+    """bool [A, C]: the candidate is usable and outside the anchor's context (itself and its neighbours)."""
 
 
-def neighbour_targets(anchors: Rows, candidates: Rows, boundary: Boundary, device: torch.device) -> Targets:
+def neighbour_targets(
+    anchors: Positions, candidates: Positions, boundary: Boundary, device: torch.device
+) -> Targets:
     """Compare every usable anchor that has a positive with the candidates.
 
     Args:
-        anchors: rows of this process.
-        candidates: the same rows, or those of all processes when negatives are gathered.
+        anchors: sentences of this process.
+        candidates: the same sentences, or those of all processes when negatives are gathered.
         boundary: whether a document's last sentence and the next one's first are neighbours.
         device: where the masks are needed.
     """
-    distance = candidates.position[None, :] - anchors.position[:, None]
+    distance = candidates.sentence[None, :] - anchors.sentence[:, None]
     near = np.abs(distance) == 1
     if boundary == "document":
         near &= anchors.document[:, None] == candidates.document[None, :]
@@ -102,14 +92,14 @@ def neighbour_targets(anchors: Rows, candidates: Rows, boundary: Boundary, devic
     return Targets(tensor(keep), tensor(itself), tensor(near & usable), tensor(usable & ~near & ~itself))
 
 
-def count_anchors(rows: Rows, boundary: Boundary, candidates: Rows | None = None) -> int:
-    """Number of anchors among ``rows``, without building a matrix when the rows are successive."""
+def count_anchors(positions: Positions, boundary: Boundary, candidates: Positions | None = None) -> int:
+    """Number of anchors among some sentences; no matrix is built when they are successive."""
     if candidates is not None:
-        return len(neighbour_targets(rows, candidates, boundary, torch.device("cpu")).anchor)
-    joined = (np.diff(rows.position) == 1) & rows.usable[1:] & rows.usable[:-1]
+        return len(neighbour_targets(positions, candidates, boundary, torch.device("cpu")).anchor)
+    joined = (np.diff(positions.sentence) == 1) & positions.usable[1:] & positions.usable[:-1]
     if boundary == "document":
-        joined &= rows.document[1:] == rows.document[:-1]
-    anchor = np.zeros(len(rows), dtype=bool)
+        joined &= positions.document[1:] == positions.document[:-1]
+    anchor = np.zeros(len(positions), dtype=bool)
     anchor[1:] |= joined
     anchor[:-1] |= joined
     return int(anchor.sum())
@@ -125,17 +115,23 @@ def contrast(score_AC: Tensor, targets: Targets, denominator: Denominator, self_
 
     ``self_score="zero"`` adds the sentence itself to the denominator with score 0, as QuickThought's
     code does by zeroing the diagonal instead of removing it.
+
+    Args:
+        score_AC: S of every anchor with every candidate.
+        targets: which candidates count as what.
+        denominator: ``paper`` or ``all``.
+        self_score: ``minus-inf`` or ``zero``.
     """
-    rivals = targets.negative if denominator == "paper" else targets.negative | targets.positive
-    masked_AC = score_AC.masked_fill(~rivals, MASKED)
+    compared = targets.negative if denominator == "paper" else targets.negative | targets.positive
+    masked_AC = score_AC.masked_fill(~compared, MASKED)
     if self_score == "zero":
         masked_AC = masked_AC.masked_fill(targets.itself, 0.0)
-    rivals_A1 = masked_AC.logsumexp(dim=1, keepdim=True)
+    negatives_A1 = masked_AC.logsumexp(dim=1, keepdim=True)
     if denominator == "paper":
-        # −log(e^p / (e^p + e^r)) = softplus(r − p), exact for any size of r and p.
-        each_AC = nn.functional.softplus(rivals_A1 - score_AC)
+        # −log(e^p / (e^p + e^n)) = softplus(n − p), exact for any size of n and p.
+        each_AC = nn.functional.softplus(negatives_A1 - score_AC)
         return each_AC.masked_fill(~targets.positive, 0.0).sum(dim=1)
-    each_AC = (rivals_A1 - score_AC).masked_fill(~targets.positive, 0.0)
+    each_AC = (negatives_A1 - score_AC).masked_fill(~targets.positive, 0.0)
     return each_AC.sum(dim=1) / targets.positive.sum(dim=1)
 
 
@@ -170,39 +166,39 @@ class Objective(nn.Module):
 
     Args:
         views: names of the views in order, repeats allowed.
-        dims: hidden size D of each view; all equal when the score is ``dot``.
+        dim: hidden size D of each view.
         config: the variant.
     """
 
-    def __init__(self, views: Sequence[str], dims: Sequence[int], config: ObjectiveConfig) -> None:
+    def __init__(self, views: Sequence[str], dim: int, config: ObjectiveConfig) -> None:
         super().__init__()
         self.config = config
         self.pairs = list(itertools.combinations(range(len(views)), 2))
         self.names = pair_names(views)
         self.bilinear = nn.ParameterList()
         if config.score == "bilinear":
-            for left, right in self.pairs:
-                weight = nn.Parameter(torch.empty(dims[left], dims[right]))
+            for _ in self.pairs:
+                weight = nn.Parameter(torch.empty(dim, dim))
                 nn.init.xavier_uniform_(weight)
                 self.bilinear.append(weight)
 
     def forward(
         self,
         features: Sequence[Tensor],
-        rows: Rows,
-        candidates: tuple[Sequence[Tensor], Rows] | None = None,
+        positions: Positions,
+        candidates: tuple[Sequence[Tensor], Positions] | None = None,
     ) -> ObjectiveValue:
         """Sum the loss over the anchors of a batch.
 
         Args:
             features: per view [B, D], any floating type; scores are computed in at least float32.
-            rows: where the B sentences stand.
-            candidates: features and rows to retrieve from, by default the batch itself.
+            positions: where the B sentences stand.
+            candidates: features per view [C, D] and positions to retrieve from, by default the batch itself.
         """
         wide = [_at_least_float32(feature) for feature in features]
-        others, other_rows = candidates or (wide, rows)
+        others, other_positions = candidates or (wide, positions)
         others = [_at_least_float32(other) for other in others]
-        targets = neighbour_targets(rows, other_rows, self.config.boundary, wide[0].device)
+        targets = neighbour_targets(positions, other_positions, self.config.boundary, wide[0].device)
         total = wide[0].new_zeros(())
         losses: dict[str, float] = {}
         hits: dict[str, float] = {}

@@ -16,20 +16,18 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import TrainConfig
-from multiview.training.data import Step, StepSource, Stretches, prefetch
-from multiview.training.distributed import Processes
+from multiview.training.data import Span, Split, Step, StepSource, prefetch
+from multiview.training.distributed import DistributedContext
 from multiview.training.gradient import StepResult, step_gradient
 from multiview.training.log import TrainingLog
-from multiview.training.network import MultiViewNetwork, objective_of, shape_of
+from multiview.training.network import MultiViewNetwork
 from multiview.training.optimiser import Optimiser, learning_rate_factor
-from multiview.training.validation import HeldOut, ValidationScores
-from multiview.words.table import Words, training_words
+from multiview.training.validation import ValidationScores, ValidationSet
 from parsing.cache.reader import TreeCache
 from parsing.networks.checkpoints import Checkpoint, Checkpoints
 from parsing.networks.device import pick_device
@@ -53,10 +51,10 @@ class Position:
     """Training time, over all resumptions."""
     sentences: int = 0
     """Sentences trained on."""
-    best: dict[str, Any] = field(default_factory=dict)
-    """Held-out figures of the best weights, and their step."""
-    untrained: dict[str, Any] = field(default_factory=dict)
-    """Held-out figures before the first step."""
+    best: dict[str, float] = field(default_factory=dict)
+    """Validation metrics of the best weights, and their step."""
+    untrained: dict[str, float] = field(default_factory=dict)
+    """Validation metrics before the first step."""
     waited: int = 0
     """Validations since the best one."""
     finished: str = ""
@@ -71,7 +69,7 @@ class Job:
 
     epoch: int
     within: int
-    stretches: list[tuple[int, int]]
+    segments: list[Span]
 
 
 class Trainer:
@@ -80,102 +78,86 @@ class Trainer:
     Args:
         config: with ``words`` of ``trained`` or ``fixed``.
         cache: the trees.
-        processes: this process among all.
+        distributed: this process among all.
     """
 
-    def __init__(self, config: TrainConfig, cache: TreeCache, processes: Processes | None = None) -> None:
+    def __init__(
+        self, config: TrainConfig, cache: TreeCache, distributed: DistributedContext | None = None
+    ) -> None:
         self.config = config
         self.cache = cache
-        self.processes = processes or Processes()
-        self.device = pick_device(config.device, self.processes.local_rank)
-        self.autocast = config.precision == "bfloat16"
-        if config.threads:
-            torch.set_num_threads(config.threads)
-        if config.stretches % self.processes.world:
+        self.distributed = distributed or DistributedContext()
+        self.device = pick_device(config.device, self.distributed.local_rank)
+        loop = config.loop
+        self.autocast = loop.precision == "bfloat16"
+        if loop.threads:
+            torch.set_num_threads(loop.threads)
+        if loop.segments % self.distributed.world:
             raise UserError(
-                f"--stretches {config.stretches}: must be a multiple of the {self.processes.world} processes"
+                f"--loop.segments {loop.segments}: must be a multiple of the {self.distributed.world} "
+                "processes"
             )
-        self.words: Words = training_words(config, cache.type_counts())
-        self.network = self._new_network()
+        self.network = MultiViewNetwork.new(config, cache.type_counts())
         self.source = StepSource(
-            cache, self.words.vocabulary, self.network.encoder_list, config.view_list, config.boundary
+            cache,
+            self.network.words.vocabulary,
+            self.network.encoder_list,
+            config.view_list,
+            config.objective.boundary,
         )
-        self.split = Stretches.split(self.source.documents, config.held_out, config.batch)
-        self.held_out = HeldOut(self.source, self.split.held_out, config.batch)
+        self.split = Split.of(self.source.documents, config.validation.sentences, loop.batch)
+        self.validation_set = ValidationSet(self.source, self.split.validation, loop.batch)
         self.network.to(self.device)
         self.optimiser = Optimiser(
             self.network,
-            learning_rate=config.learning_rate,
-            table_rate=config.table_rate,
-            table_update=config.table_update,
+            learning_rate=config.optimiser.learning_rate,
+            table_rate=config.table.rate,
+            table_update=config.table.update,
         )
-        self.epoch_steps = [len(self._epoch(e)) // config.stretches for e in range(config.epochs)]
+        self.epoch_steps = [len(self._epoch(e)) // loop.segments for e in range(loop.epochs)]
         self.total_steps = sum(self.epoch_steps)
         if not self.total_steps:
             raise UserError(
-                f"--batch {config.batch} --stretches {config.stretches}: the cache has only {len(cache)} "
+                f"--loop.batch {loop.batch} --loop.segments {loop.segments}: the cache has only {len(cache)} "
                 "sentences, which do not fill one step; lower them"
             )
-        if config.max_steps:
-            self.total_steps = min(self.total_steps, config.max_steps)
-        self.position = Position(threads=torch.get_num_threads(), world=self.processes.world)
-        self.checkpoints = Checkpoints(config.folder / "checkpoints", config.keep)
+        if loop.max_steps:
+            self.total_steps = min(self.total_steps, loop.max_steps)
+        self.position = Position(threads=torch.get_num_threads(), world=self.distributed.world)
+        self.checkpoints = Checkpoints(config.folder / "checkpoints", loop.keep)
         self._signal = 0
 
-    def _new_network(self) -> MultiViewNetwork:
-        config, words = self.config, self.words
-        torch.manual_seed(config.seed)
-        if words.is_fixed:
-            assert words.fixed is not None
-            shape = shape_of(config, table_rows=0, word_dim=words.fixed.shape[1])
-        else:
-            shape = shape_of(config, table_rows=words.vocabulary.rows, word_dim=config.word_dim)
-        network = MultiViewNetwork(shape, objective_of(config))
-        network.initialise_tables(
-            config.word_init, equal=config.equal_start, counts=words.counts, seed=config.seed
-        )
-        network.initialise_encoders(equal_inputs=config.equal_start, recurrent_scale=config.recurrent_scale)
-        return network
-
-    def _epoch(self, epoch: int) -> list[tuple[int, int]]:
-        return self.split.epoch(epoch, self.config.batch, self.config.seed)
+    def _epoch(self, epoch: int) -> list[Span]:
+        return self.split.epoch(epoch, self.config.loop.batch, self.config.seed)
 
     def jobs(self) -> Iterator[Job]:
         """The steps that remain, from the current position."""
-        size, left = self.config.stretches, self.total_steps - self.position.step
+        size, left = self.config.loop.segments, self.total_steps - self.position.step
         within = self.position.within
-        for epoch in range(self.position.epoch, self.config.epochs):
-            stretches = self._epoch(epoch)
+        for epoch in range(self.position.epoch, self.config.loop.epochs):
+            segments = self._epoch(epoch)
             for index in range(within, self.epoch_steps[epoch]):
                 if left <= 0:
                     return
                 left -= 1
-                yield Job(epoch, index, stretches[index * size : (index + 1) * size])
+                yield Job(epoch, index, segments[index * size : (index + 1) * size])
             within = 0
 
     def prepare(self, job: Job) -> Step:
-        """Read and plan this process's share of a step."""
+        """Read and plan this process's part of a step."""
         return self.source.prepare(
-            job.stretches,
-            micro_batch=self.config.micro_batch,
-            gathered=self.config.negatives == "step",
-            rank=self.processes.rank,
-            world=self.processes.world,
-            dropout=(self.config.word_dropout, (self.config.seed, job.epoch)),
+            job.segments,
+            micro_batch=self.config.loop.micro_batch,
+            gathered=self.config.objective.negatives == "step",
+            rank=self.distributed.rank,
+            world=self.distributed.world,
+            dropout=(self.config.table.dropout, (self.config.seed, job.epoch)),
         )
 
-    def rows_of(self, step: Step) -> list[Tensor]:
-        """Word vectors of a step's rows per view, without gradient."""
-        if self.words.is_fixed:
-            return [self.words.fixed_rows(step.table_rows, self.device)]
-        rows = torch.from_numpy(step.table_rows).to(self.device)
-        return [table.detach()[rows] for table in self.network.tables]
-
     def gradient(self, step: Step) -> StepResult:
-        """Gradient and figures of one step."""
+        """Gradient and metrics of one step."""
         self.optimiser.zero()
-        fixed = self.words.fixed_rows(step.table_rows, self.device) if self.words.is_fixed else None
-        return step_gradient(self.network, step, self.processes, fixed_rows=fixed, autocast=self.autocast)
+        return step_gradient(self.network, step, self.distributed, autocast=self.autocast)
 
     def update(self, result: StepResult) -> dict[str, float]:
         """Clip, check and apply a gradient; returns its norm and the learning rate.
@@ -187,33 +169,33 @@ class Trainer:
         if not (math.isfinite(result.loss) and math.isfinite(norm)):
             raise UserError(
                 f"step {self.position.step + 1}: loss {result.loss}, gradient norm {norm}; stopped before "
-                "the update. Lower --learning-rate or --clip and start with --fresh"
+                "the update. Lower --optimiser.learning-rate or --optimiser.clip and start with --fresh"
             )
-        clip = self.config.clip
-        scale = min(1.0, clip / max(norm, 1e-12)) if clip else 1.0
+        config = self.config.optimiser
+        scale = min(1.0, config.clip / max(norm, 1e-12)) if config.clip else 1.0
         factor = learning_rate_factor(
             self.position.step,
-            warmup=self.config.warmup_steps,
+            warmup=config.warmup_steps,
             progress=self.progress,
-            schedule=self.config.schedule,
+            schedule=config.schedule,
         )
         self.optimiser.step(result.table_rows, result.row_gradients, factor=factor, scale=scale)
-        return {"gradient_norm": norm, "learning_rate": self.config.learning_rate * factor}
+        return {"gradient_norm": norm, "learning_rate": config.learning_rate * factor}
 
     @property
     def progress(self) -> float:
-        """Share of the run that is done, by steps or by the clock, whichever is ahead."""
+        """Fraction of the run that is done, by steps or by the clock, whichever is ahead."""
         done = self.position.step / self.total_steps
-        limit_s = 60 * self.config.max_minutes
+        limit_s = 60 * self.config.loop.max_minutes
         return min(max(done, self.position.seconds / limit_s if limit_s else 0.0), 1.0)
 
     def validate(self) -> ValidationScores:
-        """Figures of the current weights on the held-out documents."""
-        return self.held_out.scores(self.network, self.rows_of, autocast=self.autocast)
+        """Metrics of the current weights on the validation set."""
+        return self.validation_set.scores(self.network, autocast=self.autocast)
 
     def save(self) -> None:
         """Write a checkpoint of the current position (first process only)."""
-        if self.processes.first:
+        if self.distributed.first:
             try:
                 checkpoint = Checkpoint(
                     self.network.state_dict(), self.optimiser.state(), asdict(self.position)
@@ -253,7 +235,7 @@ class Trainer:
         if self.position.finished:
             return 0
         previous = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM)}
-        writer = TrainingLog(self.config.folder, self.position.step) if self.processes.first else None
+        writer = TrainingLog(self.config.folder, self.position.step) if self.distributed.first else None
         try:
             return self._run(keep_model, writer)
         finally:
@@ -263,35 +245,35 @@ class Trainer:
                 signal.signal(number, handler)
 
     def _run(self, keep_model: KeepModel, writer: TrainingLog | None) -> int:
-        config, position = self.config, self.position
+        loop, every, position = self.config.loop, self.config.validation.every, self.position
         if position.step == 0:
             position.untrained = self._validated(writer, keep_model)
         bar = progress(
-            total=self.total_steps * config.batch * config.stretches,
-            initial=position.step * config.batch * config.stretches,
+            total=self.total_steps * loop.batch * loop.segments,
+            initial=position.step * loop.batch * loop.segments,
             description="train",
-            disable=None if self.processes.first else True,
+            disable=None if self.distributed.first else True,
         )
         began, before = time.perf_counter(), position.seconds
         jobs = list(self.jobs())
         with bar:
-            for job, step in zip(jobs, prefetch(iter(jobs), self.prepare, config.prefetch), strict=True):
+            for job, step in zip(jobs, prefetch(iter(jobs), self.prepare, loop.prefetch), strict=True):
                 start, tenth = time.perf_counter(), int(10 * self.progress)
                 result = self.gradient(step)
-                figures = self.update(result)
+                metrics = self.update(result)
                 position.step += 1
                 position.epoch, position.within = job.epoch, job.within + 1
                 position.sentences += step.sentences
                 position.seconds = self._agreed(before + time.perf_counter() - began)
-                self._report(writer, bar, step, result, figures, time.perf_counter() - start)
+                self._report(writer, bar, step, result, metrics, time.perf_counter() - start)
                 due = int(10 * self.progress) > tenth
-                if config.validate_every:
-                    due = position.step % config.validate_every == 0
+                if every:
+                    due = position.step % every == 0
                 if due or self.progress >= 1:
                     self._validated(writer, keep_model)
                 position.finished = self._over()
                 reason = self._agreed_signal()
-                if position.finished or reason or position.step % config.checkpoint_every == 0:
+                if position.finished or reason or position.step % loop.checkpoint_every == 0:
                     self.save()
                 if reason and not position.finished:
                     log.info("stopped at step %d; the same command resumes", position.step)
@@ -304,45 +286,46 @@ class Trainer:
         config, position = self.config, self.position
         if position.step >= self.total_steps:
             return f"all {self.total_steps} steps done"
-        if config.patience and position.waited >= config.patience:
-            return f"no better held-out retrieval in {position.waited} validations"
+        patience = config.validation.patience
+        if patience and position.waited >= patience:
+            return f"no better retrieval in {position.waited} validations"
         if self.progress >= 1:
-            return f"{TIME_LIMIT} of {config.max_minutes:g} minutes"
+            return f"{TIME_LIMIT} of {config.loop.max_minutes:g} minutes"
         return ""
 
-    def _stop(self, number: int, _frame: Any) -> None:
+    def _stop(self, number: int, _frame: object) -> None:
         self._signal = number
 
     def _agreed(self, seconds: float) -> float:
         """The first process's clock on all: the learning rate and the time limit follow it."""
-        if self.processes.world == 1:
+        if self.distributed.world == 1:
             return seconds
         mine = torch.zeros(1, dtype=torch.float64, device=self.device)
-        if self.processes.first:
+        if self.distributed.first:
             mine += seconds
-        return float(self.processes.sum(mine))
+        return float(self.distributed.sum(mine))
 
     def _agreed_signal(self) -> int:
         """The signal any process got, so that all stop after the same step."""
-        if self.processes.world == 1:
+        if self.distributed.world == 1:
             return self._signal
         asked = torch.zeros(2, device=self.device)
         if self._signal:
             asked[0 if self._signal == signal.SIGINT else 1] = 1
-        interrupted, terminated = self.processes.sum(asked).tolist()
+        interrupted, terminated = self.distributed.sum(asked).tolist()
         return int(signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0)
 
-    def _validated(self, writer: TrainingLog | None, keep_model: KeepModel) -> dict[str, Any]:
+    def _validated(self, writer: TrainingLog | None, keep_model: KeepModel) -> dict[str, float]:
         """Validate, log, and keep the model when it is the best so far."""
         position = self.position
         scores = self.validate()
         values = {"step": position.step, **scores.as_json()}
-        # Without held-out sentences the newest weights are the best known.
+        # Without a validation set the newest weights are the best known.
         better = not position.best or not scores.anchors or values["recall@1"] > position.best["recall@1"]
         if writer is not None:
-            writer.write("held-out", position.step, {k: v for k, v in values.items() if k != "step"})
+            writer.write("validation", position.step, {k: v for k, v in values.items() if k != "step"})
             log.info(
-                "step %d held out: loss %.3f recall@1 %.4f",
+                "step %d validation: loss %.3f recall@1 %.4f",
                 position.step,
                 scores.loss,
                 scores.recall_at_1,
@@ -352,7 +335,7 @@ class Trainer:
             position.waited = 0 if better else position.waited + 1
         if position.step and better:
             position.best = values
-            if self.processes.first:
+            if self.distributed.first:
                 keep_model(self)
         return values
 
@@ -362,14 +345,14 @@ class Trainer:
         bar: Any,
         step: Step,
         result: StepResult,
-        figures: dict[str, float],
+        metrics: dict[str, float],
         seconds: float,
     ) -> None:
         if writer is None:
             return
         pairs = {f"accuracy@1/{name}": value for name, value in result.pair_accuracy.items()}
         losses = {f"loss/{name}": value for name, value in result.pair_loss.items()}
-        values = {"loss": result.loss, **losses, **pairs, **figures}
+        values = {"loss": result.loss, **losses, **pairs, **metrics}
         values |= {"epoch": self.position.epoch, "sentences_per_s": step.sentences / seconds}
         writer.write("train", self.position.step, values)
         bar.update(step.sentences)

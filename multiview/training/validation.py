@@ -1,7 +1,7 @@
-"""Validation on held-out documents: the objective's loss, and neighbour retrieval by cosine.
+"""The validation set: the objective's loss on it, and neighbour retrieval by cosine.
 
 Retrieval is what a user gets: the views' vectors concatenated, compared by cosine within blocks of 400
-successive held-out sentences; recall@1 is the share of sentences whose nearest other sentence is the one
+successive sentences; recall@1 is the fraction of sentences whose nearest other sentence is the one
 before or after it in its document.
 
 Legend of dimension suffixes: B sentences of a block, D embedding size.
@@ -9,23 +9,22 @@ Legend of dimension suffixes: B sentences of a block, D embedding size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from multiview.training.data import Step, StepSource, cut
+from multiview.training.data import Span, Step, StepSource, cut
 from multiview.training.network import MultiViewNetwork
-from multiview.training.objective import Rows, neighbour_targets, retrieved
+from multiview.training.objective import Positions, neighbour_targets, retrieved
 
 BLOCK_SENTENCES = 400
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationScores:
-    """Figures on the held-out documents; shares between 0 and 1."""
+    """Metrics on the validation set; recall and accuracy are between 0 and 1."""
 
     loss: float
     """Mean over anchors."""
@@ -35,72 +34,74 @@ class ValidationScores:
     """Accuracy@1 of the objective's scores, per pair of views."""
     anchors: int
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, float]:
         """Flat JSON values."""
         pairs = {f"accuracy@1/{name}": value for name, value in self.pair_accuracy.items()}
         return {"loss": self.loss, "recall@1": self.recall_at_1, "anchors": self.anchors, **pairs}
 
 
-class HeldOut:
-    """Held-out sentences, read and planned once: the loader thread has the cache to itself afterwards.
+class ValidationSet:
+    """Sentences read and planned once: the loader thread has the cache to itself afterwards.
 
     Args:
         source: reads and plans.
-        spans: held-out sentence ranges.
+        spans: of its sentences.
         batch: sentences contrasted with each other, as in training.
     """
 
-    def __init__(self, source: StepSource, spans: Sequence[tuple[int, int]], batch: int) -> None:
+    def __init__(self, source: StepSource, spans: Sequence[Span], batch: int) -> None:
         pieces = [piece for span in spans for piece in cut(*span, batch, least=2)]
         self.steps: list[Step] = [source.prepare([piece]) for piece in pieces]
         self.sentences = sum(step.sentences for step in self.steps)
 
     @torch.no_grad()
-    def scores(
-        self, network: MultiViewNetwork, rows_of: Callable[[Step], list[Tensor]], *, autocast: bool = False
-    ) -> ValidationScores:
+    def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> ValidationScores:
         """Evaluate a network.
 
         Args:
             network: the weights.
-            rows_of: word vectors of a step's rows.
             autocast: bfloat16 matrix products, as in training.
         """
-        assert network.objective is not None
         if not self.steps:
             return ValidationScores(loss=0.0, recall_at_1=0.0, pair_accuracy={}, anchors=0)
         loss, anchors = 0.0, 0
         hits: dict[str, float] = {}
         embeddings: list[Tensor] = []
-        rows: list[Rows] = []
+        positions: list[Positions] = []
         for step in self.steps:
             group = step.groups[0]
-            words = rows_of(step)
+            words = network.words.leaves(step.table_rows)
             with torch.autocast(words[0].device.type, torch.bfloat16, enabled=autocast):
-                features = network.encode(group.micros[0], words)
-            value = network.objective(features, group.rows)
+                features = network.encode(group.micro_batches[0], words)
+            value = network.objective(features, group.positions)
             loss += value.loss.item()
             anchors += value.anchors
             for name, count in value.pair_hits.items():
                 hits[name] = hits.get(name, 0.0) + count
             embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
-            rows.append(group.rows)
+            positions.append(group.positions)
         total = max(anchors, 1)
         return ValidationScores(
             loss=loss / total,
-            recall_at_1=neighbour_recall(torch.cat(embeddings), Rows.concatenate(rows)),
+            recall_at_1=neighbour_recall(torch.cat(embeddings), Positions.concatenate(positions)),
             pair_accuracy={name: count / total for name, count in hits.items()},
             anchors=anchors,
         )
 
 
-def neighbour_recall(embeddings_ND: Tensor, rows: Rows, block: int = BLOCK_SENTENCES) -> float:
-    """Share of sentences whose nearest other sentence of their block, by cosine, is a neighbour."""
+def neighbour_recall(embeddings_ND: Tensor, positions: Positions, block: int = BLOCK_SENTENCES) -> float:
+    """Fraction of sentences whose nearest other sentence of their block, by cosine, is a neighbour.
+
+    Args:
+        embeddings_ND: one row per sentence, in the order of the corpus.
+        positions: where the sentences stand.
+        block: sentences compared with each other.
+    """
     unit_ND = torch.nn.functional.normalize(embeddings_ND, dim=1)
     hits, anchors = 0, 0
-    for start in range(0, len(rows), block):
+    for start in range(0, len(positions), block):
         here = slice(start, start + block)
-        part = Rows(rows.position[here], rows.document[here], rows.usable[here])
+        part = Positions(positions.sentence[here], positions.document[here], positions.usable[here])
         targets = neighbour_targets(part, part, "document", unit_ND.device)
         if not len(targets.anchor):
             continue

@@ -11,16 +11,15 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from corpora.support.files import write_text
+from multiview.config import Case
 
 UNKNOWN_ROW = 0
-Case = Literal["exact", "backoff", "lower"]
 
 
 class Vocabulary:
@@ -134,6 +133,6 @@ def inverse_frequency(counts: NDArray[np.int64], rows: int, a: float = 1e-3) -> 
     Rows without a count (unknown word, hash buckets) are rare words: weight 1.
     """
     weight = np.ones(rows, dtype=np.float32)
-    share = counts / max(int(counts.sum()), 1)
-    weight[1 : 1 + len(counts)] = a / (a + share)
+    probability = counts / max(int(counts.sum()), 1)
+    weight[1 : 1 + len(counts)] = a / (a + probability)
     return weight

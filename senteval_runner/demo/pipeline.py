@@ -122,7 +122,7 @@ def steps(config: DemoConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
     train = (
         *("multiview.train", "--views", "dep,const", "--trees", str(trees / "pydocs-train")),
         *("--out", str(models), "--name", MODEL),
-        *("--max-minutes", str(config.minutes), "--seed", str(config.seed)),
+        *("--loop.max-minutes", str(config.minutes), "--seed", str(config.seed)),
     )
     return {
         "parse training text": ("1/4 parse the training text", parse("train", config.sentences)),

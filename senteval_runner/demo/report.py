@@ -98,12 +98,12 @@ def _curves(model: Path) -> list[Section]:
     lines = read_log(model / "log.jsonl")
     loss = {
         kind: [(float(line["step"]), float(line["loss"])) for line in lines if line["kind"] == kind]
-        for kind in ("train", "held-out")
+        for kind in ("train", "validation")
     }
-    held_out = [line for line in lines if line["kind"] == "held-out"]
-    names = [name for name in (held_out[-1] if held_out else {}) if "@1" in name]
+    validation = [line for line in lines if line["kind"] == "validation"]
+    names = [name for name in (validation[-1] if validation else {}) if "@1" in name]
     retrieval = {
-        name: [(float(line["step"]), 100 * float(line[name])) for line in held_out if name in line]
+        name: [(float(line["step"]), 100 * float(line[name])) for line in validation if name in line]
         for name in names
     }
     found = [Section("Loss per anchor", [plots.curves(loss, y_label="loss")])]

@@ -92,7 +92,7 @@ def is_multiview(folder: Path) -> bool:
     """
     config = folder / "config.json"
     values = read_json(config) if config.is_file() else None
-    return isinstance(values, dict) and "format" in values and ("shape" in values or "members" in values)
+    return isinstance(values, dict) and "format" in values and ("views" in values or "members" in values)
 
 
 def _digest(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -19,7 +18,7 @@ from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
 from parsing.pipeline.parse_shard import parse_sentences
-from tests.fixtures.trees import toy_corpus
+from tests.fixtures.trees import TINY, changed, toy_corpus
 from tests.parsing.cache.test_reader import rows_of, write_cache
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
@@ -37,19 +36,7 @@ SENTENCES = [
 @pytest.fixture(scope="module")
 def folder(toy_trees: Path, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("models")
-    config = TrainConfig(
-        trees=toy_trees,
-        out=out,
-        name="m",
-        views="dep,const,seq",
-        dim=8,
-        word_dim=6,
-        batch=20,
-        held_out=26,
-        buckets=3,
-        device="cpu",
-    )
-    main(config)
+    main(changed(TINY, trees=toy_trees, out=out, name="m", views="dep,const,seq"))
     return out / "m"
 
 
@@ -165,7 +152,7 @@ def test_untrained_twin(encoder: MultiViewEncoder) -> None:
 
 def test_word_vectors_are_the_tables_rows(encoder: MultiViewEncoder) -> None:
     member = encoder.members[0]
-    row = member.words.vocabulary.row("cat")
+    row = member.network.words.vocabulary.row("cat")
     found = encoder.word_vectors(["zyzzyva", "cat"])
     assert found.shape == (2, 3 * 6)
     np.testing.assert_array_equal(found[1], np.concatenate([t.detach()[row] for t in member.network.tables]))
@@ -184,7 +171,7 @@ def test_fixed_vectors_and_both_configurations(tiny: TrainConfig, tmp_path: Path
     random = np.random.default_rng(0)
     lines = [f"{word} {' '.join(map(str, random.normal(size=5).round(3)))}\n" for word in words[4:]]
     (tmp_path / "v.txt").write_text("".join(lines))
-    config = dataclasses.replace(tiny, words="both", vectors=tmp_path / "v.txt", epochs=1)
+    config = changed(tiny, words="both", vectors=tmp_path / "v.txt", loop={"epochs": 1})
     assert main(config) == 0
     encoder = load(config.folder)
     assert encoder.get_sentence_embedding_dimension() == 2 * 2 * 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -18,21 +17,18 @@ import torch
 from safetensors.torch import load_file
 
 from corpora.support.errors import UserError
-from multiview.config import PRESETS, TrainConfig, defaults_from, read_config
+from multiview.config import TrainConfig, defaults_from, options_of, preset, read_config
 from multiview.folder.card import training_command
 from multiview.train import cli, main
-from multiview.training.data import Stretches, cut, open_trees
+from multiview.training.data import Split, cut, open_trees
 from multiview.training.log import read_log
 from multiview.training.trainer import Trainer
 from parsing.networks.device import pick_device
 from tests.conftest import ROOT
+from tests.fixtures.trees import changed
 from tests.parsing.cache.test_reader import write_cache
 
 PAIRS = ["dep,const", "seq,dep", "const,seq", "seq,seq", "dep,dep", "const,const"]
-
-
-def replace(config: TrainConfig, **changes) -> TrainConfig:
-    return dataclasses.replace(config, **changes)
 
 
 def newest(config: TrainConfig) -> dict[str, torch.Tensor]:
@@ -49,7 +45,7 @@ def assert_same_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor
 
 
 def test_a_run_learns_and_leaves_a_model_folder(tiny: TrainConfig, capsys) -> None:
-    config = replace(tiny, epochs=8, denominator="all")
+    config = changed(tiny, loop={"epochs": 8}, objective={"denominator": "all"})
     assert main(config) == 0
     folder = config.folder
     for name in ("config.json", "model.safetensors", "vocab.txt", "README.md", "train.json", "curves.png"):
@@ -89,9 +85,9 @@ def killed_after(config: TrainConfig, steps: int, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("views", PAIRS)
 def test_resume_in_mid_epoch_is_bit_identical(tiny: TrainConfig, views: str, monkeypatch) -> None:
-    config = replace(tiny, views=views)
+    config = changed(tiny, views=views)
     main(config)
-    broken = replace(config, name="broken")
+    broken = changed(config, name="broken")
     for steps in (5, 13):  # checkpoints are at 3, 6, ...; an epoch has 11 steps
         killed_after(broken, steps, monkeypatch)
     main(broken)
@@ -112,35 +108,32 @@ def test_resume_in_mid_epoch_is_bit_identical(tiny: TrainConfig, views: str, mon
 @pytest.mark.parametrize(
     "changes",
     [
-        {"table_update": "rows", "score": "dot", "schedule": "cosine", "warmup_steps": 4, "clip": 0.1},
-        {"negatives": "step", "stretches": 2, "micro_batch": 7},
         {
-            "word_init": "unit",
-            "equal_start": True,
-            "recurrent_scale": 0.2,
-            "direction": "both",
-            "forget_bias": 1.5,
+            "table": {"update": "rows"},
+            "objective": {"score": "dot"},
+            "optimiser": {"schedule": "cosine", "warmup_steps": 4, "clip": 0.1},
+        },
+        {"objective": {"negatives": "step"}, "loop": {"segments": 2, "micro_batch": 7}},
+        {
+            "table": {"init": "unit", "equal": True},
+            "encoder": {"recurrent_scale": 0.2, "equal_inputs": True, "forget_bias": 1.5},
+            "objective": {"direction": "both"},
         },
     ],
     ids=["rows", "gathered", "laptop-like"],
 )
 def test_resume_with_other_options(tiny: TrainConfig, changes: dict, monkeypatch) -> None:
-    config = replace(tiny, **changes)
+    config = changed(tiny, **changes)
     main(config)
-    broken = replace(config, name="broken")
+    broken = changed(config, name="broken")
     killed_after(broken, 4, monkeypatch)
     main(broken)
     assert_same_bits(newest(config), newest(broken))
 
 
 def start(config: TrainConfig, *more: str) -> subprocess.Popen[str]:
-    options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-    base = PRESETS["paper"]
-    args = [
-        f"--{name.replace('_', '-')}={value}"
-        for name, value in options.items()
-        if value != getattr(base, name) and name != "preset"
-    ]
+    base = options_of(preset("paper"))
+    args = [f"--{name}={value}" for name, value in options_of(config).items() if value != base[name]]
     return subprocess.Popen(
         [sys.executable, "-m", "multiview.train", "--preset=paper", *args, *more],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
@@ -162,8 +155,12 @@ def wait_for_steps(config: TrainConfig, process: subprocess.Popen[str], steps: i
 
 
 def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig) -> None:
-    config = replace(tiny, epochs=300, max_steps=120, validate_every=50, checkpoint_every=10, preset="paper")
-    main(replace(config, name="whole", threads=1))
+    config = changed(
+        tiny,
+        loop={"epochs": 300, "max_steps": 120, "checkpoint_every": 10},
+        validation={"every": 50},
+    )
+    main(changed(config, name="whole", loop={"threads": 1}))
     for number, code, steps in ((signal.SIGTERM, 143, 12), (signal.SIGKILL, -9, 35)):
         process = start(config)
         wait_for_steps(config, process, steps)
@@ -171,10 +168,10 @@ def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig) -> None:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == code, errors
         assert "Traceback" not in errors
-    assert main(replace(config, threads=1)) == 0
+    assert main(changed(config, loop={"threads": 1})) == 0
     text = (config.folder / "log.txt").read_text()
     assert text.count("resuming") == 2 and "last bits may differ" not in text
-    assert_same_bits(newest(replace(config, name="whole")), newest(config))
+    assert_same_bits(newest(changed(config, name="whole")), newest(config))
 
 
 def test_ctrl_c_checkpoints_and_exits_with_130(tiny: TrainConfig, monkeypatch, capsys) -> None:
@@ -196,7 +193,7 @@ def test_ctrl_c_checkpoints_and_exits_with_130(tiny: TrainConfig, monkeypatch, c
 
 def test_corrupted_newest_checkpoint_is_skipped(tiny: TrainConfig, monkeypatch, caplog) -> None:
     main(tiny)
-    broken = replace(tiny, name="broken")
+    broken = changed(tiny, name="broken")
     killed_after(broken, 8, monkeypatch)
     last = sorted((broken.folder / "checkpoints").glob("step-*"))[-1]
     data = bytearray((last / "weights.safetensors").read_bytes())
@@ -225,7 +222,7 @@ def test_full_disk_keeps_the_previous_checkpoint(tiny: TrainConfig, monkeypatch)
 
 def test_keeps_the_last_checkpoints_only(tiny: TrainConfig) -> None:
     (tiny.folder / "checkpoints" / ".step-00000099.tmp").mkdir(parents=True)  # left by a kill
-    main(replace(tiny, keep=3))
+    main(changed(tiny, loop={"keep": 3}))
     assert [name[-2:] for name in kept(tiny)] == ["18", "21", "24"]
 
 
@@ -252,10 +249,18 @@ def kept(config: TrainConfig) -> list[str]:
 
 
 def test_limits_and_early_stopping(tiny: TrainConfig) -> None:
-    main(replace(tiny, max_steps=5, name="steps"))
-    limited = replace(tiny, max_minutes=1e-6, max_steps=3, name="minutes")
+    main(changed(tiny, loop={"max_steps": 5}, name="steps"))
+    limited = changed(tiny, loop={"max_minutes": 1e-6, "max_steps": 3}, name="minutes")
     main(limited)
-    main(replace(tiny, learning_rate=1e-12, patience=2, epochs=20, name="patience"))
+    main(
+        changed(
+            tiny,
+            optimiser={"learning_rate": 1e-12},
+            validation={"patience": 2},
+            loop={"epochs": 20},
+            name="patience",
+        )
+    )
     states = {}
     for name in ("steps", "minutes", "patience"):
         folder = sorted((tiny.out / name / "checkpoints").iterdir())[-1]
@@ -264,30 +269,30 @@ def test_limits_and_early_stopping(tiny: TrainConfig) -> None:
     assert states["minutes"]["step"] == 1 and "time limit" in states["minutes"]["finished"]
     main(limited)
     assert kept(limited) == ["step-00000001"], "the limit holds"
-    main(replace(limited, max_minutes=0))
+    main(changed(limited, loop={"max_minutes": 0}))
     assert kept(limited)[-1] == "step-00000003", "without the limit the run goes on"
     assert states["patience"]["step"] == 12 and "2 validations" in states["patience"]["finished"]
 
 
 def test_other_options_or_cache_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path) -> None:
-    main(replace(tiny, max_steps=2))
-    with pytest.raises(UserError, match=r"batch 20 -> 21.*--fresh"):
-        main(replace(tiny, max_steps=2, batch=21))
+    main(changed(tiny, loop={"max_steps": 2}))
+    with pytest.raises(UserError, match=r"loop\.batch 20 -> 21.*--fresh"):
+        main(changed(tiny, loop={"max_steps": 2, "batch": 21}))
     write_cache(tmp_path / "other", [("a", "b")] * 90, documents=range(0, 90, 9))
     with pytest.raises(UserError, match="content of the tree cache"):
-        main(replace(tiny, max_steps=2, trees=tmp_path / "other"))
-    main(replace(tiny, max_steps=2, batch=21, fresh=True))
+        main(changed(tiny, loop={"max_steps": 2}, trees=tmp_path / "other"))
+    main(changed(tiny, loop={"max_steps": 2, "batch": 21}, fresh=True))
 
 
 def test_fresh_deletes_training_runs_only(tiny: TrainConfig) -> None:
     (tiny.folder / "thesis").mkdir(parents=True)
     with pytest.raises(UserError, match="holds no training run"):
-        main(replace(tiny, fresh=True))
+        main(changed(tiny, fresh=True))
     assert (tiny.folder / "thesis").exists()
 
 
 def test_the_card_gives_a_command_that_can_be_typed(tiny: TrainConfig) -> None:
-    command = training_command(replace(tiny, trees=Path("my trees")))
+    command = training_command(changed(tiny, trees=Path("my trees")))
     assert "--trees 'my trees'" in command
 
 
@@ -298,9 +303,9 @@ def test_processes_take_a_gpu_each() -> None:
 
 
 def test_dry_run_writes_nothing(tiny: TrainConfig, capsys) -> None:
-    assert main(replace(tiny, dry_run=True)) == 0
+    assert main(changed(tiny, dry_run=True)) == 0
     out = capsys.readouterr().out
-    for word in ("parameters", "memory", "sentences/s", "24 steps at", "held out"):
+    for word in ("parameters", "memory", "sentences/s", "24 steps at", "validation set"):
         assert word in out
     assert not tiny.folder.exists()
 
@@ -321,13 +326,15 @@ def test_bad_input_is_one_line_and_exit_code_2(
         "at least two views": ["--views=dep", f"--trees={toy_trees}"],
         "needs --vectors": ["--words=fixed", f"--trees={toy_trees}"],
         "--vectors none.txt: no such file": ["--words=both", "--vectors=none.txt", f"--trees={toy_trees}"],
-        "--checkpoint-every 0: must be at least 1": ["--checkpoint-every=0"],
-        "--micro-batch -1: must be at least 0": ["--micro-batch=-1"],
-        "--max-minutes nan: must be a finite number": ["--max-minutes=nan"],
-        "--learning-rate 0.0: must be above 0": ["--learning-rate=0"],
-        "--word-dropout 1.0: must be a share": ["--word-dropout=1"],
+        "--loop.checkpoint-every 0: must be at least 1": ["--loop.checkpoint-every=0"],
+        "--loop.micro-batch -1: must be at least 0": ["--loop.micro-batch=-1"],
+        "--loop.max-minutes nan: must be a finite number": ["--loop.max-minutes=nan"],
+        "--optimiser.learning-rate 0.0: must be above 0": ["--optimiser.learning-rate=0"],
+        "--table.dropout 1.0: must be below 1": ["--table.dropout=1"],
+        "must be even for seq": ["--views=seq,dep", "--encoder.dim=7"],
+        "--preset huge: choose one of laptop": ["--preset=huge"],
         "device 'xyz' cannot be used": ["--device=xyz", f"--trees={toy_trees}"],
-        "lower them": ["--batch=400", only_dep, "--views=dep,dep", "--stretches=9"],
+        "lower them": ["--loop.batch=400", only_dep, "--views=dep,dep", "--loop.segments=9"],
     }
     monkeypatch.chdir(tmp_path)
     for message, args in cases.items():
@@ -341,15 +348,15 @@ def test_bad_input_is_one_line_and_exit_code_2(
 
 
 def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig) -> None:
-    trainer = Trainer(replace(tiny, word_dropout=0.5, stretches=2), open_trees(tiny.trees))
+    trainer = Trainer(changed(tiny, table={"dropout": 0.5}, loop={"segments": 2}), open_trees(tiny.trees))
     jobs = list(trainer.jobs())
-    plain = Trainer(replace(tiny, stretches=2), open_trees(tiny.trees))
+    plain = Trainer(changed(tiny, loop={"segments": 2}), open_trees(tiny.trees))
     dropped = total = 0
     seen = set()
     for job in jobs:
         one, again, whole = trainer.prepare(job), trainer.prepare(job), plain.prepare(job)
         for a, b, c in zip(one.groups, again.groups, whole.groups, strict=True):
-            rows = [s.table_rows[g.micros[0].token] for s, g in ((one, a), (again, b), (whole, c))]
+            rows = [s.table_rows[g.micro_batches[0].token] for s, g in ((one, a), (again, b), (whole, c))]
             np.testing.assert_array_equal(rows[0], rows[1])
             kept = rows[0] == rows[2]
             assert (rows[0][~kept] == 0).all()
@@ -373,17 +380,18 @@ def test_the_only_cache_is_named_in_the_output(
     (tmp_path / "runs" / "trees").mkdir(parents=True)
     (tmp_path / "runs" / "trees" / "mine").symlink_to(toy_trees)
     monkeypatch.chdir(tmp_path)
-    main(replace(tiny, trees=None, max_steps=1))
+    main(changed(tiny, trees=None, loop={"max_steps": 1}))
     assert "runs/trees/mine (" in (said := capfd.readouterr().err)
     assert "the only tree cache under runs/trees" in said
 
 
 def test_presets_and_repeating_a_configuration(tmp_path: Path) -> None:
-    assert defaults_from(["--preset", "paper"]).dim == 1200
-    assert defaults_from(["--preset=paper-2400"]).dim == 2400
+    assert defaults_from(["--preset", "paper"]).encoder.dim == 1200
+    assert defaults_from(["--preset=paper-2400"]).encoder.dim == 2400
+    assert TrainConfig() == preset("laptop") and preset("gpu").preset == "gpu"
     assert defaults_from([]).preset == "laptop"
     path = tmp_path / "train.json"
-    path.write_text(json.dumps({"config": {"batch": 7, "nonsense": 1}}))
+    path.write_text(json.dumps({"config": {"loop": {"batch": 7}, "nonsense": 1}}))
     with pytest.raises(UserError, match="nonsense"):
         defaults_from(["--config", str(path)])
     path.write_text("[]")
@@ -391,14 +399,14 @@ def test_presets_and_repeating_a_configuration(tmp_path: Path) -> None:
         read_config(path)
 
 
-def test_split_and_stretches_cover_whole_documents() -> None:
+def test_split_and_segments_cover_whole_documents() -> None:
     documents = np.concatenate([[0], np.cumsum(np.random.default_rng(0).integers(1, 30, 400))])
-    split = Stretches.split(documents, held_out=500, batch=50)
-    held = {row for start, stop in split.held_out for row in range(start, stop)}
+    split = Split.of(documents, sentences=500, batch=50)
+    held = {row for start, stop in split.validation for row in range(start, stop)}
     trained = {row for start, stop in split.training for row in range(start, stop)}
     assert held.isdisjoint(trained) and len(held) + len(trained) == documents[-1]
     assert 400 <= len(held) <= 900
-    edges = {edge for span in split.held_out for edge in span}
+    edges = {edge for span in split.validation for edge in span}
     assert edges <= set(documents.tolist())
     for epoch in range(3):
         rows = [row for start, stop in split.epoch(epoch, 50, seed=1) for row in range(start, stop)]

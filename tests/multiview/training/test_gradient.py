@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import multiprocessing
 import os
@@ -21,24 +20,25 @@ from torch import Tensor
 from multiview.config import TrainConfig
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
-from multiview.training.distributed import Processes
+from multiview.training.distributed import DistributedContext
 from multiview.training.optimiser import Optimiser, learning_rate_factor
 from multiview.training.trainer import Trainer
+from tests.fixtures.trees import changed
 
-Work = Callable[[TrainConfig, Processes], dict[str, Tensor]]
+Work = Callable[[TrainConfig, DistributedContext], dict[str, Tensor]]
 
 
-def first_gradient(config: TrainConfig, processes: Processes | None = None) -> dict[str, Tensor]:
-    """Dense and row gradients of the first step, and its figures; in float64."""
-    trainer = Trainer(config, open_trees(config.trees), processes)
+def first_gradient(config: TrainConfig, distributed: DistributedContext | None = None) -> dict[str, Tensor]:
+    """Dense and row gradients of the first step, and its metrics; in float64."""
+    trainer = Trainer(config, open_trees(config.trees), distributed)
     trainer.network.double()
     job = next(trainer.jobs())
     result = trainer.gradient(trainer.prepare(job))
     found = {n: p.grad.clone() for n, p in trainer.network.named_parameters() if p.grad is not None}
     found |= {f"rows.{i}": g.detach().clone() for i, g in enumerate(result.row_gradients)}
     found["table_rows"] = result.table_rows
-    figures = [result.loss, *result.pair_loss.values(), *result.pair_accuracy.values()]
-    found["figures"] = torch.tensor(figures, dtype=torch.float64)
+    metrics = [result.loss, *result.pair_loss.values(), *result.pair_accuracy.values()]
+    found["metrics"] = torch.tensor(metrics, dtype=torch.float64)
     return found
 
 
@@ -50,21 +50,25 @@ def assert_close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: fl
         assert error <= tolerance, f"{name}: {error}"
 
 
-@pytest.mark.parametrize("negatives", ["stretch", "step"])
+@pytest.mark.parametrize("negatives", ["segment", "step"])
 @pytest.mark.parametrize(("views", "word_dropout"), [("dep,const", 0.0), ("seq,dep", 0.5)])
 def test_cached_gradient_equals_the_plain_one(
     tiny: TrainConfig, negatives: str, views: str, word_dropout: float
 ) -> None:
-    config = dataclasses.replace(
-        tiny, negatives=negatives, stretches=2, views=views, word_dropout=word_dropout
+    config = changed(
+        tiny,
+        views=views,
+        objective={"negatives": negatives},
+        loop={"segments": 2},
+        table={"dropout": word_dropout},
     )
     plain = first_gradient(config)
     for micro_batch in (1, 7, 19):
-        cached = first_gradient(dataclasses.replace(config, micro_batch=micro_batch))
+        cached = first_gradient(changed(config, loop={"micro_batch": micro_batch}))
         assert_close(plain, cached, 1e-10)
 
 
-def test_one_stretch_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> None:
+def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> None:
     """Tables included: against autograd through the dense tables."""
     found = first_gradient(tiny)
     trainer = Trainer(tiny, open_trees(tiny.trees))
@@ -72,7 +76,7 @@ def test_one_stretch_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
     step = trainer.prepare(next(trainer.jobs()))
     group = step.groups[0]
     rows = [table[torch.from_numpy(step.table_rows)] for table in trainer.network.tables]
-    value = trainer.network.objective(trainer.network.encode(group.micros[0], rows), group.rows)
+    value = trainer.network.objective(trainer.network.encode(group.micro_batches[0], rows), group.positions)
     (value.loss / value.anchors).backward()
     for index, table in enumerate(trainer.network.tables):
         dense = torch.zeros_like(table)
@@ -93,9 +97,9 @@ def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, wor
     }
     try:
         torch.set_num_threads(1)
-        processes = Processes.from_environment(cuda=False)
-        save_file(work(config, processes), out / f"{world}-{rank}.safetensors")
-        processes.close()
+        distributed = DistributedContext.from_environment(cuda=False)
+        save_file(work(config, distributed), out / f"{world}-{rank}.safetensors")
+        distributed.close()
     except BaseException:
         traceback.print_exc()
         os._exit(1)
@@ -122,11 +126,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.mark.parametrize("negatives", ["stretch", "step"])
+@pytest.mark.parametrize("negatives", ["segment", "step"])
 def test_any_number_of_processes_gives_the_same_gradient(
     tiny: TrainConfig, negatives: str, tmp_path: Path
 ) -> None:
-    config = dataclasses.replace(tiny, negatives=negatives, stretches=4, micro_batch=11)
+    config = changed(tiny, objective={"negatives": negatives}, loop={"segments": 4, "micro_batch": 11})
     alone = first_gradient(config)
     for world in (2, 4):
         for found in in_processes(world, config, tmp_path, first_gradient):
@@ -136,33 +140,37 @@ def test_any_number_of_processes_gives_the_same_gradient(
 def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, tmp_path: Path) -> None:
     """A falling learning rate follows the clock: one clock, or the weights would drift apart."""
 
-    def trained(config: TrainConfig, processes: Processes) -> dict[str, Tensor]:
-        trainer = Trainer(config, open_trees(config.trees), processes)
-        ticks = itertools.count(step=1 + 9 * processes.rank)
+    def trained(config: TrainConfig, distributed: DistributedContext) -> dict[str, Tensor]:
+        trainer = Trainer(config, open_trees(config.trees), distributed)
+        ticks = itertools.count(step=1 + 9 * distributed.rank)
         trainer_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
         assert trainer.run(lambda _: None) == 0
         return {name: value.clone() for name, value in trainer.network.state_dict().items()}
 
-    config = dataclasses.replace(tiny, schedule="cosine", max_minutes=1.0, max_steps=6, stretches=2)
+    config = changed(
+        tiny,
+        optimiser={"schedule": "cosine"},
+        loop={"max_minutes": 1.0, "max_steps": 6, "segments": 2},
+    )
     first, second = in_processes(2, config, tmp_path, trained)
     assert_close(first, second, 0.0)
 
 
 def make_optimiser(config: TrainConfig, **changes) -> tuple[Trainer, Optimiser]:
-    trainer = Trainer(dataclasses.replace(config, **changes), open_trees(config.trees))
+    trainer = Trainer(changed(config, **changes), open_trees(config.trees))
     return trainer, trainer.optimiser
 
 
 def test_dense_updates_are_torch_adam_and_row_updates_touch_rows_only(tiny: TrainConfig) -> None:
     for update in ("dense", "rows"):
-        trainer, optimiser = make_optimiser(tiny, table_update=update, table_rate=3.0)
+        trainer, optimiser = make_optimiser(tiny, table={"update": update, "rate": 3.0})
         table = trainer.network.tables[0]
         copy = table.detach().clone().requires_grad_()
-        adam = torch.optim.Adam([copy], lr=3 * tiny.learning_rate)
+        adam = torch.optim.Adam([copy], lr=3 * tiny.optimiser.learning_rate)
         random = np.random.default_rng(0)
         for _ in range(5):
             rows = torch.from_numpy(np.sort(random.choice(len(table), 6, replace=False)))
-            gradients = [torch.randn(6, tiny.word_dim) for _ in trainer.network.tables]
+            gradients = [torch.randn(6, tiny.table.dim) for _ in trainer.network.tables]
             before = table.detach().clone()
             optimiser.zero()
             optimiser.step(rows, gradients)
@@ -179,10 +187,10 @@ def test_dense_updates_are_torch_adam_and_row_updates_touch_rows_only(tiny: Trai
 
 
 def test_row_updates_on_all_rows_are_torch_adam(tiny: TrainConfig) -> None:
-    trainer, optimiser = make_optimiser(tiny, table_update="rows")
+    trainer, optimiser = make_optimiser(tiny, table={"update": "rows"})
     table = trainer.network.tables[0]
     copy = table.detach().clone().requires_grad_()
-    adam = torch.optim.Adam([copy], lr=tiny.learning_rate)
+    adam = torch.optim.Adam([copy], lr=tiny.optimiser.learning_rate)
     for _ in range(4):
         gradients = [torch.randn_like(table) for table in trainer.network.tables]
         optimiser.zero()

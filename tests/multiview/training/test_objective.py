@@ -11,14 +11,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from multiview.config import ObjectiveConfig, preset
 from multiview.training.objective import (
     Objective,
-    ObjectiveConfig,
-    Rows,
+    Positions,
     count_anchors,
     pair_names,
 )
 
+PAPER = preset("paper").objective
 VARIANTS = [
     ObjectiveConfig(boundary=b, denominator=d, score=s, direction=r, self_score=z)
     for b in ("document", "none")
@@ -29,40 +30,40 @@ VARIANTS = [
 ]
 
 
-def loop_pair(scores, rows: Rows, config: ObjectiveConfig) -> tuple[float, int, int]:
+def loop_pair(scores, positions: Positions, config: ObjectiveConfig) -> tuple[float, int, int]:
     """Sum of losses, anchors, hits of one score matrix, written as the formulas read."""
     total, anchors, hits = 0.0, 0, 0
-    size = len(rows)
+    size = len(positions)
     for s in range(size):
-        if not rows.usable[s]:
+        if not positions.usable[s]:
             continue
         context = []
         for u in range(size):
-            same = config.boundary == "none" or rows.document[u] == rows.document[s]
-            if abs(rows.position[u] - rows.position[s]) == 1 and same:
+            same = config.boundary == "none" or positions.document[u] == positions.document[s]
+            if abs(positions.sentence[u] - positions.sentence[s]) == 1 and same:
                 context.append(u)
-        positives = [u for u in context if rows.usable[u]]
+        positives = [u for u in context if positions.usable[u]]
         if not positives:
             continue
         anchors += 1
-        others = [u for u in range(size) if u != s and rows.usable[u]]
+        others = [u for u in range(size) if u != s and positions.usable[u]]
         outside = [u for u in others if u not in context]
         extra = [0.0] if config.self_score == "zero" else []
         for p in positives:
             if config.denominator == "paper":
-                rivals = [scores[s][u] for u in [p, *outside]] + extra
-                total -= scores[s][p] - math.log(sum(math.exp(x) for x in rivals))
+                compared = [scores[s][u] for u in [p, *outside]] + extra
+                total -= scores[s][p] - math.log(sum(math.exp(x) for x in compared))
             else:
-                rivals = [scores[s][u] for u in others] + extra
-                total -= (scores[s][p] - math.log(sum(math.exp(x) for x in rivals))) / len(positives)
+                compared = [scores[s][u] for u in others] + extra
+                total -= (scores[s][p] - math.log(sum(math.exp(x) for x in compared))) / len(positives)
         hits += max(others, key=lambda u: scores[s][u]) in positives
     return total, anchors, hits
 
 
-def make_rows(size: int, seed: int) -> Rows:
+def make_positions(size: int, seed: int) -> Positions:
     random = np.random.default_rng(seed)
-    return Rows(
-        position=np.arange(100, 100 + size),
+    return Positions(
+        sentence=np.arange(100, 100 + size),
         document=np.cumsum(random.random(size) < 0.25),
         usable=random.random(size) > 0.15,
     )
@@ -71,23 +72,23 @@ def make_rows(size: int, seed: int) -> Rows:
 @pytest.mark.parametrize("config", VARIANTS, ids=lambda c: "-".join(vars(c).values()))
 def test_equals_the_loops(config: ObjectiveConfig) -> None:
     torch.manual_seed(3)
-    views, dims = ("dep", "const", "dep"), (5, 5, 5)
-    objective = Objective(views, dims, config).double()
-    rows = make_rows(13, seed=7)
+    views, dim = ("dep", "const", "dep"), 5
+    objective = Objective(views, dim, config).double()
+    positions = make_positions(13, seed=7)
     features = [torch.randn(13, 5, dtype=torch.float64) for _ in views]
-    value = objective(features, rows)
+    value = objective(features, positions)
     pairs = list(itertools.combinations(range(3), 2))
     expected = 0.0
     for k, (i, j) in enumerate(pairs):
         weight = objective.bilinear[k] if config.score == "bilinear" else torch.eye(5, dtype=torch.float64)
         matrix = (features[i] @ weight @ features[j].T).tolist()
-        runs = [loop_pair(matrix, rows, config)]
+        runs = [loop_pair(matrix, positions, config)]
         if config.direction == "both":
-            runs.append(loop_pair(torch.tensor(matrix, dtype=torch.float64).T.tolist(), rows, config))
+            runs.append(loop_pair(torch.tensor(matrix, dtype=torch.float64).T.tolist(), positions, config))
         loss = sum(run[0] for run in runs) / len(runs)
         expected += loss / len(pairs)
         name = pair_names(views)[k]
-        assert value.anchors == runs[0][1] == count_anchors(rows, config.boundary)
+        assert value.anchors == runs[0][1] == count_anchors(positions, config.boundary)
         assert value.pair_loss[name] == pytest.approx(loss, abs=1e-9)
         assert value.pair_hits[name] == pytest.approx(sum(run[2] for run in runs) / len(runs))
     assert value.loss.item() == pytest.approx(expected, abs=1e-9)
@@ -96,59 +97,59 @@ def test_equals_the_loops(config: ObjectiveConfig) -> None:
 @pytest.mark.parametrize("config", VARIANTS[::3], ids=lambda c: "-".join(vars(c).values()))
 def test_gradient_is_the_numerical_one(config: ObjectiveConfig) -> None:
     torch.manual_seed(0)
-    objective = Objective(("a", "b"), (3, 3), config).double()
-    rows = make_rows(7, seed=2)
+    objective = Objective(("a", "b"), 3, config).double()
+    positions = make_positions(7, seed=2)
     features = [torch.randn(7, 3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    assert torch.autograd.gradcheck(lambda *f: objective(f, rows).loss, tuple(features))
+    assert torch.autograd.gradcheck(lambda *f: objective(f, positions).loss, tuple(features))
 
 
 @given(size=st.integers(1, 40), seed=st.integers(0, 10**6), boundary=st.sampled_from(["document", "none"]))
 @settings(max_examples=60, deadline=None)
 def test_anchor_count_without_the_matrix(size: int, seed: int, boundary: str) -> None:
-    rows = make_rows(size, seed)
-    assert count_anchors(rows, boundary) == count_anchors(rows, boundary, rows)
+    positions = make_positions(size, seed)
+    assert count_anchors(positions, boundary) == count_anchors(positions, boundary, positions)
 
 
 def test_rows_in_any_order_and_split_over_processes_sum_to_the_same() -> None:
     torch.manual_seed(1)
-    rows = make_rows(16, seed=5)
-    objective = Objective(("a", "b"), (4, 4), ObjectiveConfig()).double()
+    positions = make_positions(16, seed=5)
+    objective = Objective(("a", "b"), 4, PAPER).double()
     features = [torch.randn(16, 4, dtype=torch.float64) for _ in range(2)]
-    whole = objective(features, rows)
+    whole = objective(features, positions)
     parts = []
     for index in (np.arange(0, 10), np.arange(10, 16)):
-        mine = Rows(rows.position[index], rows.document[index], rows.usable[index])
-        parts.append(objective([f[index] for f in features], mine, (features, rows)))
+        mine = Positions(positions.sentence[index], positions.document[index], positions.usable[index])
+        parts.append(objective([f[index] for f in features], mine, (features, positions)))
     assert sum(p.loss.item() for p in parts) == pytest.approx(whole.loss.item(), abs=1e-10)
     assert sum(p.anchors for p in parts) == whole.anchors
 
 
 def test_batch_without_positives_costs_nothing_and_has_a_gradient() -> None:
-    rows = Rows(np.arange(4), np.arange(4), np.ones(4, dtype=bool))
-    objective = Objective(("a", "b"), (3, 3), ObjectiveConfig())
+    positions = Positions(np.arange(4), np.arange(4), np.ones(4, dtype=bool))
+    objective = Objective(("a", "b"), 3, PAPER)
     features = [torch.randn(4, 3, requires_grad=True) for _ in range(2)]
-    value = objective(features, rows)
+    value = objective(features, positions)
     value.loss.backward()
     assert value.anchors == 0 and value.loss.item() == 0.0
     assert torch.isfinite(features[0].grad).all()
 
 
 def test_two_sentences_have_no_negatives_and_no_nan() -> None:
-    rows = Rows(np.arange(2), np.zeros(2, dtype=np.int64), np.ones(2, dtype=bool))
+    positions = Positions(np.arange(2), np.zeros(2, dtype=np.int64), np.ones(2, dtype=bool))
     for denominator in ("paper", "all"):
-        objective = Objective(("a", "b"), (3, 3), ObjectiveConfig(denominator=denominator))
+        objective = Objective(("a", "b"), 3, ObjectiveConfig(denominator=denominator))
         features = [torch.randn(2, 3, requires_grad=True) for _ in range(2)]
-        value = objective(features, rows)
+        value = objective(features, positions)
         value.loss.backward()
         assert value.loss.item() == pytest.approx(0.0)
         assert torch.isfinite(features[1].grad).all()
 
 
 def test_bfloat16_features_are_scored_in_float32() -> None:
-    rows = make_rows(9, seed=1)
-    objective = Objective(("a", "b"), (4, 4), ObjectiveConfig())
+    positions = make_positions(9, seed=1)
+    objective = Objective(("a", "b"), 4, PAPER)
     features = [torch.randn(9, 4).bfloat16() for _ in range(2)]
-    assert objective(features, rows).loss.dtype == torch.float32
+    assert objective(features, positions).loss.dtype == torch.float32
 
 
 def test_pairs_are_named_by_position() -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview import train
-from multiview.config import TrainConfig
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
 from senteval_runner.demo import pipeline as demo
+from tests.fixtures.trees import TINY, changed
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
 
@@ -38,9 +38,11 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
         if module == "parsing.run":
             write_cache(Path(str(arguments[-1])), corpus_of(60))
         else:
-            tiny = {"dim": 6, "word_dim": 4, "batch": 8, "max_steps": 4, "held_out": 16, "device": "cpu"}
+            tiny = changed(
+                TINY, loop={"batch": 8, "max_steps": 4}, validation={"sentences": 16}, name=demo.MODEL
+            )
             folders = {"trees": tmp_path / "trees/pydocs-train", "out": tmp_path / "models"}
-            assert not train.main(TrainConfig(name=demo.MODEL, **folders, **tiny))
+            assert not train.main(changed(tiny, **folders))
         return 1.0
 
     monkeypatch.setattr(demo, "run_step", step)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +18,14 @@ from studies.burt.objectives import Siamese
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Fixed, Stream
 from studies.finetune.loop import Plan, Task, fit
+from tests.fixtures.trees import changed
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 from tests.studies.finetune.fixtures import nli_rows
 
 
 @pytest.fixture
 def folder(tiny: TrainConfig) -> Path:
-    main(dataclasses.replace(tiny, views="dep,const", epochs=1))
+    main(changed(tiny, views="dep,const", loop={"epochs": 1}))
     return tiny.out / tiny.name
 
 

@@ -107,7 +107,7 @@ def export_files() -> dict[str, Any]:
         "idx": 0,
         "name": "0",
         "path": "",
-        "type": "multiview.folder.sentence_transformers.MultiViewModule",
+        "type": "multiview.sentence_transformers.MultiViewModule",
     }
     config = {
         "__version__": {"sentence_transformers": __version__},

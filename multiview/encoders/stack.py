@@ -1,0 +1,130 @@
+"""The views of a model side by side: one encoder per view over one table of words.
+
+Legend of dimension suffixes: N tokens, U distinct rows of a batch, E word-vector size, B sentences, D hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from corpora.support.dry_run import by_part
+from multiview.config import EncoderConfig
+from multiview.encoders.registry import Encoder, build_view
+from multiview.engines.plan import Plan
+from multiview.words.table import WordTable
+
+
+class PlannedBatch(Protocol):
+    """Sentences that are encoded together."""
+
+    @property
+    def token(self) -> NDArray[np.int64]:
+        """int64 [N], index of each token's word among the distinct ones."""
+
+    @property
+    def plans(self) -> Sequence[Plan]:
+        """One per view."""
+
+
+class ViewStack(nn.Module):
+    """Encoders and word vectors of all views; new weights are drawn from torch's global generator.
+
+    Args:
+        views: registered names in order, repeats allowed.
+        words: vocabulary and vectors.
+        config: of every encoder.
+    """
+
+    def __init__(self, views: Sequence[str], words: WordTable, config: EncoderConfig) -> None:
+        super().__init__()
+        self.views = tuple(views)
+        self.config = config
+        self.encoders = nn.ModuleList(
+            build_view(view, words.dim, config.dim, config.engine, forget_bias=config.forget_bias)
+            for view in views
+        )
+        self.words = words
+
+    @property
+    def encoder_list(self) -> list[Encoder]:
+        """The encoders in view order."""
+        return list(self.encoders)  # type: ignore[arg-type]
+
+    @property
+    def tables(self) -> nn.ParameterList:
+        """The trained word tables [W, E], one per view; none with fixed vectors."""
+        return self.words.tables
+
+    @property
+    def dim(self) -> int:
+        """Size of the concatenated vectors."""
+        return len(self.views) * self.config.dim
+
+    @torch.no_grad()
+    def scale_and_equalise(self) -> None:
+        """Adjust the tree encoders' new weights as the configuration says.
+
+        ``recurrent_scale`` multiplies the weights that act on children: below 1, a tree starts nearer to a
+        weighted sum of its words. ``equal_inputs`` copies the first tree view's input weights of i, o, u to
+        the others: views of one sentence then start out alike, where random projections of their own have
+        cosine 0.
+        """
+        weights = [dict(encoder.named_parameters()) for encoder in self.encoder_list]
+        trees = [named for named in weights if "recurrent_weight" in named]
+        for named in trees:
+            named["recurrent_weight"].mul_(self.config.recurrent_scale)
+            if self.config.equal_inputs:
+                named["input_weight"].copy_(trees[0]["input_weight"])
+
+    def encode(self, batch: PlannedBatch, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Sentence vectors [B, D] of each view.
+
+        Args:
+            batch: tokens as indices into ``rows``, and plans.
+            rows: word vectors [U, E] per view, or a single entry for all (fixed vectors).
+        """
+        token_N = torch.from_numpy(batch.token).to(rows[0].device, non_blocking=True)
+        features = []
+        for position, (encoder, plan) in enumerate(zip(self.encoders, batch.plans, strict=True)):
+            # embedding, not index_select: its backward is deterministic on every device and adds whole
+            # rows, 20x faster than index_add_ on CPU at 7k tokens.
+            x_NE = nn.functional.embedding(token_N, rows[position % len(rows)])
+            features.append(encoder(x_NE, plan))
+        return features
+
+    def inputs(
+        self, positions: Sequence[int], types: list[str], token: NDArray[np.int64]
+    ) -> Iterator[tuple[Encoder, Tensor]]:
+        """Encoders of some views and their word vectors [N, E].
+
+        Args:
+            positions: of the views.
+            types: distinct words, U of them.
+            token: int64 [N], index of each token's word in ``types``.
+        """
+        table_rows = self.words.vocabulary.lookup(types)
+        encoders = self.encoder_list
+        for position in positions:
+            rows_UE = self.words.rows(position, table_rows)
+            token_N = torch.from_numpy(token).to(rows_UE.device)
+            yield encoders[position], nn.functional.embedding(token_N, rows_UE)
+
+    def weights(self) -> dict[str, Tensor]:
+        """What a model folder keeps: encoders and word tables, on the CPU."""
+        kept = {
+            name: value
+            for name, value in self.state_dict().items()
+            if name.startswith(("encoders.", "words."))
+        }
+        return {name: value.detach().cpu().contiguous() for name, value in kept.items()}
+
+
+def parameter_counts(network: nn.Module) -> dict[str, int]:
+    """Number of parameters by top-level part."""
+    return by_part({name: parameter.numel() for name, parameter in network.named_parameters()})
