@@ -48,10 +48,10 @@ def test_published_formats(name: str, tmp_path: Path) -> None:
 def test_bad_rows_name_file_and_row(tmp_path: Path) -> None:
     assert find_set("MEN", tmp_path) is None
     (tmp_path / "rw.txt").write_text("a\tb\t1\nc\td\tmany\n")
-    with pytest.raises(UserError, match=r"rw\.txt, row 2"):
+    with pytest.raises(UserError, match=r"rw\.txt:2"):
         find_set("RW", tmp_path)
     (tmp_path / "rw.txt").write_text("a\tb\tnan\n")
-    with pytest.raises(UserError, match=r"rw\.txt, row 1"):
+    with pytest.raises(UserError, match=r"rw\.txt:1"):
         find_set("RW", tmp_path)
 
 
@@ -157,7 +157,7 @@ def test_semeval_2013_bad_files(tmp_path: Path) -> None:
         read_semeval2013_5a(tmp_path)
     for part in ("train", "test"):
         write_phrases(tmp_path, ["a\tb c"], ["a\tb c\td"], part)
-    with pytest.raises(UserError, match=r"negativeInstances-v2:1: expected word<TAB>phrase"):
+    with pytest.raises(UserError, match=r"negativeInstances-v2:1: expected 2 cells"):
         read_semeval2013_5a(tmp_path)
     write_phrases(tmp_path, ["a\tb c"], [], "train")
     with pytest.raises(UserError, match="holds no pairs"):
