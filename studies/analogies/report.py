@@ -135,3 +135,12 @@ def page(
                 )
             )
     return html.page("Analogies of words, phrases and sentences", parts)
+
+
+def open_rows(opened: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[list[html.Cell]]:
+    """One row per model and set: open-vocabulary accuracy in percent, and the number of questions."""
+    return [
+        [spec, name, 100 * row["accuracy"], int(row["questions"])]
+        for spec, rows in opened.items()
+        for name, row in rows.items()
+    ]

@@ -35,7 +35,6 @@ from studies.burt.data import BurtData, corpus_texts, read_data
 from studies.burt.objectives import CLASSES, Siamese, schedule, steps_per_epoch
 from studies.finetune.examples import Examples, Fixed, Joined, Source, Stream, WithNegatives
 from studies.finetune.loop import Plan, Row, Task, calibrate, fit
-from studies.finetune.ranges import refuse_bad_numbers
 from studies.finetune.tiny import build_tiny
 
 
@@ -46,7 +45,7 @@ def train(config: BurtConfig) -> list[Row]:
         UserError: data for an objective is missing, the backbone cannot be loaded, or the folder holds a
             run with other options.
     """
-    refuse_bad_numbers(config)
+    config.tiny.heads()
     done = config.output / "burt.json"
     resolved = _resolved(config)
     log = log_to(config.output).info
@@ -74,7 +73,7 @@ def train(config: BurtConfig) -> list[Row]:
 
 def dry_run(config: BurtConfig) -> str:
     """What training would take, from a few steps; nothing is written."""
-    refuse_bad_numbers(config)
+    config.tiny.heads()
     with tempfile.TemporaryDirectory() as name:
         tiny = dataclasses.replace(config.tiny, mlm_steps=0)
         trial = dataclasses.replace(config, output=Path(name), tiny=tiny)

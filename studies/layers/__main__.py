@@ -18,7 +18,7 @@ from studies.layers.config import LayersConfig
 
 def main(config: LayersConfig) -> int:
     """Evaluate and write the report; exit code 2 when no task could be scored."""
-    from studies.layers.study import run
+    from studies.layers.run import run
 
     return run(config)
 

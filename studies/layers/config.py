@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from annotated_types import Ge, Lt
 
-from corpora.support.config import configuration
+from corpora.support.config import Count, CountOrNone, configuration
+from studies.finetune.config import Pieces
 
 
 @configuration
@@ -28,11 +30,11 @@ class LayersConfig:
     """Tasks and groups, separated by commas, as in senteval_runner.run; all leaves out SNLI."""
     data: Path | None = None
     """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
-    limit: int | None = None
+    limit: Annotated[int, Ge(40)] | None = None
     """Rows per split at most, drawn by seed; None takes all. See the report for what a task loses."""
     protocol: Literal["default", "fast", "sklearn"] = "default"
     """How logistic regressions are trained and chosen (senteval_runner.run); fast is too short for maxima."""
-    seed: int = 1111
+    seed: Annotated[int, Ge(0), Lt(2**32)] = 1111
     """Of classifiers, folds and --limit's draw."""
     output: Path = Path("runs/layers/report")
     """Folder for results.json, results.md, report.html, the heat maps and finished cells."""
@@ -42,19 +44,19 @@ class LayersConfig:
     """Number format of stored vectors: float16 halves the disk space."""
     special_tokens: bool = True
     """Whether mean and max count [CLS], [SEP] and their like; padding never counts."""
-    max_length: int = 256
+    max_length: Pieces = 256
     """Word pieces per sentence, special ones included; longer sentences are cut and counted."""
-    heights: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8)
+    heights: tuple[CountOrNone, ...] = (0, 1, 2, 3, 4, 6, 8)
     """Tree encoders: heights that are layers of their own (words without dependents have 0)."""
     table_pooling: Literal["cls", "sep", "mean", "max", "root"] = "mean"
     """Pooling of the table by layer."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Sentences encoded at a time."""
     trees: Path | None = None
     """Tree encoders: tree cache of the sentences (parsing.run senteval); none: they are parsed here."""
     device: str | None = None
     """Where backbones compute, e.g. cpu or cuda; None is a GPU if there is one."""
-    threads: int | None = None
+    threads: Count | None = None
     """Threads of encoding and classifiers; None is torch's default."""
     dry_run: bool = False
     """Print tasks, sentences, disk space and encoding time; evaluate nothing."""

@@ -28,7 +28,6 @@ from parsing.networks.device import pick_device
 from senteval_runner.towers.transformer import Tower, load_tower
 from studies.finetune.examples import Fixed, Sampled, Source, Stream
 from studies.finetune.loop import Plan, Row, Task, calibrate, fit
-from studies.finetune.ranges import refuse_bad_numbers
 from studies.finetune.tiny import build_tiny
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.heads import METRIC, TaskHead, overall
@@ -54,7 +53,7 @@ def run(config: MultitaskConfig) -> dict[str, Any]:
     Raises:
         UserError: a bad stage, missing data, a backbone that cannot be loaded, or a folder of other options.
     """
-    refuse_bad_numbers(config)
+    config.tiny.heads()
     sequences = _sequences(config)
     _refuse_other_options(config)
     tasks = read_all_tasks(config)
@@ -85,7 +84,7 @@ def _backbone(config: MultitaskConfig, tasks: dict[str, TaskExamples], log: Call
 
 def dry_run(config: MultitaskConfig) -> str:
     """What all stages would take, from a few steps of each kind of stage; nothing is written."""
-    refuse_bad_numbers(config)
+    config.tiny.heads()
     sequences = _sequences(config)
     stages = {sequence[: place + 1] for sequence in sequences for place in range(len(sequence))}
     tasks = read_all_tasks(config)

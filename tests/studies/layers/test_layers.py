@@ -19,7 +19,8 @@ from corpora.senteval.tasks import TASK_NAMES
 from corpora.support.errors import UserError
 from senteval_runner.towers.backbones import TransformerBackbone
 from senteval_runner.towers.units import Unit, chosen_layers, chosen_pairs, transformer_layers, units_of
-from studies.layers import report, study
+from studies.layers import report, subject
+from studies.layers import run as study
 from studies.layers.config import LayersConfig
 from studies.layers.subset import LEAST_PER_CLASS, limited
 from studies.layers.tables import (
@@ -273,7 +274,7 @@ def test_a_killed_study_resumes(tmp_path, data, bert, monkeypatch) -> None:
 
 
 def test_encoding_resumes_at_the_chunk(tmp_path, data, bert, monkeypatch) -> None:
-    monkeypatch.setattr(study, "CHUNK", 8)
+    monkeypatch.setattr(subject, "CHUNK", 8)
     real, sizes = TransformerBackbone.encode, []
 
     def stopping(self, sentences):

@@ -22,9 +22,10 @@ from corpora.support.errors import UserError
 from studies.finetune.config import LoopConfig, TinyConfig
 from studies.finetune.loop import Row
 from studies.finetune.tiny import build_tiny
-from studies.passages import cross, running
+from studies.passages import cross
+from studies.passages import run as passages
 from studies.passages.config import CrossConfig, PassagesConfig, RankerConfig
-from studies.passages.running import dry_run, run
+from studies.passages.run import dry_run, run
 from tests.conftest import ROOT
 from tests.studies.passages import passage_sets
 
@@ -304,17 +305,17 @@ def test_a_kill_before_the_cell_is_written_loses_no_training(
     config = options(
         models=(), baselines=(), limit=8, cross=CrossConfig(**{**vars(CROSS), "backbones": (tiny,)})
     )
-    real = running.write_json
+    real = passages.write_json
 
     def killed(path: Path, value: Any) -> None:
         if path.parent.name == "parts":
             raise KeyboardInterrupt
         real(path, value)
 
-    monkeypatch.setattr(running, "write_json", killed)
+    monkeypatch.setattr(passages, "write_json", killed)
     with pytest.raises(KeyboardInterrupt):
         run(config)
-    monkeypatch.setattr(running, "write_json", real)
+    monkeypatch.setattr(passages, "write_json", real)
     monkeypatch.setattr(cross, "pair_loss", None)  # nothing is left to train
     assert run(config) == 0 and not list(Path("out/unfinished").glob("*"))
 

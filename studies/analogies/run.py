@@ -1,0 +1,71 @@
+"""The work behind ``studies.analogies run``: score models on the questions and write the report."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from corpora.support.config import config_to_json
+from corpora.support.errors import UserError
+from corpora.support.files import sha256_file, write_json, write_text
+from senteval_runner.vectors.embed import SentenceVectors, as_vectors
+from senteval_runner.vectors.encoders import resolve_encoder
+from studies.analogies import report
+from studies.analogies.config import RunConfig
+from studies.analogies.lexicon import read_google
+from studies.analogies.questions import Question, read_questions
+from studies.analogies.score import TextVectors, open_accuracy, score_analogies
+
+Terms = tuple[str, str, str, str]
+"""a is to b as c is to d."""
+
+
+def run(config: RunConfig) -> None:
+    """Score the models and write the report.
+
+    Raises:
+        UserError: no model, or a file that cannot be read.
+    """
+    if not config.models:
+        raise UserError("no model given; name one or more, see --help")
+    questions = read_questions(config.questions)
+    google = read_google(config.google) if config.google else {}
+    vectors, scores, opened = {}, {}, {}
+    for spec in config.models:
+        encode = as_vectors(resolve_encoder(spec, seed=config.seed, normalize_parts=config.normalize_parts))
+        vectors[spec] = TextVectors(questions, encode)
+        scores[spec] = score_analogies(questions, vectors[spec])
+        opened[spec] = open_scores(questions, encode, google)
+    tables = [
+        report.markdown(report.ACCURACY_HEADERS, report.accuracy_rows(scores)),
+        report.markdown(report.TRANSFER_HEADERS, report.transfer_rows(scores)),
+        report.markdown(("open vocabulary", "section", "%", "questions"), report.open_rows(opened)),
+    ]
+    write_text(config.output / "tables.md", "\n".join(tables))
+    write_text(config.output / "report.html", report.page(questions, scores, vectors))
+    write_json(
+        config.output / "results.json",
+        {
+            "config": config_to_json(config),
+            "questions_sha256": sha256_file(config.questions),
+            "models": {spec: {**asdict(scores[spec]), "open": opened[spec]} for spec in config.models},
+        },
+    )
+    print("\n".join(tables))
+    print(f"{config.output}/report.html, results.json, tables.md")
+
+
+def open_scores(
+    questions: list[Question], encode: SentenceVectors, google: dict[str, list[Terms]]
+) -> dict[str, dict[str, float]]:
+    """Open-vocabulary accuracy of our word questions and of Google's, by category or section."""
+    sets = {f"google {name}": rows for name, rows in google.items()}
+    for q in questions:
+        if q.level == "word":
+            sets.setdefault(q.category, []).append((q.a, q.b, q.c, q.answer))
+    words = sorted({word for rows in sets.values() for row in rows for word in row})
+    vectors_WD = encode([word.split() for word in words])
+    # A zero vector is a word the encoder does not know.
+    known = [i for i, vector in enumerate(vectors_WD) if vector.any()]
+    kept = [words[i] for i in known]
+    found = {name: open_accuracy(rows, kept, vectors_WD[known]) for name, rows in sets.items()}
+    return {name: {"accuracy": accuracy, "questions": count} for name, (accuracy, count) in found.items()}
