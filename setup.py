@@ -88,6 +88,7 @@ setup(
         "tokenizers>=0.22",
         "tqdm>=4.60",
         "tyro>=1.0",
+        "jinja2>=3.1",
     ],
     extras_require={
         **EXTRAS,

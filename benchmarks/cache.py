@@ -45,7 +45,7 @@ class HashVocabulary:
 
 def synthetic(folder: Path, sentences: int) -> None:
     """Zipfian words, lengths of edited English (mean about 20)."""
-    from corpora.types import Sentence
+    from corpora.documents import Sentence
 
     random = np.random.default_rng(0)
     lengths = np.clip(random.gamma(2.5, 8.0, sentences).astype(int), 1, 120)

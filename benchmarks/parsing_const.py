@@ -26,7 +26,7 @@ from parsing.constituency.train import load_span_parser, read_treebank
 from parsing.libraries.benepar_stock import stock_parse, to_benepar
 from parsing.trees.binarise import binarise
 from parsing.trees.brackets import from_parse, write_tree
-from parsing.trees.types import ConstituencyParse
+from parsing.trees.parsers import ConstituencyParse
 
 LIMITS = (250, 500, 1000, 2000)
 """Values of benepar's ``subbatch_max_tokens`` that are tried, in words."""

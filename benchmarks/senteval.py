@@ -35,8 +35,8 @@ from corpora.support.errors import UserError
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol import batched, classify
 from senteval_runner.protocol.config import TORCH_REGULARISERS, get_protocol
+from senteval_runner.protocol.features import design
 from senteval_runner.report.tables import PAPER_COLUMNS
-from senteval_runner.vectors.features import design
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
 

@@ -234,3 +234,13 @@ def decode(raw: bytes) -> tuple[str, bool]:
     if "\0" in text:
         return text.replace("\0", "\ufffd"), True
     return text, False
+
+
+def is_encodable(word: str) -> bool:
+    """Whether UTF-8 can hold a word: lone surrogates it cannot."""
+    return word.isascii() or not any("\ud800" <= character <= "\udfff" for character in word)
+
+
+def encodable(word: str) -> str:
+    """A word with its lone surrogates replaced."""
+    return word.encode("utf-8", "replace").decode("utf-8")

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.docstrings import prose
+from corpora.documents import Document
 from corpora.inputs import Line
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.text import running_sentences
 from corpora.tokenize import make_tokenizer
-from corpora.types import Document
 
 SPLITS = ("train", "heldout", "all")
 PACKAGES = (

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
+from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
-from corpora.types import Document, Sentence
 
 MAX_PIECE = 8192
 """Sentences of one :class:`Document` at most: longer documents arrive in pieces, so memory stays flat."""

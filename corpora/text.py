@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from corpora.documents import Document, Sentence
 from corpora.inputs import Line, corpus_name, input_hash, list_files, read_lines, relative_name
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.tokenize import Tokenizer, make_tokenizer
-from corpora.types import Document, Sentence
 
 LineReader = Callable[[Line], Iterator[Sentence]]
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from corpora.documents import Document, Sentence
 from corpora.inputs import Line, corpus_name, input_hash, list_files, read_lines, relative_name, stem
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
-from corpora.types import Document, Sentence
 
 Kind = Literal["conllu", "ptb"]
 SUFFIXES: dict[Kind, tuple[str, ...]] = {

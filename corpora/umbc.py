@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from corpora.documents import Document, Sentence
 from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name
 from corpora.stream import Counts, StreamCorpus
 from corpora.support.errors import UserError
 from corpora.text import LineReader, check_format, file_documents, line_sentences, running_sentences
 from corpora.tokenize import SpacyTokenizer, make_tokenizer
-from corpora.types import Document, Sentence
 
 SOURCE = "https://ebiquity.umbc.edu/resource/html/id/351/UMBC-webbase-corpus"
 FOLDER = "webbase_all"

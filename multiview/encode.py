@@ -126,7 +126,7 @@ def dry_run(
     """
     import torch
 
-    from corpora.support.estimate import Work, dry_run_text, rate
+    from corpora.support.dry_run import Work, dry_run_text, rate
     from multiview.training.network import parameter_counts
 
     total = len(texts if texts is not None else trees or ())

@@ -43,7 +43,7 @@ def dry_run(config: ExportConfig) -> str:
     import json
     import time
 
-    from corpora.support.estimate import Work, dry_run_text, rate
+    from corpora.support.dry_run import Work, dry_run_text, rate
 
     began = time.perf_counter()
     from multiview.folder.files import load_members

@@ -12,19 +12,15 @@ checkpoint with a transformer names it: its tokenizer and configuration (not its
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
 from corpora.support.cli import Command, Commands
 from corpora.support.config import configuration
 from corpora.support.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @configuration
@@ -39,8 +35,6 @@ class Convert:
     """Open the checkpoint although that runs code from it: say so only of a file you trust."""
     name: str = ""
     """Name of the model, part of its identity; the checkpoint's name by default."""
-    dry_run: bool = False
-    """Open the checkpoint and print sizes, disk and an estimate of the time; write no folder."""
 
 
 def unpickle(path: str) -> Any:
@@ -66,7 +60,6 @@ def convert_dependency(config: Convert) -> None:
     require_consent(config)
     from parsing.libraries.supar import checkpoint_path, model_from_state, remarks, transformer_files
 
-    began = time.perf_counter()
     path = checkpoint_path(config.checkpoint)
     with transformer_files(path):
         state = unpickle(path)
@@ -79,7 +72,7 @@ def convert_dependency(config: Convert) -> None:
         "vocabulary": model.vocabulary_json(),
         "tensors": model.state_dict(),
     }
-    _store(config, content, f"supar checkpoint `{Path(path).name}`", Path(path), began, remarks(state))
+    _store(config, content, f"supar checkpoint `{Path(path).name}`", Path(path), remarks(state))
 
 
 def convert_constituency(config: Convert) -> None:
@@ -90,10 +83,9 @@ def convert_constituency(config: Convert) -> None:
     path = Path(config.checkpoint)
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    began = time.perf_counter()
     parts = from_checkpoint(unpickle(str(path)), where=str(path))
     content = {"kind": "benepar", **vars(parts)}
-    _store(config, content, f"benepar checkpoint `{path.name}`", path, began)
+    _store(config, content, f"benepar checkpoint `{path.name}`", path)
 
 
 def _store(
@@ -101,25 +93,20 @@ def _store(
     content: dict[str, Any],
     origin: str,
     checkpoint: Path,
-    began: float,
     notes: Sequence[str] = (),
 ) -> None:
-    """Write the model folder with a card, or tell what that would take.
+    """Write the model folder with a card.
 
     Args:
         config: the options.
         content: kind, configuration, vocabulary and weights, as a model folder keeps them.
         origin: the checkpoint, as the card names it.
         checkpoint: its file.
-        began: when its opening began (``time.perf_counter``).
         notes: what a user should know, one sentence each.
     """
     from corpora.support.files import sha256_file
     from parsing.networks.model_folder import save_model_folder
 
-    if config.dry_run:
-        print(dry_run(config, content["tensors"], time.perf_counter() - began))
-        return
     name = config.name or Path(config.checkpoint).name
     card = (
         f"# {name}\n\nConverted from the {origin} (sha256 {sha256_file(checkpoint)}); "
@@ -136,38 +123,6 @@ def _store(
     print("".join(f"note: {note}\n" for note in notes), end="")
     names = "relations" if content["kind"] == "dependency" else "labels"
     print(f"{config.output}: {len(content['vocabulary'][names])} {names}, sha256 {identity['sha256'][:16]}")
-
-
-def dry_run(config: Convert, tensors: dict[str, Tensor], open_s: float) -> str:
-    """What the folder would hold and take: opening was timed, writing is estimated from the largest weights.
-
-    Args:
-        config: the options.
-        tensors: weights by parameter name.
-        open_s: seconds that opening the checkpoint took.
-    """
-    import hashlib
-
-    from safetensors.torch import save
-
-    from corpora.support.estimate import Work, by_part, dry_run_text, rate
-
-    def write(tensor: Tensor) -> float:
-        hashlib.sha256(save({"weight": tensor.detach().float().contiguous()}))
-        return tensor.numel() * 4e-6
-
-    sizes = {name: tensor.numel() for name, tensor in tensors.items()}
-    size = 4.0 * sum(sizes.values())  # stored as float32
-    largest = sorted(tensors.values(), key=lambda tensor: -tensor.numel())[:3]
-    return dry_run_text(
-        config,
-        parameters=by_part(sizes),
-        disk_bytes=size,
-        work=[
-            Work(name="open", units=1, unit="time", per_s=1 / open_s),
-            Work(name="write", units=size / 1e6, unit="MB", per_s=rate(write, largest)),
-        ],
-    )
 
 
 def require_consent(config: Convert) -> None:

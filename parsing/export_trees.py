@@ -21,7 +21,7 @@ from corpora.support.cli import Command
 from corpora.support.config import configuration
 
 if TYPE_CHECKING:
-    from corpora.types import Document, Sentence
+    from corpora.documents import Document, Sentence
     from parsing.cache.reader import TreeCache
     from parsing.cache.sentences import StoredSentence
 
@@ -38,8 +38,6 @@ class ExportConfig:
     """Bracket file to write, one tree per line."""
     skip_flagged: bool = False
     """Leave out sentences with any flag."""
-    dry_run: bool = False
-    """Print the configuration and an estimate of time and disk from the first shard; write nothing."""
 
 
 def main(config: ExportConfig) -> None:
@@ -54,9 +52,6 @@ def main(config: ExportConfig) -> None:
     for path, view in ((config.conllu, "dep"), (config.ptb, "const")):
         if path is not None and not cache.has(view):
             raise UserError(f"{config.cache}: has no {view} trees to write into {path}")
-    if config.dry_run:
-        print(dry_run(config, cache))
-        return
     if config.conllu is not None:
         write_conllu(config.conllu, documents(cache, skip_flagged=config.skip_flagged))
         print(f"{config.conllu}: written")
@@ -66,39 +61,6 @@ def main(config: ExportConfig) -> None:
             (s for d in documents(cache, skip_flagged=config.skip_flagged) for s in d.sentences),
         )
         print(f"{config.ptb}: written")
-
-
-def dry_run(config: ExportConfig, cache: TreeCache) -> str:
-    """What the export would take, from the lines of the first shard's sentences."""
-    from dataclasses import replace
-
-    from corpora.support.estimate import Work, dry_run_text, rate
-    from corpora.treebanks import bracket_lines, conllu_lines
-    from parsing.cache.reader import TreeCache
-
-    first = {row.index: row for row in cache.rows[:1]}
-    wanted = [path for path in (config.conllu, config.ptb) if path is not None]
-    size = 0
-
-    def lines(path: Path) -> Iterator[str]:
-        shard = TreeCache(cache.folder, replace(cache.manifest, rows=first))
-        found = documents(shard, skip_flagged=config.skip_flagged)
-        if path == config.conllu:
-            return conllu_lines(found)
-        return bracket_lines(sentence for document in found for sentence in document.sentences)
-
-    def export(_: int) -> int:
-        nonlocal size
-        size = sum(len(line.encode()) for path in wanted for line in lines(path))
-        return sum(row.sentences for row in first.values())
-
-    per_s = rate(export, range(2))
-    shards_times = len(cache) / max(sum(row.sentences for row in first.values()), 1)
-    return dry_run_text(
-        config,
-        disk_bytes=size * shards_times,
-        work=[Work(name="export", units=len(cache), unit="sentences", per_s=per_s)],
-    )
 
 
 def documents(cache: TreeCache, *, skip_flagged: bool = False) -> Iterator[Document]:
@@ -114,7 +76,7 @@ def documents(cache: TreeCache, *, skip_flagged: bool = False) -> Iterator[Docum
 
 def annotated(stored: StoredSentence) -> Sentence:
     """A stored sentence in the form that treebank writers take."""
-    from corpora.types import Sentence
+    from corpora.documents import Sentence
     from parsing.trees.brackets import SpanTree, write_tree
 
     words = tuple(re.sub(r"[\t\r\n]", " ", word) or "_" for word in stored.words)

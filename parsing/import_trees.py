@@ -23,12 +23,12 @@ from corpora.support.config import config_to_json, configuration
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from corpora.types import Document, Sentence
+    from corpora.documents import Document, Sentence
     from parsing.cache.format import ShardResult
     from parsing.cache.manifest import Manifest
     from parsing.pipeline.split import ShardSpec
     from parsing.trees.brackets import SpanTree
-    from parsing.trees.types import ConstituencyParse, DependencyParse
+    from parsing.trees.parsers import ConstituencyParse, DependencyParse
 
 NO_DOCUMENT = "brackets"
 
@@ -43,8 +43,6 @@ class ImportConfig:
     """CoNLL-U file with heads and relations."""
     ptb: Path | None = None
     """Bracket file, its trees those of the CoNLL-U sentences if both are given."""
-    dry_run: bool = False
-    """Print the configuration and an estimate of time and disk from the first sentences; write nothing."""
 
 
 @dataclass(slots=True)
@@ -93,9 +91,6 @@ def main(config: ImportConfig) -> None:
     """Import the files and print what is in the cache."""
     from corpora.support.files import write_json
 
-    if config.dry_run:
-        print(dry_run(config))
-        return
     manifest = import_trees(config.output, conllu=config.conllu, ptb=config.ptb)
     write_json(config.output / "config.json", config_to_json(config))
     rows = manifest.rows.values()
@@ -105,26 +100,6 @@ def main(config: ImportConfig) -> None:
         f"{sum(row.flagged for row in rows):,} flagged"
     )
     print(f"content sha256 {manifest.content_sha256()}")
-
-
-def dry_run(config: ImportConfig) -> str:
-    """What the import would take, from importing the first sentences into a temporary folder."""
-    from corpora.support.estimate import Work, dry_run_text, rate
-    from parsing.pipeline.first_sentences import first_sentences
-
-    with first_sentences(config.conllu, config.ptb) as first:
-
-        def run(number: int) -> int:
-            import_trees(first.folder / str(number), conllu=first.conllu, ptb=first.ptb)
-            return first.sentences
-
-        per_s = rate(run, range(3))
-        size = sum(path.stat().st_size for path in (first.folder / "0").glob("shard-*.h5"))
-    return dry_run_text(
-        config,
-        disk_bytes=size * first.total / first.sentences,
-        work=[Work(name="import", units=first.total, unit="sentences (about)", per_s=per_s)],
-    )
 
 
 def import_trees(
@@ -242,7 +217,7 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
     from parsing.pipeline.parse_shard import constituency_arrays, dependency_arrays, prepare
     from parsing.pipeline.split import assemble
     from parsing.trees.brackets import to_parse
-    from parsing.trees.types import DependencyParse
+    from parsing.trees.parsers import DependencyParse
 
     reasons: Counter[str] = Counter()
     longest = max(len(tokens) for tokens in spec.sentences)

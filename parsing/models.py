@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parsing.dependency.parser import BiaffineParser
     from parsing.dependency.subword_model import SubwordParser
     from parsing.libraries.benepar import BeneparParser
-    from parsing.trees.types import ConstituencyParser, DependencyParser
+    from parsing.trees.parsers import ConstituencyParser, DependencyParser
 
 BUILTIN = Path(__file__).parent / "builtin"
 BUILTIN_DEPENDENCY = "dep-v1"

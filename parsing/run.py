@@ -11,28 +11,30 @@ stopped, and does nothing when everything is there.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import shlex
 import sys
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
 from corpora.support.cli import Command
-from corpora.support.config import config_to_json, configuration
+from corpora.support.config import Count, config_to_json, configuration
 from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
-    from corpora.types import Corpus
+    from corpora.documents import Corpus
     from parsing.pipeline.driver import RunSummary
-    from parsing.pipeline.workers import ParserFactories
+    from parsing.pipeline.workers import ParserFactories, WorkerPool
 
 VIEWS = ("dep", "const")
 
 
 @configuration
-class RunConfig:
+class ParseConfig:
     """Options of ``parsing.run``."""
 
     corpus: Positional[str]
@@ -53,36 +55,34 @@ class RunConfig:
     tokenize: Literal["spacy", "space"] | None = None
     """spaCy's rules, or white space as it is; None is the corpus's own default."""
     limit: str | None = None
-    """First so many sentences, e.g. 5000, 1.5k or 40M; None is all."""
+    """How many sentences to read, from the first on, e.g. 5000, 1.5k or 40M; None is all."""
     data: Path | None = None
     """Folder where umbc and senteval lie; None is $MULTIVIEW_DATA, else data."""
     split: Literal["train", "heldout", "all"] | None = None
     """Part of pydocs; None is train."""
-    max_tokens: int = 128
-    """Sentences of more tokens keep their row with a flagged fallback tree."""
-    workers: int | None = None
+    max_tokens: Count = 128
+    """Longer sentences are not parsed: they keep their place, with a fallback tree and a flag."""
+    workers: Count | None = None
     """Worker processes (or Ray actors), one thread each; None is one per core."""
-    engine: Literal["local", "ray"] = "local"
-    """Worker processes on this machine, or actors on a Ray cluster."""
+    pool: Literal["local", "ray"] = "local"
+    """Workers are processes on this machine, or actors on a Ray cluster."""
     address: str | None = None
     """Address of a running Ray cluster; None starts one on this machine."""
     dry_run: bool = False
     """Print the resolved configuration and an estimate of time and disk, write nothing."""
 
 
-def main(config: RunConfig) -> None:
+def main(config: ParseConfig) -> None:
     """Parse the corpus, or estimate what that would take."""
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError
     from parsing.pipeline.driver import run_corpus
     from parsing.pipeline.estimate import dry_run, expected_sentences
-    from parsing.pipeline.local import LocalEngine, available_cores
+    from parsing.pipeline.local import available_cores
     from parsing.pipeline.parse_shard import ShardOptions
 
-    if config.max_tokens < 1 or (config.workers is not None and config.workers < 1):
-        raise UserError("--max-tokens and --workers must be at least 1")
-    if config.address is not None and config.engine != "ray":
-        raise UserError(f"--address {config.address}: needs --engine ray")
+    if config.address is not None and config.pool != "ray":
+        raise UserError(f"--address {config.address}: needs --pool ray")
     corpus = open_corpus(
         config.corpus,
         format=config.format,
@@ -94,17 +94,12 @@ def main(config: RunConfig) -> None:
     output = config.output or Path("runs/trees") / corpus.name
     parsers = parser_factories(config)
     options = ShardOptions(max_tokens=config.max_tokens)
-    resolved = config_to_json(config) | {"output": str(output)}
     print(corpus.describe())
     if config.dry_run:
         workers = config.workers or available_cores()
-        print(dry_run(replace(config, output=output), corpus, config.corpus, parsers, options, workers))
+        config = dataclasses.replace(config, output=output)
+        print(dry_run(config, corpus, config.corpus, parsers, options, workers))
         return
-    engine: Any = LocalEngine
-    if config.engine == "ray":
-        from parsing.pipeline.ray import RayEngine
-
-        engine = functools.partial(RayEngine, address=config.address)
     summary = run_corpus(
         corpus,
         output,
@@ -112,13 +107,34 @@ def main(config: RunConfig) -> None:
         options=options,
         expected=functools.partial(expected_sentences, corpus, config.corpus),
         workers=config.workers,
-        engine=engine,
-        config=resolved,
+        pool=worker_pool(config),
+        config={**config_to_json(config), "output": str(output), "command": command_of(config)},
     )
     print(report(corpus, output, summary))
 
 
-def parser_factories(config: RunConfig) -> ParserFactories:
+def worker_pool(config: ParseConfig) -> Callable[[ParserFactories, int | None], WorkerPool]:
+    """What makes the pool of workers that ``config`` asks for."""
+    from parsing.pipeline.local import LocalPool
+
+    if config.pool == "local":
+        return LocalPool
+    from parsing.pipeline.ray import RayPool
+
+    return functools.partial(RayPool, address=config.address)
+
+
+def command_of(config: ParseConfig) -> str:
+    """The command that makes this cache, without ``--output``: a cache may be moved."""
+    words = ["python", "-m", "parsing.run", config.corpus]
+    for option in dataclasses.fields(config):
+        value = getattr(config, option.name)
+        if option.name not in ("corpus", "output", "dry_run") and value != option.default:
+            words += [f"--{option.name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
+
+
+def parser_factories(config: ParseConfig) -> ParserFactories:
     """How workers load the parsers that ``config`` names.
 
     Raises:
@@ -165,7 +181,7 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
 
 
 cli = Command(
-    RunConfig, main, "parsing.run", "Parse a corpus into a cache of dependency and constituency trees."
+    ParseConfig, main, "parsing.run", "Parse a corpus into a cache of dependency and constituency trees."
 )
 
 

@@ -21,13 +21,10 @@ from typing import Annotated, Any
 import tyro
 
 from corpora.support.cli import Command, Commands
-from corpora.support.config import configuration
-from corpora.support.ranges import COUNT, check_numbers
+from corpora.support.config import Count, configuration
 from parsing.networks.config import Precision
 
 Scores = dict[str, float]
-SAMPLE = 64
-"""Sentences of a part of the calibration."""
 
 
 @configuration
@@ -40,10 +37,8 @@ class ScoreOptions:
     """Gold trees: CoNLL-U files (dep), bracket files (const)."""
     precision: Precision = "fp32"
     """Arithmetic of the encoder; bf16 is compared with fp32."""
-    threads: int = 1
+    threads: Count = 1
     """Threads of torch."""
-    dry_run: bool = False
-    """Print the configuration, sizes and an estimate of the time from the first sentences; score nothing."""
 
 
 def score_dependency(config: ScoreOptions) -> None:
@@ -109,12 +104,8 @@ def _score(
 
     from parsing.trees.agreement import compare
 
-    check_numbers(config, {"threads": COUNT})
     torch.set_num_threads(config.threads)
     parser = load(config.model, config.precision)
-    if config.dry_run:
-        print(dry_run(config, words, parser))
-        return
     start = time.perf_counter()
     scores = score(parser)
     rate = len(words) / (time.perf_counter() - start)
@@ -124,25 +115,6 @@ def _score(
     if config.precision != "fp32":
         scores |= compare(parser, load(config.model), words, agreement)
     print(json.dumps({**{k: round(v, 4) for k, v in scores.items()}, **parser.identity}))
-
-
-def dry_run(config: ScoreOptions, words: Sequence[Sequence[str]], parser: Any) -> str:
-    """What scoring would take, from parsing the first sentences a few at a time."""
-    from corpora.support.estimate import Work, dry_run_text, rate
-    from parsing.pipeline.estimate import parser_parameters
-    from parsing.trees.agreement import ALTERNATIONS
-
-    # Reduced precision: once to score, then, by both parsers, to compare trees and speed.
-    passes = 1 if config.precision == "fp32" else 3 + 2 * ALTERNATIONS
-    parts = [words[start : start + SAMPLE] for start in range(0, min(len(words), 8 * SAMPLE), SAMPLE)]
-    per_s = rate(lambda part: len(parser.parse(part)), parts)
-    return dry_run_text(
-        config,
-        parameters=parser_parameters(parser),
-        facts={"sentences": f"{len(words):,}"},
-        disk_bytes=0,
-        work=[Work(name="parse", units=passes * len(words), unit="sentences", per_s=per_s)],
-    )
 
 
 cli = Commands(

@@ -31,8 +31,6 @@ class VerifyConfig:
 
     cache: Positional[Path]
     """Folder of the tree cache."""
-    dry_run: bool = False
-    """Check the first shards and print an estimate of the time that all take."""
 
 
 def main(config: VerifyConfig) -> None:
@@ -41,9 +39,6 @@ def main(config: VerifyConfig) -> None:
     from parsing.cache.manifest import Manifest
 
     manifest = Manifest.read(config.cache)
-    if config.dry_run:
-        print(dry_run(config, manifest))
-        return
     sentences = 0
     total = sum(row.sentences for row in manifest.rows.values())
     with progress(total=total, description="verifying") as bar:
@@ -53,27 +48,6 @@ def main(config: VerifyConfig) -> None:
     state = "complete" if manifest.complete else "unfinished (the same parsing.run command finishes it)"
     print(f"{config.cache}: {len(manifest.rows)} shards, {sentences:,} sentences, all sound; {state}")
     print(f"content sha256 {manifest.content_sha256()}")
-
-
-def dry_run(config: VerifyConfig, manifest: Manifest) -> str:
-    """What checking the cache would take, from its first shards."""
-    from dataclasses import replace
-
-    from corpora.support.estimate import Work, dry_run_text, rate
-
-    def check(row: ShardRow) -> int:
-        one = replace(manifest, rows={row.index: row}, complete=False)
-        return sum(sound.sentences for sound in verify_shards(config.cache, one))
-
-    rows = [manifest.rows[index] for index in sorted(manifest.rows)]
-    sentences = sum(row.sentences for row in rows)
-    per_s = rate(check, rows[:3])
-    return dry_run_text(
-        config,
-        facts={"shards": f"{len(rows):,}"},
-        disk_bytes=0,
-        work=[Work(name="verify", units=sentences, unit="sentences", per_s=per_s)],
-    )
 
 
 def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from corpora.support.errors import MissingExtraError
+from senteval_runner.protocol.features import Float, unit
 from senteval_runner.vectors.embed import Encoder, Tokens, as_vectors
-from senteval_runner.vectors.features import Float, unit
 
 Prepare = Callable[[Any, Sequence[Tokens]], None]
 Batcher = Callable[[Any, Sequence[Tokens]], Float]

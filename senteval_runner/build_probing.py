@@ -17,11 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from corpora.documents import Sentence
 from corpora.support.cli import Command
 from corpora.support.config import config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_json, write_text
-from corpora.types import Sentence
 
 if TYPE_CHECKING:
     from senteval_runner.probing.structure import Annotated
@@ -125,7 +125,7 @@ def task_lines(parts: dict[str, list[Item]]) -> list[str]:
 
 def dry_run(config: BuildConfig, names: list[str]) -> str:
     """What the tasks ``names`` would take, from building them of the first sentences."""
-    from corpora.support.estimate import Work, dry_run_text, rate
+    from corpora.support.dry_run import Work, dry_run_text, rate
     from parsing.cache.reader import TreeCache
     from parsing.pipeline.first_sentences import SAMPLE, first_sentences
     from senteval_runner.probing.tasks import build

@@ -25,10 +25,10 @@ from corpora.support.files import sha256_file
 from senteval_runner.protocol import sts
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, get_protocol
+from senteval_runner.protocol.features import Float, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.relatedness import relatedness
 from senteval_runner.protocol.results import Results, TaskResult
 from senteval_runner.vectors.embed import Encoder, SentenceVectors, as_vectors
-from senteval_runner.vectors.features import Float, design, pair_blocks, snli_blocks
 from senteval_runner.vectors.trees import EvaluationTrees, TreeReading
 
 Int = NDArray[np.integer]

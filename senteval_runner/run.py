@@ -12,63 +12,18 @@ sentence is parsed once per pair of parsers and kept under ``--trees``, encoded 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Literal
-
-from tyro.conf import Positional
 
 from corpora.support.cli import Command
-from corpora.support.config import configuration
-
-
-@configuration
-class RunConfig:
-    """Options of ``senteval_runner.run``."""
-
-    models: Positional[tuple[str, ...]]
-    """Model folders, sentence-transformers names, .npz, word-vector files, random:dep,const; A+B joins."""
-    tasks: str = "mv"
-    """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all, SentEval's names."""
-    data: Path | None = None
-    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
-    protocol: Literal["default", "fast", "sklearn"] = "default"
-    """Configuration of comparable figures, the quick one, or scikit-learn's logistic regression."""
-    seeds: str = "1111"
-    """Seeds separated by commas; several give mean ± standard deviation."""
-    nhid: int = 0
-    """Width of the classifiers' hidden layer; 0 is logistic regression."""
-    project: int | None = None
-    """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
-    normalize_parts: bool = False
-    """Scale the parts of A+B to length 1 before they are joined."""
-    random_seed: int = 0
-    """Seed of random encoders and of the projection."""
-    output: Path = Path("runs/reports/senteval")
-    """Folder of the report."""
-    cache: Path = Path("runs/embeddings")
-    """Folder of sentence vectors, one subfolder per model."""
-    trees: Path = Path("runs/trees")
-    """Folder where sentences are parsed into, once (senteval-PARSERS/ below it); or a finished tree cache."""
-    parse_workers: int | None = None
-    """Processes that parse sentences not yet in --trees; None is one per core."""
-    device: str | None = None
-    """Where models compute, e.g. cpu or cuda; None is a GPU if there is one."""
-    batch_size: int = 128
-    """Sentences encoded at a time."""
-    threads: int | None = None
-    """Threads of the classifiers; None is torch's default."""
-    published: bool = True
-    """Set the multi-view paper's published rows below ours, marked as such."""
-    examples: Path | None = None
-    """Sentences, one per line: the report shows their nearest neighbours among the evaluation sentences."""
-    dry_run: bool = False
-    """Print the configuration and an estimate of the encoding's time from some texts; write nothing."""
+from corpora.support.errors import UserError
+from senteval_runner.config import RunConfig
 
 
 def main(config: RunConfig) -> int:
     """Evaluate and write the report; exit code 2 when no task could be scored."""
     from senteval_runner.running import dry_run, run
 
+    if not config.models:
+        raise UserError("name at least one model")
     if config.dry_run:
         print(dry_run(config))
         return 0

@@ -27,7 +27,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = folder / "corpus.txt"
     text.write_text("\n".join(DOCUMENTS * 6), encoding="utf-8")
     trees = folder / "runs/trees/corpus"
-    assert not run.main(run.RunConfig(corpus=str(text), output=trees, format="lines", workers=1))
+    assert not run.main(run.ParseConfig(corpus=str(text), output=trees, format="lines", workers=1))
     config = TrainConfig(
         trees=trees,
         out=folder / "runs/models",

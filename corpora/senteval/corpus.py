@@ -13,12 +13,12 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+from corpora.documents import Document, Sentence
 from corpora.inputs import input_hash
 from corpora.senteval.files import Split, find_file, read_task
 from corpora.senteval.tasks import TASK_NAMES, task_paths
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
-from corpora.types import Document, Sentence
 
 
 def senteval_corpus(

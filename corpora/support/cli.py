@@ -34,7 +34,7 @@ class Command:
 
     Every module that runs as ``python -m`` has one named ``cli``, which is its console script, too::
 
-        cli = Command(RunConfig, main, "parsing.run", "Parse a corpus into a cache of trees.")
+        cli = Command(ParseConfig, main, "parsing.run", "Parse a corpus into a cache of trees.")
     """
 
     config: type[Any]

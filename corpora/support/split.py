@@ -1,14 +1,30 @@
-"""Held-out shares by a hash of the first text: stable under added rows, no premise on both sides."""
+"""Held-out parts by a hash of the text: adding rows moves none, and equal texts are on one side."""
 
 from __future__ import annotations
 
 import re
 import zlib
 from collections.abc import Sequence
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from studies.finetune.examples import Examples
+
+class Rows(Protocol):
+    """Rows of data that begin with a text."""
+
+    @property
+    def first(self) -> Sequence[str]:
+        """The text of each row."""
+        ...
+
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        """Some of the rows, by number."""
+        ...
+
+
+AnyRows = TypeVar("AnyRows", bound=Rows)
 
 
 def normalised(text: str) -> str:
@@ -16,23 +32,23 @@ def normalised(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
-def in_share(text: str, share: float, salt: str = "") -> bool:
-    """Whether a text falls into a fixed pseudo-random ``share`` of all texts, another one per ``salt``."""
-    return zlib.crc32((salt + normalised(text)).encode()) < share * 2**32
+def in_fraction(text: str, fraction: float, salt: str = "") -> bool:
+    """Whether a text falls into a fixed pseudo-random ``fraction`` of all texts, another one per ``salt``."""
+    return zlib.crc32((salt + normalised(text)).encode()) < fraction * 2**32
 
 
-def hold_out(examples: Examples, share: float, salt: str = "") -> tuple[Examples, Examples]:
-    """(training, held out); all examples of a first text are on one side."""
-    held = np.array([in_share(text, share, salt) for text in examples.first], dtype=bool)
-    return examples.take(np.flatnonzero(~held)), examples.take(np.flatnonzero(held))
+def hold_out(rows: AnyRows, fraction: float, salt: str = "") -> tuple[AnyRows, AnyRows]:
+    """(training, held out); all rows of a first text are on one side."""
+    held = np.array([in_fraction(text, fraction, salt) for text in rows.first], dtype=bool)
+    return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
 
 
 def hold_out_pairs(
-    pairs: Sequence[tuple[str, str]], share: float
+    pairs: Sequence[tuple[str, str]], fraction: float
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """(training, held out) paraphrase pairs, by the first phrase."""
     train: list[tuple[str, str]] = []
     held: list[tuple[str, str]] = []
     for pair in pairs:
-        (held if in_share(pair[0], share) else train).append(pair)
+        (held if in_fraction(pair[0], fraction) else train).append(pair)
     return train, held

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from corpora.support.estimate import Work, dry_run_text, rate
+from corpora.support.dry_run import Work, dry_run_text, rate
 from multiview.training.data import prefetch
 from multiview.training.network import parameter_counts
 from multiview.training.trainer import Trainer

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.support.estimate import by_part
+from corpora.support.dry_run import by_part
 from multiview.config import TrainConfig
 from multiview.encoders.registry import Encoder, build_view
 from multiview.training.data import Micro

@@ -1,4 +1,4 @@
-"""The tree cache's vocabulary: fields, flags, batches, manifest rows.
+"""What a tree cache is made of: fields, flags, batches, manifest rows.
 
 Shapes: B sentences, N tokens; a sentence of n tokens has n leaves and n - 1 internal nodes.
 """
@@ -12,9 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
-UInt8 = NDArray[np.uint8]
+from parsing.trees.parsers import Int32, Int64, UInt8
 
 FORMAT_VERSION = 1
 SHARD_SENTENCES = 8192
@@ -55,7 +53,7 @@ def absent() -> Int32:
     return np.zeros(0, np.int32)
 
 
-class Vocabulary(Protocol):
+class WordIds(Protocol):
     """Maps word types to the ids of an embedding table."""
 
     key: str

@@ -30,14 +30,11 @@ from parsing.cache.format import (
     TOKEN_FIELDS,
     VIEW_FIELDS,
     Batch,
-    Int32,
-    Int64,
-    UInt8,
-    Vocabulary,
+    WordIds,
 )
 from parsing.cache.manifest import Manifest
 from parsing.cache.shard_file import DAMAGE, decode_strings, open_listed, remedy
-from parsing.cache.type_ids import TypeIds
+from parsing.trees.parsers import Int32, Int64, UInt8
 
 OPEN_SHARDS = 16
 
@@ -54,7 +51,6 @@ class TreeCache:
         np.cumsum([row.sentences for row in self.rows], out=self._starts[1:])
         self._shards: OrderedDict[int, _Shard] = OrderedDict()
         self._pid = os.getpid()
-        self._type_ids: dict[str, TypeIds] = {}
         self._next = 0  # where a sequential reader reads next
         self.fields = tuple(
             name
@@ -171,7 +167,7 @@ class TreeCache:
         start: int,
         stop: int,
         fields: Sequence[str] | None = None,
-        vocabulary: Vocabulary | None = None,
+        vocabulary: WordIds | None = None,
     ) -> Batch:
         """The sentences ``start`` to ``stop`` (excluded) as one batch.
 
@@ -191,18 +187,13 @@ class TreeCache:
                 raise UserError(f"{self.folder}: has no {field!r} (it has {', '.join(self.fields)})")
         if not 0 <= start < stop <= len(self):
             raise IndexError(f"sentences {start} to {stop} of {len(self)}")
-        type_ids = None
-        if vocabulary is not None and "token" in wanted:
-            type_ids = self._type_ids.get(vocabulary.key)
-            if type_ids is None:
-                type_ids = self._type_ids[vocabulary.key] = TypeIds(vocabulary)
         first = int(np.searchsorted(self._starts, start, "right")) - 1
         last = int(np.searchsorted(self._starts, stop, "left")) - 1
         parts = []
         for index in range(first, last + 1):
             offset = int(self._starts[index])
             inside = max(start - offset, 0), min(stop, int(self._starts[index + 1])) - offset
-            parts.append(self._shard(index, start).read(*inside, wanted, type_ids))
+            parts.append(self._shard(index, start).read(*inside, wanted, vocabulary))
         self._next = stop
         return parts[0] if len(parts) == 1 else _join(parts, wanted, vocabulary is not None)
 
@@ -256,18 +247,18 @@ class _Shard:
         self.sentence_flags: UInt8 = _load(file, "flags", slice(None))
         self.sentence_flags.setflags(write=False)  # batches hold views of it
         self._decoded: dict[str, NDArray[np.integer]] = {}
-        self._lookups: dict[TypeIds, Int32] = {}
+        self._lookups: dict[str, Int32] = {}
         self._type_table: tuple[UInt8, Int32] | None = None
         self._types: list[str] | None = None
 
-    def read(self, a: int, b: int, fields: tuple[str, ...], type_ids: TypeIds | None) -> Batch:
+    def read(self, a: int, b: int, fields: tuple[str, ...], vocabulary: WordIds | None) -> Batch:
         """Sentences ``a`` to ``b`` of the shard."""
         offsets = self.offsets[a : b + 1]
         low, high = int(offsets[0]), int(offsets[-1])
         arrays: dict[str, Any] = {}
         for field in fields:
             if field == "token":
-                arrays["token"], arrays["types"] = self._tokens(low, high, type_ids)
+                arrays["token"], arrays["types"] = self._tokens(low, high, vocabulary)
             elif field in NODE_FIELDS:
                 arrays[field] = self._slice(field, low - a, high - b)
             else:
@@ -283,43 +274,38 @@ class _Shard:
             decoded = self._decoded[name] = _load(self.file, name, slice(None))
         return decoded[low:high].astype(np.int32)
 
-    def _tokens(self, low: int, high: int, type_ids: TypeIds | None) -> tuple[Int32, list[str] | None]:
+    def _tokens(self, low: int, high: int, vocabulary: WordIds | None) -> tuple[Int32, list[str] | None]:
+        """Tokens of a range as ids into the list of types beside them, or of a vocabulary."""
+        token = self._slice("token", low, high)
         if not self.whole:  # decode and look up only the types of this range
-            token = self._slice("token", low, high)
-            blob, offsets = self._load_types()
-            met = np.zeros(len(offsets) - 1, np.bool_)
-            met[token] = True
-            used = np.flatnonzero(met).astype(np.int32)
-            place = np.empty(len(met), np.int32)
-            if type_ids is not None:
-                place[used] = type_ids(blob, offsets, used)
-                return place[token], None
-            place[used] = np.arange(len(used), dtype=np.int32)
-            data = blob.tobytes()
-            pairs = zip(offsets[used].tolist(), offsets[used + 1].tolist(), strict=True)
-            return place[token], [data[a:b].decode("utf-8") for a, b in pairs]
-        if type_ids is None:
-            if self._types is None:
-                self._types = decode_strings(*self._load_types())
-            return self._slice("token", low, high), self._types
-        lookup = self._lookups.get(type_ids)
-        if lookup is None:
-            blob, offsets = self._load_types()
-            every = np.arange(len(offsets) - 1, dtype=np.int32)
-            lookup = self._lookups[type_ids] = type_ids(blob, offsets, every)
-        return lookup[self._slice("token", low, high)], None
+            used, places = np.unique(token, return_inverse=True)
+            token, types = places.astype(np.int32), self._type_names(used)
+            if vocabulary is None:
+                return token, types
+            return vocabulary.lookup(types)[token], None
+        if self._types is None:
+            self._types = self._type_names()
+        if vocabulary is None:
+            return token, self._types
+        ids = self._lookups.get(vocabulary.key)
+        if ids is None:
+            ids = self._lookups[vocabulary.key] = vocabulary.lookup(self._types)
+        return ids[token], None
 
-    def _load_types(self) -> tuple[UInt8, Int32]:
-        """All types of the shard: their UTF-8 and its offsets."""
+    def _type_names(self, which: Int32 | None = None) -> list[str]:
+        """Word types of the shard by number, all of them for None."""
         if self._type_table is None:
             blob = _load(self.file, "type_bytes", slice(None))
             offsets = _load(self.file, "type_offsets", slice(None))
-            # Compiled code follows these offsets without looking.
             if offsets[0] != 0 or offsets[-1] != len(blob) or (np.diff(offsets) < 0).any():
                 path = Path(self.file.filename)
                 raise UserError(f"{path}: damaged at 'type_offsets'; {remedy(path)}")
             self._type_table = blob, offsets
-        return self._type_table
+        blob, offsets = self._type_table
+        if which is None:
+            return decode_strings(blob, offsets)
+        data, pairs = blob.tobytes(), zip(offsets[which].tolist(), offsets[which + 1].tolist(), strict=True)
+        return [data[a:b].decode("utf-8") for a, b in pairs]
 
 
 def _join(parts: list[Batch], fields: tuple[str, ...], mapped: bool) -> Batch:

@@ -6,7 +6,6 @@ over the file: another zlib build compresses to other bytes of the same content.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import itertools
@@ -22,7 +21,8 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json
-from parsing.cache.format import FORMAT_VERSION, Inventories, ShardResult, ShardRow, UInt8, shard_name
+from parsing.cache.format import FORMAT_VERSION, Inventories, ShardResult, ShardRow, shard_name
+from parsing.trees.parsers import UInt8
 
 # A training batch (400 sentences) is about 8,000 tokens: a range read decodes two chunks per field.
 CHUNK = 8192
@@ -165,28 +165,13 @@ def read_shard(path: Path) -> tuple[dict[str, NDArray[Any]], bytes]:
 
 def remedy(path: Path) -> str:
     """What makes a damaged or missing shard again, and nothing else: the end of a message."""
-    command = making_command(path.parent)
-    if command is None:
+    folder = path.parent
+    try:  # parsing.run saves its command
+        command = f"{read_json(folder / 'config.json')['command']} --output {shlex.quote(str(folder))}"
+    except (UserError, KeyError, TypeError):
         return "make the cache again from where it came"
     first = "move the file away, then " if path.exists() else ""
     return f"{first}run: {command} (it makes only what is missing)"
-
-
-def making_command(folder: Path) -> str | None:
-    """The ``parsing.run`` command that made a cache, from its saved configuration; None if another did."""
-    from parsing.run import RunConfig
-
-    try:
-        saved = read_json(folder / "config.json")
-        corpus = saved["corpus"]
-    except (UserError, KeyError, TypeError):
-        return None
-    words = ["python", "-m", "parsing.run", str(corpus), "--output", str(folder)]
-    for option in dataclasses.fields(RunConfig):
-        value = saved.get(option.name, option.default)
-        if option.name not in ("corpus", "output", "dry_run") and value != option.default:
-            words += [f"--{option.name.replace('_', '-')}", str(value)]
-    return shlex.join(words)
 
 
 # What h5py raises on damaged files, depending on where the damage lies.

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from parsing.constituency.decode import Float, cky, span_index
 from parsing.constituency.span_head import SpanHead, SpanScorer, project
-from parsing.trees.types import ConstituencyParse, Int
+from parsing.trees.parsers import ConstituencyParse, Int
 
 
 def gold_labels(parses: list[ConstituencyParse], offsets: Int) -> Int:

@@ -27,7 +27,7 @@ from parsing.networks.config import ConstituencyConfig, EncoderConfig
 from parsing.networks.features import TypeTable, Vocabulary, WordBatch, length_batches, make_batch
 from parsing.networks.model_folder import ModelFolder, load_weights
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
-from parsing.trees.types import ConstituencyParse, Int
+from parsing.trees.parsers import ConstituencyParse, Int
 
 
 class ConstituencyModel(nn.Module):
@@ -135,7 +135,7 @@ def parse_states(
 
 
 class SpanParser:
-    """A :class:`ConstituencyModel` as a :class:`parsing.trees.types.ConstituencyParser`, on the CPU.
+    """A :class:`ConstituencyModel` as a :class:`parsing.trees.parsers.ConstituencyParser`, on the CPU.
 
     Args:
         model: weights in place; put into eval mode.

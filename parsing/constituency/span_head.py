@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from parsing.constituency.decode import Float, best_labels, fenceposts, span_offsets
-from parsing.trees.types import Int
+from parsing.trees.parsers import Int
 
 CHUNK_SPANS = 4096
 """Spans scored at once: 4096 x 250 floats stay in a core's second-level cache."""

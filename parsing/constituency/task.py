@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from corpora.documents import Sentence
 from corpora.support.errors import UserError
-from corpora.types import Sentence
 from parsing.constituency.loss import margin_loss
 from parsing.constituency.model import (
     ConstituencyModel,
@@ -35,7 +35,7 @@ from parsing.constituency.score import score_trees
 from parsing.networks.config import ConstituencyConfig
 from parsing.networks.features import TypeTable, Vocabulary, make_batch
 from parsing.trees.brackets import SpanTree, from_parse, to_parse, vocabularies
-from parsing.trees.types import ConstituencyParse, ConstituencyParser, Int
+from parsing.trees.parsers import ConstituencyParse, ConstituencyParser, Int
 
 TAG_SCALE = 5.0
 ARC_SCALE = 5.0

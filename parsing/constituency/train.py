@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from corpora.documents import Sentence
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.treebanks import read_conllu
-from corpora.types import Sentence
 from parsing.constituency.model import ConstituencyModel, SpanParser
 from parsing.constituency.task import ConstituencyTask, score_parser
 from parsing.networks.config import TrainConstituency

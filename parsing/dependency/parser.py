@@ -21,7 +21,7 @@ from parsing.dependency.decode import decode_heads
 from parsing.dependency.model import BiaffineScorers, DependencyModel
 from parsing.networks.features import TypeTable, WordBatch, length_batches, make_batch
 from parsing.networks.sentence_encoder import TypeVectors
-from parsing.trees.types import DependencyParse
+from parsing.trees.parsers import DependencyParse
 
 Model = TypeVar("Model", bound=BiaffineScorers)
 

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corpora.types import Sentence
+from corpora.documents import Sentence
 from parsing.dependency.model import DependencyModel
 from parsing.dependency.parser import BiaffineParser
 from parsing.networks.config import DependencyConfig
 from parsing.networks.features import TypeTable, Vocabulary, make_batch
-from parsing.trees.types import DependencyParse, DependencyParser
+from parsing.trees.parsers import DependencyParse, DependencyParser
 
 PUNCTUATION = "PUNCT"
 """Universal part-of-speech tag of the tokens that the main scores leave out."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from corpora.documents import Sentence
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.treebanks import read_conllu
-from corpora.types import Sentence
 from parsing.dependency.model import DependencyModel
 from parsing.dependency.parser import BiaffineParser
 from parsing.dependency.task import DependencyTask, score_parser

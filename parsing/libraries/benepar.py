@@ -36,7 +36,7 @@ from corpora.support.files import sha256_file
 from parsing.constituency.model import parse_states
 from parsing.networks.features import length_batches
 from parsing.networks.model_folder import ModelFolder, load_weights
-from parsing.trees.types import ConstituencyParse
+from parsing.trees.parsers import ConstituencyParse
 
 VERSION = "0.2.0"
 BLANK = "-"
@@ -46,7 +46,7 @@ MAX_TYPES = 60_000
 
 
 class BeneparParser:
-    """A benepar model as a :class:`parsing.trees.types.ConstituencyParser`, on the CPU.
+    """A benepar model as a :class:`parsing.trees.parsers.ConstituencyParser`, on the CPU.
 
     Args:
         parser: benepar's model.

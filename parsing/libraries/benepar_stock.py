@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from parsing.constituency.model import ConstituencyModel
 from parsing.libraries.benepar import Spaces
 from parsing.networks.features import TypeTable, WordBatch, make_batch
-from parsing.trees.types import ConstituencyParse
+from parsing.trees.parsers import ConstituencyParse
 
 
 def to_benepar(model: ConstituencyModel) -> ChartParser:

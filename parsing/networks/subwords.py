@@ -23,8 +23,8 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 
+from corpora.inputs import encodable
 from corpora.support.config import configuration
-from parsing.pipeline.split import encodable
 
 MAX_TYPES = 200_000
 """Word types whose pieces are kept."""

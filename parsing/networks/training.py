@@ -26,8 +26,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from corpora.support.config import config_to_json
+from corpora.support.dry_run import Work, by_part, dry_run_text, rate
 from corpora.support.errors import UserError
-from corpora.support.estimate import Work, by_part, dry_run_text, rate
 from corpora.support.files import atomic_path, write_json
 from corpora.support.progress import progress
 from parsing.networks.config import TrainingConfig

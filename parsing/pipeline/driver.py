@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from corpora.documents import Corpus, Document
 from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import write_json
 from corpora.support.progress import progress
-from corpora.types import Corpus, Document
 from parsing.cache.format import REPLACED_BYTES, SHARD_SENTENCES, TOO_LONG, ShardResult, shard_name
 from parsing.cache.manifest import NAME, Manifest, difference
 from parsing.cache.shard_file import open_listed, write_shard
-from parsing.pipeline.local import LocalEngine
+from parsing.pipeline.local import LocalPool
 from parsing.pipeline.parse_shard import ShardOptions
 from parsing.pipeline.split import ShardSpec, merge_parts, split_shard
-from parsing.pipeline.workers import Engine, Parsed, ParserDescription, ParserFactories
+from parsing.pipeline.workers import Parsed, ParserDescription, ParserFactories, WorkerPool
 
 log = logging.getLogger(LOGGER)
 
@@ -60,7 +60,7 @@ def run_corpus(
     workers: int | None = None,
     shard_sentences: int = SHARD_SENTENCES,
     expected: Callable[[], int | None] = lambda: None,
-    engine: Callable[[ParserFactories, int | None], Engine] = LocalEngine,
+    pool: Callable[[ParserFactories, int | None], WorkerPool] = LocalPool,
     config: dict[str, Any] | None = None,
 ) -> RunSummary:
     """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
@@ -70,10 +70,10 @@ def run_corpus(
         output: the cache's folder.
         parsers: factories of the parsers; a None leaves that view out.
         options: limits of parsers and micro-batches.
-        workers: processes or actors, default one per core; they have no say in the content.
+        workers: processes or actors, default one per core; the content does not depend on them.
         shard_sentences: sentences per shard.
         expected: about how many sentences there are, for the time left; called while workers start.
-        engine: makes the engine of the factories and the number of workers.
+        pool: makes the workers, given the factories and how many.
         config: resolved configuration, saved as ``config.json`` beside the shards, with a log.
 
     Raises:
@@ -88,7 +88,7 @@ def run_corpus(
     with locked(output):
         manifest = _existing(output, wanted)
         _sweep(output)
-        with engine(parsers, workers) as running:
+        with pool(parsers, workers) as running:
             total = expected()
             manifest = _agree(manifest, wanted, running.describe(), shard_sentences, output)
             if config is not None:  # only now: a refused run changes nothing

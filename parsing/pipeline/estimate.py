@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from corpora.documents import Corpus
+from corpora.support.dry_run import Work, by_part, dry_run_text
 from corpora.support.errors import UserError
-from corpora.support.estimate import Work, by_part, dry_run_text
-from corpora.types import Corpus
 from parsing.cache.shard_file import write_shard
 from parsing.pipeline.driver import shard_specs
 from parsing.pipeline.parse_shard import ShardOptions, parse_shard

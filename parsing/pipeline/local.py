@@ -47,7 +47,7 @@ class _Worker:
     ready: bool = False
 
 
-class LocalEngine:
+class LocalPool:
     """Runs shards in ``workers`` spawned processes.
 
     Args:
@@ -62,7 +62,7 @@ class LocalEngine:
         self._workers: list[_Worker] = []
         self._description: ParserDescription | None = None
 
-    def __enter__(self) -> LocalEngine:
+    def __enter__(self) -> LocalPool:
         self._workers = [self._start() for _ in range(self._count)]
         return self
 
@@ -81,7 +81,7 @@ class LocalEngine:
         return self._description
 
     def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
-        """Parse every part (see :class:`parsing.pipeline.workers.Engine`)."""
+        """Parse every part (see :class:`parsing.pipeline.workers.WorkerPool`)."""
         failures = Failures()
         again: list[ShardSpec] = []
         with read_ahead(parts) as ahead:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.inputs import encodable, is_encodable
 from corpora.support.cli import LOGGER
 from parsing.cache.format import (
     CONST_FALLBACK,
@@ -29,18 +30,22 @@ from parsing.cache.format import (
     REPLACED_BYTES,
     TOO_LONG,
     Batch,
-    Int32,
-    Int64,
     Inventories,
     ShardResult,
-    Vocabulary,
+    WordIds,
     view_fields,
 )
 from parsing.cache.shard_file import decode_strings
-from parsing.pipeline.split import ShardSpec, assemble, encodable, is_encodable
+from parsing.pipeline.split import ShardSpec, assemble
 from parsing.trees import binarise
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
-from parsing.trees.types import ConstituencyParse, ConstituencyParser, DependencyParse, DependencyParser
+from parsing.trees.parsers import (
+    ConstituencyParse,
+    ConstituencyParser,
+    DependencyParse,
+    DependencyParser,
+    Int64,
+)
 
 MAX_TOKENS = 128
 # Sentences in a micro-batch: enough to fill one core's matrix products, little enough memory.
@@ -278,16 +283,15 @@ def _excerpt(tokens: Sequence[str]) -> str:
 
 
 def to_batch(
-    result: ShardResult, views: Sequence[str] = ("dep", "const"), vocabulary: Vocabulary | None = None
+    result: ShardResult, views: Sequence[str] = ("dep", "const"), vocabulary: WordIds | None = None
 ) -> Batch:
     """A whole shard as a batch, without a file between (for text parsed on the fly)."""
     arrays = result.arrays
     fields = view_fields(views)
     chosen: dict[str, Any] = {field: arrays[field].astype(np.int32) for field in fields}
     types: list[str] | None = decode_strings(arrays["type_bytes"], arrays["type_offsets"])
-    if vocabulary is not None:
-        lookup: Int32 = np.asarray(vocabulary.lookup(types or []), np.int32)
-        chosen["token"], types = lookup[chosen["token"]], None
+    if vocabulary is not None and types is not None:
+        chosen["token"], types = vocabulary.lookup(types)[chosen["token"]], None
     return Batch(
         sentence_offsets=arrays["sentence_offsets"].astype(np.int64),
         flags=arrays["flags"],
@@ -303,7 +307,7 @@ def parse_sentences(
     constituency: ConstituencyParser | None,
     *,
     max_tokens: int = MAX_TOKENS,
-    vocabulary: Vocabulary | None = None,
+    vocabulary: WordIds | None = None,
 ) -> Batch:
     """Parse tokenised sentences into a batch, as the cache of a corpus of them would read."""
     spec = ShardSpec(

@@ -62,7 +62,7 @@ class ShardActor:
         return result, self.messages.take()
 
 
-class RayEngine:
+class RayPool:
     """Runs shards on the actors of a Ray cluster.
 
     Args:
@@ -79,7 +79,7 @@ class RayEngine:
         self._address = address
         self._actors: list[Any] = []
 
-    def __enter__(self) -> RayEngine:
+    def __enter__(self) -> RayPool:
         own: dict[str, Any] = {} if self._address else {"num_cpus": self._workers, "include_dashboard": False}
         try:
             ray.init(address=self._address, log_to_driver=False, **own)
@@ -112,7 +112,7 @@ class RayEngine:
         return description
 
     def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
-        """Parse on the cluster (see :class:`parsing.pipeline.workers.Engine`)."""
+        """Parse on the cluster (see :class:`parsing.pipeline.workers.WorkerPool`)."""
         idle = list(self._actors)
         running: dict[Any, tuple[Any, ShardSpec]] = {}
         failures = Failures()

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parsing.cache.format import NODE_FIELDS, TOKEN_FIELDS, Int64, ShardResult
+from corpora.inputs import encodable
+from parsing.cache.format import NODE_FIELDS, TOKEN_FIELDS, ShardResult
 from parsing.cache.shard_file import decode_strings, encode_strings, narrow
+from parsing.trees.parsers import Int64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,13 +140,3 @@ def _text_arrays(
         "document_id_bytes": id_bytes,
         "document_id_offsets": id_offsets.astype(np.int32),
     }
-
-
-def is_encodable(word: str) -> bool:
-    """Whether UTF-8 can hold a word: lone surrogates it cannot."""
-    return word.isascii() or not any("\ud800" <= character <= "\udfff" for character in word)
-
-
-def encodable(word: str) -> str:
-    """A word with its lone surrogates replaced."""
-    return word.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""What runs ``parse_shard`` for the driver: the contract of the local and the Ray engine."""
+"""What runs ``parse_shard`` for the driver: the contract of every pool of workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corpora.support.cli import LOGGER
 from parsing.cache.format import Inventories, ShardResult
 from parsing.pipeline.parse_shard import ShardOptions, inventories_of
 from parsing.pipeline.split import ShardSpec
-from parsing.trees.types import ConstituencyParser, DependencyParser
+from parsing.trees.parsers import ConstituencyParser, DependencyParser
 
 Parsed = tuple[ShardSpec, ShardResult]
 """A part of a shard and what came of it."""
@@ -62,8 +62,8 @@ class ParserDescription:
     inventories: Inventories
 
 
-class Engine(Protocol):
-    """Runs shards somewhere; used as a context manager."""
+class WorkerPool(Protocol):
+    """Workers that parse; a context manager that starts and ends them."""
 
     def describe(self) -> ParserDescription:
         """The parsers' description, once the first worker has loaded them."""
@@ -78,7 +78,7 @@ class Engine(Protocol):
         """
         ...
 
-    def __enter__(self) -> Engine: ...
+    def __enter__(self) -> WorkerPool: ...
 
     def __exit__(self, *exception: object) -> None: ...
 
@@ -114,7 +114,7 @@ class Messages(logging.Handler):
 
 @dataclass
 class Failures:
-    """Counts how often each part failed; the last straw is a fault."""
+    """Counts how often each part failed; too often ends the run."""
 
     attempts: int = 2
     counts: dict[tuple[int, int], int] = field(default_factory=dict)

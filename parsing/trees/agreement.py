@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from parsing.trees.types import ConstituencyParse, DependencyParse
+from parsing.trees.parsers import ConstituencyParse, DependencyParse
 
 ALTERNATIONS = 3
 

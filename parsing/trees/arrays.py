@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from parsing.cache.format import Int32, Int64
-from parsing.trees.types import Int
+from parsing.trees.parsers import Int, Int32, Int64
 
 DEFECTS = (
     "",

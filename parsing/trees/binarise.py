@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from parsing.trees.types import ConstituencyParse, Int
+from parsing.trees.parsers import ConstituencyParse, Int
 
 NULL_LABEL = 0
 """Index of the empty label in every parser's ``labels``."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from corpora.support.errors import UserError
 from corpora.treebanks import BRACKET_PARTS, TRACE, escape, read_brackets, unescape
-from parsing.trees.types import ConstituencyParse
+from parsing.trees.parsers import ConstituencyParse
 
 CHAIN = "::"
 """Between the labels of a unary chain, outermost first."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpora.support.cli import Command
-from corpora.support.config import config_to_json, configuration
+from corpora.support.config import CountOrNone, Positive, config_to_json, configuration
 from corpora.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,12 +41,10 @@ class DemoConfig:
     """Training sentences."""
     held_out: str = "16k"
     """Sentences of held-out packages to evaluate on, at most (there are about 15,600)."""
-    minutes: float = 3.5
+    minutes: Positive = 3.5
     """Minutes of training."""
-    seed: int = 0
+    seed: CountOrNone = 0
     """Seed of training."""
-    dry_run: bool = False
-    """Print the commands and an estimate of time, memory and disk from some of the text; write nothing."""
 
 
 def run_step(title: str, module: str, *arguments: object) -> float:
@@ -113,21 +111,6 @@ def evaluate(model_folder: Path, train_trees: Path, held_out_trees: Path) -> dic
     return {name: neighbour_retrieval(vectors, documents) for name, vectors in rows.items()}
 
 
-def scores_table(scores: dict[str, RetrievalScores]) -> list[list[str]]:
-    """Rows of text: encoder, recall@1 and MRR with their intervals."""
-    rows = []
-    for name, score in scores.items():
-        recall, mrr = score.recall_at_1, score.mrr
-        rows.append(
-            [
-                name,
-                f"{100 * recall.mean:.1f} [{100 * recall.low:.1f}, {100 * recall.high:.1f}]",
-                f"{mrr.mean:.3f} [{mrr.low:.3f}, {mrr.high:.3f}]",
-            ]
-        )
-    return rows
-
-
 def steps(config: DemoConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
     """What is run, by the name of its time: a title and the words after ``python -m``."""
     trees, models = config.output / "trees", config.output / "models"
@@ -150,12 +133,6 @@ def steps(config: DemoConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def main(config: DemoConfig) -> None:
     """Parse, train, evaluate, report."""
-    if config.dry_run:
-        from senteval_runner.demo.estimate import dry_run
-
-        print("\n".join(f"$ python -m {' '.join(words)}" for _, words in steps(config).values()))
-        print(dry_run(config))
-        return
     trees, models = config.output / "trees", config.output / "models"
     train_trees, held_out_trees = trees / "pydocs-train", trees / "pydocs-heldout"
     seconds = {name: run_step(title, *words) for name, (title, words) in steps(config).items()}
@@ -164,18 +141,12 @@ def main(config: DemoConfig) -> None:
     scores = evaluate(models / MODEL, train_trees, held_out_trees)
     seconds["evaluate"] = time.monotonic() - began
 
-    from senteval_runner.demo.report import write_demo_report, write_results
+    from senteval_runner.demo.report import retrieval_table, write_demo_report, write_results
 
     write_results(config.output / "results.json", config_to_json(config), scores, seconds)
-    rows = scores_table(scores)
-    report = write_demo_report(config.output, models / MODEL, held_out_trees, scores, rows, seconds)
-    width = max(len(row[0]) for row in rows)
-    any_score = next(iter(scores.values()))
-    print(f"{any_score.anchors} anchors, blocks of {any_score.candidates + 1} sentences, 95 % intervals\n")
-    print(f"{'encoder':<{width}}  {'recall@1, %':<20}  MRR")
-    for name, recall, mrr in rows:
-        print(f"{name:<{width}}  {recall:<20}  {mrr}")
-    print("\nseconds: " + ", ".join(f"{step} {value:.0f}" for step, value in seconds.items()))
+    report = write_demo_report(config.output, models / MODEL, held_out_trees, scores, seconds)
+    print(retrieval_table(scores).markdown())
+    print("seconds: " + ", ".join(f"{step} {value:.0f}" for step, value in seconds.items()))
     print(f"trees    {trees}\nmodel    {models / MODEL}\nresults  {config.output / 'results.json'}")
     print(f"report   {report}   <- open this in a browser")
 

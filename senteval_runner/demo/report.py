@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from corpora.support.files import write_json, write_text
+from multiview.training.log import read_log
+from parsing.cache.reader import TreeCache
+from parsing.cache.sentences import StoredSentence, stored_sentences
+from parsing.trees.draw import constituency_svg, dependency_svg
 from senteval_runner.cells import installed
 from senteval_runner.demo.retrieval import RetrievalScores
-from senteval_runner.report import html
+from senteval_runner.report import plots
+from senteval_runner.report.page import Figure, Page, Section
+from senteval_runner.report.table import Cell, Column, Score, Table
 
 DRAWN_TREES = 2
 DRAWN_TOKENS = range(7, 13)
-"""Sentences of so many tokens are drawn: long enough to be trees, short enough for a page."""
+"""Lengths of the sentences drawn: long enough to be trees, short enough for a page."""
 LIBRARIES = ("torch", "numpy", "supar", "benepar", "spacy")
 
 
 def write_results(
     path: Path, config: dict[str, Any], scores: Mapping[str, RetrievalScores], seconds: Mapping[str, float]
 ) -> None:
-    """Every figure of the demo with its configuration, versions and times, as JSON."""
+    """Every score of the demo with its configuration, versions and times, as JSON."""
     write_json(
         path,
         {
@@ -34,12 +41,33 @@ def write_results(
     )
 
 
+def retrieval_table(scores: Mapping[str, RetrievalScores]) -> Table:
+    """Recall@1 and MRR of each encoder with their intervals."""
+    rows: list[list[Cell]] = []
+    for name, score in scores.items():
+        recall, mrr = score.recall_at_1, score.mrr
+        rows.append(
+            [
+                name,
+                Score(100 * recall.mean, interval=(100 * recall.low, 100 * recall.high)),
+                Score(mrr.mean, interval=(mrr.low, mrr.high)),
+            ]
+        )
+    score = next(iter(scores.values()))
+    protocol = (
+        f"{score.anchors:,} sentences of packages that training has not seen each rank the other "
+        f"{score.candidates} sentences of their block by cosine; right answers are the sentences before "
+        "and after. Recall@1 in per cent and mean reciprocal rank; 95 % intervals from resampling documents."
+    )
+    columns = [Column("encoder"), Column("recall@1, %", digits=1), Column("MRR", digits=3)]
+    return Table(columns, rows, notes=[protocol])
+
+
 def write_demo_report(
     folder: Path,
     model: Path,
     trees: Path,
     scores: Mapping[str, RetrievalScores],
-    rows: list[list[str]],
     seconds: Mapping[str, float],
 ) -> Path:
     """The table, the loss curve and two drawn parse trees on one page without outside files.
@@ -48,41 +76,25 @@ def write_demo_report(
         folder: where ``report.html`` goes.
         model: model folder with its training log.
         trees: tree cache whose sentences are drawn.
-        scores: of each encoder, for the protocol's figures.
-        rows: cells of the table, one row per encoder.
+        scores: of each encoder.
         seconds: time of each step.
 
     Returns:
         The page's path.
     """
-    from parsing.trees.draw import STYLE
-
-    score = next(iter(scores.values()))
-    protocol = (
-        f"{score.anchors:,} sentences of packages that training has not seen each rank the other "
-        f"{score.candidates} sentences of their block by cosine; right answers are the sentences before "
-        "and after. Recall@1 in per cent and mean reciprocal rank; 95 % intervals from resampling documents."
-    )
-    parts = [
-        html.section(
-            "Neighbour retrieval", html.table(["encoder", "recall@1, %", "MRR"], rows), note=protocol
-        ),
+    times = Table(["step", "seconds"], [[step, round(value)] for step, value in seconds.items()])
+    sections = [
+        Section("Neighbour retrieval", [retrieval_table(scores)]),
         *_curves(model),
         *_trees(trees),
-        html.section(
-            "Where the time went",
-            html.table(["step", "seconds"], [[step, round(value)] for step, value in seconds.items()]),
-        ),
+        Section("Where the time went", [times]),
     ]
-    write_text(
-        folder / "report.html", html.page("From text to sentence vectors: the demo", parts, style=STYLE)
-    )
+    page = Page("From text to sentence vectors: the demo", sections)
+    write_text(folder / "report.html", page.html())
     return folder / "report.html"
 
 
-def _curves(model: Path) -> list[html.Html]:
-    from multiview.training.log import read_log
-
+def _curves(model: Path) -> list[Section]:
     lines = read_log(model / "log.jsonl")
     loss = {
         kind: [(float(line["step"]), float(line["loss"])) for line in lines if line["kind"] == kind]
@@ -94,32 +106,26 @@ def _curves(model: Path) -> list[html.Html]:
         name: [(float(line["step"]), 100 * float(line[name])) for line in held_out if name in line]
         for name in names
     }
-    parts = [html.section("Loss per anchor", html.curve(loss, y_label="loss"))]
+    found = [Section("Loss per anchor", [plots.curves(loss, y_label="loss")])]
     if retrieval:
         title = "Neighbour retrieval during training, % (sentences held out from the training packages)"
-        parts.append(html.section(title, html.curve(retrieval, y_label="recall@1, %")))
-    return parts
+        found.append(Section(title, [plots.curves(retrieval, y_label="recall@1, %")]))
+    return found
 
 
-def _trees(folder: Path) -> list[html.Html]:
-    from parsing.cache.reader import TreeCache
-    from parsing.cache.sentences import stored_sentences
-    from parsing.trees.draw import constituency_svg, dependency_svg
-
+def _trees(folder: Path) -> Iterator[Section]:
+    """The first sentences of a handy length, both trees of each drawn."""
     cache = TreeCache.open(folder)
-    drawn: list[html.Html] = []
-    for stored in stored_sentences(cache, 0, len(cache)):
-        if len(drawn) == DRAWN_TREES:
-            break
-        wordlike = all(word.replace("-", "").isalpha() for word in stored.words[:-1])
-        if stored.flags or len(stored.words) not in DRAWN_TOKENS or not wordlike:
-            continue
+    fitting = (stored for stored in stored_sentences(cache, 0, len(cache)) if _fits_a_page(stored))
+    for stored in itertools.islice(fitting, DRAWN_TREES):
         assert stored.heads and stored.relations and stored.tags and stored.spans is not None
         dependencies = dependency_svg(stored.words, stored.heads, stored.relations, stored.tags)
         constituents = constituency_svg(stored.words, stored.tags, stored.spans)
-        drawn.append(
-            html.section(
-                f"Parsed: {' '.join(stored.words)}", html.Html(dependencies), html.Html(constituents)
-            )
-        )
-    return drawn
+        title = f"Parsed: {' '.join(stored.words)}"
+        yield Section(title, [Figure(dependencies), Figure(constituents)])
+
+
+def _fits_a_page(stored: StoredSentence) -> bool:
+    """Parsed without remarks, neither short nor long, made of words."""
+    wordlike = all(word.replace("-", "").isalpha() for word in stored.words[:-1])
+    return not stored.flags and len(stored.words) in DRAWN_TOKENS and wordlike

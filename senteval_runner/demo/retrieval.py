@@ -6,7 +6,7 @@ before and after it in the same document) are the right answers. Reported are re
 comes first) and MRR (reciprocal rank of the best neighbour), each with a bootstrap interval over
 documents, because sentences of one document are not independent.
 
-Legend of dimension suffixes: B sentences of a block, D embedding size, A anchors, K documents.
+Legend of dimension suffixes: B sentences of a block, D embedding size, A anchors.
 """
 
 from __future__ import annotations
@@ -18,18 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from senteval_runner.vectors.features import unit
+from senteval_runner.protocol.features import unit
+from senteval_runner.report.significance import Interval, bootstrap
 
 BLOCK_SENTENCES = 400
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A mean with its 95 % bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,21 +73,6 @@ def reciprocal_ranks(
         ranks.append(1.0 / (1 + before[anchors].sum(axis=1)))
         owners.append(document_B[anchors].astype(np.int64))
     return np.concatenate(ranks), np.concatenate(owners)
-
-
-def bootstrap(
-    values_A: NDArray[np.floating], document_A: NDArray[np.integer], *, samples: int = 2000, seed: int = 0
-) -> Interval:
-    """Mean of ``values_A`` with a 95 % interval from resampling whole documents."""
-    _, index_A = np.unique(document_A, return_inverse=True)
-    count_K = np.bincount(index_A).astype(np.float64)
-    sum_K = np.bincount(index_A, weights=values_A)
-    draws = np.random.default_rng(seed).multinomial(
-        len(count_K), np.full(len(count_K), 1 / len(count_K)), samples
-    )
-    means = (draws @ sum_K) / (draws @ count_K)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Interval(mean=float(values_A.mean()), low=float(low), high=float(high))
 
 
 def neighbour_retrieval(

@@ -11,7 +11,7 @@ from typing import Final
 
 from nltk import Tree
 
-from corpora.types import Sentence
+from corpora.documents import Sentence
 
 LENGTH_BINS: Final = ((5, 8), (9, 12), (13, 16), (17, 20), (21, 25), (26, 28))
 MIN_TOKENS: Final = LENGTH_BINS[0][0]

@@ -90,7 +90,7 @@ def train_fits(
     """Train every fit to its own end.
 
     Args:
-        x_ND: design matrix, float32, last column all ones (:func:`senteval_runner.vectors.features.design`).
+        x_ND: design matrix, float32, last column all ones (:func:`senteval_runner.protocol.features.design`).
         y_N: class ids.
         fits: what to train; those that share lengths are trained together.
         classes: number of classes C.

@@ -27,7 +27,7 @@ from senteval_runner.protocol.config import (
     TORCH_REGULARISERS,
     Protocol,
 )
-from senteval_runner.vectors.features import Float, as_tensor
+from senteval_runner.protocol.features import Float, as_tensor
 
 Int = NDArray[np.integer]
 Scheme = Literal["inner_kfold", "kfold", "split"]

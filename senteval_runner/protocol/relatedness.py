@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from senteval_runner.protocol.correlation import pearson, spearman
+from senteval_runner.protocol.features import Float, as_tensor
 from senteval_runner.protocol.heads import LogisticHead, fold_products
 from senteval_runner.protocol.optimisers import Adam, flat
-from senteval_runner.vectors.features import Float, as_tensor
 
 Scores = NDArray[np.float64]
 CLASSES = 5

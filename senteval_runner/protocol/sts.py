@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senteval_runner.protocol.correlation import pearson, spearman
-from senteval_runner.vectors.features import Float
+from senteval_runner.protocol.features import Float
 
 Scores = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from senteval_runner.protocol.features import Float, unit
 from senteval_runner.vectors.embed import Tokens
-from senteval_runner.vectors.features import Float, unit
 
 FEWEST = 5
 NO_PLANE = "too few texts or dimensions for a plane"

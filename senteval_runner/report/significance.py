@@ -1,6 +1,8 @@
-"""Is model A better than B? Paired bootstrap over a task's items (Koehn 2004)."""
+"""What chance explains: intervals of a mean, and whether model A is better than B (Koehn 2004)."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,37 @@ from senteval_runner.protocol.results import TaskResult
 
 Items = NDArray[np.float64]
 RESAMPLES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A mean with its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def bootstrap(
+    values_A: NDArray[np.floating], group_A: NDArray[np.integer], *, samples: int = 2000, seed: int = 0
+) -> Interval:
+    """A mean with an interval from resampling whole groups, because items of one are not independent.
+
+    Args:
+        values_A: one value per item, [A].
+        group_A: group (document, question) of each item, [A].
+        samples: number of resamples.
+        seed: of the draws.
+    """
+    _, index_A = np.unique(group_A, return_inverse=True)
+    count_K = np.bincount(index_A).astype(np.float64)
+    sum_K = np.bincount(index_A, weights=values_A)
+    draws = np.random.default_rng(seed).multinomial(
+        len(count_K), np.full(len(count_K), 1 / len(count_K)), samples
+    )
+    means = (draws @ sum_K) / (draws @ count_K)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(mean=float(values_A.mean()), low=float(low), high=float(high))
 
 
 def _items(values: dict[str, list[float]], split: str) -> Items:
@@ -29,7 +62,7 @@ def _pearson(predicted: Items, gold: Items) -> Items:
 def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
     """Two-sided p of "A and B score the same" on one task: accuracy, or Pearson (mean over STS subsets).
 
-    Items are drawn with replacement, the same for both; p is twice the share of resamples in which the
+    Items are drawn with replacement, the same for both; p is twice the fraction of resamples in which the
     difference does not have the sign it has on all items.
     """
     assert a.task == b.task
@@ -44,8 +77,8 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
             gain = (pa == gold).astype(np.float64) - (pb == gold)
             whole += float(gain.mean())
             # How often each of the three outcomes is drawn decides the mean: no need to draw the items.
-            shares = np.array([(gain == value).mean() for value in (-1.0, 0.0, 1.0)])
-            counts = stream.multinomial(n, shares / shares.sum(), size=RESAMPLES)
+            fractions = np.array([(gain == value).mean() for value in (-1.0, 0.0, 1.0)])
+            counts = stream.multinomial(n, fractions / fractions.sum(), size=RESAMPLES)
             differences += (counts[:, 2] - counts[:, 0]) / n
             continue
         whole += float((_pearson(pa[None], gold[None]) - _pearson(pb[None], gold[None]))[0])

@@ -1,4 +1,4 @@
-"""Scores as Markdown: the multi-view paper's table, and every other task beside it.
+"""Scores as tables: the multi-view paper's columns, every other task, differences between models.
 
 MR CR SUBJ MPQA TREC accuracy, MRPC accuracy and F1, SICK-R r, ρ and MSE (times 100). The average is over
 tasks, of percentages with 100 - MSE, a task's several metrics averaged first; it exists only when all
@@ -7,15 +7,21 @@ tasks do: a partial average beside the paper's would compare different things.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 
-from corpora.senteval.tasks import STS_SUBSETS
-from senteval_runner.report.published import MARK, PAIR_AVERAGES, PublishedRow
+from corpora.senteval.tasks import PROBING_FILES, STS_SUBSETS
+from senteval_runner.protocol.results import TaskResult
+from senteval_runner.report.published import PAIR_AVERAGES, PublishedRow
+from senteval_runner.report.significance import paired_bootstrap
+from senteval_runner.report.table import Cell, Column, Score, Table
 
 Metrics = Mapping[str, float]
 Scores = Mapping[str, Metrics]
 """Metrics by task."""
+Models = Mapping[str, Sequence[Scores]]
+"""By name of a model its scores, one entry per seed."""
 
 PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
     ("MR", "MR", "acc", 1),
@@ -31,23 +37,24 @@ PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
 )
 """Column, task, metric, factor; in the paper's order."""
 LOWER_IS_BETTER = ("SICK-R MSE",)
+QUOTED_TITLE = "Published, not computed here: model, dimensions (whose scores)"
 
 
 def main_metric(task: str) -> str:
-    """The one figure that stands for a task."""
+    """The metric that stands for a task."""
     if task in STS_SUBSETS:
         return "all.spearman.mean"
     return "pearson" if task in ("SICKRelatedness", "STSBenchmark") else "acc"
 
 
 def headline(task: str, metrics: Metrics) -> float:
-    """A task's main figure in percent."""
+    """A task's main metric in percent."""
     name = main_metric(task)
     return metrics[name] * (1 if name == "acc" else 100)
 
 
 def paper_row(scores: Scores) -> dict[str, float]:
-    """Figures of the paper's table, as far as the tasks are there, with ``average`` when all are."""
+    """Scores by column of the paper's table, as far as the tasks are there, with ``average`` when all are."""
     row = {
         column: scores[task][metric] * factor
         for column, task, metric, factor in PAPER_COLUMNS
@@ -68,7 +75,7 @@ def paper_average(scores: Scores) -> float:
 
 
 def published_scores(row: PublishedRow) -> dict[str, dict[str, float]]:
-    """A published row's figures by task and metric, in this module's units."""
+    """A published row's scores by task and metric, in this module's units."""
     scores: dict[str, dict[str, float]] = {}
     for (_, task, metric, factor), value in zip(PAPER_COLUMNS, row.figures, strict=True):
         if value is not None:
@@ -77,69 +84,137 @@ def published_scores(row: PublishedRow) -> dict[str, dict[str, float]]:
 
 
 def published_cells(row: PublishedRow) -> list[str]:
-    """A published row's figures as printed, and its average where no figure is missing."""
+    """A published row's scores as printed, and its average where none is missing."""
     cells = ["–" if value is None else f"{value:.1f}" for value in row.figures]
     complete = None not in row.figures
     return [*cells, f"{paper_average(published_scores(row)):.1f}" if complete else "–"]
 
 
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and sample standard deviation (0 for one value) over seeds."""
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+def paper_table(models: Models, published: Sequence[PublishedRow] = (), notes: Sequence[str] = ()) -> Table:
+    """The paper's columns; ``published`` rows stand apart below."""
+    names = [*(column for column, *_ in PAPER_COLUMNS), "average"]
+    rows = {name: [paper_row(scores) for scores in seeds] for name, seeds in models.items()}
+    quoted = [[f"{row.model}, {row.dim} ({row.quoted_from})", *published_cells(row)] for row in published]
+    return _score_table(names, rows, notes, quoted)
 
 
-def show(values: Sequence[float]) -> str:
-    """``74.20`` for one seed, ``74.20 ± 0.31`` for several, a dash for none."""
-    if not values:
-        return "–"
-    mean, deviation = mean_and_deviation(values)
-    return f"{mean:.2f}" if len(values) == 1 else f"{mean:.2f} ± {deviation:.2f}"
+def pair_table() -> Table:
+    """The published averages per pair of views."""
+    return Table(
+        ["views", Column("average", digits=1)],
+        [],
+        quoted=list(PAIR_AVERAGES.items()),
+        quoted_title="Published, not computed here",
+    )
+
+
+def tasks_of(models: Models) -> list[str]:
+    """Evaluated tasks, in order of appearance."""
+    return list(dict.fromkeys(task for seeds in models.values() for scores in seeds for task in scores))
+
+
+def other_table(models: Models) -> Table | None:
+    """The main metric of every task that is neither the paper's nor a probing task."""
+    elsewhere = {task for _, task, _, _ in PAPER_COLUMNS} | set(PROBING_FILES)
+    tasks = [task for task in tasks_of(models) if task not in elsewhere]
+    if not tasks:
+        return None
+    note = "STS12-16: mean Spearman over subsets, times 100; STSBenchmark: Pearson times 100."
+    return _score_table(tasks, headlines(models, tasks), [note] if _has_similarity(tasks) else [])
+
+
+def probing_table(models: Models, parsed: Sequence[str] = (), labelled: Sequence[str] = ()) -> Table | None:
+    """Accuracies of the probing tasks as a heat map, a row per task.
+
+    Args:
+        models: scores by model.
+        parsed: models that read parses.
+        labelled: tasks whose labels a parser gave; marked when a model reads parses.
+    """
+    tasks = [task for task in tasks_of(models) if task in PROBING_FILES]
+    if not tasks:
+        return None
+    marked = [task for task in tasks if parsed and task in labelled]
+    notes = ["Accuracy in percent."]
+    if marked:
+        notes.append(
+            f"† A parser gave the labels, and {', '.join(parsed)} read a parser's trees: if it is the same "
+            "parser, the probe asks for what was put in."
+        )
+    by_model = headlines(models, tasks)
+    rows: list[list[Cell]] = [
+        [
+            f"{task} †" if task in marked else task,
+            *(Score.over_seeds([one[task] for one in seeds if task in one]) for seeds in by_model.values()),
+        ]
+        for task in tasks
+    ]
+    columns = [Column(name, digits=1, align="right", shade=(0, 100)) for name in models]
+    return Table(["task", *columns], rows, notes=notes)
+
+
+def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
+    """Every two models compared on one seed, a row per task.
+
+    Args:
+        results: by model its results by task.
+    """
+    tasks = list(dict.fromkeys(task for by_task in results.values() for task in by_task))
+    pairs = list(itertools.combinations(results, 2))
+    rows: list[list[Cell]] = []
+    for task in tasks:
+        cells: list[Cell] = [task]
+        for a, b in pairs:
+            if task not in results[a] or task not in results[b]:
+                cells.append(None)
+                continue
+            one, other = results[a][task], results[b][task]
+            p = paired_bootstrap(one, other)
+            cells.append(f"{_compared(one) - _compared(other):+.2f}{'*' if p < 0.05 else ''} (p {p:.3f})")
+        rows.append(cells)
+    note = (
+        "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
+        "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness, STS: Pearson."
+    )
+    return Table(["task", *(Column(f"{a} − {b}", align="right") for a, b in pairs)], rows, notes=[note])
+
+
+def headlines(models: Models, tasks: Sequence[str]) -> dict[str, list[dict[str, float]]]:
+    """Main metrics in percent by model, one entry per seed."""
+    return {
+        name: [{task: headline(task, one[task]) for task in tasks if task in one} for one in seeds]
+        for name, seeds in models.items()
+    }
+
+
+def _score_table(
+    columns: Sequence[str],
+    by_model: Mapping[str, Sequence[Mapping[str, float]]],
+    notes: Sequence[str],
+    quoted: Sequence[Sequence[Cell]] = (),
+) -> Table:
+    """Means with deviations over seeds, the best mean of each column marked."""
+    rows: list[list[Cell]] = [
+        [name, *(Score.over_seeds([one[column] for one in seeds if column in one]) for column in columns)]
+        for name, seeds in by_model.items()
+    ]
+    best = [Column(name, best="low" if name in LOWER_IS_BETTER else "high") for name in columns]
+    title = QUOTED_TITLE if quoted else ""
+    return Table(["model", *best], rows, notes=notes, quoted=quoted, quoted_title=title)
+
+
+def _has_similarity(tasks: Sequence[str]) -> bool:
+    return any(task in STS_SUBSETS or task == "STSBenchmark" for task in tasks)
+
+
+def _compared(result: TaskResult) -> float:
+    """What the bootstrap compares: accuracy, or Pearson times 100."""
+    if result.task in STS_SUBSETS:
+        return 100 * result["all.pearson.mean"]
+    return result["acc"] if "acc" in result.metrics else 100 * result["pearson"]
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; all columns but the first are right-aligned."""
     lines = [headers, ["---", *["---:"] * (len(headers) - 1)], *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
-
-
-def paper_table(models: Mapping[str, Sequence[Scores]], published: Sequence[PublishedRow] = ()) -> str:
-    """The paper's columns; ``models`` maps a name to one :data:`Scores` per seed.
-
-    ``published`` rows stand below, in italics and marked as such.
-    """
-    headers = ["model", *(column for column, *_ in PAPER_COLUMNS), "average"]
-    rows = []
-    for name, seeds in models.items():
-        per_seed = [paper_row(scores) for scores in seeds]
-        rows.append(
-            [name, *(show([row[column] for row in per_seed if column in row]) for column in headers[1:])]
-        )
-    for quoted in published:
-        name = f"*{quoted.model} ({MARK}, {quoted.dim})*"
-        rows.append([name, *(f"*{cell}*" if cell != "–" else cell for cell in published_cells(quoted))])
-    return markdown(headers, rows)
-
-
-def pair_table() -> str:
-    """The published averages per pair of views."""
-    rows = [[f"*{pair} ({MARK})*", f"*{value:.1f}*"] for pair, value in PAIR_AVERAGES.items()]
-    return markdown(["views", "average"], rows)
-
-
-def other_tasks(models: Mapping[str, Sequence[Scores]]) -> list[str]:
-    """Evaluated tasks that are not in the paper's table, in order of appearance."""
-    paper = {task for _, task, _, _ in PAPER_COLUMNS}
-    return list(dict.fromkeys(t for seeds in models.values() for s in seeds for t in s if t not in paper))
-
-
-def other_table(models: Mapping[str, Sequence[Scores]]) -> str:
-    """One main figure per remaining task; empty when there is none."""
-    tasks = other_tasks(models)
-    if not tasks:
-        return ""
-    rows = [
-        [name, *(show([headline(t, scores[t]) for scores in seeds if t in scores]) for t in tasks)]
-        for name, seeds in models.items()
-    ]
-    headers = [f"{t} ρ" if t in STS_SUBSETS else f"{t} r" if t == "STSBenchmark" else t for t in tasks]
-    return markdown(["model", *headers], rows)

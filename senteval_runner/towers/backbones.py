@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json
+from senteval_runner.protocol.features import Float
+from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
 from senteval_runner.towers.units import Column, transformer_layers
 from senteval_runner.vectors.embed import text_of
 from senteval_runner.vectors.encoders import Source, find_source
-from senteval_runner.vectors.features import Float
-from studies.layers.config import LayersConfig
 
 
 class Backbone(Protocol):
@@ -72,7 +72,7 @@ class TransformerBackbone:
 
     poolings: tuple[str, ...] = POOLINGS
 
-    def __init__(self, source: Source, config: LayersConfig) -> None:
+    def __init__(self, source: Source, config: BackboneConfig) -> None:
         try:
             from transformers import AutoConfig
         except ImportError:
@@ -213,7 +213,7 @@ def _short_name(spec: str) -> str:
     return "/".join(parts[-2:]) if parts[-1] in ("model", "backbone", "last", "best") else parts[-1]
 
 
-def open_backbone(spec: str, config: LayersConfig) -> Backbone:
+def open_backbone(spec: str, config: BackboneConfig) -> Backbone:
     """The backbone a name means; weights load when the first sentence is encoded.
 
     Raises:

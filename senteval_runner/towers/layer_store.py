@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from senteval_runner.vectors.features import Float
+from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.shards import DIGEST, Bytes, Shards, Stored, digest_rows, text_digest
 
 

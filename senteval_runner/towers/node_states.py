@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.errors import UserError
+from senteval_runner.protocol.features import Float
+from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.units import Column
 from senteval_runner.vectors.encoders import Source, load_multiview
-from senteval_runner.vectors.features import Float
-from studies.layers.config import LayersConfig
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
@@ -42,9 +42,9 @@ class TreeBackbone:
     poolings: tuple[str, ...] = POOLINGS
     compared: tuple[str, ...] = ("all",)
 
-    def __init__(self, source: Source, config: LayersConfig) -> None:
-        if not config.heights or min(config.heights) < 0:
-            raise UserError(f"--heights {config.heights}: expected numbers from 0")
+    def __init__(self, source: Source, config: BackboneConfig) -> None:
+        if not config.heights:
+            raise UserError("--heights: expected at least one number")
         self.source, self.config, self.name = source, config, source.name
         self.heights = {f"h{height}": height for height in sorted(set(config.heights))}
         self.layers: tuple[str, ...] = ("all", *self.heights)

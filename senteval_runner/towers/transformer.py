@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from corpora.support.errors import MissingExtraError, UserError
+from senteval_runner.towers.config import Pooling
 from senteval_runner.towers.length_groups import cut_padding, length_groups
 from senteval_runner.towers.multiview import MultiViewTower, is_multiview
-from studies.finetune.config import Pooling
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

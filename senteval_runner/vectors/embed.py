@@ -9,7 +9,7 @@ import numpy as np
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
-from senteval_runner.vectors.features import Float, glorot_projection, unit
+from senteval_runner.protocol.features import Float, glorot_projection, unit
 from senteval_runner.vectors.shards import Bytes, Shards, Stored, digest_rows, text_digest
 
 Tokens = list[str]

@@ -25,8 +25,8 @@ import numpy as np
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, sha256_file
+from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.embed import Concatenation, Encoder, SentenceVectors, StoredEncoder, VectorStore
-from senteval_runner.vectors.features import Float
 from senteval_runner.vectors.trees import EvaluationTrees, TreeReading
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from corpora.support.estimate import Work, dry_run_text, rate
+from corpora.support.dry_run import Work, dry_run_text, rate
 from senteval_runner.vectors.embed import Encoder, StoredEncoder, Tokens, VectorStore
 
 SAMPLE = 256

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
-from senteval_runner.vectors.features import Float
+from senteval_runner.protocol.features import Float
 
 Stored = NDArray[np.floating]
 Bytes = NDArray[np.uint8]

@@ -14,14 +14,14 @@ import fcntl
 import functools
 import hashlib
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpora.support.errors import UserError
 from parsing.cache.format import ShardRow
-from senteval_runner.vectors.features import Float
+from senteval_runner.protocol.features import Float
 
 if TYPE_CHECKING:
     from multiview.folder.reading import Reader
@@ -84,10 +84,11 @@ class EvaluationTrees:
         return list(distinct)
 
     def _parse(self, sentences: list[Tokens], output: Path, reader: Reader, needs: set[str]) -> None:
+        from corpora.documents import Sentence
         from corpora.stream import StreamCorpus, in_pieces
-        from corpora.types import Sentence
         from parsing.pipeline.driver import run_corpus
-        from parsing.pipeline.local import LocalEngine
+        from parsing.pipeline.local import LocalPool
+        from parsing.pipeline.serial import SerialPool
 
         corpus = StreamCorpus(
             "senteval",
@@ -103,7 +104,7 @@ class EvaluationTrees:
             workers=self.workers,
             shard_sentences=SHARD_SENTENCES,
             expected=lambda: len(sentences),
-            engine=_ThisProcess if small else LocalEngine,
+            pool=SerialPool if small else LocalPool,
         )
         print(f"parsed {summary.parsed_now:,} sentences in {summary.seconds:.1f} s into {output}")
 
@@ -211,35 +212,6 @@ def _to_load(reader: Reader, needs: set[str]) -> ParserFactories:
         dependency=functools.partial(load_dependency_parser, dep) if "dep" in needs else None,
         constituency=functools.partial(load_constituency_parser, const) if "const" in needs else None,
     )
-
-
-class _ThisProcess:
-    """:class:`parsing.pipeline.workers.Engine` without workers: few sentences need none."""
-
-    def __init__(self, factories: ParserFactories, workers: int | None) -> None:
-        from parsing.pipeline.workers import LoadedParsers
-
-        # Not LoadedParsers.make, which would leave this process with one thread.
-        self.parsers = LoadedParsers(
-            dependency=factories.dependency() if factories.dependency else None,
-            constituency=factories.constituency() if factories.constituency else None,
-        )
-
-    def __enter__(self) -> _ThisProcess:
-        return self
-
-    def __exit__(self, *exception: object) -> None: ...
-
-    def describe(self) -> Any:
-        """The parsers' description."""
-        return self.parsers.describe()
-
-    def run(self, options: Any, parts: Iterator[Any]) -> Generator[Any, None, None]:
-        """Parse part after part."""
-        from parsing.pipeline.parse_shard import parse_shard
-
-        for part in parts:
-            yield part, parse_shard(part, self.parsers.dependency, self.parsers.constituency, options)
 
 
 class TreeReading:

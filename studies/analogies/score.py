@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from senteval_runner.protocol.features import unit
 from senteval_runner.vectors.embed import SentenceVectors
-from senteval_runner.vectors.features import unit
 from studies.analogies.lexicon import CATEGORIES, LEVELS
 from studies.analogies.questions import Question
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.support.config import Count, CountOrNone, Fraction, Positive, configuration
-from studies.finetune.config import Concatenation, LoopConfig, Pieces, Pooling, TinyConfig
+from senteval_runner.towers.config import Pooling
+from studies.finetune.config import Concatenation, LoopConfig, Pieces, TinyConfig
 
 Objective = Literal["nli", "identification", "classification"]
 

@@ -25,9 +25,9 @@ from corpora.ranking.lexical import Scores
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, write_json
 from parsing.networks.device import pick_device
+from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import embed_all, load_whole
 from senteval_runner.vectors.encoders import find_source, split_parts
-from senteval_runner.vectors.features import unit
 from studies.faq.config import EncoderConfig
 from studies.faq.siamese import contrast, draw_entries, hard_negatives
 from studies.finetune.config import LoopConfig

@@ -18,8 +18,8 @@ from corpora.ranking.faq import FaqSet
 from corpora.ranking.lexical import Scores
 from corpora.ranking.queries import split
 from corpora.support.progress import progress
+from senteval_runner.protocol.features import unit
 from senteval_runner.vectors.embed import SentenceVectors
-from senteval_runner.vectors.features import unit
 from studies.faq.config import TuningConfig
 from studies.faq.rank import LEXICAL, measure
 from studies.faq.siamese import Negatives, tune, tuned_scores

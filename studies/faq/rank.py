@@ -17,8 +17,8 @@ import numpy as np
 from corpora.ranking.faq import FaqSet
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.ranking.queries import metrics_library
+from senteval_runner.protocol.features import unit
 from senteval_runner.vectors.embed import SentenceVectors
-from senteval_runner.vectors.features import unit
 
 Ranker = Callable[[Sequence[str], Sequence[str]], Scores]
 """(queries, texts of the entries) to [Q, N]."""

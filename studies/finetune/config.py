@@ -9,8 +9,6 @@ from annotated_types import Ge
 from corpora.support.config import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
 from corpora.support.errors import UserError
 
-Pooling = Literal["mean", "cls", "max"]
-"""How word-piece vectors become one vector."""
 Concatenation = Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff", "uv-diff-prod"]
 """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v."""
 Pieces = Annotated[int, Ge(4)]

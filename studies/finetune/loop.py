@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from corpora.support.dry_run import rate
 from corpora.support.errors import UserError
-from corpora.support.estimate import rate
 from corpora.support.progress import progress
 from multiview.training.checkpoints import Checkpoint, Checkpoints
 from studies.finetune import checkpoint

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge, Lt
 
-from corpora.support.config import Count, CountOrNone, configuration
-from studies.finetune.config import Pieces
+from corpora.support.config import Count, configuration
+from senteval_runner.towers.config import BackboneConfig
 
 
 @configuration
-class LayersConfig:
+class LayersConfig(BackboneConfig):
     """Evaluate every layer and pooling of encoders on SentEval's tasks."""
 
     backbones: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BACKBONE...")]
@@ -42,20 +42,8 @@ class LayersConfig:
     """Folder of sentence vectors, one subfolder per backbone and choice of columns."""
     storage: Literal["float16", "float32"] = "float16"
     """Number format of stored vectors: float16 halves the disk space."""
-    special_tokens: bool = True
-    """Whether mean and max count [CLS], [SEP] and their like; padding never counts."""
-    max_length: Pieces = 256
-    """Word pieces per sentence, special ones included; longer sentences are cut and counted."""
-    heights: tuple[CountOrNone, ...] = (0, 1, 2, 3, 4, 6, 8)
-    """Tree encoders: heights that are layers of their own (words without dependents have 0)."""
     table_pooling: Literal["cls", "sep", "mean", "max", "root"] = "mean"
     """Pooling of the table by layer."""
-    batch_size: Count = 32
-    """Sentences encoded at a time."""
-    trees: Path | None = None
-    """Tree encoders: tree cache of the sentences (parsing.run senteval); none: they are parsed here."""
-    device: str | None = None
-    """Where backbones compute, e.g. cpu or cuda; None is a GPU if there is one."""
     threads: Count | None = None
     """Threads of encoding and classifiers; None is torch's default."""
     dry_run: bool = False

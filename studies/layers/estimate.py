@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from corpora.senteval.files import TaskData
-from corpora.support.estimate import Work, dry_run_text, rate
+from corpora.support.dry_run import Work, dry_run_text, rate
 from senteval_runner.vectors.estimate import parameter_count, sample_parts
 from studies.layers.config import LayersConfig
 from studies.layers.subject import Subject

@@ -12,12 +12,12 @@ import numpy as np
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
+from senteval_runner.protocol.features import Float
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.towers.backbones import Backbone, store_name
 from senteval_runner.towers.layer_store import LayerStore
 from senteval_runner.towers.units import Unit, chosen_layers, chosen_pairs, units_of
 from senteval_runner.vectors.embed import Tokens, text_of
-from senteval_runner.vectors.features import Float
 from studies.layers.config import LayersConfig
 from studies.layers.tables import Studied
 

@@ -21,8 +21,8 @@ from torch import nn
 
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
+from corpora.support.dry_run import Work, dry_run_text
 from corpora.support.errors import UserError
-from corpora.support.estimate import Work, dry_run_text
 from corpora.support.files import atomic_path, read_json, write_json
 from parsing.networks.device import pick_device
 from senteval_runner.towers.transformer import Tower, load_tower

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from corpora.support.errors import UserError
-from studies.finetune.config import Pooling
+from senteval_runner.towers.config import Pooling
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
 TASKS: tuple[TaskName, ...] = ("sst", "quora", "sts", "nli")

@@ -21,9 +21,9 @@ from corpora.ranking.lexical import K1, B, Bm25, Tfidf
 from corpora.ranking.questions import PassageSet, Question
 from corpora.support.progress import progress
 from corpora.tokenize import SpaceTokenizer
+from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.embed import SentenceVectors, Tokens
 from senteval_runner.vectors.encoders import StoredModel, find_source
-from senteval_runner.vectors.features import Float
 from studies.passages.config import Baseline, Feature, PassagesConfig, Scorer
 from studies.passages.metrics import TIE, Scores, mean, measure
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from corpora.ranking.questions import Question
 from corpora.support.errors import UserError
-from senteval_runner.vectors.features import unit
+from senteval_runner.protocol.features import unit
 from studies.finetune.config import Concatenation
 from studies.finetune.heads import combine, seeded_linear
 from studies.passages.config import Feature, RankerConfig, Scorer

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from corpora.ranking.questions import PassageSet
-from senteval_runner.demo.retrieval import bootstrap
-from senteval_runner.report.tables import mean_and_deviation
+from senteval_runner.report.significance import bootstrap
+from senteval_runner.report.table import mean_and_deviation
 from studies.passages.methods import Method, Outcome
 from studies.passages.metrics import METRICS
 

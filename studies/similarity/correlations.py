@@ -12,7 +12,7 @@ from corpora.pairs.labelled import read_ppdb
 from corpora.pairs.similarity import SETS, find_set
 from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
-from corpora.support.split import in_share
+from corpora.support.split import in_fraction
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import cosines, pearson, spearman
@@ -109,7 +109,7 @@ def phrase_similarity(encoder: Encoder, file: Path, held_out: float = 0.0) -> Co
     if not scored:
         raise UserError(f"{file}: no row has the feature Equivalence (PPDB 2.0 has it, PPDB 1.0 has not)")
     if held_out:
-        scored = [(pair, gold) for pair, gold in scored if in_share(pair.left, held_out)]
+        scored = [(pair, gold) for pair, gold in scored if in_fraction(pair.left, held_out)]
     if not scored:
         raise UserError(f"{file}: no row is in the held-out fraction {held_out:g}; raise --held-out")
     left, right = [pair.left for pair, _ in scored], [pair.right for pair, _ in scored]

@@ -18,9 +18,9 @@ from corpora.pairs.phrases import WordPhrasePairs
 from corpora.support.errors import UserError
 from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol
+from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.protocol.sts import cosine
 from senteval_runner.vectors.embed import SentenceVectors
-from senteval_runner.vectors.features import design, pair_blocks
 
 
 @dataclass(frozen=True, kw_only=True)

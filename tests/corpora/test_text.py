@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora.documents import Document, Sentence
 from corpora.registry import open_corpus
 from corpora.stream import MAX_PIECE, StreamCorpus, in_pieces, parse_limit
 from corpora.support.errors import UserError
 from corpora.text import text_corpus
 from corpora.tokenize import MAX_RUN, SpaceTokenizer, SpacyTokenizer
-from corpora.types import Document, Sentence
 
 
 def rows(corpus: StreamCorpus) -> list[tuple[str, list[str]]]:

@@ -15,8 +15,7 @@ from corpora.support.errors import UserError
 from parsing.cache.manifest import Manifest
 from parsing.cache.reader import TreeCache
 from parsing.cache.sentences import stored_sentences
-from parsing.export_trees import ExportConfig, cli, main
-from parsing.import_trees import cli as import_cli
+from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees
 from parsing.pipeline.first_sentences import first_sentences
 from parsing.verify import verify_shards
@@ -64,15 +63,6 @@ def test_files_come_back_as_they_were(files, tmp_path: Path) -> None:
     assert (tmp_path / "b.ptb").read_text() == PTB
 
 
-def test_dry_run_knows_the_size(files, tmp_path: Path, dry_run) -> None:
-    write_cache(tmp_path / "cache", corpus_of(48))
-    text = dry_run(cli, tmp_path / "cache", "--conllu", "b.conllu", "--ptb", "b.ptb")
-    assert "export       48 sentences at" in text
-    export(tmp_path / "cache", conllu=tmp_path / "b.conllu", ptb=tmp_path / "b.ptb")
-    size = sum((tmp_path / name).stat().st_size for name in ("b.conllu", "b.ptb"))
-    assert float(text.split("disk")[1].split()[0]) == pytest.approx(size / 1e6, abs=0.1)
-
-
 def test_one_format_alone(files, tmp_path: Path) -> None:
     import_trees(tmp_path / "dep", conllu=files[0])
     import_trees(tmp_path / "const", ptb=files[1])
@@ -80,14 +70,6 @@ def test_one_format_alone(files, tmp_path: Path) -> None:
     assert not TreeCache.open(tmp_path / "const").has("dep")
     with pytest.raises(UserError, match="has no const trees"):
         export(tmp_path / "dep", ptb=tmp_path / "x.ptb")
-
-
-def test_dry_run_of_an_import(files, tmp_path: Path, dry_run) -> None:
-    text = dry_run(import_cli, "--conllu", files[0], "--ptb", files[1], "--output", "trees")
-    assert "import       3 sentences" in text
-    files[0].write_text(CONLLU.replace("Yes", "No"))
-    with pytest.raises(AssertionError, match=rf"{files[1]}: sentence 2 is not that of {files[0]}"):
-        dry_run(import_cli, "--conllu", files[0], "--ptb", files[1], "--output", "trees")
 
 
 def test_first_sentences_and_their_share(files, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from parsing.cache.reader import TreeCache
 from parsing.pipeline import estimate
 from parsing.pipeline.estimate import count_sentences, expected_sentences
 from parsing.pipeline.workers import ParserFactories
-from parsing.run import RunConfig, cli, main, parser_factories
+from parsing.run import ParseConfig, cli, main, parser_factories
 from parsing.verify import verify_shards
 from tests.parsing.pipeline.toy_corpus import ToyCorpus
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
@@ -33,9 +33,9 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_module, "parser_factories", lambda config: factories)
 
 
-def config_of(tmp_path: Path, **options) -> RunConfig:
+def config_of(tmp_path: Path, **options) -> ParseConfig:
     (tmp_path / "hard.txt").write_bytes(TEXT.encode())
-    return RunConfig(
+    return ParseConfig(
         corpus=str(tmp_path / "hard.txt"),
         output=tmp_path / "cache",
         **{"tokenize": "space", "workers": 1, **options},
@@ -120,7 +120,7 @@ def test_a_damaged_shard_says_what_makes_it_again(tmp_path: Path, damage: str) -
         ({"views": ""}, "expected dep, const"),
         ({"workers": 0}, "at least 1"),
         ({"max_tokens": 0}, "at least 1"),
-        ({"address": "auto"}, "--address auto: needs --engine ray"),
+        ({"address": "auto"}, "--address auto: needs --pool ray"),
     ],
 )
 def test_bad_options_are_refused(tmp_path: Path, options: dict, message: str) -> None:
@@ -129,7 +129,7 @@ def test_bad_options_are_refused(tmp_path: Path, options: dict, message: str) ->
 
 
 def test_views_choose_the_parsers() -> None:
-    factories = parser_factories(RunConfig(corpus="x", views="dep"))
+    factories = parser_factories(ParseConfig(corpus="x", views="dep"))
     assert factories.dependency is not None and factories.constituency is None
 
 

@@ -16,7 +16,7 @@ from parsing.cache.manifest import Manifest
 from parsing.cache.reader import TreeCache
 from parsing.cache.shard_file import read_shard, write_shard
 from parsing.info import as_json, as_text, gather, plot
-from parsing.verify import cli, verify_shards
+from parsing.verify import verify_shards
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
 
@@ -51,11 +51,6 @@ def rewrite(folder: Path, name: str, at: int, value: int) -> None:
 
 def test_a_sound_cache_passes(folder: Path) -> None:
     assert verify(folder) == 40
-
-
-def test_dry_run_scales_the_first_shards_up(folder: Path, dry_run) -> None:
-    text = dry_run(cli, folder)
-    assert "verify       40 sentences at" in text and "shards       3" in text
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from corpora.senteval.files import read_task
+from corpora.support.config import check
 from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from senteval_runner import cells, running
+from senteval_runner.config import RunConfig
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report import tables
-from senteval_runner.run import RunConfig
 from senteval_runner.run import main as run_main
 from senteval_runner.vectors import encoders
 from senteval_runner.vectors.encoders import find_source, resolve_encoder, split_parts
@@ -114,15 +115,17 @@ def test_command_line(tmp_path, data, words, command) -> None:
         ({"tasks": ","}, "empty"),
         ({"seeds": "x"}, "whole numbers"),
         ({"data": Path("nowhere")}, "no such folder"),
-        ({"project": 0}, "--project 0: at least 1"),
-        ({"batch_size": 0}, "--batch-size 0: at least 1"),
-        ({"threads": 0}, "--threads 0: at least 1"),
+        ({"project": 0}, "--project 0: must be at least 1"),
+        ({"batch_size": 0}, "--batch-size 0: must be at least 1"),
+        ({"threads": 0}, "--threads 0: must be at least 1"),
         ({"models": ()}, "at least one model"),
     ],
 )
 def test_wrong_options_are_one_line(tmp_path, data, words, options, message) -> None:
+    wrong = dataclasses.replace(config(tmp_path, data, str(words)), **options)
     with pytest.raises(UserError, match=message) as caught:
-        running.run(dataclasses.replace(config(tmp_path, data, str(words)), **options))
+        check(wrong)
+        run_main(wrong)
     assert "\n" not in str(caught.value)
 
 

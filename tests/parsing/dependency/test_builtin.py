@@ -8,7 +8,7 @@ from parsing.dependency.task import score_parser
 from parsing.dependency.train import read_dependencies
 from parsing.libraries.supar_stock import stock_predict, to_supar
 from parsing.models import BUILTIN, BUILTIN_DEPENDENCY, load_dependency_parser
-from parsing.trees.types import DependencyParse
+from parsing.trees.parsers import DependencyParse
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from parsing.networks.config import DependencyConfig, EncoderConfig, ScorerConfi
 from parsing.networks.features import TypeTable, make_batch
 from parsing.networks.model_folder import load_model_folder, save_model_folder
 from parsing.networks.training import Trainer, seed_everything
-from parsing.trees.types import DependencyParse
+from parsing.trees.parsers import DependencyParse
 from tests.parsing.dependency.examples import ODD, SENTENCES, random_model
 
 TOKENS = [list(s.tokens) for s in SENTENCES] + ODD

@@ -16,10 +16,10 @@ from parsing.constituency.train import read_treebank
 from parsing.dependency.train import read_dependencies
 from parsing.libraries.benepar import BeneparParser
 from parsing.models import load_constituency_parser, load_dependency_parser
-from parsing.run import RunConfig, main
+from parsing.run import ParseConfig, main
 from parsing.score import cli as score
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
-from parsing.trees.types import ConstituencyParse, DependencyParse
+from parsing.trees.parsers import ConstituencyParse, DependencyParse
 from tests.parsing.constituency.examples import SENTENCES as CONSTITUENTS
 from tests.parsing.constituency.examples import benepar_model
 from tests.parsing.libraries.test_supar_transformers import TOKENS, build, convert
@@ -100,11 +100,11 @@ def test_benepars_encoder_in_bf16() -> None:
 def test_caches_of_two_precisions_do_not_mix(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The dog sleeps .\nIt rains .\n")
     options = {"corpus": str(tmp_path / "a.txt"), "output": tmp_path / "c", "tokenize": "space", "workers": 1}
-    main(RunConfig(**options, views="dep", precision="bf16"))
+    main(ParseConfig(**options, views="dep", precision="bf16"))
     manifest = json.loads((tmp_path / "c" / "manifest.json").read_text())
     assert manifest["identity"]["dependency"]["arithmetic"] == "bf16"
     with pytest.raises(UserError, match=r"dependency\.arithmetic: 'bf16' is now None"):
-        main(RunConfig(**options, views="dep"))
+        main(ParseConfig(**options, views="dep"))
 
 
 def test_a_model_trained_on_reduced_trees_loads_that_parser() -> None:

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
-from corpora.types import Document, Sentence
 from parsing.cache.manifest import Manifest
 from parsing.cache.reader import TreeCache
 from parsing.pipeline.driver import locked, run_corpus, shard_specs
-from parsing.pipeline.local import LocalEngine
+from parsing.pipeline.local import LocalPool
 from parsing.pipeline.parse_shard import ShardOptions
 from parsing.pipeline.workers import ParserFactories
 from tests.conftest import ROOT
@@ -182,16 +182,16 @@ def test_a_dead_worker_is_replaced_and_its_shard_tried_again(tmp_path: Path) -> 
 def test_a_worker_that_dies_idle_is_replaced() -> None:
     """Before, it ended the run: "a worker could not start"."""
     spec = next(shard_specs(ToyCorpus(5), 8))
-    with LocalEngine(TOYS, 2) as engine:
-        engine.describe()
-        while not all(worker.ready for worker in engine._workers):
-            for worker, message in engine._events(None):
-                engine._greet(worker, message)
-        idle = engine._workers[0]  # work goes to the last one first
+    with LocalPool(TOYS, 2) as pool:
+        pool.describe()
+        while not all(worker.ready for worker in pool._workers):
+            for worker, message in pool._events(None):
+                pool._greet(worker, message)
+        idle = pool._workers[0]  # work goes to the last one first
         idle.process.kill()
         idle.process.join()
-        assert [part.index for part, _ in engine.run(OPTIONS, iter([spec]))] == [0]
-        assert idle not in engine._workers and len(engine._workers) == 2
+        assert [part.index for part, _ in pool.run(OPTIONS, iter([spec]))] == [0]
+        assert idle not in pool._workers and len(pool._workers) == 2
 
 
 def test_a_shard_that_kills_two_workers_is_a_clear_fault(tmp_path: Path) -> None:

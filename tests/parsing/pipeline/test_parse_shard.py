@@ -22,7 +22,7 @@ from parsing.pipeline.parse_shard import (
 )
 from parsing.pipeline.split import merge_parts, split_shard
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
-from parsing.trees.types import DependencyParse
+from parsing.trees.parsers import DependencyParse
 from tests.parsing.pipeline.toy_parsers import (
     FaultyConstituencyParser,
     FaultyDependencyParser,

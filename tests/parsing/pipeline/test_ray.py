@@ -1,4 +1,4 @@
-"""The Ray engine gives the local engine's cache, also when a worker dies in the middle."""
+"""Actors of Ray give the local pool's cache, also when a worker dies in the middle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ray = pytest.importorskip("ray")
 
 def test_a_slow_corpus_is_waited_for_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, the driver asked for the first part as often as it could, taking the reader's time."""
-    from parsing.pipeline.ray import RayEngine
+    from parsing.pipeline.ray import RayPool
 
     asked = 0
 
@@ -40,9 +40,9 @@ def test_a_slow_corpus_is_waited_for_asleep(monkeypatch: pytest.MonkeyPatch) -> 
 
     next_part = ReadAhead.next
     monkeypatch.setattr(ReadAhead, "next", count)
-    engine = RayEngine(ParserFactories(), 1)
-    engine._actors = [None]
-    assert list(engine.run(ShardOptions(), parts())) == []
+    pool = RayPool(ParserFactories(), 1)
+    pool._actors = [None]
+    assert list(pool.run(ShardOptions(), parts())) == []
     assert asked < 50
 
 
@@ -51,9 +51,9 @@ def test_a_slow_corpus_is_waited_for_asleep(monkeypatch: pytest.MonkeyPatch) -> 
 # Ray leaves sockets and processes to the operating system.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_content_equals_the_local_engine_with_a_worker_killed(tmp_path: Path) -> None:
-    from corpora.types import Sentence
-    from parsing.pipeline.ray import RayEngine
+def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path: Path) -> None:
+    from corpora.documents import Sentence
+    from parsing.pipeline.ray import RayPool
 
     sentences = [Sentence(("word",) * (1 + i % 9)) for i in range(600)]
     sentences[300] = Sentence(("die", "here"))
@@ -72,7 +72,7 @@ def test_content_equals_the_local_engine_with_a_worker_killed(tmp_path: Path) ->
         ParserFactories(dependency=dying, constituency=ToyConstituencyParser),
         workers=2,
         shard_sentences=64,
-        engine=RayEngine,
+        pool=RayPool,
     )
     assert (tmp_path / "died").exists()
     assert there.content_sha256 == local.content_sha256
@@ -89,10 +89,10 @@ def no_parser() -> ToyDependencyParser:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_parser_that_is_not_there_is_the_users_error() -> None:
     """Before, it was Ray's: the actor's death, with a traceback."""
-    from parsing.pipeline.ray import RayEngine
+    from parsing.pipeline.ray import RayPool
 
     with (
-        RayEngine(ParserFactories(dependency=no_parser), 1) as engine,
+        RayPool(ParserFactories(dependency=no_parser), 1) as pool,
         pytest.raises(UserError, match="no such model folder"),
     ):
-        engine.describe()
+        pool.describe()

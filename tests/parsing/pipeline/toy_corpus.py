@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corpora.types import Document, Sentence
+from corpora.documents import Document, Sentence
 
 WORDS = ("a", "of", "tree", "parser", "日本語", "née", "\u202eשלום", "🙂", "constituency", "\x07", "x\x00y")
 

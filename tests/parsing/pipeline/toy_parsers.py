@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from parsing.trees.types import ConstituencyParse, DependencyParse
+from parsing.trees.parsers import ConstituencyParse, DependencyParse
 
 
 def number(tokens: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nltk.tree import Tree
 
 from parsing.trees.binarise import binarise, left_branching, unbinarise
-from parsing.trees.types import ConstituencyParse
+from parsing.trees.parsers import ConstituencyParse
 
 LABELS = ("", "S", "NP", "VP", "S::VP", "PP")
 DUMMY = len(LABELS)

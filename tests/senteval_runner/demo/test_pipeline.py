@@ -1,4 +1,4 @@
-"""The demo's steps, figures, page and estimate on small models; ``make demo`` runs the whole."""
+"""The demo's steps, scores and page on small models; ``make demo`` runs the whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from multiview import train
 from multiview.config import TrainConfig
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
-from senteval_runner.demo import estimate as demo_estimate
 from senteval_runner.demo import pipeline as demo
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
@@ -62,17 +61,3 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
 def test_a_step_that_refuses_its_input_ends_the_demo() -> None:
     with pytest.raises(UserError, match=r"stopped at: python -m parsing\.run none\.txt"):
         demo.run_step("1/1", "parsing.run", "none.txt")
-
-
-def test_dry_run_names_the_commands_and_writes_nothing(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    dry_run,  # type: ignore[no-untyped-def]
-) -> None:
-    monkeypatch.setattr(demo_estimate, "SHARD", 120)
-    monkeypatch.setattr(demo_estimate, "EVERY", 2000)
-    text = dry_run(demo.cli, "--sentences", "1k", "--held-out", 500, "--minutes", 30)
-    assert "$ python -m parsing.run pydocs --split heldout --limit 500" in text
-    assert "$ python -m multiview.train --views dep,const --trees runs/demo/trees/pydocs-train" in text
-    assert "parse        1,500 sentences" in text and "train        40 steps" in text
-    assert "parameters" in text

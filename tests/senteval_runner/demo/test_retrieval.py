@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from senteval_runner.demo.retrieval import bootstrap, neighbour_retrieval, reciprocal_ranks, tfidf_embeddings
+from senteval_runner.demo.retrieval import neighbour_retrieval, reciprocal_ranks, tfidf_embeddings
+from senteval_runner.report.significance import bootstrap
 
 
 def by_loop(embeddings: np.ndarray, documents: list[int], block: int) -> list[float]:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
 from corpora.treebanks import write_brackets, write_conllu
-from corpora.types import Document, Sentence
 from senteval_runner import build_probing
 from senteval_runner.build_probing import BuildConfig, gold_sentences, main
 from senteval_runner.probing import structure

@@ -13,8 +13,8 @@ from sklearn.model_selection import StratifiedKFold
 
 from senteval_runner.protocol import batched, classify, heads
 from senteval_runner.protocol.config import TORCH_REGULARISERS, get_protocol
+from senteval_runner.protocol.features import as_tensor, design
 from senteval_runner.protocol.heads import HiddenHead, LogisticHead
-from senteval_runner.vectors.features import as_tensor, design
 from tests.oracles import senteval as oracle
 
 

@@ -22,18 +22,18 @@ document.title = JSON.stringify({
   page: document.documentElement.scrollWidth,
   window: window.innerWidth,
   empty: all('svg').filter(e => box(e).width < 50 || box(e).height < 50).length,
-  outside: all('svg rect, svg circle').filter(e => {
+  outside: all('svg [id^=bar-], svg [id^=points-] use').filter(e => {
     const a = box(e), b = box(e.closest('svg'));
     return a.right > b.right + 1 || a.left < b.left - 1 || a.bottom > b.bottom + 1 || a.top < b.top - 1;
   }).length,
-  circles: all('svg circle').length,
-  bars: all('svg rect').length,
-  best: all('td b').filter(e => getComputedStyle(e).fontWeight >= 600).length,
+  circles: all('svg [id^=points-] use').length,
+  bars: all('svg [id^=bar-]').length,
+  best: all('td.best').filter(e => getComputedStyle(e).fontWeight >= 600).length,
   published: all('tr.apart td').filter(e => getComputedStyle(e).fontStyle == 'italic').length,
   ragged: all('table').filter(t => new Set([...t.rows].map(r => [...r.cells].reduce(
     (n, c) => n + c.colSpan, 0))).size > 1).length,
   overlapping: all('svg').filter(s => {
-    const names = [...s.querySelectorAll('text[text-anchor=middle]')].map(box);
+    const names = [...s.querySelectorAll('g[id^=xtick] text')].map(box);
     return names.some((a, i) => i && names[i - 1].right > a.left && names[i - 1].top == a.top);
   }).length,
 });

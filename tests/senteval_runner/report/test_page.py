@@ -1,131 +1,123 @@
-"""The report: significance, projections, neighbours, one page from a run."""
+"""Tables, plots and pages: one source for Markdown and HTML, well-formed, escaped, nothing fetched."""
 
 from __future__ import annotations
 
+import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from scipy.stats import pearsonr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from corpora.support.errors import UserError
-from senteval_runner import running
-from senteval_runner.protocol.results import TaskResult
-from senteval_runner.report import page as report
-from senteval_runner.report.projections import nearest, pca, tsne
-from senteval_runner.report.significance import _pearson, paired_bootstrap
-from tests.senteval_runner.test_run import config
+from senteval_runner.report import plots
+from senteval_runner.report.page import Figure, Page, Section
+from senteval_runner.report.table import Column, Score, Table, shown
+
+printable = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Cn")), max_size=12)
+numbers = st.floats(-1e6, 1e6, allow_nan=False)
 
 
-def classified(task: str, hits: np.ndarray, acc: float = 0.0) -> TaskResult:
-    gold = np.ones(len(hits))
-    return TaskResult(
-        task=task,
-        metrics={"acc": round(100 * float(hits.mean()), 2)},
-        dim=3,
-        rows={},
-        predictions={"test": (hits * 1.0).tolist()},
-        gold={"test": gold.tolist()},
+def parsed(page: Page) -> ET.Element:
+    return ET.fromstring(page.html().split("\n", 1)[1])
+
+
+def of_table(table: Table) -> ET.Element:
+    return parsed(Page("P", [Section("S", [table])]))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(printable, numbers | st.none()), min_size=1, max_size=4))
+def test_tables_hold_the_same_cells_in_both_outputs(rows) -> None:
+    table = Table(["<a>", Column("b & c", best="high")], rows)
+    root = of_table(table)
+    cells = [[cell.text or "" for cell in row.iterfind("td")] for row in root.iterfind(".//tbody/tr")]
+    assert cells == [[name, shown(value)] for name, value in rows]
+    lines = table.markdown().splitlines()
+    assert len(lines) == 2 + len(rows) and lines[0] == "| \\<a> | b & c |"
+    assert all(shown(value) in line for (_, value), line in zip(rows, lines[2:], strict=True))
+
+
+def test_a_cell_cannot_end_its_row() -> None:
+    table = Table(["name", "text"], [["a|b", "<i>\nc"]], notes=["x < y"])
+    assert table.markdown().splitlines()[2] == "| a\\|b | \\<i> c |"
+
+
+def test_best_values_are_marked_ties_too() -> None:
+    columns = ["m", Column("one", best="high"), Column("other", best="low"), Column("alone", best="high")]
+    table = Table(
+        columns, [["a", 1.0, 3.0, None], ["b", 2.0, Score(1.0, 0.1), 5.0], ["c", 2.001, None, None]]
     )
+    best = [cell.text for cell in of_table(table).iterfind(".//td") if "best" in cell.get("class", "")]
+    assert best == ["2.00", "1.00 ± 0.10", "2.00"]
+    assert table.markdown().count("**") == 2 * len(best)
 
 
-def test_bootstrap_tells_real_from_chance() -> None:
-    rng = np.random.RandomState(0)
-    base = rng.rand(1000) < 0.7
-    same, better = base.copy(), base | (rng.rand(1000) < 0.3)
-    flipped = base.copy()
-    flipped[:6] = ~flipped[:6]
-    assert paired_bootstrap(classified("MR", base), classified("MR", same)) == 1.0
-    assert paired_bootstrap(classified("MR", better), classified("MR", base)) < 0.01
-    assert paired_bootstrap(classified("MR", flipped), classified("MR", base)) > 0.1
-
-
-def test_multinomial_shortcut_equals_drawing_items() -> None:
-    rng = np.random.RandomState(1)
-    a, b = rng.rand(200) < 0.75, rng.rand(200) < 0.66
-    gain = a.astype(float) - b
-    drawn = np.array([gain[rng.randint(0, 200, 200)].mean() for _ in range(4000)])
-    expected = min(1.0, 2 * float((drawn * np.sign(gain.mean()) <= 0).mean()))
-    assert paired_bootstrap(classified("MR", a), classified("MR", b)) == pytest.approx(expected, abs=0.03)
-
-
-def test_correlations_of_resamples_equal_scipy() -> None:
-    rng = np.random.RandomState(0)
-    predicted, gold = rng.rand(4, 30) + 3, rng.rand(4, 30) * 5
-    expected = [pearsonr(p, g).statistic for p, g in zip(predicted, gold, strict=True)]
-    np.testing.assert_allclose(_pearson(predicted, gold), expected, atol=1e-12)
-    assert _pearson(np.ones((1, 5)), rng.rand(1, 5)).tolist() == [0.0]
-
-
-def test_bootstrap_of_correlations() -> None:
-    rng = np.random.RandomState(0)
-    gold = rng.rand(300)
-
-    def related(noise: float) -> TaskResult:
-        scores = (gold + noise * rng.randn(300)).tolist()
-        values = {"predictions": {"test": scores}, "gold": {"test": gold.tolist()}}
-        return TaskResult(task="STSBenchmark", metrics={}, dim=1, rows={}, **values)
-
-    assert paired_bootstrap(related(0.2), related(1.0)) < 0.01
-
-
-def test_subsets_are_compared_by_name() -> None:
-    """A stored result has its subsets in the order of their names, a fresh one in that of the task."""
-    rng = np.random.RandomState(0)
-    gold = {name: rng.rand(n).tolist() for name, n in (("MSRpar", 40), ("OnWN", 60), ("MSRvid", 50))}
-
-    def scored(noise: float, names: list[str]) -> TaskResult:
-        predictions = {name: (np.array(gold[name]) + noise).tolist() for name in names}
-        values = {"predictions": predictions, "gold": {name: gold[name] for name in names}}
-        return TaskResult(task="STS12", metrics={}, dim=1, rows={}, **values)
-
-    assert paired_bootstrap(scored(0.0, list(gold)), scored(0.5, sorted(gold))) == 1.0
-
-
-def test_projections() -> None:
-    rng = np.random.RandomState(0)
-    line = np.outer(np.arange(12), rng.randn(5)).astype(np.float32)
-    flat = pca(line)
-    np.testing.assert_allclose(flat[:, 1], 0, atol=1e-3)
-    distances = np.abs(np.diff(flat[:, 0]))
-    np.testing.assert_allclose(distances, np.linalg.norm(line[1] - line[0]), rtol=1e-3)
-    assert tsne(rng.randn(12, 5).astype(np.float32)).shape == (12, 2)
-
-
-@pytest.mark.parametrize("options", [{"project": 1}, {}])
-def test_a_report_of_vectors_without_a_plane(tmp_path, data, words, monkeypatch, options) -> None:
-    """One dimension, or no known word: every vector is zero."""
-    monkeypatch.chdir(tmp_path)
-    if not options:
-        words.write_text("unseen 1 2 3\n")
-    assert running.run(config(tmp_path, data, str(words), tasks="CR", **options)) == 0
-    assert "words.txt: too few texts or dimensions" in (tmp_path / "report/report.html").read_text()
-
-
-def test_nearest_neighbours() -> None:
-    vectors = np.eye(3, dtype=np.float32)
-    found = nearest(np.array([[0.1, 2, 0]], dtype=np.float32), vectors, [["a"], ["b"], ["c"]], count=2)
-    assert [sentence for _, sentence in found[0]] == ["b", "a"]
-
-
-def test_page_of_a_run(tmp_path, data, words, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples.txt").write_text("good bright\n\nbad\n")
-    (data / "probing" / "probing.json").write_text('{"tasks": {"WordContent": {"labels_from": "parser"}}}')
-    models = (str(words), "random:seq")
-    tasks = "CR,SICK-E,WordContent"
-    running.run(config(tmp_path, data, *models, tasks=tasks, seeds="1,2", examples=tmp_path / "examples.txt"))
-    page = (tmp_path / "report/report.html").read_text()
-    ET.fromstring(
-        page.split("\n", 1)[1].replace('<meta charset="utf-8">', "").replace('width">', 'width"/>', 1)
+def test_quoted_rows_stand_apart() -> None:
+    table = Table(
+        ["m", Column("MR", best="high")],
+        [["a", 1.0], ["b", 2.0]],
+        quoted=[["c", "9.9"]],
+        quoted_title="Theirs",
     )
-    for expected in ("±", "words.txt − random:seq", "WordContent †", "PCA", "t-SNE", "good bright", "cosine"):
-        assert expected in page
-    assert "http" not in page
+    apart = [row for row in of_table(table).iterfind(".//tr") if row.get("class") == "apart"]
+    assert [cell.text for row in apart for cell in row] == ["Theirs", "c", "9.9"]
+    assert "| *c* | *9.9* |" in table.markdown() and "**2.00**" in table.markdown()
 
 
-def test_bad_examples_are_refused(tmp_path) -> None:
-    (tmp_path / "empty.txt").write_text("\n")
-    for name in ("empty.txt", "missing.txt"):
-        with pytest.raises(UserError, match=name):
-            report.read_examples(tmp_path / name)
+def test_cells_as_text() -> None:
+    assert shown(None) == shown(float("nan")) == "–"
+    assert shown(Score(74.206, 0.31, (73.5, 74.9)), 1) == "74.2 ± 0.3 [73.5, 74.9]"
+    assert shown(3) == "3" and shown(3.0) == "3.00"
+    assert Score.over_seeds([]) is None and Score.over_seeds([2.0]) == Score(2.0)
+    assert shown(Score.over_seeds([1.0, 3.0])) == "2.00 ± 1.41"
+
+
+def test_shades_and_alignment() -> None:
+    table = Table(["m", Column("p", shade=(0, 100)), "t"], [["a", 80.0, "x"], ["b", None, None]])
+    cells = list(of_table(table).iterfind(".//td"))
+    assert cells[1].get("style") == "background:rgba(31,95,139,0.60)"
+    assert [cell.get("style") for cell in (cells[0], cells[2], cells[4])] == [None] * 3
+    assert table.markdown().splitlines()[1] == "| :--- | ---: | :--- |"
+
+
+def test_figures_hold_their_values() -> None:
+    pytest.importorskip("matplotlib")
+    values = {("<a>", "MR"): 50.0, ("<a>", "CR"): float("nan")}
+    bars = ET.fromstring(plots.bars(["<a>"], ["MR", "CR"], values, spread={("<a>", "MR"): 2.0}).svg)
+    assert [title.text for title in bars.iter("title")] == ["<a> MR: 50.00"]
+    dots = ET.fromstring(
+        plots.scatter([(0, 0), (1, 2), (2, 1)], [0, 1, 0], ["x", "y"], titles=["<s>", "t", "u"]).svg
+    )
+    assert [title.text for title in dots.iter("title")] == ["<s>", "u", "t"]
+    assert [sum(1 for _ in dots.iterfind(f".//g[@id='points-{kind}']//use")) for kind in (0, 1)] == [2, 1]
+
+
+def test_equal_input_gives_equal_bytes() -> None:
+    pytest.importorskip("matplotlib")
+    drawings = [
+        (
+            plots.curves({"$x_1$": [(0, 1), (1, float("nan")), (2, 3)]}, y_label="<loss>"),
+            plots.heat_map({"mean": np.array([[1.0, np.nan]])}, ["a"], ["p", "q"], diverging=True),
+        )
+        for _ in range(2)
+    ]
+    assert drawings[0] == drawings[1]
+    assert "$x_1$" in drawings[0][0].svg and "nan" not in drawings[0][0].svg
+
+
+def test_figures_without_values_or_matplotlib_say_so(monkeypatch) -> None:
+    assert plots.curves({"a": [(0, float("nan"))]}).note == plots.NOTHING
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    figure = plots.curves({"a": [(0, 1)]}, caption="loss")
+    assert "pip install 'multiview-embeddings[report]'" in figure.note
+    assert "Figure left out: matplotlib" in Page("P", [Section("S", [figure])]).html()
+
+
+def test_a_page_is_one_file() -> None:
+    figure = Figure("<svg></svg>", "c & d")
+    page = Page("T <1>", [Section("S", ["a < b", figure], note="n & m"), Section("Drawn", [figure])], "i > j")
+    html = page.html()
+    assert "<title>T &lt;1&gt;</title>" in html and "<p>a &lt; b</p>" in html and "<svg></svg>" in html
+    assert "http" not in html and "src=" not in html
+    assert page.markdown() == "# T \\<1>\n\ni > j\n\n## S\n\nn & m\n\na \\< b\n"

@@ -31,12 +31,12 @@ def test_reports_set_them_apart(tmp_path, data, words, monkeypatch) -> None:
     assert running.run(config(tmp_path, data, str(words), tasks="CR")) == 0
     markdown = (tmp_path / "report/results.md").read_text()
     page = (tmp_path / "report/report.html").read_text()
-    assert "*DEP, CONST (published, 4800)*" in markdown and NOTE in markdown
+    assert "*DEP, CONST, 4800 (Simoulin & Crabbé 2021)*" in markdown and NOTE in markdown
     assert "Published, not computed here" in page and "Logeswaran &amp; Lee 2018" in page
     row = next(line for line in page.split("<tr") if "DEP, CONST, 4800 (" in line)
-    assert row.startswith(' class="apart"') and "<b>" not in row
+    assert row.startswith(' class="apart"') and "best" not in row
     assert running.run(config(tmp_path, data, str(words), tasks="CR", published=False)) == 0
-    assert "(published" not in (tmp_path / "report/results.md").read_text()
+    assert "Published, not computed" not in (tmp_path / "report/results.md").read_text()
     # without a task of the table there is nothing to compare
     assert running.run(config(tmp_path, data, str(words), tasks="WordContent")) == 0
-    assert "*DEP, CONST (published" not in (tmp_path / "report/results.md").read_text()
+    assert "*DEP, CONST" not in (tmp_path / "report/results.md").read_text()

@@ -183,7 +183,7 @@ def test_the_threshold_is_the_best_one(rows: list[tuple[int, int]]) -> None:
 
 def test_held_out_phrases(tmp_path: Path) -> None:
     """The share is the one BURT's training leaves out."""
-    from corpora.support.split import in_share
+    from corpora.support.split import in_fraction
 
     lines = [
         f"[NP] ||| {i} ||| {i % 7} ||| Equivalence=0.{i % 7} Abc=1 ||| 0-0 ||| Equivalence\n"
@@ -192,7 +192,7 @@ def test_held_out_phrases(tmp_path: Path) -> None:
     (tmp_path / "ppdb.txt").write_text("".join(lines))
     every = phrase_similarity(Numbers(), tmp_path / "ppdb.txt")
     held = phrase_similarity(Numbers(), tmp_path / "ppdb.txt", 0.3)
-    assert every.pairs == 60 and held.pairs == sum(in_share(str(i), 0.3) for i in range(60)) < 60
+    assert every.pairs == 60 and held.pairs == sum(in_fraction(str(i), 0.3) for i in range(60)) < 60
     with pytest.raises(UserError, match="raise --held-out"):
         phrase_similarity(Numbers(), tmp_path / "ppdb.txt", 1e-9)
     (tmp_path / "one.txt").write_text("[NP] ||| a ||| b ||| Abc=1 ||| 0-0\n")

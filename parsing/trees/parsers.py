@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Int = NDArray[np.integer]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+UInt8 = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)

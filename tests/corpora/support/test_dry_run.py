@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support.estimate import Work, dry_run_text, duration, rate
+from corpora.support.dry_run import Work, dry_run_text, duration, rate
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,127 @@
+"""The sections of an evaluation's report.
+
+Tables with the best marked, mean ± standard deviation over seeds, paired bootstrap between models, bars per
+task, a heat map of the probing tasks, sentence vectors in the plane, nearest neighbours of examples.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from corpora.rows import text_lines
+from corpora.senteval.files import TaskData
+from corpora.support.errors import UserError
+from senteval_runner.protocol.results import TaskResult
+from senteval_runner.report import plots, tables
+from senteval_runner.report.page import Block, Section
+from senteval_runner.report.projections import NO_PLANE, has_plane, nearest, pca, tsne
+from senteval_runner.report.published import CONTROLS, NOTE, SENTEVAL
+from senteval_runner.report.table import Cell, Table, mean_and_deviation
+from senteval_runner.vectors.embed import SentenceVectors, Tokens
+
+PAPER_NOTE = "SICK-R times 100, of MSE less is better. The average is set only when no task is missing."
+MAX_POINTS = 400
+MAX_NEIGHBOURS = 20_000
+
+
+def score_sections(
+    models: tables.Models,
+    parsed: Sequence[str] = (),
+    parser_labelled: Sequence[str] = (),
+    published: bool = True,
+) -> list[Section]:
+    """The tables of scores.
+
+    Args:
+        models: scores by model.
+        parsed: models that read parses.
+        parser_labelled: probing tasks whose labels a parser gave; marked when a model reads parses.
+        published: add the multi-view paper's rows, set apart below ours.
+    """
+    found: list[Section] = []
+    if any(tables.paper_row(scores) for seeds in models.values() for scores in seeds):
+        quoted, notes = ((*SENTEVAL, *CONTROLS), [PAPER_NOTE, NOTE]) if published else ((), [PAPER_NOTE])
+        blocks: list[Block] = [tables.paper_table(models, quoted, notes)]
+        if published:
+            blocks.append(tables.pair_table())
+        found.append(Section("Classification and relatedness", blocks))
+    if (other := tables.other_table(models)) is not None:
+        found.append(Section("Other tasks", [other]))
+    if (probing := tables.probing_table(models, parsed, parser_labelled)) is not None:
+        found.append(Section("Probing", [probing]))
+    return found
+
+
+def comparison_sections(models: Mapping[str, Sequence[Mapping[str, TaskResult]]]) -> list[Section]:
+    """Bars per task, and the significance of differences between models.
+
+    Args:
+        models: per model its results by task, one entry per seed; at least one model.
+    """
+    scores = {name: [{t: r.metrics for t, r in by.items()} for by in seeds] for name, seeds in models.items()}
+    found = [_bars(scores)]
+    if len(models) > 1:
+        first = {name: seeds[0] for name, seeds in models.items()}
+        found.append(Section("Differences between models", [tables.difference_table(first)]))
+    return found
+
+
+def _bars(scores: tables.Models) -> Section:
+    tasks = tables.tasks_of(scores)
+    heights, spread = {}, {}
+    by_model = tables.headlines(scores, tasks)
+    for name, task in itertools.product(by_model, tasks):
+        values = [one[task] for one in by_model[name] if task in one]
+        if values:
+            heights[name, task], spread[name, task] = mean_and_deviation(values)
+    return Section("Per task", [plots.bars(list(scores), tasks, heights, spread=spread)])
+
+
+def projection_section(models: Mapping[str, SentenceVectors], task: TaskData) -> Section:
+    """Sentences of one task in the plane, coloured by class, by PCA and t-SNE per model."""
+    split = next(name for name in ("test", "all", *task.splits) if name in task.splits)
+    part = task.splits[split]
+    rows = range(0, len(part), -(-len(part) // MAX_POINTS))
+    sentences = [part.a[row] for row in rows]
+    classes = [int(part.y[row]) for row in rows]
+    titles = [" ".join(tokens) for tokens in sentences]
+    blocks: list[Block] = []
+    for name, vectors in models.items():
+        points_ND = vectors(sentences)
+        if not has_plane(points_ND):
+            blocks.append(f"{name}: {NO_PLANE}")
+            continue
+        for method, flat_N2 in (("PCA", pca(points_ND)), ("t-SNE", tsne(points_ND))):
+            caption = f"{name}, {method}"
+            blocks.append(plots.scatter(flat_N2, classes, task.classes, titles=titles, caption=caption))
+    return Section(f"{task.name} sentences in the plane", blocks)
+
+
+def neighbour_section(
+    models: Mapping[str, SentenceVectors], examples: Sequence[Tokens], corpus: Sequence[Tokens]
+) -> Section:
+    """Nearest sentences of the evaluation data to each example, per model."""
+    corpus = corpus[:MAX_NEIGHBOURS]
+    rows: list[list[Cell]] = []
+    for name, vectors in models.items():
+        found = nearest(vectors(examples), vectors(corpus), corpus)
+        for example, neighbours in zip(examples, found, strict=True):
+            labels = [[name, " ".join(example)], *[["", ""]] * (len(neighbours) - 1)]
+            rows += [[*label, *neighbour] for label, neighbour in zip(labels, neighbours, strict=True)]
+    note = f"Among {len(corpus):,} sentences of the evaluated tasks, by cosine."
+    table = Table(["model", "example", "cosine", "sentence"], rows, notes=[note])
+    return Section("Nearest neighbours", [table])
+
+
+def read_examples(path: Path) -> list[Tokens]:
+    """Sentences, one per line, blank lines left out.
+
+    Raises:
+        UserError: no such file, not UTF-8, or nothing in it.
+    """
+    examples = [line.text.split() for line in text_lines(path)]
+    if not examples:
+        raise UserError(f"{path}: holds no sentence")
+    return examples

@@ -1,0 +1,183 @@
+"""What a run leaves behind: ``results.json``, ``results.md`` and ``report.html``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from threadpoolctl import threadpool_info
+
+from corpora.senteval.files import TaskData
+from corpora.senteval.tasks import PROBING_FILES, canonical_task
+from corpora.support.config import config_to_json
+from corpora.support.files import read_json, write_json, write_text
+from senteval_runner.cells import FORMAT, versions
+from senteval_runner.config import RunConfig
+from senteval_runner.protocol.config import Protocol
+from senteval_runner.protocol.results import TaskResult
+from senteval_runner.report.page import Page, Section
+from senteval_runner.report.sections import (
+    comparison_sections,
+    neighbour_section,
+    projection_section,
+    read_examples,
+    score_sections,
+)
+from senteval_runner.report.table import Cell, Table
+from senteval_runner.report.tables import paper_row
+from senteval_runner.vectors.embed import SentenceVectors
+from senteval_runner.vectors.encoders import Source
+
+COUNTS_TITLE = "Row counts that differ from the published ones"
+SKIPPED_TITLE = "Skipped (no average is set when one of the table's tasks is missing)"
+MOST_CLASSES = 8
+"""A task with more is not drawn in the plane: its colours could not be told apart."""
+
+
+@dataclass(kw_only=True)
+class Model:
+    """One row of the report."""
+
+    name: str
+    spec: str
+    key: str
+    """Digest of all that decides its vectors."""
+    sources: list[Source]
+    vectors: SentenceVectors
+    results: dict[int, dict[str, TaskResult]] = field(default_factory=dict)
+    """By seed and task."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Reason by task."""
+
+    @property
+    def reads_parses(self) -> bool:
+        """Whether a parser's trees go into its vectors."""
+        return any(source.kind in ("multiview", "random") for source in self.sources)
+
+    def scores(self) -> list[dict[str, dict[str, float]]]:
+        """Metrics by task, one entry per seed."""
+        return [{task: result.metrics for task, result in by.items()} for by in self.results.values()]
+
+
+def write_results(
+    config: RunConfig, protocol: Protocol, models: Sequence[Model], tasks: Sequence[TaskData]
+) -> None:
+    """Write all three files; print the tables of our own scores.
+
+    Args:
+        config: the run's options.
+        protocol: how scores were computed.
+        models: with their results.
+        tasks: those that every model with results has a score of.
+    """
+    write_json(config.output / "results.json", _results(config, protocol, models))
+    scored = [model for model in models if model.results]
+    scores = {model.name: model.scores() for model in scored}
+    parsed = [model.name for model in scored if model.reads_parses]
+    labelled = [task.name for task in tasks if _labelled_by_parser(task)]
+    projected = f", projected to {config.project} dimensions" if config.project else ""
+    page = Page(
+        "SentEval",
+        [*score_sections(scores, parsed, labelled, published=False), *_remarks(models)],
+        f"Protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}.",
+    )
+    print(page.markdown(), end="")
+    sections = score_sections(scores, parsed, labelled, published=config.published)
+    if scored:
+        sections += comparison_sections({model.name: list(model.results.values()) for model in scored})
+    page = replace(page, sections=[*sections, *_remarks(models)])
+    write_text(config.output / "results.md", page.markdown())
+    print(f"written: {config.output / 'results.json'}, results.md")
+    if scored:
+        page = replace(page, sections=[*page.sections, *_sentence_sections(config, scored, tasks)])
+        write_text(config.output / "report.html", page.html())
+        print(f"written: {config.output / 'report.html'}")
+
+
+def _sentence_sections(
+    config: RunConfig, models: Sequence[Model], tasks: Sequence[TaskData]
+) -> Iterator[Section]:
+    """Sentences in the plane, of the single-sentence task with most classes, and neighbours of examples."""
+    vectors = {model.name: model.vectors for model in models}
+    single = [task for task in tasks if task.kind == "single" and 2 <= len(task.classes) <= MOST_CLASSES]
+    if single:
+        yield projection_section(vectors, max(single, key=lambda task: len(task.classes)))
+    if config.examples is not None:
+        examples = read_examples(config.examples)
+        sentences = (tokens for task in tasks for part in task.splits.values() for tokens in part.sentences())
+        corpus = [list(tokens) for tokens in dict.fromkeys(map(tuple, sentences))]
+        yield neighbour_section(vectors, examples, corpus)
+
+
+def _labelled_by_parser(task: TaskData) -> bool:
+    """Whether ``senteval_runner.build_probing`` made the task from a parser's trees, as its record says."""
+    if task.name not in PROBING_FILES:
+        return False
+    record = task.files["train"][0].parent / "probing.json"
+    values = read_json(record)["tasks"] if record.exists() else {}
+    return any(canonical_task(n) == task.name and v["labels_from"] == "parser" for n, v in values.items())
+
+
+def _results(config: RunConfig, protocol: Protocol, models: Sequence[Model]) -> dict[str, object]:
+    """What ``results.json`` holds."""
+    metrics = [
+        {
+            "model": model.name,
+            "seed": seed,
+            **{k: v for k, v in dataclasses.asdict(result).items() if k not in ("predictions", "gold")},
+        }
+        for model in models
+        for seed, by_task in model.results.items()
+        for result in by_task.values()
+    ]
+    return {
+        "format": FORMAT,
+        "config": config_to_json(config),
+        "protocol": dataclasses.asdict(protocol),
+        "versions": versions(),
+        "kernels": _kernels(),
+        "torch_threads": torch.get_num_threads(),
+        "models": {
+            model.name: {
+                "spec": model.spec,
+                "key": model.key,
+                "parts": [dataclasses.asdict(source) for source in model.sources],
+            }
+            for model in models
+        },
+        "paper_table": {model.name: [paper_row(scores) for scores in model.scores()] for model in models},
+        "results": metrics,
+        "skipped": {model.name: model.skipped for model in models if model.skipped},
+    }
+
+
+def _kernels() -> list[str]:
+    """BLAS libraries with kernel family and threads: the last digits of L-BFGS hang on them."""
+    keys = ("internal_api", "version", "architecture", "num_threads")
+    return sorted(" ".join(str(info.get(key, "")) for key in keys) for info in threadpool_info())
+
+
+def _remarks(models: Sequence[Model]) -> list[Section]:
+    """What a reader must know about the data: unusual row counts, what was skipped and why."""
+    notes = {result.task: result.notes for m in models for by in m.results.values() for result in by.values()}
+    counts: list[list[Cell]] = [
+        ["; ".join([lines[0], *(line.removeprefix(f"{task} ") for line in lines[1:])])]
+        for task, lines in notes.items()
+        if lines
+    ]
+    who: dict[tuple[str, str], list[str]] = {}
+    for model in models:
+        for task, why in model.skipped.items():
+            who.setdefault((task, why), []).append(model.name)
+    skipped: list[list[Cell]] = [
+        [task, "every model" if len(names) == len(models) else ", ".join(names), why]
+        for (task, why), names in who.items()
+    ]
+    found = []
+    if counts:
+        found.append(Section(COUNTS_TITLE, [Table(["task"], counts)]))
+    if skipped:
+        found.append(Section(SKIPPED_TITLE, [Table(["task", "models", "reason"], skipped)]))
+    return found

@@ -1,0 +1,129 @@
+"""The report: significance, projections, neighbours, one page from a run."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr
+
+from corpora.support.errors import UserError
+from senteval_runner import running
+from senteval_runner.protocol.results import TaskResult
+from senteval_runner.report.projections import nearest, pca, tsne
+from senteval_runner.report.sections import read_examples
+from senteval_runner.report.significance import _pearson, paired_bootstrap
+from tests.senteval_runner.test_run import config
+
+
+def classified(task: str, hits: np.ndarray, acc: float = 0.0) -> TaskResult:
+    gold = np.ones(len(hits))
+    return TaskResult(
+        task=task,
+        metrics={"acc": round(100 * float(hits.mean()), 2)},
+        dim=3,
+        rows={},
+        predictions={"test": (hits * 1.0).tolist()},
+        gold={"test": gold.tolist()},
+    )
+
+
+def test_bootstrap_tells_real_from_chance() -> None:
+    rng = np.random.RandomState(0)
+    base = rng.rand(1000) < 0.7
+    same, better = base.copy(), base | (rng.rand(1000) < 0.3)
+    flipped = base.copy()
+    flipped[:6] = ~flipped[:6]
+    assert paired_bootstrap(classified("MR", base), classified("MR", same)) == 1.0
+    assert paired_bootstrap(classified("MR", better), classified("MR", base)) < 0.01
+    assert paired_bootstrap(classified("MR", flipped), classified("MR", base)) > 0.1
+
+
+def test_multinomial_shortcut_equals_drawing_items() -> None:
+    rng = np.random.RandomState(1)
+    a, b = rng.rand(200) < 0.75, rng.rand(200) < 0.66
+    gain = a.astype(float) - b
+    drawn = np.array([gain[rng.randint(0, 200, 200)].mean() for _ in range(4000)])
+    expected = min(1.0, 2 * float((drawn * np.sign(gain.mean()) <= 0).mean()))
+    assert paired_bootstrap(classified("MR", a), classified("MR", b)) == pytest.approx(expected, abs=0.03)
+
+
+def test_correlations_of_resamples_equal_scipy() -> None:
+    rng = np.random.RandomState(0)
+    predicted, gold = rng.rand(4, 30) + 3, rng.rand(4, 30) * 5
+    expected = [pearsonr(p, g).statistic for p, g in zip(predicted, gold, strict=True)]
+    np.testing.assert_allclose(_pearson(predicted, gold), expected, atol=1e-12)
+    assert _pearson(np.ones((1, 5)), rng.rand(1, 5)).tolist() == [0.0]
+
+
+def test_bootstrap_of_correlations() -> None:
+    rng = np.random.RandomState(0)
+    gold = rng.rand(300)
+
+    def related(noise: float) -> TaskResult:
+        scores = (gold + noise * rng.randn(300)).tolist()
+        values = {"predictions": {"test": scores}, "gold": {"test": gold.tolist()}}
+        return TaskResult(task="STSBenchmark", metrics={}, dim=1, rows={}, **values)
+
+    assert paired_bootstrap(related(0.2), related(1.0)) < 0.01
+
+
+def test_subsets_are_compared_by_name() -> None:
+    """A stored result has its subsets in the order of their names, a fresh one in that of the task."""
+    rng = np.random.RandomState(0)
+    gold = {name: rng.rand(n).tolist() for name, n in (("MSRpar", 40), ("OnWN", 60), ("MSRvid", 50))}
+
+    def scored(noise: float, names: list[str]) -> TaskResult:
+        predictions = {name: (np.array(gold[name]) + noise).tolist() for name in names}
+        values = {"predictions": predictions, "gold": {name: gold[name] for name in names}}
+        return TaskResult(task="STS12", metrics={}, dim=1, rows={}, **values)
+
+    assert paired_bootstrap(scored(0.0, list(gold)), scored(0.5, sorted(gold))) == 1.0
+
+
+def test_projections() -> None:
+    rng = np.random.RandomState(0)
+    line = np.outer(np.arange(12), rng.randn(5)).astype(np.float32)
+    flat = pca(line)
+    np.testing.assert_allclose(flat[:, 1], 0, atol=1e-3)
+    distances = np.abs(np.diff(flat[:, 0]))
+    np.testing.assert_allclose(distances, np.linalg.norm(line[1] - line[0]), rtol=1e-3)
+    assert tsne(rng.randn(12, 5).astype(np.float32)).shape == (12, 2)
+
+
+@pytest.mark.parametrize("options", [{"project": 1}, {}])
+def test_a_report_of_vectors_without_a_plane(tmp_path, data, words, monkeypatch, options) -> None:
+    """One dimension, or no known word: every vector is zero."""
+    monkeypatch.chdir(tmp_path)
+    if not options:
+        words.write_text("unseen 1 2 3\n")
+    assert running.run(config(tmp_path, data, str(words), tasks="CR", **options)) == 0
+    assert "words.txt: too few texts or dimensions" in (tmp_path / "report/report.html").read_text()
+
+
+def test_nearest_neighbours() -> None:
+    vectors = np.eye(3, dtype=np.float32)
+    found = nearest(np.array([[0.1, 2, 0]], dtype=np.float32), vectors, [["a"], ["b"], ["c"]], count=2)
+    assert [sentence for _, sentence in found[0]] == ["b", "a"]
+
+
+def test_page_of_a_run(tmp_path, data, words, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples.txt").write_text("good bright\n\nbad\n")
+    (data / "probing" / "probing.json").write_text('{"tasks": {"WordContent": {"labels_from": "parser"}}}')
+    models = (str(words), "random:seq")
+    tasks = "CR,SICK-E,WordContent"
+    running.run(config(tmp_path, data, *models, tasks=tasks, seeds="1,2", examples=tmp_path / "examples.txt"))
+    page = (tmp_path / "report/report.html").read_text()
+    ET.fromstring(page.split("\n", 1)[1])
+    for expected in ("±", "words.txt − random:seq", "WordContent †", "PCA", "t-SNE", "good bright", "cosine"):
+        assert expected in page
+    assert "http" not in page
+
+
+def test_bad_examples_are_refused(tmp_path) -> None:
+    (tmp_path / "empty.txt").write_text("\n")
+    for name in ("empty.txt", "missing.txt"):
+        with pytest.raises(UserError, match=name):
+            read_examples(tmp_path / name)
