@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_json, write_text
 from senteval_runner.vectors.embed import SentenceVectors, as_vectors
 from senteval_runner.vectors.encoders import resolve_encoder
-from studies.analogies import report
 from studies.analogies.config import RunConfig
 from studies.analogies.lexicon import read_google
 from studies.analogies.questions import Question, read_questions
-from studies.analogies.score import TextVectors, open_accuracy, score_analogies
+from studies.analogies.report import figures, tables
+from studies.analogies.score import OpenScores, TextVectors, open_accuracy, score_analogies
 
 Terms = tuple[str, str, str, str]
 """a is to b as c is to d."""
@@ -35,28 +35,34 @@ def run(config: RunConfig) -> None:
         vectors[spec] = TextVectors(questions, encode)
         scores[spec] = score_analogies(questions, vectors[spec])
         opened[spec] = open_scores(questions, encode, google)
-    tables = [
-        report.markdown(report.ACCURACY_HEADERS, report.accuracy_rows(scores)),
-        report.markdown(report.TRANSFER_HEADERS, report.transfer_rows(scores)),
-        report.markdown(("open vocabulary", "section", "%", "questions"), report.open_rows(opened)),
-    ]
-    write_text(config.output / "tables.md", "\n".join(tables))
-    write_text(config.output / "report.html", report.page(questions, scores, vectors))
+    page = tables(scores, opened)
+    write_text(config.output / "tables.md", page.markdown())
+    drawn = figures(questions, scores, vectors)
+    write_text(config.output / "report.html", replace(page, sections=[*page.sections, *drawn]).html())
     write_json(
         config.output / "results.json",
         {
             "config": config_to_json(config),
             "questions_sha256": sha256_file(config.questions),
-            "models": {spec: {**asdict(scores[spec]), "open": opened[spec]} for spec in config.models},
+            "models": {
+                spec: {
+                    **asdict(scores[spec]),
+                    "open": {
+                        name: {"accuracy": accuracy, "questions": count}
+                        for name, (accuracy, count) in opened[spec].items()
+                    },
+                }
+                for spec in config.models
+            },
         },
     )
-    print("\n".join(tables))
+    print(page.markdown())
     print(f"{config.output}/report.html, results.json, tables.md")
 
 
 def open_scores(
     questions: list[Question], encode: SentenceVectors, google: dict[str, list[Terms]]
-) -> dict[str, dict[str, float]]:
+) -> OpenScores:
     """Open-vocabulary accuracy of our word questions and of Google's, by category or section."""
     sets = {f"google {name}": rows for name, rows in google.items()}
     for q in questions:
@@ -67,5 +73,4 @@ def open_scores(
     # A zero vector is a word the encoder does not know.
     known = [i for i, vector in enumerate(vectors_WD) if vector.any()]
     kept = [words[i] for i in known]
-    found = {name: open_accuracy(rows, kept, vectors_WD[known]) for name, rows in sets.items()}
-    return {name: {"accuracy": accuracy, "questions": count} for name, (accuracy, count) in found.items()}
+    return {name: open_accuracy(rows, kept, vectors_WD[known]) for name, rows in sets.items()}

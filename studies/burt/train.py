@@ -29,6 +29,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, write_json, write_text
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy, cosines, spearman
+from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.burt.config import BurtConfig, Objective
 from studies.burt.data import BurtData, corpus_texts, read_data
@@ -213,7 +214,8 @@ def _save(config: BurtConfig, net: Siamese, history: Sequence[Row], summary: Seq
 
 def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str]) -> str:
     """What it is, what it saw, what it scores, how to make it again."""
-    table = [f"| {name} | {before:.4f} | {after:.4f} |" for name, before, after in _scores(history)]
+    columns: list[Column | str] = ["held-out score", Column("before", digits=4), Column("after", digits=4)]
+    table = Table(columns, _scores(history)).markdown()
     unseen = (
         "" if config.backbone == "tiny" else " What the backbone itself was trained on, its own card says."
     )
@@ -231,10 +233,7 @@ def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str
             "",
             *[f"- {line}" for line in summary],
             "",
-            "| held-out score | before | after |",
-            "|---|---|---|",
-            *table,
-            "",
+            table,
             "```python",
             "from sentence_transformers import SentenceTransformer",
             f'vectors = SentenceTransformer("{config.output.name}").encode(["A sentence.", "a phrase"])',

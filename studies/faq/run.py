@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from corpora.ranking.faq import FaqSet, read_faq
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
@@ -22,7 +24,7 @@ from studies.faq.evaluate import (
     relevance,
     side_texts,
 )
-from studies.faq.report import page, tables
+from studies.faq.report import figures, tables
 
 
 def run(config: FaqConfig) -> None:
@@ -64,9 +66,11 @@ def run(config: FaqConfig) -> None:
         "rows": rows,
     }
     write_json(config.output / "results.json", results)
-    write_text(config.output / "tables.md", tables(rows))
-    write_text(config.output / "report.html", page(rows, sets, vectors))
-    print(tables(rows))
+    page = tables(rows, sets)
+    write_text(config.output / "tables.md", page.markdown())
+    drawn = [section for faq in sets for section in figures(faq, vectors[faq.name])]
+    write_text(config.output / "report.html", replace(page, sections=[*page.sections, *drawn]).html())
+    print(page.markdown())
     print(f"{config.output}/report.html, results.json, tables.md")
 
 

@@ -37,7 +37,7 @@ class LayersConfig(BackboneConfig):
     seed: Annotated[int, Ge(0), Lt(2**32)] = 1111
     """Of classifiers, folds and --limit's draw."""
     output: Path = Path("runs/layers/report")
-    """Folder for results.json, results.md, report.html, the heat maps and finished cells."""
+    """Folder for results.json, results.md, report.html and finished cells."""
     cache: Path = Path("runs/layers/vectors")
     """Folder of sentence vectors, one subfolder per backbone and choice of columns."""
     storage: Literal["float16", "float32"] = "float16"

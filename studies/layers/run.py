@@ -13,7 +13,7 @@ from corpora.senteval.files import TaskData, read_task
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, write_json, write_text
+from corpora.support.files import write_json, write_text
 from corpora.support.progress import progress
 from senteval_runner.cells import FORMAT, Cells, data_folder, versions
 from senteval_runner.evaluation import evaluate_task
@@ -126,16 +126,9 @@ def _evaluate(
 def _write(config: LayersConfig, protocol: Protocol, subjects: Sequence[Subject], reduced: list[str]) -> int:
     studied = [subject.studied for subject in subjects if any(subject.results.values())]
     remarks = _remarks(config, protocol, subjects, reduced)
-    pngs = report.heat_maps(studied)
-    if studied and not pngs:
-        remarks.append("no heat map: matplotlib is missing, pip install 'multiview-embeddings[report]'")
-    text = "\n".join(["# What the layers know", "", *(f"- {remark}" for remark in remarks), ""])
-    if studied:
-        text += "\n" + report.markdown_tables(studied, config.table_pooling)
-    for name, png in pngs.items():
-        with atomic_path(config.output / name) as temporary:
-            temporary.write_bytes(png)
-    write_text(config.output / "report.html", report.page(studied, config.table_pooling, remarks, pngs))
+    page = report.page(studied, config.table_pooling, remarks)
+    text = page.markdown()
+    write_text(config.output / "report.html", page.html())
     write_text(config.output / "results.md", text)
     write_json(config.output / "results.json", _results(config, protocol, subjects, remarks))
     print(text, end="")
@@ -145,9 +138,7 @@ def _write(config: LayersConfig, protocol: Protocol, subjects: Sequence[Subject]
             f"{subject.studied.name}: {subject.encoded:,} sentences encoded now{rate}; "
             f"{subject.store.nbytes() / 1e6:,.0f} MB in {subject.store.folder}"
         )
-    print(
-        f"written: {config.output}/results.json, results.md, report.html{', heat-map-*.png' if pngs else ''}"
-    )
+    print(f"written: {config.output}/results.json, results.md, report.html")
     return 0 if studied else 2
 
 

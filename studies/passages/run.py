@@ -32,7 +32,7 @@ from studies.passages.methods import (
     scorer_methods,
     sentences_of,
 )
-from studies.passages.report import page, tables
+from studies.passages.report import page
 from studies.passages.rows import Row, summarise
 
 FORMAT = 1
@@ -206,10 +206,10 @@ def _write(config: PassagesConfig, plan: Plan, rows: Sequence[Row]) -> None:
         },
     )
     sets = [s.data for s in plan.sets]
-    text = tables(rows, sets, config.margin)
-    write_text(config.output / "tables.md", text)
-    write_text(config.output / "report.html", page(rows, sets, config.margin))
-    print(text)
+    report = page(rows, sets, config.margin)
+    write_text(config.output / "tables.md", report.markdown())
+    write_text(config.output / "report.html", report.html())
+    print(report.markdown())
     print(f"{config.output}/report.html, results.json, tables.md")
 
 

@@ -9,7 +9,8 @@ from corpora.pairs.similarity import SETS, find_set, published_files
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import write_json, write_text
-from senteval_runner.report.tables import markdown
+from senteval_runner.report.page import Page, Section
+from senteval_runner.report.table import Column, Table
 from senteval_runner.vectors.embed import Encoder, as_vectors
 from senteval_runner.vectors.encoders import resolve_encoder
 from studies.similarity.config import SimilarityConfig
@@ -54,26 +55,27 @@ def score_all(config: SimilarityConfig, encoder: Encoder) -> Scores:
     return scores
 
 
-def correlation_table(scored: dict[str, Scores]) -> str:
-    """Markdown: one row per model, Spearman × 100 per set."""
-    found = {model: scores.correlations for model, scores in scored.items()}
-    sets = list(dict.fromkeys(name for by_set in found.values() for name in by_set))
-    rows = [
-        [model, *(f"{by_set[name].spearman:.1f}" if name in by_set else "–" for name in sets)]
-        for model, by_set in found.items()
-    ]
-    return markdown(["model", *sets], rows) if sets else ""
-
-
-def phrase_table(scored: dict[str, Scores]) -> str:
-    """Markdown: SemEval-2013 5(a), one row per model."""
-    headers = ["model", "accuracy", "F1", "accuracy by threshold", "F1 by threshold"]
-    found = {model: scores.classified for model, scores in scored.items() if scores.classified}
-    rows = [
-        [model, *(f"{value:.2f}" for value in (one.acc, one.f1, one.threshold_acc, one.threshold_f1))]
-        for model, one in found.items()
-    ]
-    return f"\nSemEval-2013 5(a), percent, test part:\n\n{markdown(headers, rows)}" if rows else ""
+def report(scored: dict[str, Scores]) -> Page:
+    """Correlations, and SemEval-2013 5(a), a row per model; no section where nothing was scored."""
+    sections = []
+    sets = dict.fromkeys(name for scores in scored.values() for name in scores.correlations)
+    if sets:
+        found = {model: scores.correlations for model, scores in scored.items()}
+        rows = [
+            [model, *(by_set[name].spearman if name in by_set else None for name in sets)]
+            for model, by_set in found.items()
+        ]
+        columns = [Column(name, digits=1, best="high") for name in sets]
+        sections.append(Section("Spearman × 100", [Table(["model", *columns], rows)]))
+    classified = {model: one for model, scores in scored.items() if (one := scores.classified)}
+    if classified:
+        names = ("accuracy", "F1", "accuracy by threshold", "F1 by threshold")
+        rows = [
+            [model, one.acc, one.f1, one.threshold_acc, one.threshold_f1] for model, one in classified.items()
+        ]
+        columns = [Column(name, best="high") for name in names]
+        sections.append(Section("SemEval-2013 5(a), percent, test part", [Table(["model", *columns], rows)]))
+    return Page("Similarity of words, phrases and sentences", sections)
 
 
 def run(config: SimilarityConfig) -> None:
@@ -90,8 +92,8 @@ def run(config: SimilarityConfig) -> None:
     for scores in scored.values():  # files are missing for all models, vectors may be unusable for one
         skipped |= scores.skipped
     missing_line = f"not found below {config.words}: {', '.join(missing)}" if missing else ""
-    text = correlation_table(scored) + phrase_table(scored)
-    if not text:
+    page = report(scored)
+    if not page.sections:
         raise UserError("; ".join(filter(None, [missing_line, *skipped.values()])))
     write_json(
         config.output / "results.json",
@@ -108,8 +110,8 @@ def run(config: SimilarityConfig) -> None:
             },
         },
     )
-    write_text(config.output / "results.md", text)
-    print(text, end="")
+    write_text(config.output / "results.md", page.markdown())
+    print(page.markdown(), end="")
     for line in filter(None, [missing_line, *(f"skipped {why}" for why in skipped.values())]):
         print(line)
     print(f"written: {config.output / 'results.json'}")

@@ -199,8 +199,7 @@ def test_a_study_of_two_backbones(tmp_path, data, bert, other, monkeypatch, caps
         100 * values["backbones"]["model-b"]["scores"]["-1 cls"]["CR"] / best
     )
     page = (tmp_path / "report/report.html").read_text()
-    assert page.count("data:image/png;base64,") == 3 and "http" not in page.split("</style>")[1]
-    assert (tmp_path / "report/heat-map-1-difference.png").read_bytes().startswith(b"\x89PNG")
+    assert page.count("<svg") == 3 and "http" not in page.split("</style>")[1]
     # the second run repeats nothing, and loads no weights
     monkeypatch.setattr(study, "evaluate_task", None)
     monkeypatch.setattr(TransformerBackbone, "encode", None)
@@ -236,7 +235,8 @@ def test_cells_are_those_of_the_evaluation(tmp_path, data, bert) -> None:
 def test_backbones_without_a_common_task_have_no_difference_to_draw() -> None:
     unit = Unit(("-1",), "mean")
     one, two = studied("one", {unit: {"MR": 50.0}}), studied("two", {unit: {"CR": 60.0}})
-    assert set(report.heat_maps([one, two])) == {"heat-map-0.png", "heat-map-1.png"}
+    drawn = list(report.heat_maps([one, two]))
+    assert [bool(figure.svg) for figure in drawn] == [True, True, False] and drawn[2].caption == "two − one"
 
 
 def test_a_killed_study_resumes(tmp_path, data, bert, monkeypatch) -> None:

@@ -102,7 +102,7 @@ def test_a_bad_set_is_named_and_the_others_finish(world: Path, capsys: pytest.Ca
     assert run(options(sets=("wikipassageqa", "wikiqa"), models=("none.txt", "words.txt"))) == 2
     assert len(results()) == 3
     told = capsys.readouterr().err
-    assert "dev.tsv, line 1: no column 'DocumentID'" in told and "none.txt" in told
+    assert "dev.tsv:1: no column 'DocumentID'" in told and "none.txt" in told
     assert len(json.loads(Path("out/results.json").read_text())["left_out"]) == 2
 
 
