@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.support.config import Count, CountOrNone, Fraction, Positive, configuration
-from senteval_runner.towers.config import Pooling
-from studies.finetune.config import Concatenation, LoopConfig, Pieces, TinyConfig
+from senteval_runner.towers.config import Pieces, Pooling
+from studies.finetune.config import Concatenation, LoopConfig, TinyConfig
 
 Objective = Literal["nli", "identification", "classification"]
 

@@ -10,7 +10,7 @@ import tyro
 from annotated_types import Gt, Lt
 
 from corpora.support.config import Count, CountOrNone, Positive, configuration
-from studies.finetune.config import Pieces
+from senteval_runner.towers.config import Pieces
 
 
 @configuration

@@ -8,11 +8,10 @@ from annotated_types import Ge
 
 from corpora.support.config import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
 from corpora.support.errors import UserError
+from senteval_runner.towers.config import Pieces
 
 Concatenation = Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff", "uv-diff-prod"]
 """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v."""
-Pieces = Annotated[int, Ge(4)]
-"""Length of a text in word pieces: two special ones and two of the text at least."""
 HEAD_WIDTH = 64
 """Of an attention head of the tiny BERT."""
 

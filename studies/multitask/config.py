@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.support.config import Count, CountOrNone, Fraction, configuration
-from studies.finetune.config import LoopConfig, Pieces, TinyConfig
+from senteval_runner.towers.config import Pieces
+from studies.finetune.config import LoopConfig, TinyConfig
 
 
 @configuration

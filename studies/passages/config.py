@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 import tyro
 
 from corpora.support.config import Count, CountOrNone, NotNegative, Positive, configuration
-from studies.finetune.config import LoopConfig, Pieces
+from senteval_runner.towers.config import Pieces
+from studies.finetune.config import LoopConfig
 
 Feature = Literal["cosine", "bilinear", "bilinear-identity", "uv", "uv-diff-prod"]
 Scorer = Literal["linear", "mlp"]

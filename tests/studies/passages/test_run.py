@@ -18,6 +18,7 @@ import torch
 
 from corpora.ranking.questions import PassageSet, filtered
 from corpora.ranking.read import read_set
+from corpora.support.config import check
 from corpora.support.errors import UserError
 from studies.finetune.config import LoopConfig, TinyConfig
 from studies.finetune.loop import Row
@@ -142,8 +143,10 @@ def test_without_a_readable_set_there_is_no_report(
     ],
 )
 def test_bad_options_are_refused(changes: dict[str, Any], told: str) -> None:
+    config = options(**changes)
     with pytest.raises(UserError, match=told):
-        run(options(**changes))
+        check(config)  # as the command does
+        run(config)
 
 
 def test_dry_run_writes_nothing_and_counts(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
