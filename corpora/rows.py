@@ -1,36 +1,119 @@
-"""Tab-separated files with a header line, and relevance judgements, checked row by row."""
+"""Tables: rows of cells between tabs, with or without a header line, each knowing where it stands.
+
+    for row in read_table(path, ("query_id", "query"), unique=True):
+        query_id, query = row.cells
+
+Blank lines are left out, cells are stripped, and a file may be compressed (:mod:`corpora.inputs`). A row that
+does not fit is an error that names file, line and what was expected.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from corpora.inputs import readable
+from corpora.inputs import Line, read_lines
 from corpora.support.errors import UserError
 
+MAX_ROW_BYTES = 64 * 2**20
+"""Rows hold whole documents, unlike the lines of a corpus."""
+_SHOWN = 80
 
-def text_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 text without their ends; ``.gz`` is unpacked, blank lines at the end are left out.
+
+def bad_row(path: Path, line: int, expected: str, found: str) -> UserError:
+    """The error for a row that is not as it should be."""
+    return UserError(f"{path}:{line}: expected {expected}, found {found[:_SHOWN]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a table."""
+
+    path: Path
+    line: int
+    """1-based line of the file."""
+    cells: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        """File and line, for messages."""
+        return f"{self.path}:{self.line}"
+
+    def error(self, expected: str) -> UserError:
+        """The error for this row."""
+        return bad_row(self.path, self.line, expected, "\t".join(self.cells))
+
+    def number(self, place: int) -> float:
+        """A cell as a finite number.
+
+        Raises:
+            UserError: it is none.
+        """
+        try:
+            value = float(self.cells[place])
+        except (IndexError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise self.error(f"a number in column {place + 1}")
+        return value
+
+
+def text_lines(path: Path) -> list[Line]:
+    """The lines of a UTF-8 text that are not blank.
 
     Raises:
         UserError: no such file, a damaged one, or another encoding.
     """
-    with readable(path) as stream:
-        raw = stream.read()
-    try:
-        # Not splitlines: answers hold form feeds and other characters that it takes for line ends.
-        lines = raw.decode("utf-8-sig").rstrip("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text ({error})") from None
-    return [line.rstrip("\r") for line in lines]
+    return list(_lines(path, is_utf8=True))
 
 
-def read_columns(
+def _lines(path: Path, *, is_utf8: bool) -> Iterator[Line]:
+    for line in read_lines(path, MAX_ROW_BYTES):
+        if line.replaced and is_utf8:
+            raise UserError(f"{path}:{line.number}: not UTF-8 text; convert it")
+        if line.truncated:
+            raise UserError(f"{path}:{line.number}: longer than {MAX_ROW_BYTES >> 20} MiB")
+        if line.text.strip():
+            yield line
+
+
+def read_rows(
+    path: Path,
+    count: int,
+    *,
+    separator: Literal["tab", "blank", "either"] = "tab",
+    more: bool = False,
+    may_be_empty: bool = False,
+) -> Iterator[Row]:
+    """The rows of a table without a header line.
+
+    Args:
+        path: the file.
+        count: how many cells a row has.
+        separator: what stands between cells; ``either`` is tabs in lines that have one, else blanks.
+        more: whether a row may have further cells, which are kept.
+        may_be_empty: whether cells need not hold text.
+
+    Raises:
+        UserError: the file cannot be read, a row has another number of cells, or a cell is empty.
+    """
+    for line in _lines(path, is_utf8=False):  # the older sets hold stray bytes
+        by_tab = separator == "tab" or (separator == "either" and "\t" in line.text)
+        cells = tuple(cell.strip() for cell in line.text.split("\t" if by_tab else None))
+        if len(cells) < count or (len(cells) > count and not more):
+            raise bad_row(path, line.number, f"{count}{' or more' if more else ''} cells", line.text)
+        if not may_be_empty and not all(cells[:count]):
+            raise bad_row(path, line.number, "text in every cell", line.text)
+        yield Row(path, line.number, cells)
+
+
+def read_table(
     path: Path, columns: Sequence[str], *, may_be_empty: Collection[str] = (), unique: bool = False
-) -> list[tuple[str, ...]]:
-    """The named columns of a tab-separated file with a header line; ``.gz`` is unpacked.
-
-    Row ``i`` of the result is line ``i + 2`` of the file.
+) -> Iterator[Row]:
+    """The named columns of a table with a header line, at least one row.
 
     Args:
         path: the file.
@@ -42,40 +125,64 @@ def read_columns(
         UserError: see :func:`text_lines`; a missing column, a row of another number of cells, an empty cell,
             or one that occurs twice.
     """
-    lines = text_lines(path)
-    header = lines[0].split("\t")
-    missing = [name for name in columns if name not in header]
-    if missing:
-        raise UserError(f"{path}, line 1: no column {missing[0]!r} among {', '.join(header)}")
+    lines = _lines(path, is_utf8=True)
+    first = next(lines, None)
+    header = [] if first is None else first.text.split("\t")
+    for name in columns:
+        if name not in header:
+            raise UserError(f"{path}:1: no column {name!r} (columns: {', '.join(header)})")
     places = [header.index(name) for name in columns]
-    rows, seen = [], set()
-    for number, line in enumerate(lines[1:], start=2):
-        cells = line.split("\t")
+    seen: set[str] = set()
+    empty = True
+    for line in lines:
+        cells = line.text.split("\t")
         if len(cells) != len(header):
-            raise UserError(f"{path}, line {number}: {len(cells)} cells, the header has {len(header)}")
-        row = tuple(cells[place].strip() for place in places)
-        for name, cell in zip(columns, row, strict=True):
+            raise bad_row(path, line.number, f"{len(header)} cells as in the header", line.text)
+        row = Row(path, line.number, tuple(cells[place].strip() for place in places))
+        for name, cell in zip(columns, row.cells, strict=True):
             if not cell and name not in may_be_empty:
-                raise UserError(f"{path}, line {number}: column {name!r} is empty")
-        if unique and row[0] in seen:
-            raise UserError(f"{path}, line {number}: {columns[0]} {row[0]!r} occurs twice")
-        seen.add(row[0])
-        rows.append(row)
-    if not rows:
+                raise UserError(f"{row.where}: column {name!r} is empty")
+        if unique and row.cells[0] in seen:
+            raise UserError(f"{row.where}: {columns[0]} {row.cells[0]!r} occurs twice")
+        seen.update(row.cells[:1] if unique else ())
+        empty = False
+        yield row
+    if empty:
         raise UserError(f"{path}: holds no rows")
-    return rows
+
+
+def read_mapping(path: Path, key: str, value: str) -> dict[str, str]:
+    """Two columns of a table with a header line; keys occur once.
+
+    Raises:
+        UserError: see :func:`read_table`.
+    """
+    return {row.cells[0]: row.cells[1] for row in read_table(path, (key, value), unique=True)}
+
+
+def read_judgements(path: Path) -> Iterator[Row]:
+    """Query, document and relevance of each judgement.
+
+    A ``.txt`` file is TREC's: query, iteration, document, relevance between blanks. Others have a header.
+
+    Raises:
+        UserError: see :func:`read_rows` and :func:`read_table`.
+    """
+    if path.suffix != ".txt":
+        yield from read_table(path, ("query_id", "doc_id", "relevance"))
+        return
+    for row in read_rows(path, 4, separator="blank"):
+        query, _, document, grade = row.cells
+        yield Row(path, row.line, (query, document, grade))
 
 
 def relevant_pairs(
-    judgements: Iterable[tuple[str, str, str, str]],
-    queries: Container[str],
-    documents: Container[str],
-    noun: str = "document",
+    judgements: Iterable[Row], queries: Container[str], documents: Container[str], noun: str = "document"
 ) -> Iterator[tuple[str, str]]:
     """Query and document of every judgement above 0.
 
     Args:
-        judgements: (where it stands, query, document, relevance).
+        judgements: rows of :func:`read_judgements`.
         queries: known query ids.
         documents: known document ids.
         noun: what a document is called in messages.
@@ -83,23 +190,14 @@ def relevant_pairs(
     Raises:
         UserError: an unknown query or document, or a relevance that is not a whole number.
     """
-    for where, query, document, grade in judgements:
+    for row in judgements:
+        query, document, grade = row.cells
         if query not in queries or document not in documents:
             unknown = f"query {query!r}" if query not in queries else f"{noun} {document!r}"
-            raise UserError(f"{where}: unknown {unknown}")
+            raise UserError(f"{row.where}: unknown {unknown}")
         try:
             is_relevant = int(grade) > 0
         except ValueError:
-            raise UserError(f"{where}: relevance {grade!r} is not a whole number") from None
+            raise UserError(f"{row.where}: relevance {grade!r} is not a whole number") from None
         if is_relevant:
             yield query, document
-
-
-def read_judgements(path: Path) -> list[tuple[str, str, str, str]]:
-    """(where it stands, query, document, relevance) of a table with these columns.
-
-    Raises:
-        UserError: see :func:`read_columns`.
-    """
-    table = read_columns(path, ("query_id", "doc_id", "relevance"))
-    return [(f"{path}, line {n}", *row) for n, row in enumerate(table, start=2)]  # type: ignore[misc]

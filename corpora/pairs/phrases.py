@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.inputs import read_lines
+from corpora.rows import read_rows
 from corpora.support.errors import UserError
 
 HOME = "SemEval-2013 task 5 (cs.york.ac.uk/semeval-2013/task5), subtask a, English"
@@ -61,14 +61,9 @@ def _read(paths: list[Path]) -> WordPhrasePairs:
     same: list[int] = []
     for path, label in zip(paths, (1, 0), strict=True):
         before = len(same)
-        for line in read_lines(path):
-            if not line.text.strip():
-                continue
-            columns = [column.strip() for column in line.text.split("\t")]
-            if len(columns) != 2 or not all(columns):
-                raise UserError(f"{path}:{line.number}: expected word<TAB>phrase, found {line.text[:80]!r}")
-            words.append(columns[0])
-            phrases.append(columns[1])
+        for row in read_rows(path, 2):
+            words.append(row.cells[0])
+            phrases.append(row.cells[1])
             same.append(label)
         if len(same) == before:
             raise UserError(f"{path}: holds no pairs")

@@ -14,13 +14,12 @@ Where nothing else is said the columns are word1 word2 score, by tabs or spaces.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from corpora.inputs import read_lines
+from corpora.rows import read_rows
 from corpora.support.errors import UserError
 
 
@@ -43,33 +42,26 @@ class _Format:
     """How one set is published: file names, and which columns hold words and score."""
 
     files: tuple[str, ...]
-    left: int
-    right: int
-    score: Callable[[list[str]], str]
+    left: int = 0
+    right: int = 1
+    score: int = 2
+    tag: bool = False
+    """A column of parts of speech may stand before the score."""
     header: bool = False
-    tabs_only: bool = False
-
-
-def _third(row: list[str]) -> str:
-    return row[2]
-
-
-def _after_tag(row: list[str]) -> str:
-    """The score follows an optional part-of-speech column."""
-    return row[3] if len(row) > 3 else row[2]
+    separator: Literal["tab", "either"] = "either"
 
 
 _FORMATS: Final[dict[str, tuple[_Format, ...]]] = {
     "SimLex-999": (
-        _Format(("SimLex-999.txt",), 0, 1, _after_tag, header=True),
-        _Format(("EN-SIMLEX-999.txt",), 0, 1, _third),
+        _Format(("SimLex-999.txt",), tag=True, header=True),
+        _Format(("EN-SIMLEX-999.txt",)),
     ),
-    "WS-353-sim": (_Format(("wordsim_similarity_goldstandard.txt", "EN-WS-353-SIM.txt"), 0, 1, _third),),
-    "WS-353-rel": (_Format(("wordsim_relatedness_goldstandard.txt", "EN-WS-353-REL.txt"), 0, 1, _third),),
-    "MEN": (_Format(("MEN_dataset_natural_form_full", "EN-MEN-TR-3k.txt"), 0, 1, _third),),
-    "SCWS": (_Format(("ratings.txt",), 1, 3, lambda row: row[7], tabs_only=True),),
-    "RW": (_Format(("rw.txt", "EN-RW-STANFORD.txt"), 0, 1, _third),),
-    "SimVerb-3500": (_Format(("SimVerb-3500.txt", "EN-SimVerb-3500.txt"), 0, 1, _after_tag),),
+    "WS-353-sim": (_Format(("wordsim_similarity_goldstandard.txt", "EN-WS-353-SIM.txt")),),
+    "WS-353-rel": (_Format(("wordsim_relatedness_goldstandard.txt", "EN-WS-353-REL.txt")),),
+    "MEN": (_Format(("MEN_dataset_natural_form_full", "EN-MEN-TR-3k.txt")),),
+    "SCWS": (_Format(("ratings.txt",), 1, 3, 7, separator="tab"),),
+    "RW": (_Format(("rw.txt", "EN-RW-STANFORD.txt")),),
+    "SimVerb-3500": (_Format(("SimVerb-3500.txt", "EN-SimVerb-3500.txt"), tag=True),),
 }
 SETS: Final = tuple(_FORMATS)
 """The sets that can be read, in the order of BURT's table of words."""
@@ -100,20 +92,11 @@ def published_files(name: str) -> tuple[str, ...]:
 
 def _read(name: str, path: Path, layout: _Format) -> ScoredPairs:
     left, right, scores = [], [], []
-    for line in read_lines(path):
-        if not line.text.strip() or (layout.header and line.number == 1):
-            continue
-        row = line.text.split("\t" if layout.tabs_only or "\t" in line.text else None)
-        try:
-            value = float(layout.score(row))
-            words = row[layout.left].strip(), row[layout.right].strip()
-        except (IndexError, ValueError):
-            value = math.nan
-        if not math.isfinite(value):
-            raise UserError(f"{path}, row {line.number}: not two words and a score: {line.text[:80]!r}")
-        left.append(words[0])
-        right.append(words[1])
-        scores.append(value)
+    rows = read_rows(path, layout.score + 1, separator=layout.separator, more=True, may_be_empty=True)
+    for row in itertools.islice(rows, int(layout.header), None):
+        left.append(row.cells[layout.left])
+        right.append(row.cells[layout.right])
+        scores.append(row.number(3 if layout.tag and len(row.cells) > 3 else layout.score))
     if not scores:
         raise UserError(f"{path}: no pairs")
     return ScoredPairs(name, tuple(left), tuple(right), tuple(scores), path)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from corpora.inputs import read_lines
 from corpora.ranking.questions import SPLITS, Passages, PassageSet, Question, question
-from corpora.rows import read_columns
+from corpora.rows import read_table
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from corpora.tokenize import SpaceTokenizer, SpacyTokenizer
@@ -51,8 +51,9 @@ def group_rows(rows: Iterable[Row], passages: Passages) -> list[Question]:
 
 def tsv_rows(path: Path, columns: tuple[str, str, str, str]) -> Iterator[Row]:
     """Rows of a table; a question's id, its text, the candidate and the label stand in ``columns``."""
-    for number, (name, text, candidate, label) in enumerate(read_columns(path, columns), start=2):
-        yield f"{path}, line {number}", name, text, candidate, label
+    for row in read_table(path, columns):
+        name, text, candidate, label = row.cells
+        yield row.where, name, text, candidate, label
 
 
 def jacana_rows(path: Path) -> Iterator[Row]:
@@ -79,10 +80,10 @@ def jacana_rows(path: Path) -> Iterator[Row]:
             if tag == "<question>":
                 text = " ".join(stripped.split())
             elif not name or not text:
-                raise UserError(f"{path}, line {line.number}: a candidate before its question")
+                raise UserError(f"{path}:{line.number}: a candidate before its question")
             else:
                 empty = False
-                where, label = f"{path}, line {line.number}", str(int(tag == "<positive>"))
+                where, label = f"{path}:{line.number}", str(int(tag == "<positive>"))
                 yield where, name, text, " ".join(stripped.split()), label
             tag = ""
     if empty:
@@ -138,14 +139,14 @@ def read_wikipassageqa(folder: Path, name: str) -> PassageSet:
     for split in SPLITS:
         table = folder / f"{split}.tsv"
         splits[split] = []
-        for number, (qid, text, document, answers) in enumerate(read_columns(table, columns), start=2):
-            where = f"{table}, line {number}"
+        for row in read_table(table, columns):
+            qid, text, document, answers = row.cells
             if document not in rows:
-                raise UserError(f"{where}: no document {document!r} in {path.name}")
+                raise UserError(f"{row.where}: no document {document!r} in {path.name}")
             wanted = {answer.strip() for answer in answers.split(",")}
             unknown = sorted(wanted - rows[document].keys())
             if unknown:
-                raise UserError(f"{where}: document {document} has no passage {unknown[0]!r}")
+                raise UserError(f"{row.where}: document {document} has no passage {unknown[0]!r}")
             keys = rows[document]
             relevant = [key in wanted for key in keys]
             splits[split].append(question(qid, passages.text(text), list(keys.values()), relevant))

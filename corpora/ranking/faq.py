@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.rows import read_columns, read_judgements, relevant_pairs
+from corpora.rows import read_judgements, read_mapping, read_table, relevant_pairs
 from corpora.support.errors import UserError
 
 
@@ -39,21 +39,20 @@ def read_entries(path: Path) -> list[Entry]:
     """The table.
 
     Raises:
-        UserError: see :func:`corpora.rows.read_columns`.
+        UserError: see :func:`corpora.rows.read_table`.
     """
-    return [Entry(*row) for row in read_columns(path, ("doc_id", "question", "answer"), unique=True)]
+    return [Entry(*row.cells) for row in read_table(path, ("doc_id", "question", "answer"), unique=True)]
 
 
 def read_faq(folder: Path) -> FaqSet:
     """A folder with the three files. Queries without a relevant entry are left out.
 
     Raises:
-        UserError: see :func:`~corpora.rows.read_columns`; or an unknown query or entry.
+        UserError: see :func:`corpora.rows.read_table`; or an unknown query or entry.
     """
     entries = read_entries(folder / "faq.tsv")
     known = {entry.doc_id for entry in entries}
-    asked = read_columns(folder / "queries.tsv", ("query_id", "query"), unique=True)
-    queries: dict[str, str] = dict(asked)  # type: ignore[arg-type]
+    queries = read_mapping(folder / "queries.tsv", "query_id", "query")
     path = folder / "qrels.tsv"
     path = path if path.exists() else folder / "qrels.tsv.gz"
     relevant: dict[str, set[str]] = {}

@@ -13,13 +13,13 @@ A right answer that the pool lacks counts as missed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from corpora.inputs import read_lines
 from corpora.ranking.questions import Passages, PassageSet, Question
+from corpora.rows import Row, read_rows
 from corpora.support.errors import UserError
 from corpora.tokenize import SpaceTokenizer
 
@@ -33,54 +33,47 @@ def read_insuranceqa(folder: Path, name: str) -> PassageSet:
         UserError: a file is missing or malformed; an unknown word number or answer label.
     """
     passages = Passages(SpaceTokenizer())
-    vocabulary = {number: word for _, (number, word) in _cells(folder / "vocabulary", 2)}
+    rows = (row.cells for row in read_rows(folder / "vocabulary", 2, may_be_empty=True))
+    vocabulary = {number: word for number, word in rows}
     answers: dict[str, int] = {}
     path = folder / "answers.label.token_idx"
-    for where, (label, numbers) in _cells(path, 2):
-        answers[label] = passages.row(_spell(where, numbers, vocabulary))
+    for row in read_rows(path, 2, may_be_empty=True):
+        label, numbers = row.cells
+        answers[label] = passages.row(_spell(row, numbers, vocabulary))
     train = folder / "question.train.token_idx.label"
     pools = {split: folder / f"question.{part}.label.token_idx.pool" for split, part in PARTS}
     everything = np.arange(len(passages.texts))
     splits: dict[str, list[Question]] = {"train": []}
-    for where, (numbers, labels) in _cells(train, 2):
+    for row in read_rows(train, 2, may_be_empty=True):
+        numbers, labels = row.cells
         right = np.zeros(len(everything), dtype=bool)
-        right[_rows(where, labels, answers)] = True
-        text = passages.text(_spell(where, numbers, vocabulary))
+        right[_rows(row, labels, answers)] = True
+        text = passages.text(_spell(row, numbers, vocabulary))
         splits["train"].append(Question(f"train{len(splits['train'])}", text, everything, right))
     for split, file in pools.items():
         splits[split] = []
-        for where, (labels, numbers, pool) in _cells(file, 3):
-            right_rows = set(_rows(where, labels, answers))
-            candidates = np.array(_rows(where, pool, answers), dtype=np.int64)
+        for row in read_rows(file, 3, may_be_empty=True):
+            labels, numbers, pool = row.cells
+            right_rows = set(_rows(row, labels, answers))
+            candidates = np.array(_rows(row, pool, answers), dtype=np.int64)
             relevant = np.isin(candidates, list(right_rows))
             missed = len(right_rows - set(candidates.tolist()))
-            text = passages.text(_spell(where, numbers, vocabulary))
+            text = passages.text(_spell(row, numbers, vocabulary))
             splits[split].append(Question(f"{split}{len(splits[split])}", text, candidates, relevant, missed))
     files = [folder / "vocabulary", path, train, *pools.values()]
     notes = ["test is test1", "wrong answers in training come from all answers"]
     return PassageSet(name, passages.texts, splits, files, notes)
 
 
-def _cells(path: Path, count: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(where it stands, cells) of each line that is not blank."""
-    for line in read_lines(path):
-        if not line.text.strip():
-            continue
-        cells = tuple(line.text.split("\t"))
-        if len(cells) != count:
-            raise UserError(f"{path}, line {line.number}: {len(cells)} cells, expected {count}")
-        yield f"{path}, line {line.number}", cells
-
-
-def _spell(where: str, numbers: str, vocabulary: Mapping[str, str]) -> str:
+def _spell(row: Row, numbers: str, vocabulary: Mapping[str, str]) -> str:
     unknown = [number for number in numbers.split() if number not in vocabulary]
     if unknown:
-        raise UserError(f"{where}: word {unknown[0]!r} is not in the vocabulary")
+        raise UserError(f"{row.where}: word {unknown[0]!r} is not in the vocabulary")
     return " ".join(vocabulary[number] for number in numbers.split())
 
 
-def _rows(where: str, labels: str, answers: Mapping[str, int]) -> list[int]:
+def _rows(row: Row, labels: str, answers: Mapping[str, int]) -> list[int]:
     unknown = [label for label in labels.split() if label not in answers]
     if unknown or not labels.split():
-        raise UserError(f"{where}: answer {(unknown or [''])[0]!r} is not in answers.label.token_idx")
+        raise UserError(f"{row.where}: answer {(unknown or [''])[0]!r} is not in answers.label.token_idx")
     return [answers[label] for label in labels.split()]

@@ -19,11 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from corpora.inputs import read_lines
 from corpora.ranking.lexical import Bm25
 from corpora.ranking.queries import split
 from corpora.ranking.questions import Passages, PassageSet, Question
-from corpora.rows import read_columns, read_judgements, relevant_pairs
+from corpora.rows import read_judgements, read_mapping, read_table, relevant_pairs
 from corpora.support.errors import UserError
 from corpora.tokenize import SpacyTokenizer
 
@@ -50,19 +49,6 @@ def _existing(folder: Path, names: Sequence[str]) -> Path:
     raise UserError(f"{folder}: no {' or '.join(names)}")
 
 
-def _judgements(path: Path) -> list[tuple[str, str, str, str]]:
-    """(where it stands, query, document, relevance)."""
-    if path.suffix == ".txt":
-        rows = []
-        for line in read_lines(path):
-            cells = line.text.split()
-            if len(cells) != 4:
-                raise UserError(f"{path}, line {line.number}: {len(cells)} cells, expected 4")
-            rows.append((f"{path}, line {line.number}", cells[0], cells[2], cells[3]))
-        return rows
-    return read_judgements(path)
-
-
 def read_trec(folder: Path, name: str, seed: int) -> PassageSet:
     """A collection.
 
@@ -73,12 +59,16 @@ def read_trec(folder: Path, name: str, seed: int) -> PassageSet:
     asked = _existing(folder, ("queries.tsv", "queries.tsv.gz"))
     judged = _existing(folder, ("qrels.tsv", "qrels.tsv.gz", "qrels.txt"))
     passages = Passages(SpacyTokenizer())
-    table = read_columns(docs, ("doc_id", "title", "text"), may_be_empty=("title", "text"), unique=True)
-    place = {doc: row for row, (doc, _, _) in enumerate(table)}
-    rows = [passages.row(text if text.startswith(title) else f"{title} {text}") for _, title, text in table]
-    queries: dict[str, str] = dict(read_columns(asked, ("query_id", "query"), unique=True))  # type: ignore[arg-type]
+    place: dict[str, int] = {}
+    rows: list[int] = []
+    columns = ("doc_id", "title", "text")
+    for row in read_table(docs, columns, may_be_empty=("title", "text"), unique=True):
+        doc, title, text = row.cells
+        place[doc] = len(rows)
+        rows.append(passages.row(text if text.startswith(title) else f"{title} {text}"))
+    queries = read_mapping(asked, "query_id", "query")
     relevant = {query: np.zeros(len(rows), dtype=bool) for query in queries}
-    for query, doc in relevant_pairs(_judgements(judged), queries, place):
+    for query, doc in relevant_pairs(read_judgements(judged), queries, place):
         relevant[query][place[doc]] = True
     everything = np.array(rows, dtype=np.int64)
     questions = [

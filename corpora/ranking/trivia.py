@@ -19,11 +19,11 @@ from typing import Any
 from corpora.inputs import read_lines
 from corpora.ranking.questions import SPLITS, Passages, PassageSet, Question, question
 from corpora.ranking.trec import split_questions
+from corpora.rows import MAX_ROW_BYTES, read_rows
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from corpora.tokenize import SpacyTokenizer
 
-LINE_BYTES = 64 * 2**20
 JEOPARDY = "JEOPARDY_QUESTIONS1.json"
 _WORD = re.compile(r"[^\W_]+")
 LABELS = "relevant: contains the answer's words in order (lower case, no punctuation)"
@@ -50,8 +50,8 @@ def labelled(name: str, text: str, answer: str, texts: Sequence[str], passages: 
 
 def _objects(path: Path, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(where it stands, object) of each line."""
-    for line in read_lines(path, LINE_BYTES):
-        where = f"{path}, line {line.number}"
+    for line in read_lines(path, MAX_ROW_BYTES):
+        where = f"{path}:{line.number}"
         try:
             value = json.loads(line.text)
         except json.JSONDecodeError as error:
@@ -129,12 +129,8 @@ def _search_question(path: Path, jeopardy: list[dict[str, Any]], passages: Passa
             raise UserError(f"{path}: {JEOPARDY} has no entry {number!r}")
         value = jeopardy[int(number)]
         _require(f"{JEOPARDY}, entry {number}", value, ("question", "answer"))
-        snippets = []
-        for line in read_lines(path):
-            cells = line.text.split("\t")
-            if len(cells) != 4:
-                raise UserError(f"{path}, line {line.number}: {len(cells)} cells, expected 4")
-            snippets += [cells[2]] if cells[2].strip() else []
+        found = (row.cells[2] for row in read_rows(path, 4, may_be_empty=True))
+        snippets = [snippet for snippet in found if snippet]
     # The Jeopardy file has quotation marks around questions and links within.
     text = re.sub(r"<[^>]+>", "", str(value["question"])).strip("'\"")
     return labelled(path.stem, text, str(value["answer"]), snippets, passages)

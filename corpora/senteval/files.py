@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.inputs import readable
+from corpora.rows import bad_row
 from corpora.senteval.tasks import (
     BINARY_TASKS,
     PROBING_FILES,
@@ -163,20 +164,16 @@ def _iterate_lines(path: Path, encoding: str = "utf-8") -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def _bad_row(path: Path, row: int, expected: str, line: str) -> UserError:
-    return UserError(f"{path}:{row}: expected {expected}, found {line[:80]!r}")
-
-
 def _columns(path: Path, row: int, line: str, at_least: int) -> list[str]:
     columns = line.strip().split("\t")
     if len(columns) < at_least:
-        raise _bad_row(path, row, f"{at_least} tab-separated columns", line)
+        raise bad_row(path, row, f"{at_least} tab-separated columns", line)
     return columns
 
 
 def _class_id(path: Path, row: int, value: str, classes: tuple[str, ...]) -> int:
     if value not in classes:
-        raise _bad_row(path, row, f"a label among {' '.join(classes)}", value)
+        raise bad_row(path, row, f"a label among {' '.join(classes)}", value)
     return classes.index(value)
 
 
@@ -186,7 +183,7 @@ def _score(path: Path, row: int, value: str) -> float:
     except ValueError:
         score = math.nan
     if not math.isfinite(score):
-        raise _bad_row(path, row, "a number", value)
+        raise bad_row(path, row, "a number", value)
     return score
 
 
@@ -223,7 +220,7 @@ def _trec_row(path: Path, row: int, line: str) -> Row:
     coarse, colon, rest = line.strip().partition(":")
     _fine, space, text = rest.partition(" ")
     if not colon or not space:
-        raise _bad_row(path, row, "COARSE:fine question", line)
+        raise bad_row(path, row, "COARSE:fine question", line)
     return text.split(), None, _class_id(path, row, coarse, TREC_CLASSES)
 
 
@@ -255,7 +252,7 @@ def _sst2_row(path: Path, row: int, line: str) -> Row:
 def _sst5_row(path: Path, row: int, line: str) -> Row:
     label, space, text = line.strip().partition(" ")
     if not space:
-        raise _bad_row(path, row, "label, space, text", line)
+        raise bad_row(path, row, "label, space, text", line)
     return text.split(), None, _class_id(path, row, label, SST5_CLASSES)
 
 
@@ -286,7 +283,7 @@ def _read_sts(name: str, files: Files) -> TaskData:
         for row, line in enumerate(lines, start=1):
             columns = line.split("\t")
             if len(columns) != 2:
-                raise _bad_row(inputs, row, "2 tab-separated columns", line)
+                raise bad_row(inputs, row, "2 tab-separated columns", line)
             pairs.append((columns[0].split(), columns[1].split()))
         kept = [row for row, score in enumerate(scores) if score != ""]
         splits[subset] = Split(
@@ -327,7 +324,7 @@ def _read_probing(name: str, files: Files) -> TaskData:
     for row, line in enumerate(_iterate_lines(path), start=1):
         columns = line.rstrip().split("\t")
         if len(columns) < 3 or columns[0] not in names:
-            raise _bad_row(path, row, "tr|va|te, label, sentence separated by tabs", line)
+            raise bad_row(path, row, "tr|va|te, label, sentence separated by tabs", line)
         split = names[columns[0]]
         sentences[split].append(columns[-1].split())
         labels[split].append((row, columns[1]))
@@ -336,7 +333,7 @@ def _read_probing(name: str, files: Files) -> TaskData:
     for split in ("dev", "test"):
         for row, label in labels[split]:
             if label not in ids:
-                raise _bad_row(path, row, "a label that occurs in the train rows", label)
+                raise bad_row(path, row, "a label that occurs in the train rows", label)
     splits = {
         split: Split(a=sentences[split], y=[ids[label] for _, label in labels[split]]) for split in sentences
     }

@@ -121,7 +121,7 @@ def read_examples(path: Path) -> list[Tokens]:
     Raises:
         UserError: no such file, not UTF-8, or nothing in it.
     """
-    examples = [line.split() for line in text_lines(path) if line.split()]
+    examples = [line.text.split() for line in text_lines(path)]
     if not examples:
         raise UserError(f"{path}: holds no sentence")
     return examples

@@ -212,9 +212,3 @@ def _compared(result: TaskResult) -> float:
     if result.task in STS_SUBSETS:
         return 100 * result["all.pearson.mean"]
     return result["acc"] if "acc" in result.metrics else 100 * result["pearson"]
-
-
-def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; all columns but the first are right-aligned."""
-    lines = [headers, ["---", *["---:"] * (len(headers) - 1)], *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)

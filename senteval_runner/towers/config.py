@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge
 
 from corpora.support.config import Count, CountOrNone, configuration
 
 Pooling = Literal["mean", "cls", "max"]
 """How word-piece vectors become one vector."""
+Pieces = Annotated[int, Ge(4)]
+"""Length of a text in word pieces: two special ones and two of the text at least."""
 
 
 @configuration
@@ -17,7 +21,7 @@ class BackboneConfig:
 
     special_tokens: bool = True
     """Whether mean and max count [CLS], [SEP] and their like; padding never counts."""
-    max_length: Count = 256
+    max_length: Pieces = 256
     """Word pieces per sentence, special ones included; longer sentences are cut and counted."""
     heights: tuple[CountOrNone, ...] = (0, 1, 2, 3, 4, 6, 8)
     """Tree encoders: heights that are layers of their own (words without dependents have 0)."""

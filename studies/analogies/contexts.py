@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from corpora.rows import read_columns
+from corpora.rows import read_table
 from studies.analogies.lexicon import FOLDER, content_words, load_synonyms
 
 if TYPE_CHECKING:
@@ -213,9 +213,9 @@ Frames = dict[tuple[str, str], list[Frame]]
 def hand_made() -> Frames:
     """The frames of ``frames.tsv``."""
     frames: Frames = {(kind, level): [] for kind in KINDS for level in LENGTHS}
-    table = read_columns(FOLDER / "frames.tsv", ("kind", "level", "left", "right"))
-    for line, (kind, level, left, right) in enumerate(table, start=2):
-        frames[kind, level].append(Frame(tuple(left.split()), tuple(right.split()), f"frames:{line}"))
+    for row in read_table(FOLDER / "frames.tsv", ("kind", "level", "left", "right")):
+        kind, level, left, right = row.cells
+        frames[kind, level].append(Frame(tuple(left.split()), tuple(right.split()), f"frames:{row.line}"))
     return frames
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from corpora.rows import read_columns, text_lines
+from corpora.rows import bad_row, read_mapping, read_table, text_lines
 from corpora.support.errors import UserError
 
 FOLDER = Path(__file__).parent
@@ -63,8 +63,8 @@ def load_pairs() -> dict[str, list[Pair]]:
     """The project's pairs by category."""
     pairs: dict[str, list[Pair]] = {name: [] for name in CATEGORIES}
     columns = ("category", "left", "right", "distractors")
-    table = read_columns(FOLDER / "lexicon.tsv", columns, may_be_empty=("distractors",))
-    for category, left, right, distractors in table:
+    for row in read_table(FOLDER / "lexicon.tsv", columns, may_be_empty=("distractors",)):
+        category, left, right, distractors = row.cells
         pairs[category].append(Pair(category, left, right, tuple(distractors.split())))
     return pairs
 
@@ -72,7 +72,7 @@ def load_pairs() -> dict[str, list[Pair]]:
 @cache
 def load_synonyms() -> dict[str, str]:
     """A lower-case word to what replaces it in the same form."""
-    return dict(read_columns(FOLDER / "synonyms.tsv", ("word", "synonym"), unique=True))  # type: ignore[arg-type]
+    return read_mapping(FOLDER / "synonyms.tsv", "word", "synonym")
 
 
 @cache
@@ -91,16 +91,12 @@ def read_google(path: Path) -> dict[str, list[tuple[str, str, str, str]]]:
     """
     sections: dict[str, list[tuple[str, str, str, str]]] = {}
     current: list[tuple[str, str, str, str]] | None = None
-    for number, line in enumerate(text_lines(path), start=1):
-        words = line.split()
-        if not words:
-            continue
+    for line in text_lines(path):
+        words = line.text.split()
         if words[0] == ":":
             current = sections.setdefault(" ".join(words[1:]), [])
         elif current is None or len(words) != 4:
-            raise UserError(
-                f"{path}, line {number}: {line[:60]!r} is neither ': section' nor four words after one"
-            )
+            raise bad_row(path, line.number, "': section' or four words after one", line.text)
         else:
             current.append((words[0], words[1], words[2], words[3]))
     if not any(sections.values()):

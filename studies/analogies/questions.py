@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.rows import read_columns
+from corpora.rows import Row, read_table
 from corpora.support.errors import UserError
 from corpora.support.files import write_text
 from studies.analogies.lexicon import CATEGORIES, LEVELS
@@ -81,24 +81,24 @@ def read_questions(path: Path) -> list[Question]:
     """Read the file.
 
     Raises:
-        UserError: see :func:`~corpora.rows.read_columns`; a bad row (see :meth:`Question.fault`),
+        UserError: see :func:`corpora.rows.read_table`; a bad row (see :meth:`Question.fault`),
             or a link to no word question.
     """
     questions: dict[str, Question] = {}
-    lines: dict[str, int] = {}
-    for number, cells in enumerate(read_columns(path, COLUMNS, unique=True), start=2):
-        named = dict(zip(COLUMNS, cells, strict=True))
+    rows: dict[str, Row] = {}
+    for row in read_table(path, COLUMNS, unique=True):
+        named = dict(zip(COLUMNS, row.cells, strict=True))
         candidates = tuple(named.pop("candidates").split(BETWEEN))
         question = Question(**named, candidates=candidates)
         fault = question.fault()
         if fault is not None:
-            raise UserError(f"{path}, line {number}: {fault}")
-        questions[question.question_id], lines[question.question_id] = question, number
+            raise UserError(f"{row.where}: {fault}")
+        questions[question.question_id], rows[question.question_id] = question, row
     for question in questions.values():
         linked = questions.get(question.word_question_id)
         if linked is None or linked.level != "word":
             raise UserError(
-                f"{path}, line {lines[question.question_id]}: word_question_id "
+                f"{rows[question.question_id].where}: word_question_id "
                 f"{question.word_question_id!r} is no word question of this file"
             )
     return list(questions.values())

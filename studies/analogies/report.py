@@ -2,56 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from senteval_runner.report import html, tables
+from senteval_runner.report import plots
+from senteval_runner.report.page import Block, Page, Section
 from senteval_runner.report.projections import NO_PLANE, has_plane, pca, tsne
+from senteval_runner.report.table import Cell, Column, Table
 from studies.analogies.lexicon import CATEGORIES, LEVELS
 from studies.analogies.questions import Question
-from studies.analogies.score import AnalogyScores, Float, TextVectors
+from studies.analogies.score import AnalogyScores, Float, OpenScores, TextVectors
 
 COLUMNS = (*CATEGORIES, "semantic", "syntactic", "overall")
-ACCURACY_HEADERS = ("model", "level", *COLUMNS)
-RATES = ("PPR", "PNR")
-TRANSFER_HEADERS = ("model", *(f"{level} {rate}" for level in LEVELS[1:] for rate in RATES))
+RATES = [(level, rate) for level in LEVELS[1:] for rate in ("PPR", "PNR")]
+TRANSFER_NOTE = (
+    "PPR (PNR): fraction of right (wrong) word questions whose phrase or sentence question is right (wrong)."
+)
 PAIRS_SHOWN = 30
 DIFFERENCES_SHOWN = 40
 
 
-def accuracy_rows(scores: Mapping[str, AnalogyScores]) -> list[list[html.Cell]]:
-    """One row per model and level: accuracies in percent."""
-    return [
-        [name, level, *(_percent(result.accuracy[level].get(column)) for column in COLUMNS)]
-        for level in LEVELS
-        for name, result in scores.items()
-        if level in result.accuracy
-    ]
+def tables(scores: Mapping[str, AnalogyScores], opened: Mapping[str, OpenScores]) -> Page:
+    """Everything that follows from scores alone.
 
-
-def transfer_rows(scores: Mapping[str, AnalogyScores]) -> list[list[html.Cell]]:
-    """One row per model: PPR and PNR of phrases and sentences in percent."""
-    return [
+    Args:
+        scores: by model.
+        opened: open-vocabulary scores by model.
+    """
+    levels = [level for level in LEVELS if any(level in one.accuracy for one in scores.values())]
+    return Page(
+        "Analogies of words, phrases and sentences",
         [
-            name,
-            *(_percent(result.transfer.get(level, {}).get(rate)) for level in LEVELS[1:] for rate in RATES),
-        ]
-        for name, result in scores.items()
+            *(Section(f"Accuracy, {level}s (%)", [_accuracy(scores, level)]) for level in levels),
+            Section("Transfer from words (%)", [_transfer(scores)], note=TRANSFER_NOTE),
+            Section("Open vocabulary", [_open(opened)]),
+        ],
+    )
+
+
+def _accuracy(scores: Mapping[str, AnalogyScores], level: str) -> Table:
+    """One row per model (UNI Table 4)."""
+    rows = [
+        [name, *(_percent(one.accuracy[level].get(column)) for column in COLUMNS)]
+        for name, one in scores.items()
+        if level in one.accuracy
     ]
+    return Table(["model", *(Column(name, digits=1, best="high") for name in COLUMNS)], rows)
+
+
+def _transfer(scores: Mapping[str, AnalogyScores]) -> Table:
+    """One row per model (UNI Table 6)."""
+    rows = [
+        [name, *(_percent(one.transfer.get(level, {}).get(rate)) for level, rate in RATES)]
+        for name, one in scores.items()
+    ]
+    columns = [Column(f"{level} {rate}", digits=1, best="high") for level, rate in RATES]
+    return Table(["model", *columns], rows)
+
+
+def _open(opened: Mapping[str, OpenScores]) -> Table:
+    """One row per model and set of questions."""
+    rows: list[list[Cell]] = [
+        [spec, name, 100 * accuracy, count]
+        for spec, sets in opened.items()
+        for name, (accuracy, count) in sets.items()
+    ]
+    return Table(["model", "section", Column("%", digits=1), "questions"], rows)
 
 
 def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def markdown(headers: Sequence[str], rows: Sequence[Sequence[html.Cell]]) -> str:
-    """A Markdown table, figures with one decimal, a dash for none."""
-
-    def shown(cell: html.Cell) -> str:
-        return "–" if cell is None else f"{cell:.1f}" if isinstance(cell, float) else str(cell)
-
-    return tables.markdown(headers, [[shown(cell) for cell in row] for row in rows])
+def figures(
+    questions: Sequence[Question], scores: Mapping[str, AnalogyScores], vectors: Mapping[str, TextVectors]
+) -> Iterator[Section]:
+    """Ranks of the right answers, and pairs in the plane, per model."""
+    for name, one in scores.items():
+        yield _ranks(name, one)
+        for level in one.accuracy:
+            category = next(c for c in CATEGORIES if c in one.accuracy[level])
+            pairs = pair_points(questions, level, category)
+            yield Section(
+                f"{name}, {level}s",
+                [
+                    _pairs_in_the_plane(pairs, vectors[name], f"PCA of pairs of {category}"),
+                    _differences_in_the_plane(questions, level, vectors[name]),
+                ],
+            )
 
 
 def pair_points(questions: Sequence[Question], level: str, category: str) -> list[tuple[str, str]]:
@@ -60,17 +99,17 @@ def pair_points(questions: Sequence[Question], level: str, category: str) -> lis
     return list(dict.fromkeys([(q.a, q.b) for q in rows] + [(q.c, q.answer) for q in rows]))
 
 
-def pca_of_pairs(pairs: Sequence[tuple[str, str]], vectors: TextVectors) -> html.Html:
+def _pairs_in_the_plane(pairs: Sequence[tuple[str, str]], vectors: TextVectors, caption: str) -> Block:
     """Left and right texts in the plane of their two main components (UNI Figure 3)."""
     texts = [text for pair in pairs[:PAIRS_SHOWN] for text in pair]
     rows_ND = vectors(texts)
     if not has_plane(rows_ND):
-        return html.paragraph(NO_PLANE)
+        return NO_PLANE
     sides = [0, 1] * (len(texts) // 2)
-    return html.scatter(pca(rows_ND).tolist(), sides, ["left", "right"], titles=texts)
+    return plots.scatter(pca(rows_ND), sides, ["left", "right"], titles=texts, caption=caption)
 
 
-def tsne_of_differences(questions: Sequence[Question], level: str, vectors: TextVectors) -> html.Html:
+def _differences_in_the_plane(questions: Sequence[Question], level: str, vectors: TextVectors) -> Block:
     """Right minus left of pairs, coloured by category (UNI Figure 4)."""
     differences: list[Float] = []
     classes: list[int] = []
@@ -83,55 +122,23 @@ def tsne_of_differences(questions: Sequence[Question], level: str, vectors: Text
             titles += [f"{a} → {b}" for a, b in pairs]
     rows_ND = np.concatenate(differences)
     if not has_plane(rows_ND):
-        return html.paragraph(NO_PLANE)
-    return html.scatter(tsne(rows_ND).tolist(), classes, list(CATEGORIES), titles=titles)
+        return NO_PLANE
+    caption = "t-SNE of right minus left"
+    return plots.scatter(tsne(rows_ND), classes, list(CATEGORIES), titles=titles, caption=caption)
 
 
-def rank_section(name: str, scores: AnalogyScores) -> html.Html:
-    """Share of questions by the rank of the right answer, per level (UNI Figures 1 and 2)."""
-    figures = []
-    for size, title in ((5, "semantic: rank among 5"), (2, "syntactic: rank among 2")):
-        values: dict[tuple[str, str], float] = {}
+def _ranks(name: str, scores: AnalogyScores) -> Section:
+    """Questions by the rank of the right answer, per level (UNI Figures 1 and 2)."""
+    blocks = []
+    for size, caption in ((5, "semantic: rank among 5"), (2, "syntactic: rank among 2")):
+        percent: dict[tuple[str, str], float] = {}
         for level, by_category in scores.rank_counts.items():
             counts = np.zeros(5)
             for category, found in by_category.items():
                 if CATEGORIES[category].candidates == size:
                     counts[: len(found)] += found
             if counts.sum():
-                shares = 100 * counts[:size] / counts.sum()
-                values |= {(level, str(rank + 1)): float(share) for rank, share in enumerate(shares)}
-        figures += [html.paragraph(title), html.bars(LEVELS, [str(r + 1) for r in range(size)], values)]
-    return html.section(f"{name}: rank of the right answer, % of questions", *figures)
-
-
-def page(
-    questions: Sequence[Question], scores: Mapping[str, AnalogyScores], vectors: Mapping[str, TextVectors]
-) -> str:
-    """The whole report."""
-    best = range(2, len(ACCURACY_HEADERS))
-    parts = []
-    for level in LEVELS:
-        rows = [row for row in accuracy_rows(scores) if row[1] == level]
-        if rows:
-            parts.append(
-                html.section(f"Accuracy, {level}s (%)", html.table(ACCURACY_HEADERS, rows, best=best))
-            )
-    note = (
-        "PPR (PNR): share of right (wrong) word questions whose phrase or sentence question is right (wrong)."
-    )
-    table = html.table(TRANSFER_HEADERS, transfer_rows(scores), best=range(1, len(TRANSFER_HEADERS)))
-    parts.append(html.section("Transfer from words (%)", table, note=note))
-    for name, result in scores.items():
-        parts.append(rank_section(name, result))
-        for level in result.accuracy:
-            category = next(c for c in CATEGORIES if c in result.accuracy[level])
-            parts.append(
-                html.section(
-                    f"{name}, {level}s",
-                    html.paragraph(f"PCA of pairs of {category}"),
-                    pca_of_pairs(pair_points(questions, level, category), vectors[name]),
-                    html.paragraph("t-SNE of right minus left"),
-                    tsne_of_differences(questions, level, vectors[name]),
-                )
-            )
-    return html.page("Analogies of words, phrases and sentences", parts)
+                parts = 100 * counts[:size] / counts.sum()
+                percent |= {(level, str(rank + 1)): float(part) for rank, part in enumerate(parts)}
+        blocks.append(plots.bars(LEVELS, [str(r + 1) for r in range(size)], percent, caption=caption))
+    return Section(f"{name}: rank of the right answer, % of questions", blocks)

@@ -28,6 +28,8 @@ from studies.analogies.lexicon import CATEGORIES, LEVELS
 from studies.analogies.questions import Question
 
 Float = NDArray[np.floating]
+OpenScores = dict[str, tuple[float, int]]
+"""Open-vocabulary accuracy and number of questions, by set."""
 TIE = 1e-6
 BLOCK = 1024
 

@@ -6,8 +6,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.config import configuration
-from senteval_runner.towers.config import Pooling
+from corpora.support.config import Count, CountOrNone, Fraction, Positive, configuration
+from senteval_runner.towers.config import Pieces, Pooling
 from studies.finetune.config import Concatenation, LoopConfig, TinyConfig
 
 Objective = Literal["nli", "identification", "classification"]
@@ -40,7 +40,7 @@ class BurtConfig:
     corpus: Path | None = None
     """Text (one sentence per line, .gz/.xz/.zst) for a tiny backbone's vocabulary and pre-training; without
     it, the training texts."""
-    corpus_lines: int = 200_000
+    corpus_lines: Count = 200_000
     """Lines read of --corpus."""
     objectives: tuple[Objective, ...] = ("nli", "identification", "classification")
     """Which objectives are trained. Those whose data is missing are an error, not skipped."""
@@ -48,31 +48,31 @@ class BurtConfig:
     """How word-piece vectors become one vector (BURT: mean)."""
     concatenation: Concatenation = "uv-diff"
     """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v (BURT: u;v;|u-v|)."""
-    negatives: int = 3
+    negatives: CountOrNone = 3
     """Sampled negatives per PPDB pair, drawn afresh each pass (BURT: k = 3)."""
-    max_words: int = 6
+    max_words: Count = 6
     """Longest phrase taken from PPDB, in words (BURT: 6)."""
-    max_length: int = 128
+    max_length: Pieces = 128
     """Longest text in word pieces; longer ones are cut."""
-    limit: int = 0
+    limit: CountOrNone = 0
     """Most training rows per file (a fixed random choice); 0 takes all."""
-    held_out: float = 0.02
+    held_out: Fraction = 0.02
     """Share of each training set held out for scores during training, by a hash of the first text."""
-    dev_rows: int = 2000
+    dev_rows: CountOrNone = 2000
     """Most rows per scored set during training."""
-    batch: int = 16
+    batch: Count = 16
     """Pairs per step (BURT: 16)."""
-    epochs: float = 2.0
+    epochs: Positive = 2.0
     """Passes over the NLI set (UNI: 2); without NLI, over the largest set. The other sets cycle."""
-    dropout: float = 0.1
+    dropout: Fraction = 0.1
     """Probability in every dropout layer (BURT: 0.1)."""
     loop: LoopConfig = field(default_factory=LoopConfig)
     """Optimiser."""
     tiny: TinyConfig = field(default_factory=TinyConfig)
     """The tiny backbone."""
-    evaluate_every: int = 1000
+    evaluate_every: Count = 1000
     """Steps between scores."""
-    save_every: int = 200
+    save_every: Count = 200
     """Steps between saved states."""
     seed: int = 1
     """Of new weights, batch order, negatives and dropout."""

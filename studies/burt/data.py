@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from corpora.inputs import read_lines
-from corpora.pairs.formats import read_binary, read_nli, read_phrases
+from corpora.pairs.labelled import read_binary, read_nli, read_phrases
+from corpora.rows import read_rows
 from corpora.support.errors import UserError
 from corpora.support.split import hold_out, hold_out_pairs
 from studies.burt.config import BurtConfig
@@ -165,19 +166,10 @@ def _read_labelled(config: BurtConfig, data: BurtData) -> None:
 
 def _read_similarity(path: Path) -> Examples:
     first, second, gold = [], [], []
-    for line in read_lines(path):
-        if not line.text.strip():
-            continue
-        try:
-            a, b, score = line.text.rstrip("\n").split("\t")
-            gold.append(float(score))
-        except ValueError:
-            raise UserError(
-                f"{path}:{line.number}: expected two phrases and a score with tabs between, "
-                f"found {line.text[:60]!r}"
-            ) from None
-        first.append(a.strip())
-        second.append(b.strip())
+    for row in read_rows(path, 3):
+        first.append(row.cells[0])
+        second.append(row.cells[1])
+        gold.append(row.number(2))
     return Examples(first, second, np.array(gold, dtype=np.float32))
 
 

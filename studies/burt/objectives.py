@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from corpora.pairs.formats import NLI_LABELS
+from corpora.pairs.labelled import NLI_LABELS
 from senteval_runner.towers.transformer import Tower, embed_all
 from studies.burt.config import Objective
 from studies.finetune.config import Concatenation

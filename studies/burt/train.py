@@ -29,13 +29,13 @@ from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, write_json, write_text
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy, cosines, spearman
+from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.burt.config import BurtConfig, Objective
 from studies.burt.data import BurtData, corpus_texts, read_data
 from studies.burt.objectives import CLASSES, Siamese, schedule, steps_per_epoch
 from studies.finetune.examples import Examples, Fixed, Joined, Source, Stream, WithNegatives
 from studies.finetune.loop import Plan, Row, Task, calibrate, fit
-from studies.finetune.ranges import refuse_bad_numbers
 from studies.finetune.tiny import build_tiny
 
 
@@ -46,7 +46,7 @@ def train(config: BurtConfig) -> list[Row]:
         UserError: data for an objective is missing, the backbone cannot be loaded, or the folder holds a
             run with other options.
     """
-    refuse_bad_numbers(config)
+    config.tiny.heads()
     done = config.output / "burt.json"
     resolved = _resolved(config)
     log = log_to(config.output).info
@@ -74,7 +74,7 @@ def train(config: BurtConfig) -> list[Row]:
 
 def dry_run(config: BurtConfig) -> str:
     """What training would take, from a few steps; nothing is written."""
-    refuse_bad_numbers(config)
+    config.tiny.heads()
     with tempfile.TemporaryDirectory() as name:
         tiny = dataclasses.replace(config.tiny, mlm_steps=0)
         trial = dataclasses.replace(config, output=Path(name), tiny=tiny)
@@ -214,7 +214,8 @@ def _save(config: BurtConfig, net: Siamese, history: Sequence[Row], summary: Seq
 
 def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str]) -> str:
     """What it is, what it saw, what it scores, how to make it again."""
-    table = [f"| {name} | {before:.4f} | {after:.4f} |" for name, before, after in _scores(history)]
+    columns: list[Column | str] = ["held-out score", Column("before", digits=4), Column("after", digits=4)]
+    table = Table(columns, _scores(history)).markdown()
     unseen = (
         "" if config.backbone == "tiny" else " What the backbone itself was trained on, its own card says."
     )
@@ -232,10 +233,7 @@ def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str
             "",
             *[f"- {line}" for line in summary],
             "",
-            "| held-out score | before | after |",
-            "|---|---|---|",
-            *table,
-            "",
+            table,
             "```python",
             "from sentence_transformers import SentenceTransformer",
             f'vectors = SentenceTransformer("{config.output.name}").encode(["A sentence.", "a phrase"])',

@@ -7,25 +7,27 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from annotated_types import Gt, Lt
 
-from corpora.support.config import configuration
+from corpora.support.config import Count, CountOrNone, Positive, configuration
+from senteval_runner.towers.config import Pieces
 
 
 @configuration
 class TuningConfig:
     """How the Siamese map is trained."""
 
-    epochs: int = 20
+    epochs: CountOrNone = 20
     """Passes over the training queries."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Queries per step."""
-    negatives: int = 4
+    negatives: Count = 4
     """Wrong entries per query (UNI: the top 4)."""
-    rank: int = 64
+    rank: Count = 64
     """Rank of the map."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Of Adam."""
-    temperature: float = 0.05
+    temperature: Positive = 0.05
     """Of the softmax over cosines."""
 
 
@@ -33,21 +35,21 @@ class TuningConfig:
 class EncoderConfig:
     """How a whole encoder is tuned."""
 
-    epochs: int = 3
+    epochs: Count = 3
     """Passes over the training queries."""
-    batch_size: int = 16
+    batch_size: Count = 16
     """Queries per step."""
-    negatives: int = 4
+    negatives: Count = 4
     """Wrong entries per query (UNI: the top 4)."""
-    queries: int = 0
+    queries: CountOrNone = 0
     """Most training queries per seed; 0 takes all."""
-    learning_rate: float = 2e-5
+    learning_rate: Positive = 2e-5
     """Peak rate of Adam; 10 % warm-up, then linearly to 0."""
-    temperature: float = 0.05
+    temperature: Positive = 0.05
     """Of the softmax over cosines."""
-    max_length: int = 128
+    max_length: Pieces = 128
     """Longest text in word pieces; longer ones are cut."""
-    save_every: int = 50
+    save_every: Count = 50
     """Steps between saved states."""
 
 
@@ -63,9 +65,9 @@ class FaqConfig:
     """FAQ table to answer typed questions from, instead of an evaluation."""
     output: Path = Path("runs/faq")
     """Folder for results.json, tables.md and report.html."""
-    seeds: int = 5
+    seeds: Count = 5
     """Splits of the queries, and trainings."""
-    train_share: float = 0.5
+    train_share: Annotated[float, Gt(0), Lt(1)] = 0.5
     """Share of the queries used for training, between 0 and 1."""
     sides: tuple[Literal["question", "answer"], ...] = ("question", "answer")
     """Which text of an entry queries are compared with."""

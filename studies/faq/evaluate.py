@@ -25,6 +25,8 @@ from studies.faq.rank import LEXICAL, measure
 from studies.faq.siamese import Negatives, tune, tuned_scores
 
 Row = dict[str, Any]
+Vectors = Mapping[str, Mapping[str, NDArray[np.floating]]]
+"""By model: unit vectors of ``query`` [Q, D], ``question`` and ``answer`` [N, D]."""
 SIDES = ("question", "answer")
 NEGATIVES: tuple[Negatives, ...] = ("random", "hard")
 
@@ -66,7 +68,7 @@ def embed_faq(faq: FaqSet, encode: SentenceVectors) -> dict[str, NDArray[np.floa
 
 
 def map_tuner(
-    vectors: Mapping[str, Mapping[str, NDArray[np.floating]]],
+    vectors: Vectors,
     relevant_QN: NDArray[np.bool_],
     config: TuningConfig,
 ) -> Tuner:
@@ -83,7 +85,7 @@ def map_tuner(
 
 def evaluate_faq(
     faq: FaqSet,
-    vectors: Mapping[str, Mapping[str, NDArray[np.floating]]],
+    vectors: Vectors,
     tuner: Tuner,
     *,
     seeds: int,

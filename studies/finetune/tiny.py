@@ -127,7 +127,7 @@ def _masked_model(pieces: int, config: TinyConfig, seed: int) -> Any:
                 vocab_size=pieces,
                 hidden_size=config.hidden,
                 num_hidden_layers=config.layers,
-                num_attention_heads=max(1, config.hidden // 64),
+                num_attention_heads=config.heads(),
                 intermediate_size=4 * config.hidden,
                 max_position_embeddings=config.max_length,
             )

@@ -5,7 +5,7 @@
 
 One forward pass per sentence gives all layers x poolings; vectors go to disk as they are made and finished
 (task, layer, pooling) cells are kept, so the same command resumes a study that was killed. Output:
-``results.json``, ``results.md`` (tables by task group), ``heat-map-*.png``, ``report.html``.
+``results.json``, ``results.md`` (tables by task group), ``report.html`` (heat maps as well).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from studies.layers.config import LayersConfig
 
 def main(config: LayersConfig) -> int:
     """Evaluate and write the report; exit code 2 when no task could be scored."""
-    from studies.layers.study import run
+    from studies.layers.run import run
 
     return run(config)
 

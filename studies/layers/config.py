@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from annotated_types import Ge, Lt
 
-from corpora.support.config import configuration
+from corpora.support.config import Count, configuration
 from senteval_runner.towers.config import BackboneConfig
 
 
@@ -29,21 +30,21 @@ class LayersConfig(BackboneConfig):
     """Tasks and groups, separated by commas, as in senteval_runner.run; all leaves out SNLI."""
     data: Path | None = None
     """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
-    limit: int | None = None
+    limit: Annotated[int, Ge(40)] | None = None
     """Rows per split at most, drawn by seed; None takes all. See the report for what a task loses."""
     protocol: Literal["default", "fast", "sklearn"] = "default"
     """How logistic regressions are trained and chosen (senteval_runner.run); fast is too short for maxima."""
-    seed: int = 1111
+    seed: Annotated[int, Ge(0), Lt(2**32)] = 1111
     """Of classifiers, folds and --limit's draw."""
     output: Path = Path("runs/layers/report")
-    """Folder for results.json, results.md, report.html, the heat maps and finished cells."""
+    """Folder for results.json, results.md, report.html and finished cells."""
     cache: Path = Path("runs/layers/vectors")
     """Folder of sentence vectors, one subfolder per backbone and choice of columns."""
     storage: Literal["float16", "float32"] = "float16"
     """Number format of stored vectors: float16 halves the disk space."""
     table_pooling: Literal["cls", "sep", "mean", "max", "root"] = "mean"
     """Pooling of the table by layer."""
-    threads: int | None = None
+    threads: Count | None = None
     """Threads of encoding and classifiers; None is torch's default."""
     dry_run: bool = False
     """Print tasks, sentences, disk space and encoding time; evaluate nothing."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from corpora.senteval.files import TaskData
 from corpora.support.dry_run import Work, dry_run_text, rate
 from senteval_runner.vectors.estimate import parameter_count, sample_parts
 from studies.layers.config import LayersConfig
-
-if TYPE_CHECKING:
-    from studies.layers.study import Subject
+from studies.layers.subject import Subject
 
 SAMPLE = 128
 

@@ -20,7 +20,9 @@ TASK_GROUPS: Mapping[str, tuple[str, ...]] = {
 """The probing groups are those of Conneau et al. (2018); MRPC is a question of similarity here."""
 
 Scores = Mapping[str, float]
-"""Main figure (percent) by task."""
+"""Main metric (percent) by task."""
+Row = tuple[list[str], dict[str, float]]
+"""Labels, and means by task group."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +75,7 @@ def group_means(scores: Scores, tasks: Sequence[str]) -> dict[str, float]:
     return means
 
 
-def pooling_table(
-    studied: Sequence[Studied], tasks: Sequence[str], best: Scores | None
-) -> list[tuple[list[str], dict[str, float]]]:
+def pooling_table(studied: Sequence[Studied], tasks: Sequence[str], best: Scores | None) -> list[Row]:
     """EMP's Table 1: per backbone and pooling, group means averaged over layers; ``best`` normalises."""
     table = []
     for one in studied:
@@ -93,7 +93,7 @@ def pooling_table(
 
 def layer_table(
     studied: Sequence[Studied], tasks: Sequence[str], pooling: str, best: Scores | None
-) -> list[tuple[list[str], dict[str, float]]]:
+) -> list[Row]:
     """EMP's Table 2: per backbone and layer or pair of layers under one pooling, group means."""
     return [
         ([one.name, unit.row], _means(one.scores.get(unit, {}), tasks, best))
@@ -103,9 +103,7 @@ def layer_table(
     ]
 
 
-def difference_table(
-    first: Studied, other: Studied, tasks: Sequence[str], pooling: str
-) -> list[tuple[list[str], dict[str, float]]]:
+def difference_table(first: Studied, other: Studied, tasks: Sequence[str], pooling: str) -> list[Row]:
     """``other`` minus ``first`` in points, for the rows that both have."""
     table = []
     for unit in other.units:

@@ -10,12 +10,12 @@ from studies.multitask.config import MultitaskConfig
 
 def main(config: MultitaskConfig) -> None:
     """Run the stages and print the tables."""
-    from studies.multitask.run import dry_run, run, tables
+    from studies.multitask.run import dry_run, report, run
 
     if config.dry_run:
         print(dry_run(config))
         return
-    print(tables(run(config)))
+    print(report(run(config)).markdown())
 
 
 cli = Command(

@@ -6,7 +6,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.config import configuration
+from corpora.support.config import Count, CountOrNone, Fraction, configuration
+from senteval_runner.towers.config import Pieces
 from studies.finetune.config import LoopConfig, TinyConfig
 
 
@@ -48,25 +49,25 @@ class MultitaskConfig:
     """Paraphrase pairs: the published Quora .tsv, or .tsv(.gz) with columns label, sentence1, sentence2."""
     nli: SplitFiles = field(default_factory=SplitFiles)
     """NLI pairs: published SNLI/MultiNLI .jsonl, or .tsv with columns label, sentence1, sentence2."""
-    limit: int = 0
+    limit: CountOrNone = 0
     """Most training examples per task (a fixed random choice); 0 takes all."""
-    dev_rows: int = 1500
+    dev_rows: CountOrNone = 1500
     """Most dev examples per task (a fixed random choice)."""
-    test_rows: int = 0
+    test_rows: CountOrNone = 0
     """Most test examples per task (a fixed random choice); 0 takes all."""
-    epochs: int = 5
+    epochs: Count = 5
     """Passes per stage (SEQ-MT: 5); the best on dev is kept."""
-    batch: int = 32
+    batch: Count = 32
     """Examples per step (SEQ-MT: 32)."""
-    max_length: int = 128
+    max_length: Pieces = 128
     """Longest text in word pieces; longer ones are cut."""
-    dropout: float | None = None
+    dropout: Fraction | None = None
     """Probability in every dropout layer; None keeps the backbone's."""
     loop: LoopConfig = field(default_factory=_seq_mt_loop)
     """Optimiser (SEQ-MT: AdamW 1e-5)."""
     tiny: TinyConfig = field(default_factory=TinyConfig)
     """The tiny backbone."""
-    save_every: int = 200
+    save_every: Count = 200
     """Steps between saved states within a stage."""
     seed: int = 1
     """Of new weights, batch order, sampling and dropout."""

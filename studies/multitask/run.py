@@ -25,16 +25,18 @@ from corpora.support.dry_run import Work, dry_run_text
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, write_json
 from parsing.networks.device import pick_device
+from senteval_runner.report.page import Page, Section
+from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.transformer import Tower, load_tower
 from studies.finetune.examples import Fixed, Sampled, Source, Stream
 from studies.finetune.loop import Plan, Row, Task, calibrate, fit
-from studies.finetune.ranges import refuse_bad_numbers
 from studies.finetune.tiny import build_tiny
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.heads import METRIC, TaskHead, overall
 from studies.multitask.stages import GRID, TASKS, Stage, parse_stages
 from studies.multitask.tasks import TaskExamples, read_all_tasks
 
+NOTE = "Percent: accuracy; STS: Pearson x 100. In brackets: not trained yet."
 # Options that do not change any number may differ between runs over one output folder.
 FREE_OPTIONS = ("output", "stages", "grid", "save_every", "dry_run")
 
@@ -54,7 +56,7 @@ def run(config: MultitaskConfig) -> dict[str, Any]:
     Raises:
         UserError: a bad stage, missing data, a backbone that cannot be loaded, or a folder of other options.
     """
-    refuse_bad_numbers(config)
+    config.tiny.heads()
     sequences = _sequences(config)
     _refuse_other_options(config)
     tasks = read_all_tasks(config)
@@ -85,7 +87,7 @@ def _backbone(config: MultitaskConfig, tasks: dict[str, TaskExamples], log: Call
 
 def dry_run(config: MultitaskConfig) -> str:
     """What all stages would take, from a few steps of each kind of stage; nothing is written."""
-    refuse_bad_numbers(config)
+    config.tiny.heads()
     sequences = _sequences(config)
     stages = {sequence[: place + 1] for sequence in sequences for place in range(len(sequence))}
     tasks = read_all_tasks(config)
@@ -288,26 +290,31 @@ def _pooling_of(state: State) -> str:
     return "mean"
 
 
-def tables(results: dict[str, Any]) -> str:
-    """Markdown: the final scores of every configuration, then all scores after every stage (forgetting)."""
-    head = "| configuration | SST | Quora | STS | NLI | overall |\n|---|---|---|---|---|---|"
-    final = [_table_row(entry["stages"], entry["after"][-1]) for entry in results["results"]]
-    lines = [head, *final, "", head.replace("configuration", "after stage")]
-    for entry in results["results"]:
-        for place, row in enumerate(entry["after"]):
-            lines.append(_table_row(" → ".join(entry["stages"].split(",")[: place + 1]), row))
-    return "\n".join(_unique(lines, len(final) + 3))
+def report(results: dict[str, Any]) -> Page:
+    """The final scores of every configuration; all scores after every stage, which show what is forgotten."""
+    final = {entry["stages"]: entry["after"][-1] for entry in results["results"]}
+    # Stages that several configurations share appear once.
+    stages = {
+        " → ".join(entry["stages"].split(",")[: place + 1]): row
+        for entry in results["results"]
+        for place, row in enumerate(entry["after"])
+    }
+    sections = [
+        Section("Configurations", [_table("configuration", final)]),
+        Section("Stages", [_table("after stage", stages)]),
+    ]
+    return Page("Sequential multi-task fine-tuning", sections, NOTE)
 
 
-def _unique(lines: list[str], start: int) -> list[str]:
-    """Stages shared by several configurations appear once."""
-    return lines[:start] + list(dict.fromkeys(lines[start:]))
+def _table(name: str, rows: dict[str, Row]) -> Table:
+    columns = [Column(task, align="right") for task in ("SST", "Quora", "STS", "NLI")]
+    return Table(
+        [name, *columns, Column("overall", digits=3)],
+        [[title, *_cells(row), row["test"]["overall"]] for title, row in rows.items()],
+    )
 
 
-def _table_row(name: str, row: Row) -> str:
-    """Percent accuracies, Pearson x 100; a task that was not trained yet stands in brackets."""
-    cells = []
-    for task in TASKS:
-        value = f"{100 * row['test'][task]:.1f}"
-        cells.append(value if task in row["trained"] else f"({value})")
-    return f"| {name} | {' | '.join(cells)} | {row['test']['overall']:.3f} |"
+def _cells(row: Row) -> list[str]:
+    """Percent accuracies, Pearson x 100."""
+    values = {task: f"{100 * row['test'][task]:.1f}" for task in TASKS}
+    return [value if task in row["trained"] else f"({value})" for task, value in values.items()]

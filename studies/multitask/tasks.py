@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from corpora.pairs.formats import NLI_LABELS, read_binary, read_nli
+from corpora.pairs.labelled import NLI_LABELS, read_binary, read_nli
 from corpora.senteval.files import Split, read_task
 from corpora.support.errors import UserError
 from corpora.support.split import hold_out

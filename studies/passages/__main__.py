@@ -20,7 +20,7 @@ from studies.passages.config import PassagesConfig
 
 def main(config: PassagesConfig) -> int:
     """Rank and report."""
-    from studies.passages.running import run
+    from studies.passages.run import run
 
     return run(config)
 

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.config import configuration
+from corpora.support.config import Count, CountOrNone, NotNegative, Positive, configuration
+from senteval_runner.towers.config import Pieces
 from studies.finetune.config import LoopConfig
 
 Feature = Literal["cosine", "bilinear", "bilinear-identity", "uv", "uv-diff-prod"]
@@ -20,19 +21,19 @@ Baseline = Literal["bm25", "bm25-tuned", "tfidf"]
 class RankerConfig:
     """How a scorer over frozen vectors is trained."""
 
-    epochs: int = 40
+    epochs: Count = 40
     """Most passes over the relevant passages of the training questions."""
-    patience: int = 8
+    patience: Count = 8
     """Passes without a better development score after which training ends."""
-    batch_size: int = 64
+    batch_size: Count = 64
     """Pairs of a relevant and an irrelevant passage per step."""
-    negatives: int = 4
+    negatives: Count = 4
     """Irrelevant passages drawn for every relevant one in each pass (fewer where a question has fewer)."""
-    hidden: int = 128
+    hidden: Count = 128
     """Hidden units of the MLP scorer."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Of AdamW."""
-    weight_decay: float = 0.01
+    weight_decay: NotNegative = 0.01
     """Of AdamW."""
 
 
@@ -42,23 +43,23 @@ class CrossConfig:
 
     backbones: tuple[str, ...] = ()
     """Hugging Face encoders (names or folders) to fine-tune on each set; none: no cross-encoder."""
-    margin: float | None = None
+    margin: NotNegative | None = None
     """Margin of its ranking loss; None is --margin."""
-    steps: int = 500
+    steps: Count = 500
     """Optimiser steps."""
-    batch_size: int = 16
+    batch_size: Count = 16
     """Pairs of a relevant and an irrelevant passage per step."""
-    negatives: int = 4
+    negatives: Count = 4
     """Irrelevant passages drawn for every relevant one in each pass."""
-    hidden: int = 256
+    hidden: Count = 256
     """Hidden units of the two-layer MLP on the first position ([CLS])."""
-    max_length: int = 128
+    max_length: Pieces = 128
     """Word pieces of question and passage together; longer passages are cut."""
-    evaluate_every: int = 100
+    evaluate_every: Count = 100
     """Steps between evaluations on the development questions."""
-    dev_questions: int | None = None
+    dev_questions: Count | None = None
     """First development questions that are evaluated on while training; None is all."""
-    save_every: int = 50
+    save_every: Count = 50
     """Steps between saved states."""
     loop: LoopConfig = field(default_factory=LoopConfig)
     """How the weights move."""
@@ -80,7 +81,7 @@ class PassagesConfig:
     """Scorers on [u; v] and [u; v; |u-v|; u*v]."""
     baselines: tuple[Baseline, ...] = ("bm25", "bm25-tuned", "tfidf")
     """BM25 with the library's defaults (k1 1.5, b 0.75), BM25 with k1 and b chosen on dev, TF-IDF."""
-    margin: float = 0.0
+    margin: NotNegative = 0.0
     """Margin of max(0, margin - s(q,p+) + s(q,p-)). EMP prints 0, which allows the trivial solution: a scorer
     that gives every passage one score has loss 0, and no pair teaches once s(q,p+) >= s(q,p-). The report
     counts the pairs that tie."""
@@ -89,11 +90,11 @@ class PassagesConfig:
     keep: Literal["answered", "mixed", "all"] = "answered"
     """Questions of dev and test: answered has a relevant candidate (the usual WikiQA and raw TrecQA), mixed
     an irrelevant one too (TrecQA "clean"), all keeps every one (0 where no candidate is relevant)."""
-    depths: tuple[int, ...] = (0,)
+    depths: tuple[CountOrNone, ...] = (0,)
     """Candidates in collections: the first so many by BM25; 0 is the whole collection."""
-    limit: int | None = None
+    limit: Count | None = None
     """First questions of each split that are used; None is all."""
-    seeds: int = 1
+    seeds: Count = 1
     """Trainings per method; several give mean ± standard deviation."""
     split_seed: int = 0
     """Of the random 60 / 20 / 20 split of questions where a set has none."""

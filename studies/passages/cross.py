@@ -93,7 +93,7 @@ def pair_loss(net: CrossRanker, examples: Examples, passages: Sequence[str], mar
 
 
 def cross_scores(
-    net: CrossRanker, questions: Sequence[Question], passages: Sequence[str], step: Callable[[int], None]
+    net: CrossRanker, questions: Sequence[Question], passages: Sequence[str], step: Callable[[int], object]
 ) -> list[NDArray[np.float32]]:
     """Scores of every question's candidates; ``step`` hears how many pairs were scored."""
     pairs = [(q.text, passages[row]) for q in questions for row in q.candidates]

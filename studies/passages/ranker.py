@@ -203,7 +203,7 @@ def train_scorer(
     margin: float,
     select: str,
     seed: int,
-    step: Callable[[], None] = lambda: None,
+    step: Callable[[], object] = lambda: None,
 ) -> Fit:
     """Train in place and keep the pass that is best on dev (the start counts as pass 0).
 

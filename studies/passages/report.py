@@ -1,4 +1,4 @@
-"""Report of passage ranking: rows like EMP's Table 3, pairs that tie, learning curves; one page of HTML."""
+"""Report of passage ranking: rows like EMP's Table 3, training pairs that tie, learning curves."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corpora.ranking.questions import PassageSet
-from senteval_runner.report import html
-from senteval_runner.report.tables import markdown
+from senteval_runner.report import plots
+from senteval_runner.report.page import Block, Page, Section
+from senteval_runner.report.table import Column, Score, Table
 from studies.passages.metrics import METRICS
 
 LABELS = ("model", "feature", "scorer")
-HEADERS = (*LABELS, *(name.upper() for name in METRICS))
-PAIR_HEADERS = (*LABELS, "pairs", "tied at the start", "tied", "loss 0", "chosen pass", "tied on test")
+COLUMNS: tuple[str | Column, ...] = (
+    *LABELS,
+    *(Column(name.upper(), digits=1, best="high", align="right") for name in METRICS),
+)
+PAIR_COLUMNS = (*LABELS, "pairs", "tied at the start", "tied", "loss 0", "chosen pass", "tied on test")
 INTERVALS = "In brackets: 95 % interval from resampling questions. ±: standard deviation over seeds."
 TIES = (
-    "Shares of training pairs (a relevant and an irrelevant passage of one question). Tied: scores differ by "
-    "at most 1e-6. Loss 0: the pair teaches nothing any more."
+    "Fractions of training pairs (a relevant and an irrelevant passage of one question). Tied: scores differ "
+    "by at most 1e-6. Loss 0: the pair teaches nothing any more."
 )
 Row = Mapping[str, Any]
 
@@ -36,26 +40,18 @@ def margin_note(margin: float) -> str:
     )
 
 
-def score_cells(row: Row) -> list[str]:
-    """Percentages with one decimal, deviations over several seeds, an interval of MAP."""
-    shown = []
+def _scores(row: Row) -> list[Score]:
+    """Percentages, deviations over several seeds, an interval of MAP."""
+    found = []
     for metric in METRICS:
         value = row["metrics"][metric]
-        cell = f"{100 * value['mean']:.1f}"
-        if row["seeds"] > 1:
-            cell += f" ± {100 * value['sd']:.1f}"
-        if metric == "map":
-            cell += f" [{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
-        shown.append(cell)
-    return shown
+        deviation = 100 * value["sd"] if row["seeds"] > 1 else None
+        interval = (100 * value["low"], 100 * value["high"]) if metric == "map" else None
+        found.append(Score(100 * value["mean"], deviation, interval))
+    return found
 
 
-def trained(rows: Sequence[Row]) -> list[Row]:
-    """Rows of scorers trained on frozen vectors."""
-    return [row for row in rows if "after" in row["info"][0]]
-
-
-def pair_cells(row: Row) -> list[str]:
+def _pairs(row: Row) -> list[str]:
     """How the training pairs stood before and after, means over seeds."""
 
     def average(when: str, what: str) -> str:
@@ -77,54 +73,33 @@ def describe(data: PassageSet) -> str:
     return ". ".join([counts, *data.notes]) + "."
 
 
-def tables(rows: Sequence[Row], sets: Sequence[PassageSet], margin: float) -> str:
-    """Markdown of everything."""
-    parts = [f"{margin_note(margin)} {INTERVALS}\n"]
-    for data in sets:
-        own = [row for row in rows if row["set"] == data.name]
-        parts.append(f"\n## {data.name}\n\n{describe(data)}\n\n")
-        parts.append(markdown(HEADERS, [[*(str(r[c]) for c in LABELS), *score_cells(r)] for r in own]))
-        learnt = trained(own)
-        if learnt:
-            pairs = markdown(PAIR_HEADERS, [[*(str(r[c]) for c in LABELS), *pair_cells(r)] for r in learnt])
-            parts.append(f"\n{TIES}\n\n{pairs}")
-    return "".join(parts)
-
-
-def _curves(rows: Sequence[Row]) -> html.Html:
-    """Development score after each pass, first seeds."""
-    lines = {name(row): list(enumerate(row["info"][0]["curve"])) for row in trained(rows)}
-    return html.curve(lines, x_label="pass", y_label="dev")
-
-
-def _set_section(data: PassageSet, own: Sequence[Row]) -> html.Html:
-    best = {m: max((r["metrics"][m]["mean"] for r in own), default=0.0) for m in METRICS}
-    cells: list[list[html.Cell]] = []
-    for row in own:
-        shown = [
-            html.Html(f"<b>{cell}</b>") if row["metrics"][m]["mean"] == best[m] else cell
-            for m, cell in zip(METRICS, score_cells(row), strict=True)
-        ]
-        cells.append([*(str(row[c]) for c in LABELS), *shown])
-    heights = {(m.upper(), name(r)): 100 * r["metrics"][m]["mean"] for r in own for m in ("mrr", "map")}
-    half = {
-        (m.upper(), name(r)): 50 * (r["metrics"][m]["high"] - r["metrics"][m]["low"])
-        for r in own
-        for m in ("mrr", "map")
-    }
-    parts = [
-        html.table(HEADERS, cells),
-        html.bars(("MRR", "MAP"), [name(r) for r in own], heights, spread=half),
+def _bars(rows: Sequence[Row]) -> Block:
+    metrics = [
+        (metric.upper(), name(row), row["metrics"][metric]) for row in rows for metric in ("mrr", "map")
     ]
-    learnt = trained(own)
-    if learnt:
-        pairs = [[*(str(r[c]) for c in LABELS), *pair_cells(r)] for r in learnt]
-        parts += [html.paragraph(TIES), html.table(PAIR_HEADERS, pairs), _curves(own)]
-    return html.section(data.name, *parts, note=describe(data))
+    return plots.bars(
+        ("MRR", "MAP"),
+        [name(row) for row in rows],
+        {(metric, method): 100 * value["mean"] for metric, method, value in metrics},
+        spread={(metric, method): 50 * (value["high"] - value["low"]) for metric, method, value in metrics},
+    )
 
 
-def page(rows: Sequence[Row], sets: Sequence[PassageSet], margin: float) -> str:
+def _set_section(data: PassageSet, rows: Sequence[Row]) -> Section:
+    def labelled(row: Row) -> list[str]:
+        return [str(row[label]) for label in LABELS]
+
+    blocks: list[Block] = [Table(COLUMNS, [[*labelled(row), *_scores(row)] for row in rows]), _bars(rows)]
+    trained = [row for row in rows if "after" in row["info"][0]]
+    if trained:
+        blocks.append(Table(PAIR_COLUMNS, [[*labelled(row), *_pairs(row)] for row in trained], notes=[TIES]))
+        curves = {name(row): list(enumerate(row["info"][0]["curve"])) for row in trained}
+        caption = "Score on the development questions after each pass, first seeds"
+        blocks.append(plots.curves(curves, x_label="pass", y_label="dev", caption=caption))
+    return Section(data.name, blocks, note=describe(data))
+
+
+def page(rows: Sequence[Row], sets: Sequence[PassageSet], margin: float) -> Page:
     """The whole report."""
-    parts = [html.paragraph(f"{margin_note(margin)} {INTERVALS}")]
-    parts += [_set_section(data, [row for row in rows if row["set"] == data.name]) for data in sets]
-    return html.page("Passage ranking", parts)
+    sections = [_set_section(data, [row for row in rows if row["set"] == data.name]) for data in sets]
+    return Page("Passage ranking", sections, f"{margin_note(margin)} {INTERVALS}")

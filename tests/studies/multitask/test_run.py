@@ -18,7 +18,7 @@ from studies.multitask import run as runner
 from studies.multitask.__main__ import main
 from studies.multitask.config import MultitaskConfig, SplitFiles
 from studies.multitask.heads import TaskHead, overall
-from studies.multitask.run import run, tables
+from studies.multitask.run import report, run
 from studies.multitask.stages import Stage, parse_stages
 from studies.multitask.tasks import read_all_tasks
 from tests.studies.finetune.fixtures import write_tasks
@@ -151,7 +151,7 @@ def test_a_grid_shares_stages_resumes_and_shows_forgetting(
     assert first["after"][0]["trained"] == ["sst"]
     assert first["after"][1]["test"]["nli"] > first["after"][0]["test"]["nli"] + 0.3
     assert second["after"][-1]["trained"] == ["quora", "sst", "sts"]
-    shown = tables(results)
+    shown = report(results).markdown()
     assert shown.count("| sst |") == 1
     assert "| sst → quora:max*[sub] → sts:mean |" in shown
     assert "(" in next(line for line in shown.splitlines() if line.startswith("| sst |"))

@@ -18,13 +18,15 @@ import torch
 
 from corpora.ranking.questions import PassageSet, filtered
 from corpora.ranking.read import read_set
+from corpora.support.config import check
 from corpora.support.errors import UserError
 from studies.finetune.config import LoopConfig, TinyConfig
 from studies.finetune.loop import Row
 from studies.finetune.tiny import build_tiny
-from studies.passages import cross, running
+from studies.passages import cross
+from studies.passages import run as passages
 from studies.passages.config import CrossConfig, PassagesConfig, RankerConfig
-from studies.passages.running import dry_run, run
+from studies.passages.run import dry_run, run
 from tests.conftest import ROOT
 from tests.studies.passages import passage_sets
 
@@ -101,7 +103,7 @@ def test_a_bad_set_is_named_and_the_others_finish(world: Path, capsys: pytest.Ca
     assert run(options(sets=("wikipassageqa", "wikiqa"), models=("none.txt", "words.txt"))) == 2
     assert len(results()) == 3
     told = capsys.readouterr().err
-    assert "dev.tsv, line 1: no column 'DocumentID'" in told and "none.txt" in told
+    assert "dev.tsv:1: no column 'DocumentID'" in told and "none.txt" in told
     assert len(json.loads(Path("out/results.json").read_text())["left_out"]) == 2
 
 
@@ -141,8 +143,10 @@ def test_without_a_readable_set_there_is_no_report(
     ],
 )
 def test_bad_options_are_refused(changes: dict[str, Any], told: str) -> None:
+    config = options(**changes)
     with pytest.raises(UserError, match=told):
-        run(options(**changes))
+        check(config)  # as the command does
+        run(config)
 
 
 def test_dry_run_writes_nothing_and_counts(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -304,17 +308,17 @@ def test_a_kill_before_the_cell_is_written_loses_no_training(
     config = options(
         models=(), baselines=(), limit=8, cross=CrossConfig(**{**vars(CROSS), "backbones": (tiny,)})
     )
-    real = running.write_json
+    real = passages.write_json
 
     def killed(path: Path, value: Any) -> None:
         if path.parent.name == "parts":
             raise KeyboardInterrupt
         real(path, value)
 
-    monkeypatch.setattr(running, "write_json", killed)
+    monkeypatch.setattr(passages, "write_json", killed)
     with pytest.raises(KeyboardInterrupt):
         run(config)
-    monkeypatch.setattr(running, "write_json", real)
+    monkeypatch.setattr(passages, "write_json", real)
     monkeypatch.setattr(cross, "pair_loss", None)  # nothing is left to train
     assert run(config) == 0 and not list(Path("out/unfinished").glob("*"))
 

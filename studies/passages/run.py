@@ -18,7 +18,6 @@ from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from corpora.support.progress import progress
-from corpora.support.ranges import check_counts
 from senteval_runner.cells import installed
 from senteval_runner.vectors.embed import VectorStore
 from senteval_runner.vectors.encoders import StoredModel, open_model, resolve_encoder
@@ -34,7 +33,7 @@ from studies.passages.methods import (
     scorer_methods,
     sentences_of,
 )
-from studies.passages.report import page, tables
+from studies.passages.report import page
 from studies.passages.rows import Row, summarise
 
 FORMAT = 1
@@ -70,32 +69,11 @@ def check(config: PassagesConfig) -> None:
     Raises:
         UserError: one line that names the option.
     """
-    ranker, cross = config.ranker, config.cross
-    counts = {
-        "--seeds": config.seeds,
-        "--limit": config.limit,
-        "--ranker.epochs": ranker.epochs,
-        "--ranker.patience": ranker.patience,
-        "--ranker.batch-size": ranker.batch_size,
-        "--ranker.negatives": ranker.negatives,
-        "--ranker.hidden": ranker.hidden,
-        "--cross.steps": cross.steps,
-        "--cross.batch-size": cross.batch_size,
-        "--cross.negatives": cross.negatives,
-        "--cross.hidden": cross.hidden,
-        "--cross.evaluate-every": cross.evaluate_every,
-        "--cross.dev-questions": cross.dev_questions,
-        "--cross.save-every": cross.save_every,
-    }
-    check_counts(counts)
-    for option, margin in (("--margin", config.margin), ("--cross.margin", cross.margin)):
-        if margin is not None and not 0 <= margin < float("inf"):
-            raise UserError(f"{option} {margin}: 0 or more")
-    if not config.depths or min(config.depths) < 0:
+    if not config.depths:
         raise UserError("--depths: one or more numbers of candidates, 0 for the whole collection")
     if not config.sets:
         raise UserError("no data set given; name folders, see --help")
-    if not (config.models or config.baselines or cross.backbones):
+    if not (config.models or config.baselines or config.cross.backbones):
         raise UserError("nothing to rank with: give --models, --baselines or --cross.backbones")
     if not (config.features and config.scorers):
         raise UserError("--features and --scorers: at least one of each")
@@ -229,10 +207,10 @@ def _write(config: PassagesConfig, plan: Plan, rows: Sequence[Row]) -> None:
         },
     )
     sets = [s.data for s in plan.sets]
-    text = tables(rows, sets, config.margin)
-    write_text(config.output / "tables.md", text)
-    write_text(config.output / "report.html", page(rows, sets, config.margin))
-    print(text)
+    report = page(rows, sets, config.margin)
+    write_text(config.output / "tables.md", report.markdown())
+    write_text(config.output / "report.html", report.html())
+    print(report.markdown())
     print(f"{config.output}/report.html, results.json, tables.md")
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,92 +13,36 @@ from corpora.senteval.files import TaskData, read_task
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, write_json, write_text
+from corpora.support.files import write_json, write_text
 from corpora.support.progress import progress
 from senteval_runner.cells import FORMAT, Cells, data_folder, versions
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
-from senteval_runner.protocol.features import Float
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.tables import headline
 from senteval_runner.running import expand_tasks
-from senteval_runner.towers.backbones import Backbone, open_backbone, store_name
-from senteval_runner.towers.layer_store import LayerStore
-from senteval_runner.towers.units import Unit, chosen_layers, chosen_pairs, units_of
-from senteval_runner.vectors.embed import Tokens, text_of
+from senteval_runner.towers.backbones import open_backbone
+from senteval_runner.vectors.embed import text_of
 from senteval_runner.vectors.sources import distinct_names
 from studies.layers import report
 from studies.layers.config import LayersConfig
 from studies.layers.estimate import dry_run
+from studies.layers.subject import Subject, choose
 from studies.layers.subset import limited
-from studies.layers.tables import Studied, best_of, normalised
-
-CHUNK = 1024
-"""Sentences per shard: what a kill can cost; 164 MB in memory for BERT base with all columns."""
-
-
-@dataclass(kw_only=True)
-class Subject:
-    """One backbone of a study, its vectors and its results."""
-
-    backbone: Backbone
-    units: list[Unit]
-    store: LayerStore
-    studied: Studied
-    results: dict[Unit, dict[str, TaskResult]] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    encoded: int = 0
-    encoding_s: float = 0.0
-
-    def key(self, unit: Unit, storage: str, drawn: Sequence[int]) -> str:
-        """Digest of all that decides a cell's figure, protocol and data aside."""
-        values = [*self.backbone.identity(), storage, unit.layers, unit.pooling, drawn]
-        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
-
-    def encode(self, sentences: Sequence[Tokens]) -> None:
-        """Store all columns of the sentences that have none yet."""
-        missing = self.store.missing([text_of(tokens) for tokens in sentences])
-        if not missing:
-            return
-        started = time.perf_counter()
-        self.store.check_space(len(missing), self.backbone.dim)
-        with progress(total=len(missing), description=f"encode {self.backbone.name}") as bar:
-            for start in range(0, len(missing), CHUNK):
-                texts = missing[start : start + CHUNK]
-                self.store.add(texts, *self.backbone.encode([text.split(" ") for text in texts]))
-                bar.update(len(texts))
-        self.encoded += len(missing)
-        self.encoding_s += time.perf_counter() - started
-
-    def vectors(self, unit: Unit) -> UnitVectors:
-        """The stored vectors of a unit."""
-        return UnitVectors(self.store, [self.backbone.columns.index(column) for column in unit.columns()])
-
-
-class UnitVectors:
-    """Stored columns side by side, as the evaluation asks for them: token lists to float32 [n, D]."""
-
-    def __init__(self, store: LayerStore, columns: Sequence[int]) -> None:
-        self.store, self.columns = store, columns
-
-    def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """One row per sentence, in order."""
-        import numpy as np
-
-        texts = [text_of(tokens) for tokens in sentences]
-        return np.concatenate([self.store.get(texts, column) for column in self.columns], axis=1)
+from studies.layers.tables import best_of, normalised
 
 
 def run(config: LayersConfig) -> int:
     """Evaluate every backbone on every task; write the results; print the tables."""
     import torch
 
+    if not config.backbones:
+        raise UserError("name at least one backbone")
     tasks, data = expand_tasks(config.tasks), data_folder(config.data)
     protocol = get_protocol(config.protocol)
-    _check(config)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    subjects = [_subject(open_backbone(spec, config), config) for spec in dict.fromkeys(config.backbones)]
+    subjects = [choose(open_backbone(spec, config), config) for spec in dict.fromkeys(config.backbones)]
     specs = [subject.backbone.source.spec for subject in subjects]
     for subject, name in zip(
         subjects, distinct_names([s.studied.name for s in subjects], specs), strict=True
@@ -129,43 +70,6 @@ def run(config: LayersConfig) -> int:
             for subject in subjects:
                 _evaluate(config, subject, task, cells, protocol, logger, bar)
     return _write(config, protocol, subjects, reduced)
-
-
-def _check(config: LayersConfig) -> None:
-    if not config.backbones:
-        raise UserError("name at least one backbone")
-    if config.limit is not None and config.limit < 40:
-        raise UserError(f"--limit {config.limit}: at least 40 rows per split")
-    if config.max_length < 4 or config.batch_size < 1 or (config.threads is not None and config.threads < 1):
-        raise UserError("--max-length is at least 4, --batch-size and --threads at least 1")
-    if config.seed < 0 or config.seed >= 2**32:
-        raise UserError(f"--seed {config.seed}: expected a number from 0 to 2**32 - 1")
-
-
-def _subject(backbone: Backbone, config: LayersConfig) -> Subject:
-    """Layers and poolings as wanted; only their columns are made and stored."""
-    for pooling in config.poolings:
-        if pooling not in backbone.poolings:
-            raise UserError(f"{backbone.name}: no pooling {pooling!r}; it has {', '.join(backbone.poolings)}")
-    poolings = tuple(p for p in backbone.poolings if p in (config.poolings or backbone.poolings))
-    layers = chosen_layers(config.layers, backbone.layers, backbone.name)
-    pairs = chosen_pairs(config.concatenate, backbone.layers, backbone.name)
-    units = units_of(backbone.columns, layers, pairs, poolings)
-    if not units:
-        raise UserError(f"{backbone.name}: nothing to evaluate with these --layers and --poolings")
-    needed = {column for unit in units for column in unit.columns()}
-    backbone.columns = [column for column in backbone.columns if column in needed]
-    store = LayerStore(
-        config.cache / store_name(backbone, config.storage), len(backbone.columns), config.storage
-    )
-    studied = Studied(
-        name=backbone.name,
-        layers=tuple(layers),
-        compared=backbone.compared,
-        poolings=poolings,
-        units=tuple(units),
-    )
-    return Subject(backbone=backbone, units=units, store=store, studied=studied)
 
 
 def _read(name: str, data: Path, config: LayersConfig) -> tuple[TaskData, str]:
@@ -222,16 +126,9 @@ def _evaluate(
 def _write(config: LayersConfig, protocol: Protocol, subjects: Sequence[Subject], reduced: list[str]) -> int:
     studied = [subject.studied for subject in subjects if any(subject.results.values())]
     remarks = _remarks(config, protocol, subjects, reduced)
-    pngs = report.heat_maps(studied)
-    if studied and not pngs:
-        remarks.append("no heat map: matplotlib is missing, pip install 'multiview-embeddings[report]'")
-    text = "\n".join(["# What the layers know", "", *(f"- {remark}" for remark in remarks), ""])
-    if studied:
-        text += "\n" + report.markdown_tables(studied, config.table_pooling)
-    for name, png in pngs.items():
-        with atomic_path(config.output / name) as temporary:
-            temporary.write_bytes(png)
-    write_text(config.output / "report.html", report.page(studied, config.table_pooling, remarks, pngs))
+    page = report.page(studied, config.table_pooling, remarks)
+    text = page.markdown()
+    write_text(config.output / "report.html", page.html())
     write_text(config.output / "results.md", text)
     write_json(config.output / "results.json", _results(config, protocol, subjects, remarks))
     print(text, end="")
@@ -241,9 +138,7 @@ def _write(config: LayersConfig, protocol: Protocol, subjects: Sequence[Subject]
             f"{subject.studied.name}: {subject.encoded:,} sentences encoded now{rate}; "
             f"{subject.store.nbytes() / 1e6:,.0f} MB in {subject.store.folder}"
         )
-    print(
-        f"written: {config.output}/results.json, results.md, report.html{', heat-map-*.png' if pngs else ''}"
-    )
+    print(f"written: {config.output}/results.json, results.md, report.html")
     return 0 if studied else 2
 
 

@@ -1,0 +1,61 @@
+"""Tables: what a row must be, and how one that is not is named."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from corpora.rows import read_judgements, read_rows, read_table, relevant_pairs
+from corpora.support.errors import UserError
+
+
+def test_columns_by_name_in_the_order_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv.gz"
+    path.write_bytes(gzip.compress(b'label\ttext\tset\r\n1\t say "hi" \tx\r\n\n0\tb\x0cc\ty\n'))
+    rows = list(read_table(path, ("text", "label")))
+    assert [(row.line, row.cells) for row in rows] == [(2, ('say "hi"', "1")), (4, ("b\x0cc", "0"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"", r"a\.tsv:1: no column 'id'"),
+        (b"id\n1\n", r"a\.tsv:1: no column 'text' \(columns: id\)"),
+        (b"id\ttext\n", r"a\.tsv: holds no rows"),
+        (b"id\ttext\n\n1\n", r"a\.tsv:3: expected 2 cells as in the header, found '1'"),
+        (b"id\ttext\n1\t\n", r"a\.tsv:2: column 'text' is empty"),
+        (b"id\ttext\n1\tx\n1\ty\n", r"a\.tsv:3: id '1' occurs twice"),
+        (b"id\ttext\n1\t\xff\n", r"a\.tsv:2: not UTF-8"),
+    ],
+)
+def test_tables_that_do_not_fit_are_named(tmp_path: Path, text: bytes, told: str) -> None:
+    (tmp_path / "a.tsv").write_bytes(text)
+    with pytest.raises(UserError, match=told):
+        list(read_table(tmp_path / "a.tsv", ("id", "text"), unique=True))
+
+
+def test_rows_without_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("new york\tcity\t3.5\tx\na b 2\n")
+    rows = list(read_rows(path, 3, separator="either", more=True))
+    assert [row.cells for row in rows] == [("new york", "city", "3.5", "x"), ("a", "b", "2")]
+    assert rows[0].number(2) == 3.5
+    with pytest.raises(UserError, match=r"a\.txt:1: expected a number in column 4, found 'new york"):
+        rows[0].number(3)
+    with pytest.raises(UserError, match=r"a\.txt:1: expected 3 cells, found 'new york"):
+        list(read_rows(path, 3))
+    path.write_text("a\t\tnan\n")
+    with pytest.raises(UserError, match=r"a\.txt:1: expected text in every cell"):
+        list(read_rows(path, 3))
+    with pytest.raises(UserError, match="expected a number in column 3"):
+        next(read_rows(path, 3, may_be_empty=True)).number(2)
+
+
+def test_judgements_in_both_forms(tmp_path: Path) -> None:
+    (tmp_path / "qrels.txt").write_text("q1 0 d1 1\nq1\t0\td2\t0\n")
+    (tmp_path / "qrels.tsv").write_text("query_id\tdoc_id\trelevance\nq1\td1\t2\n")
+    for name in ("qrels.txt", "qrels.tsv"):
+        judged = read_judgements(tmp_path / name)
+        assert list(relevant_pairs(judged, {"q1"}, {"d1", "d2"})) == [("q1", "d1")]
