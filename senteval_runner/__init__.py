@@ -1,4 +1,4 @@
-"""Any encoder to scores: the SentEval protocol, reports and figures.
+"""Any encoder to scores: the SentEval protocol and reports.
 
 from senteval_runner import evaluate
 results = evaluate(encoder, ["MR", "TREC", "SICK-R"], "data/senteval")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from corpora.support.errors import MissingExtraError
+from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.features import Float, unit
 from senteval_runner.vectors.embed import CombinedEncoder, Encoder, StoredEncoder, Tokens, as_vectors
 
@@ -74,10 +75,9 @@ class MtebEncoder:
         one, other = _unit_rows(embeddings1), _unit_rows(embeddings2)
         return one @ other.T
 
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Float:
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Scores:
         """Cosine row by row: [n]."""
-        cosines: Float = (_unit_rows(embeddings1) * _unit_rows(embeddings2)).sum(axis=1)
-        return cosines
+        return cosines(np.asarray(embeddings1), np.asarray(embeddings2))
 
 
 def _unit_rows(vectors: Any) -> Float:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from corpora.documents import Sentence
 from corpora.support.cli import Command
-from corpora.support.config import config_to_json, configuration
+from corpora.support.config import Count, CountOrNone, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_json, write_text
 
@@ -42,12 +42,10 @@ class BuildConfig:
     """Folder for the task files; as DATA/probing they are read by senteval_runner.run --data DATA."""
     tasks: str = ""
     """Tasks separated by commas; empty is all ten."""
-    limit: int = 120_000
+    limit: Count = 120_000
     """At most this many items per task (the published size)."""
-    seed: int = 1111
+    seed: CountOrNone = 1111
     """Seed of every random choice."""
-    dry_run: bool = False
-    """Print the configuration and an estimate of time and disk from the first sentences; write nothing."""
 
 
 def gold_sentences(conllu: Path, brackets: Path) -> list[Annotated]:
@@ -79,12 +77,8 @@ def gold_sentences(conllu: Path, brackets: Path) -> list[Annotated]:
     return found
 
 
-def parsed_sentences(folder: Path, stop: int | None = None) -> list[Annotated]:
-    """Sentences of a tree cache without flags.
-
-    Args:
-        folder: the cache.
-        stop: look at its first so many sentences; None at all.
+def parsed_sentences(folder: Path) -> list[Annotated]:
+    """Sentences of a tree cache that carry no flag.
 
     Raises:
         UserError: the cache lacks a view.
@@ -99,7 +93,7 @@ def parsed_sentences(folder: Path, stop: int | None = None) -> list[Annotated]:
         if not cache.has(view):
             raise UserError(f"{folder}: holds no {view} trees, and the probes need both views")
     found = []
-    for stored in stored_sentences(cache, 0, min(len(cache), stop or len(cache))):
+    for stored in stored_sentences(cache, 0, len(cache)):
         if stored.flags or not MIN_TOKENS <= len(stored.words) <= MAX_TOKENS:
             continue
         assert stored.tags and stored.heads and stored.relations and stored.spans is not None
@@ -110,10 +104,10 @@ def parsed_sentences(folder: Path, stop: int | None = None) -> list[Annotated]:
     return found
 
 
-def read_sentences(config: BuildConfig, stop: int | None = None) -> list[Annotated]:
-    """The sentences of the cache (its first ``stop``) or of the two gold files."""
+def read_sentences(config: BuildConfig) -> list[Annotated]:
+    """The sentences of the cache or of the two gold files."""
     if config.trees is not None:
-        return parsed_sentences(config.trees, stop)
+        return parsed_sentences(config.trees)
     assert config.conllu is not None and config.brackets is not None
     return gold_sentences(config.conllu, config.brackets)
 
@@ -123,45 +117,11 @@ def task_lines(parts: dict[str, list[Item]]) -> list[str]:
     return [f"{part}\t{item.label}\t{item.text}\n" for part, items in parts.items() for item in items]
 
 
-def dry_run(config: BuildConfig, names: list[str]) -> str:
-    """What the tasks ``names`` would take, from building them of the first sentences."""
-    from corpora.support.dry_run import Work, dry_run_text, rate
-    from parsing.cache.reader import TreeCache
-    from parsing.pipeline.first_sentences import SAMPLE, first_sentences
-    from senteval_runner.probing.tasks import build
-
-    disk_bytes = 0.0
-
-    def work(part: BuildConfig) -> int:
-        nonlocal disk_bytes
-        found = read_sentences(part, stop=sentences)
-        for name in names:
-            lines = task_lines(build(name, found, seed=config.seed, limit=config.limit))
-            share = min(total / max(sentences, 1), config.limit / max(len(lines), 1))
-            disk_bytes += share * sum(len(line.encode()) for line in lines)
-        return sentences
-
-    with first_sentences(config.conllu, config.brackets) as first:
-        sentences, total = first.sentences, first.total
-        if config.trees is not None:
-            total = len(TreeCache.open(config.trees))
-            sentences = min(4 * SAMPLE, total)
-        per_s = rate(work, [replace(config, conllu=first.conllu, brackets=first.ptb)])
-    return dry_run_text(
-        config,
-        facts={"tasks": ", ".join(names)},
-        disk_bytes=disk_bytes,
-        work=[Work(name="build", units=total, unit="sentences", per_s=per_s)],
-    )
-
-
 def main(config: BuildConfig) -> None:
     """Read the trees, build every task, write files and a summary."""
     from corpora.senteval.tasks import PROBING_FILES
     from senteval_runner.probing.tasks import BUILDERS, NEEDS_PARSE, build
 
-    if config.limit < 1:
-        raise UserError(f"--limit {config.limit}: at least 1")
     gold = config.conllu is not None or config.brackets is not None
     if gold == (config.trees is not None):
         raise UserError("give either --trees CACHE, or --conllu FILE and --brackets FILE")
@@ -171,9 +131,6 @@ def main(config: BuildConfig) -> None:
             raise UserError(f"unknown probing task {name!r} (known: {', '.join(BUILDERS)})")
     if config.trees is None and (config.conllu is None or config.brackets is None):
         raise UserError("gold probes need both --conllu and --brackets")
-    if config.dry_run:
-        print(dry_run(config, names))
-        return
     sentences = read_sentences(config)
     summary = {}
     for name in names:

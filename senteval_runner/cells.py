@@ -20,7 +20,7 @@ from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import TaskResult
 
 FORMAT = 1
-"""Of the part files: a figure computed under another version is computed again."""
+"""Of the part files: a score computed under another version is computed again."""
 
 
 def data_folder(given: Path | None) -> Path:
@@ -74,7 +74,7 @@ def installed(names: Iterable[str]) -> dict[str, str]:
 
 
 def versions(*more: str) -> dict[str, str]:
-    """Of Python and of the packages that figures hang on, ``more`` among them."""
+    """Of Python and of the packages that scores depend on, ``more`` among them."""
     # Ours has no version when it runs from a checkout that is not installed.
     ours = {"python": platform.python_version(), "multiview-embeddings": "checkout"}
     return ours | installed(("multiview-embeddings", "torch", "numpy", "scipy", "scikit-learn", *more))

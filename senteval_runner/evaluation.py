@@ -27,6 +27,7 @@ from multiview.model import MultiViewEncoder
 from senteval_runner.protocol import sts
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, get_protocol
+from senteval_runner.protocol.correlation import cosines
 from senteval_runner.protocol.features import Float, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.relatedness import relatedness
 from senteval_runner.protocol.results import Results, TaskResult
@@ -239,7 +240,7 @@ def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protoco
 
 
 def _score_sts(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
-    predicted = {name: sts.cosine(part.u, part.v) for name, part in rows.items() if part.v is not None}
+    predicted = {name: cosines(part.u, part.v) for name, part in rows.items() if part.v is not None}
     gold = {name: part.y.astype(np.float64) for name, part in rows.items()}
     return {
         "metrics": sts.summarise(predicted, gold),

@@ -57,16 +57,16 @@ class Fitted:
     """Per model its best parameters [k, in], when they were asked for."""
 
 
-def split_fit(rows: Int, l2: float, seed: int, share: float = 0.05) -> Fit:
+def split_fit(rows: Int, l2: float, seed: int, fraction: float = 0.05) -> Fit:
     """The final fit of the cross-validated tasks: a random 5 % of ``rows`` decide when to stop.
 
     Raises:
         UserError: so few rows that none is left to decide.
     """
     order = np.random.RandomState(seed).permutation(len(rows))
-    cut = int(share * len(rows))
+    cut = int(fraction * len(rows))
     if not cut:
-        raise UserError(f"{len(rows)} training rows are too few: {share:.0%} of them decide when to stop")
+        raise UserError(f"{len(rows)} training rows are too few: {fraction:.0%} of them decide when to stop")
     return Fit(train=rows[order[cut:]], dev=rows[order[:cut]], l2=(l2,), drawn=len(rows))
 
 
@@ -137,7 +137,7 @@ def _side_by_side(
 ) -> list[list[Fitted]]:
     """Train groups on as many threads as torch may use, one each: its products are too small to share.
 
-    Which groups run at the same time changes no figure; one group alone keeps torch's own threads.
+    Which groups run at the same time changes no score; one group alone keeps torch's own threads.
     """
     threads = min(torch.get_num_threads(), len(groups))
     stopped = Event()

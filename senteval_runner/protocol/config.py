@@ -1,6 +1,6 @@
-"""The three configurations under which SentEval figures are published, as one frozen dataclass.
+"""The three configurations under which SentEval scores are published, as one frozen dataclass.
 
-``default`` is the configuration of comparable figures, ``fast`` the original toolkit's prototyping one,
+``default`` is the configuration of comparable scores, ``fast`` the original toolkit's prototyping one,
 ``sklearn`` its scikit-learn path (``usepytorch=False``), nearest to "logistic regression, regularisation
 chosen on the development set" of the multi-view paper.
 """
@@ -26,7 +26,7 @@ class Protocol:
     """How classifiers are trained, stopped and chosen."""
 
     name: str
-    """Under which name the figures are reported."""
+    """Under which name the scores are reported."""
     backend: Literal["torch", "sklearn"] = "torch"
     """``torch``: Adam or RMSprop with early stopping; ``sklearn``: ``LogisticRegression``."""
     kfold: int = 10

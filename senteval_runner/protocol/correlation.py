@@ -1,28 +1,31 @@
-"""Scores of predictions, in fractions: accuracy, Pearson and Spearman correlation."""
+"""Accuracy, Pearson and Spearman correlation, cosine: fractions, not percentages."""
 
 from __future__ import annotations
 
 import warnings
 
 import numpy as np
+from numpy.typing import NDArray
+
+Scores = NDArray[np.float64]
 
 
-def accuracy(predicted: np.ndarray, target: np.ndarray) -> float:
-    """Share of equal entries, [0, 1]."""
+def accuracy(predicted: NDArray[np.number], target: NDArray[np.number]) -> float:
+    """Fraction of equal entries, [0, 1]."""
     return float(np.mean(np.asarray(predicted) == np.asarray(target)))
 
 
-def pearson(x: np.ndarray, y: np.ndarray) -> float:
+def pearson(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
     """Pearson correlation; 0 when either side is constant (as SentEval treats NaN)."""
     return _correlation(x, y, ranked=False)
 
 
-def spearman(x: np.ndarray, y: np.ndarray) -> float:
+def spearman(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
     """Spearman rank correlation; 0 when either side is constant."""
     return _correlation(x, y, ranked=True)
 
 
-def _correlation(x: np.ndarray, y: np.ndarray, *, ranked: bool) -> float:
+def _correlation(x: NDArray[np.floating], y: NDArray[np.floating], *, ranked: bool) -> float:
     from scipy import stats
 
     with warnings.catch_warnings():
@@ -32,9 +35,20 @@ def _correlation(x: np.ndarray, y: np.ndarray, *, ranked: bool) -> float:
     return 0.0 if np.isnan(value) else float(value)
 
 
-def cosines(a_ND: np.ndarray, b_ND: np.ndarray) -> np.ndarray:
-    """Row-wise cosine [N]; 0 where a vector is zero."""
-    norms = np.linalg.norm(a_ND, axis=1) * np.linalg.norm(b_ND, axis=1)
-    dots = np.einsum("nd,nd->n", a_ND, b_ND)
-    result: np.ndarray = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
+def row_pearsons(predicted_RN: Scores, gold_RN: Scores) -> Scores:
+    """Pearson row by row, of [R, N] resamples: [R]; 0 where a side is constant."""
+    p = predicted_RN - predicted_RN.mean(1, keepdims=True)
+    g = gold_RN - gold_RN.mean(1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r: Scores = (p * g).sum(1) / np.sqrt((p**2).sum(1) * (g**2).sum(1))
+    return np.nan_to_num(r)
+
+
+def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
+    """Cosine row by row, [N]; 0 where a vector is zero, NaN components count as 0 (as SentEval has it)."""
+    a_ND, b_ND = np.nan_to_num(a_ND), np.nan_to_num(b_ND)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        norms = np.linalg.norm(a_ND, axis=1) * np.linalg.norm(b_ND, axis=1)
+        value = np.einsum("nd,nd->n", a_ND, b_ND) / norms
+    result: Scores = np.nan_to_num(value).astype(np.float64)
     return result

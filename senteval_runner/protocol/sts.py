@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-from senteval_runner.protocol.correlation import pearson, spearman
-from senteval_runner.protocol.features import Float
-
-Scores = NDArray[np.float64]
-
-
-def cosine(u: Float, v: Float) -> Scores:
-    """u·v / (‖u‖ ‖v‖) row by row; 0 where a vector is zero, NaN components count as 0: [n]."""
-    u, v = np.nan_to_num(u), np.nan_to_num(v)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.einsum("nd,nd->n", u, v) / (np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1))
-    result: Scores = np.nan_to_num(value).astype(np.float64)
-    return result
+from senteval_runner.protocol.correlation import Scores, pearson, spearman
 
 
 def summarise(predicted: Mapping[str, Scores], gold: Mapping[str, Scores]) -> dict[str, float]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.senteval.tasks import STS_SUBSETS
+from senteval_runner.protocol.correlation import row_pearsons
 from senteval_runner.protocol.results import TaskResult
 
 Items = NDArray[np.float64]
@@ -50,15 +51,6 @@ def _items(values: dict[str, list[float]], split: str) -> Items:
     return np.asarray(values[split], dtype=np.float64)
 
 
-def _pearson(predicted: Items, gold: Items) -> Items:
-    """Pearson per resample of [resamples, n] arrays; 0 where a side is constant."""
-    p = predicted - predicted.mean(1, keepdims=True)
-    g = gold - gold.mean(1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r: Items = (p * g).sum(1) / np.sqrt((p**2).sum(1) * (g**2).sum(1))
-    return np.nan_to_num(r)
-
-
 def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
     """Two-sided p of "A and B score the same" on one task: accuracy, or Pearson (mean over STS subsets).
 
@@ -81,10 +73,10 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
             counts = stream.multinomial(n, fractions / fractions.sum(), size=RESAMPLES)
             differences += (counts[:, 2] - counts[:, 0]) / n
             continue
-        whole += float((_pearson(pa[None], gold[None]) - _pearson(pb[None], gold[None]))[0])
+        whole += float((row_pearsons(pa[None], gold[None]) - row_pearsons(pb[None], gold[None]))[0])
         for start in range(0, RESAMPLES, 100):
             rows = stream.randint(0, n, (100, n))
-            differences[start : start + 100] += _pearson(pa[rows], gold[rows]) - _pearson(
+            differences[start : start + 100] += row_pearsons(pa[rows], gold[rows]) - row_pearsons(
                 pb[rows], gold[rows]
             )
     if whole == 0:

@@ -51,7 +51,7 @@ class Backbone(Protocol):
         ...
 
     def notes(self, cut: int) -> list[str]:
-        """What a reader of its figures must know; ``cut`` sentences were shortened."""
+        """What a reader of its scores must know; ``cut`` sentences were shortened."""
         ...
 
     def encode(self, sentences: Sequence[list[str]]) -> tuple[Float, NDArray[np.bool_]]:
@@ -216,7 +216,7 @@ def open_backbone(spec: str, config: BackboneConfig) -> Backbone:
     """The backbone a name means; weights load when the first sentence is encoded.
 
     Raises:
-        UserError: no such folder, or an encoder without layers (word vectors, given vectors).
+        UserError: no such folder, or an encoder without layers (word vectors, precomputed vectors).
     """
     source = find_source(spec)
     if source.kind in ("vectors", "words"):

@@ -81,7 +81,7 @@ def places(mask_BT: Tensor, place: int) -> Tensor:
     real_BT = mask_BT.long()
     first_B = real_BT.argmax(1)
     last_B = mask_BT.shape[1] - 1 - real_BT.flip(1).argmax(1)
-    # Real tokens are one stretch, whichever side the padding is on.
+    # Real tokens are contiguous, whichever side the padding is on.
     return first_B + place if place >= 0 else last_B + 1 + place
 
 

@@ -34,7 +34,7 @@ class Tower(Protocol):
     """Whether :meth:`embed_pairs` exists: two texts read together."""
 
     def prepare(self, texts: Iterable[str]) -> None:
-        """Hear once which texts will come; towers that parse do it now, all at once."""
+        """Announce the texts to come: towers that parse do it now, all at once."""
         ...
 
     def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:

@@ -18,8 +18,8 @@ from corpora.pairs.phrases import WordPhrasePairs
 from corpora.support.errors import UserError
 from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol
+from senteval_runner.protocol.correlation import cosines
 from senteval_runner.protocol.features import design, pair_blocks
-from senteval_runner.protocol.sts import cosine
 from senteval_runner.vectors.embed import SentenceVectors
 
 
@@ -65,8 +65,8 @@ def score_phrases(
     )
     rows = np.arange(len(y))
     outcome = kfold(x, y, rows[: len(train)], rows[len(train) :], 2, protocol, seed)
-    threshold = best_threshold(cosine(*both[0]), train.same)
-    by_threshold = cosine(*both[1]) >= threshold
+    threshold = best_threshold(cosines(*both[0]), train.same)
+    by_threshold = cosines(*both[1]) >= threshold
     gold = np.array(test.same)
     return PhraseScores(
         devacc=outcome.devacc,

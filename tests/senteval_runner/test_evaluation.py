@@ -12,8 +12,9 @@ import torch
 from corpora.support.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.protocol.config import Protocol, get_protocol
+from senteval_runner.protocol.correlation import cosines
 from senteval_runner.protocol.relatedness import _gradient, target_distribution
-from senteval_runner.protocol.sts import cosine, summarise
+from senteval_runner.protocol.sts import summarise
 from senteval_runner.vectors.embed import CombinedEncoder, StoredEncoder, VectorStore
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
@@ -214,7 +215,7 @@ def test_target_distribution_against_the_formula() -> None:
 def test_cosine_of_zero_vectors_is_zero() -> None:
     u = np.array([[1, 0], [0, 0], [np.nan, 1]], dtype=np.float32)
     v = np.array([[2, 0], [1, 1], [0, 1]], dtype=np.float32)
-    np.testing.assert_allclose(cosine(u, v), [1, 0, 1])
+    np.testing.assert_allclose(cosines(u, v), [1, 0, 1])
 
 
 def test_sts_summaries_are_kept_apart() -> None:

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.documents import Document, Sentence
+from corpora.support.config import check
 from corpora.support.errors import UserError
-from corpora.treebanks import write_brackets, write_conllu
-from senteval_runner import build_probing
+from corpora.treebanks import write_conllu
 from senteval_runner.build_probing import BuildConfig, gold_sentences, main
 from senteval_runner.probing import structure
 from senteval_runner.probing.somo import BigramReplacer
@@ -166,31 +166,19 @@ def test_files_and_where_their_labels_come_from(tmp_path: Path, capsys: pytest.C
         ({"conllu": None, "brackets": None}, "give either --trees"),
         ({"trees": Path("t")}, "give either --trees"),
         ({"tasks": "Lengths"}, "unknown probing task 'Lengths'"),
-        ({"limit": 0}, "--limit 0: at least 1"),
+        ({"limit": 0}, "--limit 0: must be at least 1"),
     ],
 )
 def test_wrong_options_are_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    wrong = replace(write_gold(tmp_path), **changes)
     with pytest.raises(UserError, match=message):
-        main(replace(write_gold(tmp_path), **changes))
+        check(wrong)
+        main(wrong)
 
 
 def test_trees_of_other_sentences_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"gold\.ptb, tree 1: 1 words, but 9 in"):
         main(write_gold(tmp_path, "(TOP (VP (VB Go)))"))
-
-
-def test_dry_runs_of_parsed_and_gold_trees(tmp_path: Path, dry_run) -> None:  # type: ignore[no-untyped-def]
-    write_cache(tmp_path / "trees", corpus_of(60))
-    text = dry_run(build_probing.cli, "--trees", "trees", "--tasks", "Length,BigramShift")
-    assert "build        60 sentences" in text and "Length, BigramShift" in text
-    gold = [CATS.sentence, MEMORIES.sentence] * 9
-    write_conllu(tmp_path / "g.conllu", [Document("d", tuple(gold))])
-    write_brackets(tmp_path / "g.ptb", gold)
-    words = ("--conllu", "g.conllu", "--brackets", "g.ptb")
-    assert "build        18 sentences" in dry_run(build_probing.cli, *words)
-    write_brackets(tmp_path / "g.ptb", gold[1:])
-    with pytest.raises(AssertionError, match=r" g\.ptb: 17 trees for 18 sentences of g\.conllu"):
-        dry_run(build_probing.cli, *words)
 
 
 @pytest.mark.data

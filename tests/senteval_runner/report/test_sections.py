@@ -10,10 +10,11 @@ from scipy.stats import pearsonr
 
 from corpora.support.errors import UserError
 from senteval_runner import running
+from senteval_runner.protocol.correlation import row_pearsons
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.projections import nearest, pca, tsne
 from senteval_runner.report.sections import read_examples
-from senteval_runner.report.significance import _pearson, paired_bootstrap
+from senteval_runner.report.significance import paired_bootstrap
 from tests.senteval_runner.test_run import config
 
 
@@ -53,8 +54,8 @@ def test_correlations_of_resamples_equal_scipy() -> None:
     rng = np.random.RandomState(0)
     predicted, gold = rng.rand(4, 30) + 3, rng.rand(4, 30) * 5
     expected = [pearsonr(p, g).statistic for p, g in zip(predicted, gold, strict=True)]
-    np.testing.assert_allclose(_pearson(predicted, gold), expected, atol=1e-12)
-    assert _pearson(np.ones((1, 5)), rng.rand(1, 5)).tolist() == [0.0]
+    np.testing.assert_allclose(row_pearsons(predicted, gold), expected, atol=1e-12)
+    assert row_pearsons(np.ones((1, 5)), rng.rand(1, 5)).tolist() == [0.0]
 
 
 def test_bootstrap_of_correlations() -> None:
