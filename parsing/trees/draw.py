@@ -10,6 +10,7 @@ by its tags and labelled spans (start, end, label) in preorder, the whole senten
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 Span = tuple[int, int, str]
 CHARACTER_PX = 10
@@ -58,7 +59,7 @@ def dependency_svg(
     words: Sequence[str], heads: Sequence[int], relations: Sequence[str], tags: Sequence[str] | None = None
 ) -> str:
     """Arcs from heads to dependents above the words; the root's relation stands with its tag."""
-    from spacy import displacy
+    from spacy.displacy.render import DependencyRenderer
 
     shown = [printable(word) for word in words]
     below = list(tags or [""] * len(words))
@@ -71,13 +72,13 @@ def dependency_svg(
         direction = "left" if word < head - 1 else "right"
         arcs.append({"start": left, "end": right, "label": relation, "dir": direction})
     longest = max(map(len, [*shown, *below]))
-    return displacy.render(
-        {"words": [{"text": a, "tag": b} for a, b in zip(shown, below, strict=True)], "arcs": arcs},
-        style="dep",
-        manual=True,
-        jupyter=False,
-        options={"distance": GAP_PX + CHARACTER_PX * longest, "arrow_spacing": 8},
-    )
+    renderer = DependencyRenderer({"distance": GAP_PX + CHARACTER_PX * longest, "arrow_spacing": 8})
+    labelled = [{"text": word, "tag": tag} for word, tag in zip(shown, below, strict=True)]
+    # displacy.render would draw a random id into each picture; arcs of several pictures on one page need ids of
+    # their own, and equal trees may share theirs.
+    name = sha256(repr((labelled, arcs)).encode()).hexdigest()[:12]
+    svg: str = renderer.render_svg(name, labelled, arcs)
+    return svg
 
 
 def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
