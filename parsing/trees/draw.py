@@ -74,8 +74,8 @@ def dependency_svg(
     longest = max(map(len, [*shown, *below]))
     renderer = DependencyRenderer({"distance": GAP_PX + CHARACTER_PX * longest, "arrow_spacing": 8})
     labelled = [{"text": word, "tag": tag} for word, tag in zip(shown, below, strict=True)]
-    # displacy.render would draw a random id into each picture; arcs of several pictures on one page need ids of
-    # their own, and equal trees may share theirs.
+    # displacy.render would put a random id into each picture. Arcs of several pictures on one page need ids
+    # that differ; those of equal trees may be equal.
     name = sha256(repr((labelled, arcs)).encode()).hexdigest()[:12]
     svg: str = renderer.render_svg(name, labelled, arcs)
     return svg

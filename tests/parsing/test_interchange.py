@@ -17,7 +17,6 @@ from parsing.cache.reader import TreeCache
 from parsing.cache.sentences import stored_sentences
 from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees
-from parsing.pipeline.first_sentences import first_sentences
 from parsing.verify import verify_shards
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
@@ -70,18 +69,6 @@ def test_one_format_alone(files, tmp_path: Path) -> None:
     assert not TreeCache.open(tmp_path / "const").has("dep")
     with pytest.raises(UserError, match="has no const trees"):
         export(tmp_path / "dep", ptb=tmp_path / "x.ptb")
-
-
-def test_first_sentences_and_their_share(files, tmp_path: Path) -> None:
-    files[0].write_text("# text\n\n" + CONLLU * 20)
-    files[1].write_text(PTB.replace("(NP", "\n  (NP") * 20)
-    with first_sentences(*files, sample=6) as first:
-        assert first.sentences == 6 and 55 <= first.total <= 65
-        import_trees(tmp_path / "trees", conllu=first.conllu, ptb=first.ptb)
-    assert len(TreeCache.open(tmp_path / "trees")) == 6
-    files[0].write_text(CONLLU.rstrip())
-    with first_sentences(files[0], None, sample=9) as first:
-        assert (first.sentences, first.total) == (3, 3)
 
 
 def test_a_parsed_cache_goes_out_and_in(tmp_path: Path) -> None:
