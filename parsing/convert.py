@@ -126,7 +126,7 @@ def _store(
 
 
 def require_consent(config: Convert) -> None:
-    """Refuse to go on without ``--trust-pickle``.
+    """Stop unless ``--trust-pickle`` is given.
 
     Raises:
         UserError: the option was not given.

@@ -77,7 +77,7 @@ def run_corpus(
         shard_sentences: sentences per shard.
         expected: estimates the number of sentences for the progress bar; called while workers start.
         pool: makes the workers from the factories and their number.
-        config: resolved configuration, saved as ``config.json`` beside the shards, with a log.
+        config: resolved configuration, saved as ``config.json`` next to the shards, with a log.
 
     Raises:
         UserError: the folder holds another corpus's cache, is in use, or cannot be written.

@@ -63,7 +63,7 @@ log = logging.getLogger(LOGGER)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardOptions:
-    """Options that decide a shard's content, beside text and parsers."""
+    """Options that decide a shard's content, besides its text and parsers."""
 
     max_tokens: int = MAX_TOKENS
     batch_sentences: int = BATCH_SENTENCES
