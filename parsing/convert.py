@@ -4,9 +4,9 @@
     python -m parsing.convert dep biaffine-dep-en runs/parsers/ptb --trust-pickle
 
 A library's checkpoint is a pickle: opening it runs whatever its author put in. This is the only place
-that opens one, and only when told so. The folder that comes out holds numbers and JSON, loads without
+that opens one, and only with --trust-pickle. The folder that comes out holds numbers and JSON, loads without
 the library and parses as the checkpoint does in the library (weights are kept as float32). A supar
-checkpoint with a transformer names it: its tokenizer and configuration (not its weights) have to be at hand.
+checkpoint with a transformer names it: its tokenizer and configuration (not its weights) must be there.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from corpora.support.errors import UserError
 
 @configuration
 class Convert:
-    """What to convert, and the consent."""
+    """Options of ``parsing.convert``."""
 
     checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT")]
     """The library's checkpoint file, or a name that its authors publish (downloaded)."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
     """Model folder to write."""
     trust_pickle: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Open the checkpoint although that runs code from it: say so only of a file you trust."""
+    """Open the checkpoint although that runs code in it; only for files you trust."""
     name: str = ""
     """Name of the model, part of its identity; the checkpoint's name by default."""
 
 
 def unpickle(path: str) -> Any:
-    """The content of a torch checkpoint, code in it run.
+    """The content of a torch checkpoint; runs any code in it.
 
     Raises:
         UserError: not a torch checkpoint.
@@ -50,7 +50,7 @@ def unpickle(path: str) -> Any:
     except (UserError, OSError):
         raise
     except Exception as error:
-        # Damaged pickles raise whatever they like: ten kinds of error in 6,000 damaged files.
+        # Damaged pickles raise anything: ten kinds of error in 6,000 damaged files.
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: not a checkpoint that can be opened ({text})") from None
 
@@ -126,7 +126,7 @@ def _store(
 
 
 def require_consent(config: Convert) -> None:
-    """Refuse to go on without ``--trust-pickle``.
+    """Stop unless ``--trust-pickle`` is given.
 
     Raises:
         UserError: the option was not given.

@@ -3,7 +3,7 @@
     python -m parsing.export_trees runs/trees/pydocs --conllu pydocs.conllu --ptb pydocs.ptb
 
 Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
-brackets is sentence i of the CoNLL-U. An empty word is written ``_``, for neither format can hold it.
+brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.
 Fallback trees are written as they are (relations and tags ``_``) unless ``--skip-flagged``.
 """
 
@@ -41,7 +41,7 @@ class ExportConfig:
 
 
 def main(config: ExportConfig) -> None:
-    """Write the files that were asked for."""
+    """Write the requested files."""
     from corpora.support.errors import UserError
     from corpora.treebanks import write_brackets, write_conllu
     from parsing.cache.reader import TreeCache
@@ -75,7 +75,7 @@ def documents(cache: TreeCache, *, skip_flagged: bool = False) -> Iterator[Docum
 
 
 def annotated(stored: StoredSentence) -> Sentence:
-    """A stored sentence in the form that treebank writers take."""
+    """A stored sentence in the form that the treebank writers take."""
     from corpora.documents import Sentence
     from parsing.trees.brackets import SpanTree, write_tree
 

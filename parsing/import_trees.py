@@ -40,7 +40,7 @@ class ImportConfig:
     conllu: Path | None = None
     """CoNLL-U file with heads and relations."""
     ptb: Path | None = None
-    """Bracket file, its trees those of the CoNLL-U sentences if both are given."""
+    """Bracket file; with --conllu, trees of the same sentences in the same order."""
 
 
 @dataclass(kw_only=True)
@@ -93,13 +93,13 @@ def import_trees(
     """Write the trees of a treebank into the tree cache ``output``.
 
     Args:
-        output: the cache's folder, new or empty of a cache.
+        output: the cache's folder; it must not hold a cache yet.
         conllu: dependency trees.
         ptb: constituency trees; of the same sentences if both are given.
         shard_sentences: sentences per shard, default as in parsing.run.
 
     Raises:
-        UserError: no file given, the files do not fit each other, the heads of a sentence are no tree, or
+        UserError: no file given, the files do not fit each other, the heads of a sentence are not a tree, or
             the folder holds a cache already.
     """
     from corpora.support.errors import UserError
@@ -154,7 +154,7 @@ def open_treebank(conllu: Path | None, ptb: Path | None) -> Treebank:
     """
     from corpora.inputs import input_hash
     from corpora.support.errors import UserError
-    from parsing.trees.brackets import vocabularies
+    from parsing.trees.brackets import labels_and_tags
 
     files = {name: path for name, path in (("conllu", conllu), ("ptb", ptb)) if path is not None}
     if not files:
@@ -173,7 +173,7 @@ def open_treebank(conllu: Path | None, ptb: Path | None) -> Treebank:
             relations.update(sentence.relations or ())
             if ptb is not None:
                 tree = _span_tree(sentence, f"{ptb}, tree {count + 1}")
-                some_labels, some_tags = vocabularies([tree])
+                some_labels, some_tags = labels_and_tags([tree])
                 labels.update(some_labels)
                 tags.update(some_tags)
             count += 1
@@ -198,7 +198,7 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
     import numpy as np
 
     from corpora.support.errors import UserError
-    from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK
+    from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, offsets_of
     from parsing.pipeline.parse_shard import constituency_arrays, dependency_arrays, prepare
     from parsing.pipeline.split import assemble
     from parsing.trees.brackets import to_parse
@@ -207,8 +207,7 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
     reasons: Counter[str] = Counter()
     longest = max(len(tokens) for tokens in spec.sentences)
     sentences, flags, usable = prepare(spec, longest, reasons)  # gold trees of any length are kept
-    offsets = np.zeros(len(sentences) + 1, np.int64)
-    np.cumsum([len(tokens) for tokens in sentences], out=offsets[1:])
+    offsets = offsets_of([len(tokens) for tokens in sentences])
     trees: Arrays = {}
     if treebank.relations is not None:
         ids = {name: i for i, name in enumerate(treebank.relations)}

@@ -103,7 +103,7 @@ def gather(cache: TreeCache) -> Statistics:
             _add(histograms, "tokens", np.diff(offsets))
             if "dep_height" in fields:
                 _add(histograms, "dep_height", np.maximum.reduceat(batch.dep_height, offsets[:-1]))
-            if "const_height" in fields:  # the root is a sentence's last node; one word has none
+            if "const_height" in fields:  # the root is a sentence's last node; one word has no nodes
                 roots = batch.node_offsets[1:] - 1
                 own = np.where(np.diff(offsets) > 1, np.append(batch.const_height, 0)[roots], 0)
                 _add(histograms, "const_height", own)

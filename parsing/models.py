@@ -1,8 +1,7 @@
 """Parsers by specification: ``builtin``, or a folder written by ``parsing.train`` or ``parsing.convert``.
 
-supar's checkpoints are pickles and never opened here: the message says how to convert them once, after
-which the folder loads like any other. benepar's hold weights and plain values; they are read by name or
-file without running code.
+supar's checkpoints are pickles and are never opened here; the error message says how to convert them into
+a model folder. benepar's hold weights and plain values and are read by name or file without running code.
 """
 
 from __future__ import annotations

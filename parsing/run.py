@@ -49,15 +49,15 @@ class ParseConfig:
     """Constituency parser: builtin, a folder of parsing.train, or a library's name or file."""
     precision: Precision = "fp32"
     """Arithmetic of the parsers' encoders: bf16 is faster where the processor has it (AVX512-BF16, AMX) and
-    changes one tree in a hundred (parsing.score says how many); other trees, another cache."""
+    changes about one tree in a hundred (parsing.score measures it), so it makes another cache."""
     format: Literal["lines", "running"] | None = None
     """Sentences per line, or running text; None is the corpus's own default."""
     tokenize: Literal["spacy", "space"] | None = None
-    """spaCy's rules, or white space as it is; None is the corpus's own default."""
+    """spaCy's rules, or split at white space; None is the corpus's own default."""
     limit: str | None = None
-    """How many sentences to read, from the first on, e.g. 5000, 1.5k or 40M; None is all."""
+    """Read only the first sentences: how many, e.g. 5000, 1.5k or 40M; None is all."""
     data: Path | None = None
-    """Folder where umbc and senteval lie; None is $MULTIVIEW_DATA, else data."""
+    """Folder that holds umbc and senteval; None is $MULTIVIEW_DATA, else data."""
     split: Literal["train", "heldout", "all"] | None = None
     """Part of pydocs; None is train."""
     max_tokens: Count = 128
@@ -73,7 +73,7 @@ class ParseConfig:
 
 
 def main(config: ParseConfig) -> None:
-    """Parse the corpus, or estimate what that would take."""
+    """Parse the corpus, or print an estimate."""
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError
     from parsing.pipeline.driver import run_corpus
@@ -138,7 +138,7 @@ def parser_factories(config: ParseConfig) -> ParserFactories:
     """How workers load the parsers that ``config`` names.
 
     Raises:
-        UserError: a view that does not exist, or none.
+        UserError: an unknown view, or no view.
     """
     from corpora.support.errors import UserError
     from parsing.models import load_constituency_parser, load_dependency_parser

@@ -5,8 +5,8 @@
 
     python -m parsing.score dep builtin gum/dev.conllu --precision bf16
 
-The parser sees the words alone. Prints the scores and, as the last line, the same as JSON. In reduced
-precision also how far the trees agree with fp32's and how much faster they come (processor time).
+The parser sees only the words. Prints the scores and, as the last line, the same as JSON. In reduced
+precision it also prints the agreement with the trees of fp32 and the speed-up (processor time).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ScoreOptions:
     treebank: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TREEBANK...")]
     """Gold trees: CoNLL-U files (dep), bracket files (const)."""
     precision: Precision = "fp32"
-    """Arithmetic of the encoder; bf16 is compared with fp32."""
+    """Arithmetic of the encoder; bf16 is also compared with fp32."""
     threads: Count = 1
     """Threads of torch."""
 

@@ -87,8 +87,8 @@ def draw(cache: TreeCache, i: int, form: str) -> str:
         return f"# {title}\n{words}\n\n" + "\n\n".join(trees) + "\n"
     if form == "svg":
         return "\n".join(trees)
-    figures = "".join(f"<div>{tree}</div>" for tree in trees)
-    return f"<h2>{escape(title)}</h2><p>{escape(words)}</p>{figures}"
+    divs = "".join(f"<div>{tree}</div>" for tree in trees)
+    return f"<h2>{escape(title)}</h2><p>{escape(words)}</p>{divs}"
 
 
 cli = Command(ShowConfig, main, "parsing.show", "Draw the trees of sentences in a tree cache.")

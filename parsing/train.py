@@ -7,8 +7,8 @@ r"""Train a parser from a treebank.
         --dev gum/dev.ptb --output runs/parsers/const --loop.minutes 60
 
 In: CoNLL-U or bracket treebanks. Out: a model folder that ``--dep-model`` or ``--const-model`` takes, with
-a model card; the learning curve and the checkpoints lie in its ``training/`` folder. A killed run goes on
-with the same command.
+a model card; the learning curve and the checkpoints are in its ``training/`` folder. The same command
+resumes a killed run.
 """
 
 from __future__ import annotations

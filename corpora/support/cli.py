@@ -1,4 +1,4 @@
-"""One way to be a command: options from a frozen dataclass, exit codes, a log file.
+"""The entry point of every command: options from a frozen dataclass, exit codes, a log file.
 
 Exit codes: 0 done; 2 bad input (one line on stderr); 1 a bug (traceback);
 130 stopped by Ctrl-C (one line that says what is kept).
@@ -25,14 +25,14 @@ LOGGER = "multiview_project"
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
-"""What a path of the wrong kind raises: a file where a folder is needed, the reverse, or no right to it."""
+"""Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
 
 
 @dataclass(frozen=True)
 class Command:
     """A command: calling it parses the options, runs it, and returns the exit code.
 
-    Every module that runs as ``python -m`` has one named ``cli``, which is its console script, too::
+    Every module that runs as ``python -m`` has one named ``cli``; its console script calls the same object::
 
         cli = Command(ParseConfig, main, "parsing.run", "Parse a corpus into a cache of trees.")
     """
@@ -42,16 +42,16 @@ class Command:
     main: Callable[[Any], int | None]
     """The work; returns an exit code, or None for 0. Imports heavy packages itself."""
     module: str
-    """What follows ``python -m`` when it is typed, a subcommand's word included."""
+    """The words after ``python -m``, including the subcommand."""
     description: str
     """Shown by ``--help``."""
     kept: str = "what was finished is kept; the same command resumes"
-    """What Ctrl-C leaves, in one clause."""
+    """What survives Ctrl-C, as one clause of the message."""
     defaults: Callable[[Sequence[str]], Any] | None = None
-    """From the command line to the configuration whose values stand for options not given (a preset)."""
+    """Maps the command line to a configuration that holds the defaults (a preset)."""
 
     def __call__(self, args: Sequence[str] | None = None) -> int:
-        """Run with ``args``, by default the process's own; returns the exit code."""
+        """Run with ``args`` (by default the process's own) and return the exit code."""
         prog = typed_name(f"python -m {self.module}")
         try:
             with _own_interrupts(ends=args is None):
@@ -96,14 +96,14 @@ class Commands:
     """A command whose first word names a variant, as in ``python -m parsing.train dep ...``."""
 
     variants: Mapping[str, Command]
-    """By first word; each one's ``module`` ends in it."""
+    """Commands by their first word; each one's ``module`` ends in that word."""
     module: str
-    """What follows ``python -m`` when it is typed."""
+    """The word after ``python -m``."""
     description: str
     """Shown by ``--help``."""
 
     def __call__(self, args: Sequence[str] | None = None) -> int:
-        """Run the variant that the first word names; returns the exit code."""
+        """Run the variant that the first word names and return the exit code."""
         words = list(sys.argv[1:] if args is None else args)
         if words and words[0] in self.variants:
             return self.variants[words[0]](words[1:])
@@ -152,19 +152,19 @@ def _own_interrupts(*, ends: bool) -> Iterator[None]:
 
 
 def out_of_space(error: BaseException) -> bool:
-    """Whether a disk or quota is full: HDF5 and safetensors say so in their text alone."""
+    """Whether a disk or quota is full. HDF5 and safetensors report it only in the message text."""
     return getattr(error, "errno", None) in FULL_DISK or "No space left on device" in str(error)
 
 
 def full_disk(prog: str, error: Exception, kept: str) -> int:
-    """Say which file did not fit, and what is kept; the exit code."""
+    """Print which file did not fit and what is kept; return the exit code."""
     where = getattr(error, "filename", None)
     print(f"{prog}: {f'{where}: ' if where else ''}no space left on the disk; {kept}", file=sys.stderr)
     return 2
 
 
 def script_name(prog: str) -> str:
-    """The console script beside a module: ``senteval-build-probing`` of ``senteval_runner.build_probing``."""
+    """Name of a module's console script: ``senteval-build-probing`` for ``senteval_runner.build_probing``."""
     module = prog.removeprefix("python -m ").replace("senteval_runner.", "senteval.", 1)
     return module.replace(".", "-").replace("_", "-")
 
@@ -177,10 +177,10 @@ def typed_name(prog: str) -> str:
 
 
 class _LogFile(logging.FileHandler):
-    """A log that cannot be written ends the run as any other file does, instead of printing a traceback."""
+    """A log file whose write errors end the run; logging itself would only print a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Raise what stopped the writing; logging calls this while handling it."""
+        """Raise the write error; logging calls this inside its ``except`` block."""
         error = sys.exc_info()[1]
         assert error is not None
         raise error
@@ -194,7 +194,7 @@ def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
     logger.propagate = False
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
-        with contextlib.suppress(OSError):  # the end of an earlier log, on a disk that was full
+        with contextlib.suppress(OSError):  # closing an earlier log fails on a full disk
             handler.close()
     to_file = _LogFile(folder / name, encoding="utf-8")
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))

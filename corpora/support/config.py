@@ -13,6 +13,7 @@ Imports nothing heavy: pydantic is imported when something is checked.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
 Config = TypeVar("Config")
 
 Count = Annotated[int, Ge(1)]
-"""How many there are; at least one."""
+"""A number of things, at least 1."""
 CountOrNone = Annotated[int, Ge(0)]
-"""How many there are; 0 is allowed and stands for none, or for no limit."""
+"""A number of things; 0 means none, or no limit."""
 Positive = Annotated[float, Gt(0)]
 """A number above 0."""
 NotNegative = Annotated[float, Ge(0)]
-"""A number from 0."""
+"""A number that is 0 or above."""
 Fraction = Annotated[float, Ge(0), Lt(1)]
-"""A part of a whole: from 0 to below 1."""
+"""From 0 up to, but not including, 1."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -63,7 +64,7 @@ def check(config: Any) -> None:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         option = "--" + ".".join(_names(first)).replace("_", "-")
-        raise UserError(f"{option} {first['input']}: {_told(first)}") from None
+        raise UserError(f"{option} {first['input']}: {_requirement(first)}") from None
 
 
 def config_to_json(config: Any) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def config_from_json(config_type: type[Config], values: object, *, where: Path |
 
     Args:
         config_type: the dataclass.
-        values: what its JSON holds.
+        values: the parsed JSON.
         where: the file, for messages.
 
     Raises:
@@ -92,19 +93,19 @@ def config_from_json(config_type: type[Config], values: object, *, where: Path |
         first = error.errors(include_url=False)[0]
         key = ".".join(_names(first)) or "the whole"
         if first["type"] == "unexpected_keyword_argument":
-            known = ", ".join(sorted(field.name for field in dataclasses.fields(config_type)))  # type: ignore[arg-type]
+            known = ", ".join(sorted(inspect.signature(config_type).parameters))
             raise UserError(f"{where}: unknown key {key!r} (known: {known})") from None
         value = "" if first["type"] == "missing" else f" {_short(first['input'])}"
-        raise UserError(f"{where}: {key}{value}: {_told(first)}") from None
+        raise UserError(f"{where}: {key}{value}: {_requirement(first)}") from None
 
 
 def _names(error: ErrorDetails) -> Iterable[str]:
-    """Where a value stands: names of fields and places in tuples."""
+    """Path to a value: names of fields and places in tuples."""
     return [str(part) for part in error["loc"] if part != "constrained-int"]
 
 
-def _told(error: ErrorDetails) -> str:
-    """What a value has to be, as a clause."""
+def _requirement(error: ErrorDetails) -> str:
+    """What the value must be, as a clause."""
     limits = error.get("ctx", {})
     words = {
         "greater_than_equal": f"must be at least {limits.get('ge')}",
@@ -117,6 +118,6 @@ def _told(error: ErrorDetails) -> str:
 
 
 def _short(value: object) -> str:
-    """A value in a message, cut where it is long."""
+    """A value for a message, shortened if it is long."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."

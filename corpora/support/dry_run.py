@@ -24,29 +24,29 @@ CALIBRATION_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One kind of work of a command."""
+    """One kind of work that a command does."""
 
     name: str
-    """What is done, in a word: encode, train."""
+    """One word for the work: encode, train."""
     units: float | None
-    """How much there is; None if that is not known."""
+    """Amount of work; None if it is unknown."""
     unit: str
-    """What is counted, in the plural: sentences, steps."""
+    """The unit of work in the plural: sentences, steps."""
     per_s: float
     """Units per second, measured."""
 
     @property
     def seconds(self) -> float | None:
-        """How long all of it takes."""
+        """Time for all of the work."""
         return None if self.units is None else self.units / max(self.per_s, 1e-9)
 
 
 def rate(work: Callable[[Part], float], parts: Iterable[Part], *, budget_s: float = CALIBRATION_S) -> float:
-    """Units per second: the median over parts, the first one (compilation, allocation) left out if it can be.
+    """Units per second: the median over parts, without the first one (compilation) if there are more.
 
     Args:
         work: does one part and returns how many units that were.
-        parts: what to do; taken until the budget is used up.
+        parts: taken until the budget is used up.
         budget_s: no part starts after this many seconds.
     """
     rates: list[float] = []
@@ -94,12 +94,12 @@ def dry_run_text(
 
     Args:
         config: the resolved configuration, a dataclass.
-        work: what is to be done, each kind with its measured rate.
+        work: the kinds of work, each with its measured rate.
         parameters: number of parameters by part of the model.
-        facts: what else is known, by a short name.
-        disk_bytes: what will be written.
-        memory_bytes: peak of the calibration; by default the main memory of this process.
-        not_counted: what the time leaves out.
+        facts: further lines, by a short name.
+        disk_bytes: size of the output.
+        memory_bytes: peak during the calibration; by default this process's main memory.
+        not_counted: what the time does not include.
     """
     lines = [json.dumps(config_to_json(config), indent=2, sort_keys=True)]
     lines += [f"{name:<12} {value}" for name, value in (facts or {}).items()]

@@ -1,4 +1,4 @@
-"""Atomic files: a file with its final name is complete, whenever the process was killed."""
+"""Atomic files: a file under its final name is complete, even if the process is killed at any moment."""
 
 from __future__ import annotations
 

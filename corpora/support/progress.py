@@ -1,4 +1,4 @@
-"""Progress bars with rate and ETA, quiet when standard error is not a terminal."""
+"""Progress bars with rate and ETA, silent when standard error is not a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Held-out parts by a hash of the text: adding rows moves none, and equal texts are on one side."""
+"""Held-out sets by a hash of the text: adding rows never moves others, and equal texts stay together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Rows(Protocol):
         ...
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        """Some of the rows, by number."""
+        """The rows with these numbers, int [n]."""
         ...
 
 
@@ -33,7 +33,7 @@ def normalised(text: str) -> str:
 
 
 def in_fraction(text: str, fraction: float, salt: str = "") -> bool:
-    """Whether a text falls into a fixed pseudo-random ``fraction`` of all texts, another one per ``salt``."""
+    """Whether a text falls into a fixed pseudo-random ``fraction`` of all texts, chosen by ``salt``."""
     return zlib.crc32((salt + normalised(text)).encode()) < fraction * 2**32
 
 

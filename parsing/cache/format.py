@@ -19,7 +19,7 @@ Arrays = dict[str, Int]
 FORMAT_VERSION = 1
 SHARD_SENTENCES = 8192
 
-# Flags of a sentence, bits of one byte. Training skips rows with a fallback tree.
+# Flags of a sentence, bits of one byte. Training skips sentences with a fallback tree.
 DEP_FALLBACK = 1
 """The dependency tree is the fallback chain."""
 CONST_FALLBACK = 2
@@ -45,13 +45,20 @@ VIEW_FIELDS = {
     "dep": ("head", "relation", "dep_height"),
     "const": ("tag", "leaf_label", "left", "right", "label", "const_height"),
 }
-# Reserved last names of the inventories: what fallback trees and binarisation dummies carry.
+# Reserved last names of the inventories, for fallback trees and the nodes that binarisation adds.
 FALLBACK_NAME = "_"
 DUMMY_NAME = "<dummy>"
 
 
+def offsets_of(lengths: Sequence[int] | Int) -> Int64:
+    """int64 [n+1], where each of n consecutive items of these ``lengths`` [n] starts, and the end."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
 def absent() -> Int32:
-    """What a batch holds for a field that was not asked for."""
+    """The empty array of a field that was not requested."""
     return np.zeros(0, np.int32)
 
 
@@ -87,7 +94,7 @@ class Inventories:
 class Batch:
     """Trees of B successive sentences as concatenated arrays.
 
-    Arrays of fields that were not asked for are empty; ``fields`` names those present. Node ids
+    Arrays of fields that were not requested are empty; ``fields`` names those present. Node ids
     are local to their sentence: leaves ``0..n-1``, internal nodes ``n..2n-2``, root last. The
     internal nodes of sentence i start at ``sentence_offsets[i] - i``.
     """
@@ -98,7 +105,7 @@ class Batch:
     """uint8 [B], bits DEP_FALLBACK ... EMPTY."""
     fields: tuple[str, ...]
     token: Int32 = field(default_factory=absent)
-    """int32 [N], ids into ``types``, or of the vocabulary that was given."""
+    """int32 [N], ids into ``types``, or those of the given vocabulary."""
     types: list[str] | None = None
     """Word types (possibly with duplicates and types the batch does not use); None with a vocabulary."""
     head: Int32 = field(default_factory=absent)
@@ -142,7 +149,7 @@ def view_fields(views: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardResult:
-    """What parsing one shard gives: arrays in the narrowest stored width, and counts."""
+    """The result of parsing one shard: arrays in the narrowest stored width, and counts."""
 
     index: int
     """Number of the shard, from 0; it starts at sentence ``index * shard_sentences``."""

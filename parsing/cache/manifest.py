@@ -21,11 +21,11 @@ class Manifest:
     """Identity, inventories and the finished shards of one cache."""
 
     identity: dict[str, Any]
-    """Corpus, parsers and options: all that decides the content."""
+    """Corpus, parsers and options: everything that determines the content."""
     inventories: Inventories
     shard_sentences: int = SHARD_SENTENCES
     complete: bool = False
-    """The whole corpus is in."""
+    """The whole corpus is parsed."""
     rows: dict[int, ShardRow] = field(default_factory=dict)
     """Finished shards by index; while a run is under way there may be gaps."""
 

@@ -5,9 +5,9 @@
     batch = cache.read(400, 800, ("token", "head"), vocabulary)
 
 A shard that is read sequentially, or a second time, is decoded whole and kept while it is among the
-most recently used; then a batch is slices of it. The first read from a shard out of sequence decodes
-only the batch's range. Memory is that of ``open_shards`` decoded shards (about 4 MB each), whatever the
-size of the corpus. One object serves one thread; it may be inherited by a forked process or pickled.
+most recently used; batches are then slices of it. The first read from a shard out of sequence decodes
+only the batch's range. Memory holds ``open_shards`` decoded shards (about 4 MB each), whatever the size
+of the corpus. Use one object per thread; it may be inherited by a forked process or pickled.
 
 Shapes: B sentences, N tokens.
 """
@@ -31,6 +31,7 @@ from parsing.cache.format import (
     VIEW_FIELDS,
     Batch,
     WordIds,
+    offsets_of,
 )
 from parsing.cache.manifest import Manifest
 from parsing.cache.shard_file import DAMAGE, decode_strings, open_listed, remedy
@@ -47,8 +48,7 @@ class TreeCache:
         self.manifest = manifest
         self.open_shards = open_shards
         self.rows = manifest.prefix()
-        self._starts = np.zeros(len(self.rows) + 1, np.int64)
-        np.cumsum([row.sentences for row in self.rows], out=self._starts[1:])
+        self._starts = offsets_of([row.sentences for row in self.rows])
         self._shards: OrderedDict[int, _Shard] = OrderedDict()
         self._pid = os.getpid()
         self._next = 0  # where a sequential reader reads next
@@ -174,8 +174,8 @@ class TreeCache:
         Args:
             start: first sentence, from 0.
             stop: one past the last.
-            fields: which arrays, default all of the cache.
-            vocabulary: makes ``token`` ids of this vocabulary instead of ids into ``types``.
+            fields: which arrays; by default all that the cache has.
+            vocabulary: if given, ``token`` holds its ids instead of ids into ``types``.
 
         Raises:
             UserError: a field the cache does not hold, or a damaged shard.
@@ -275,7 +275,7 @@ class _Shard:
         return decoded[low:high].astype(np.int32)
 
     def _tokens(self, low: int, high: int, vocabulary: WordIds | None) -> tuple[Int32, list[str] | None]:
-        """Tokens of a range as ids into the list of types beside them, or of a vocabulary."""
+        """Tokens of a range as ids into the returned types; with a vocabulary, as its ids and no types."""
         token = self._slice("token", low, high)
         if not self.whole:  # decode and look up only the types of this range
             used, places = np.unique(token, return_inverse=True)
@@ -293,7 +293,7 @@ class _Shard:
         return ids[token], None
 
     def _type_names(self, which: Int32 | None = None) -> list[str]:
-        """Word types of the shard by number, all of them for None."""
+        """Word types of the shard by number; None means all of them."""
         if self._type_table is None:
             blob = _load(self.file, "type_bytes", slice(None))
             offsets = _load(self.file, "type_offsets", slice(None))
@@ -320,8 +320,6 @@ def _join(parts: list[Batch], fields: tuple[str, ...], mapped: bool) -> Batch:
             shifted.append(part.token + np.int32(len(types)))
             types = types + (part.types or [])
         arrays["token"], arrays["types"] = np.concatenate(shifted), types
-    counts = np.concatenate([np.diff(part.sentence_offsets) for part in parts])
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
+    offsets = offsets_of(np.concatenate([np.diff(part.sentence_offsets) for part in parts]))
     flags = np.concatenate([part.flags for part in parts])
     return Batch(sentence_offsets=offsets, flags=flags, fields=fields, **arrays)

@@ -14,7 +14,7 @@ STEP = 400
 
 @dataclass(frozen=True, slots=True)
 class StoredSentence:
-    """One sentence with its trees; what the cache does not hold is None."""
+    """One sentence with its trees; a view that the cache does not hold is None."""
 
     words: list[str]
     flags: int

@@ -6,7 +6,7 @@ label 0 where benepar's ``force_root_constituent`` is set. Arithmetic is float32
 the best split first, then the span's own score.
 
 Layout: the spans of one sentence of n words lie in row order, (0,1) (0,2) ... (0,n) (1,2) ...
-(n-1,n), n(n+1)/2 of them; sentences follow each other. Shapes: B sentences, S spans in all, K labels
+(n-1,n), n(n+1)/2 of them, sentence after sentence. Shapes: B sentences, S spans in all, K labels
 without the null label.
 """
 
@@ -39,7 +39,7 @@ def span_index(n: int, start: int, end: int) -> int:
 def fenceposts(lengths: Int, left: Int, right: Int) -> None:
     """Fill int32 [S] ``left`` and ``right``: every span's fenceposts among those of the batch.
 
-    A sentence of n words has n + 1 fenceposts; those of the batch are numbered on.
+    A sentence of n words has n + 1 fenceposts; the batch numbers them on. ``lengths`` is [B], in words.
     """
     k, base = 0, 0
     for n in lengths:
@@ -60,7 +60,7 @@ def best_labels(
 
     Args:
         scores: [S, K], the null label not among them.
-        gold: [S], gold labels; of no importance when ``cost`` is 0.
+        gold: [S], gold labels; ignored when ``cost`` is 0.
         cost: margin that a wrong label is given in training, 0 in decoding.
         labelled: [S], spans that may not take the null label.
         best: out, [S].

@@ -52,7 +52,7 @@ def margin_loss(
         posts_PD: fencepost vectors, n + 1 for a sentence of n words, sentence after sentence.
         lengths: [B], words.
         parses: [B], gold.
-        force: the worst tree, too, must give the whole sentence a label.
+        force: the worst tree must also give the whole sentence a label.
     """
     projected_PH = project(head, posts_PD)
     scorer = SpanScorer(head, projected_PH, lengths, force=force)

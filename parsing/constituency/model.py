@@ -21,7 +21,7 @@ from corpora.support.errors import UserError
 from parsing.constituency.decode import decode_batch
 from parsing.constituency.span_head import SpanHead, SpanScorer, project
 from parsing.networks.config import ConstituencyConfig
-from parsing.networks.features import TypeTable, Vocabulary, in_batches
+from parsing.networks.features import ParserVocabulary, TypeTable, in_batches
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.parsers import ConstituencyParse
@@ -38,7 +38,11 @@ class ConstituencyModel(nn.Module):
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, labels: Sequence[str], tags: Sequence[str], config: ConstituencyConfig
+        self,
+        vocabulary: ParserVocabulary,
+        labels: Sequence[str],
+        tags: Sequence[str],
+        config: ConstituencyConfig,
     ) -> None:
         super().__init__()
         if not config.encoder.end_boundary:
@@ -74,7 +78,7 @@ class ConstituencyModel(nn.Module):
         labels, tags = folder.names("labels"), folder.names("tags")
         if labels[0] != "":
             raise UserError(f"{folder.path / VOCABULARY}: the first label must be the empty one")
-        vocabulary = Vocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
+        vocabulary = ParserVocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
         model = cls(vocabulary, labels, tags, config)
         load_weights(model, folder)
         return model.eval()
@@ -85,7 +89,7 @@ def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
 
     Args:
         states_BTD: encoder output; the first half of D is the forward direction.
-        positions_B: n + 2, positions of each sentence.
+        positions_B: number of positions of each sentence, n + 2.
     """
     half = states_BTD.shape[-1] // 2
     mask = torch.arange(states_BTD.shape[1] - 1, device=positions_B.device) < positions_B[:, None] - 1
@@ -158,7 +162,7 @@ class SpanParser:
         )
 
     def use_bfloat16(self) -> None:
-        """Run the encoder in bfloat16 from now on; said in the identity, for the trees may differ."""
+        """Run the encoder in bfloat16 from now on; the identity says so, because trees may differ."""
         self.model.encoder.use_bfloat16()
         self.identity = {**self.identity, "arithmetic": "bf16"}
 

@@ -4,9 +4,9 @@ Loss of a batch: mean margin loss of the trees (:mod:`parsing.constituency.loss`
 cross-entropy of the tags (benepar's weighting) + 5 times that of the arcs.
 
 Arcs are a second use of dependency treebanks, which are larger: a linear layer on the word states
-tells each word's relation, the side on which its head lies and the head's coarse tag. The layer is
-thrown away after training; what the encoder learns from it stays. Sentences of those treebanks that
-are among the trees (same words) are not repeated.
+predicts each word's relation, the side of its head and the head's coarse tag. The layer is dropped
+after training, but the encoder has learned from it. Sentences of those treebanks that are also among
+the trees (same words) are not repeated.
 
 Shapes: B sentences, T positions, P fenceposts (packed), N words (packed), D encoder output.
 """
@@ -33,8 +33,8 @@ from parsing.constituency.model import (
 )
 from parsing.constituency.score import score_trees
 from parsing.networks.config import ConstituencyConfig
-from parsing.networks.features import TypeTable, Vocabulary, make_batch
-from parsing.trees.brackets import SpanTree, from_parse, to_parse, vocabularies
+from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
+from parsing.trees.brackets import SpanTree, from_parse, labels_and_tags, to_parse
 from parsing.trees.parsers import ConstituencyParse, ConstituencyParser, Int
 
 TAG_SCALE = 5.0
@@ -61,7 +61,7 @@ class ConstituencyTask:
         dev: trees to score on.
         config: sizes and dropout.
         extra: sentences with tags, heads and relations, trees or not.
-        start: a model to go on from: its weights, vocabulary, labels and tags. Its configuration must
+        start: a model to start from: its weights, vocabulary, labels and tags. Its configuration must
             be ``config``.
 
     Raises:
@@ -79,7 +79,7 @@ class ConstituencyTask:
         extra: Sequence[Sentence] = (),
         start: ConstituencyModel | None = None,
     ) -> None:
-        labels, tags = vocabularies(train)
+        labels, tags = labels_and_tags(train)
         if start is not None:
             _check_start(start, labels, tags, config)
             labels, tags = list(start.labels), list(start.tags)
@@ -102,7 +102,7 @@ class ConstituencyTask:
                 self._tags.append(np.array([tag_ids.get(tag, IGNORED) for tag in sentence.tags or ()]))
             self._arcs[at] = np.array([self.arc_ids.get(name, IGNORED) for name in arcs])
         if start is None:
-            vocabulary = Vocabulary.build(words, min_count=config.min_count)
+            vocabulary = ParserVocabulary.build(words, min_count=config.min_count)
             start = ConstituencyModel(vocabulary, labels, tags, config)
         self.model = start
         self._network = TrainedNetwork(self.model, len(self.arc_ids))
@@ -137,7 +137,7 @@ class ConstituencyTask:
 
     def evaluate(self) -> dict[str, float]:
         """Bracket scores and tag accuracy on the dev trees, per cent."""
-        # A fresh parser: its cache of type vectors must not outlive a step.
+        # A new parser each time: its cached type vectors are outdated after a step.
         return score_parser(SpanParser(self.model, {}), self.dev)
 
 

@@ -33,10 +33,11 @@ def read_treebank(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) 
     for path in paths:
         found = list(read_trees(path))
         if exclude_documents:
-            names = _document_names(path.with_suffix(".conllu"))
+            annotated = path.with_suffix(".conllu")
+            names = [document.id for document in read_conllu(annotated) for _ in document.sentences]
             if len(names) != len(found):
                 raise UserError(
-                    f"{path}: {len(found)} trees, but {path.with_suffix('.conllu').name} has "
+                    f"{path}: {len(found)} trees, but {annotated.name} has "
                     f"{len(names)} sentences; --exclude-documents needs the same ones"
                 )
             excluded = tuple(exclude_documents)
@@ -47,13 +48,8 @@ def read_treebank(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) 
     return trees
 
 
-def _document_names(path: Path) -> list[str]:
-    """Id of the document of every sentence of a CoNLL-U file."""
-    return [document.id for document in read_conllu(path) for _ in document.sentences]
-
-
 def read_extra(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) -> list[Sentence]:
-    """Sentences of CoNLL-U files whose tags and arcs are learned along.
+    """Sentences of CoNLL-U files whose tags and arcs are learned as well.
 
     Raises:
         UserError: a file is missing or malformed.

@@ -1,11 +1,11 @@
 """From arc scores to trees: greedy heads, a linear check, Chu-Liu/Edmonds only where needed.
 
 The result is supar's (``decode(tree=True, proj=False)``), down to the choice among equal scores:
-each token takes its best head; if that is no tree with exactly one root, the maximum spanning
-tree; if that has several roots, the best of the trees rooted at one of them. Compiled, because
-up to a third of a weak model's sentences need it and per-element torch took longer than the network.
+each token takes its best head. If that is not a tree with exactly one root, the maximum spanning tree is
+taken; if that has several roots, the best of the trees rooted at one of them. It is compiled, because up
+to a third of a weak model's sentences need it and per-element torch took longer than the network.
 
-A sentence of n tokens has positions 0..n; ``scores[i, j]`` is the score of head j for token i.
+A sentence of n tokens has positions 0..n, T = n + 1; ``scores[i, j]`` is the score of head j for token i.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MIN = np.float32(-1e32)
 
 @numba.njit(cache=True)
 def is_tree(heads: NDArray[np.int64], n: int) -> bool:
-    """Whether ``heads[1..n]`` is a tree with exactly one root, in O(n).
+    """Whether ``heads[1..n]`` (of [n+1]) is a tree with exactly one root, in O(n).
 
-    Walking up from each token, marking the walk with the token's number: meeting one's own mark
-    is a cycle, meeting an older mark is a walk already known to reach the root.
+    Walk up from each token and mark the walk with the token's number. Meeting its own mark means
+    a cycle; an older mark belongs to a walk that is known to reach the root.
     """
     roots = 0
     for i in range(1, n + 1):
@@ -89,11 +89,11 @@ def _first_cycle(heads: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @numba.njit(cache=True)
 def chu_liu_edmonds(s: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Maximum spanning tree over positions 0..n, rooted at 0, possibly with several roots.
+    """Maximum spanning tree over positions 0..n, rooted at 0, possibly with several roots: heads [T].
 
     McDonald et al. (2005): take every token's best head; contract a cycle c to one node with
     s(c→x) = max over x' in c of s(x'→x) and s(x→c) = max over x' in c of
-    s(x→x') − s(head(x')→x') + s(c); recurse. ``s`` is modified: forbidden arcs are set to MIN.
+    s(x→x') − s(head(x')→x') + s(c); recurse. ``s``, [T, T], is modified: forbidden arcs become MIN.
     """
     n = len(s)
     for j in range(1, n):
@@ -136,7 +136,7 @@ def chu_liu_edmonds(s: NDArray[np.float32]) -> NDArray[np.int64]:
 
 @numba.njit(cache=True)
 def spanning_tree(scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Best tree with exactly one root, as supar searches it; heads of positions 0..n.
+    """Best tree with exactly one root, as supar searches it, from scores [T, T]: heads [T].
 
     Only roots of the unconstrained tree are tried, each with all other arcs from 0 forbidden.
     """
@@ -164,11 +164,11 @@ def spanning_tree(scores: NDArray[np.float32]) -> NDArray[np.int64]:
 def decode_heads(
     scores_BTT: NDArray[np.float32], tokens_B: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], int]:
-    """Heads of every token of a batch.
+    """Heads of the tokens of a batch.
 
     Args:
-        scores_BTT: arc scores, [sentence, token, head], positions 0..n of each sentence first.
-        tokens_B: number n of tokens per sentence.
+        scores_BTT: arc scores, [sentence, token, head]; padding comes after position n.
+        tokens_B: number n of tokens of each sentence.
 
     Returns:
         Heads of all tokens, sentence after sentence, and how many sentences needed the spanning tree.

@@ -23,7 +23,7 @@ from torch.nn import functional
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from parsing.networks.config import EncoderConfig, ScorerConfig
-from parsing.networks.features import Vocabulary, WordBatch
+from parsing.networks.features import ParserVocabulary, WordBatch
 from parsing.networks.model_folder import VOCABULARY, ModelFolder, load_weights
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors, shared_dropout
 
@@ -64,7 +64,7 @@ class BiaffineScorers(nn.Module, ABC):
         return shared_dropout(functional.leaky_relu(layer(x_BTD), NEGATIVE_SLOPE), rate)
 
     def arc_scores(self, x_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """s(i, j) = [d_i; 1]ᵀ W h_j as [B, T, T]; heads j at padding are minus infinity."""
+        """s(i, j) = [d_i; 1]ᵀ W h_j as [B, T, T]; heads j at padding score minus infinity."""
         dependent_BTA = self._mlp(self.arc_dependent, x_BTD)
         head_BTA = self._mlp(self.arc_head, x_BTD)
         # [d; 1]ᵀ W = dᵀ W[:-1] + W[-1]
@@ -103,7 +103,7 @@ class DependencyModel(BiaffineScorers):
 
     def __init__(
         self,
-        vocabulary: Vocabulary,
+        vocabulary: ParserVocabulary,
         relations: Sequence[str],
         encoder: EncoderConfig,
         scorer: ScorerConfig,
@@ -157,7 +157,7 @@ class DependencyModel(BiaffineScorers):
     def from_folder(cls, folder: ModelFolder) -> DependencyModel:
         """Build the model a folder holds, in eval mode."""
         model = cls(
-            Vocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY),
+            ParserVocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY),
             folder.names("relations"),
             folder.part(EncoderConfig, "encoder"),
             folder.part(ScorerConfig, "scorer"),

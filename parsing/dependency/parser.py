@@ -1,7 +1,7 @@
 """Batched dependency parsing with a biaffine model: the ``DependencyParser`` of the pipeline.
 
 Sentences are sorted by length and cut into batches of a fixed number of positions, so batches
-depend on the sentences given and on nothing else. Per batch: cached type vectors, LSTM layers (or a
+depend only on the sentences. Per batch: cached type vectors, LSTM layers (or a
 transformer, :mod:`parsing.dependency.subword_model`), one [B, T, T] product for arcs, compiled decoding,
 relations at the predicted heads only.
 """
@@ -27,7 +27,7 @@ Model = TypeVar("Model", bound=BiaffineScorers)
 
 
 class BatchedParser(ABC, Generic[Model]):
-    """What is the same for every encoder: batches, decoding, relations.
+    """The part that is the same for every encoder: batches, decoding, relations.
 
     Args:
         model: the model; put into eval mode.
@@ -51,7 +51,7 @@ class BatchedParser(ABC, Generic[Model]):
         )
 
     def use_bfloat16(self) -> None:
-        """Run the encoder in bfloat16 from now on; said in the identity, for the trees may differ."""
+        """Run the encoder in bfloat16 from now on; the identity says so, because trees may differ."""
         self.model.use_bfloat16()
         self.identity = {**self.identity, "arithmetic": "bf16"}
 
@@ -74,7 +74,7 @@ class BatchedParser(ABC, Generic[Model]):
         return map(DependencyParse, *columns)
 
     def _lengths(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        """What a sentence costs, by which batches are cut."""
+        """Cost of each sentence, int64 [n], by which batches are cut."""
         return np.array([len(tokens) for tokens in sentences], dtype=np.int64)
 
 

@@ -1,7 +1,7 @@
 """Biaffine dependency parsing over a pretrained transformer: supar's ``encoder=bert`` and ``feat=bert``.
 
-Either the transformer's word vectors are the contextual states, or they are a further input of the
-BiLSTM beside words and characters. Such models are converted from supar (:mod:`parsing.convert`), not
+Either the transformer's word vectors are the contextual states, or they are another input of the BiLSTM
+besides words and characters. Such models are converted from supar (:mod:`parsing.convert`), not
 trained here.
 
 Shape suffixes: B sentences, T positions (0 is the root's), E input, D states.
@@ -23,7 +23,7 @@ from corpora.support.errors import UserError
 from parsing.dependency.model import BiaffineScorers
 from parsing.dependency.parser import BatchedParser
 from parsing.networks.config import EncoderConfig, ScorerConfig
-from parsing.networks.features import TypeTable, Vocabulary
+from parsing.networks.features import ParserVocabulary, TypeTable
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.networks.subwords import SubwordConfig, SubwordEncoder, SubwordTable, piece_counts
@@ -31,9 +31,9 @@ from parsing.networks.subwords import SubwordConfig, SubwordEncoder, SubwordTabl
 
 @dataclass(frozen=True, kw_only=True)
 class WordLayers:
-    """The BiLSTM that reads words and characters beside the transformer's vectors."""
+    """The BiLSTM that reads words and characters besides the transformer's vectors."""
 
-    vocabulary: Vocabulary
+    vocabulary: ParserVocabulary
     encoder: EncoderConfig
 
 
@@ -99,7 +99,7 @@ class SubwordDependencyModel(BiaffineScorers):
         """
         words = None
         if "encoder" in folder.config:
-            vocabulary = Vocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
+            vocabulary = ParserVocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
             words = WordLayers(vocabulary=vocabulary, encoder=folder.part(EncoderConfig, "encoder"))
         backbone = folder.mapping(CONFIG, "backbone")
         parts = folder.part(SubwordConfig, "subwords"), backbone, folder.mapping(VOCABULARY, "tokenizer")

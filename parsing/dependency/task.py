@@ -12,7 +12,7 @@ from corpora.documents import Sentence
 from parsing.dependency.model import DependencyModel
 from parsing.dependency.parser import BiaffineParser
 from parsing.networks.config import DependencyConfig
-from parsing.networks.features import TypeTable, Vocabulary, make_batch
+from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
 from parsing.trees.parsers import DependencyParse, DependencyParser
 
 PUNCTUATION = "PUNCT"
@@ -25,8 +25,8 @@ class DependencyTask:
     metric = "las"
 
     def __init__(self, train: Sequence[Sentence], dev: Sequence[Sentence], config: DependencyConfig) -> None:
-        """Build vocabulary and model; call ``seed_everything`` before."""
-        vocabulary = Vocabulary.build((s.tokens for s in train), min_count=config.min_count)
+        """Build vocabulary and model; call ``seed_everything`` first."""
+        vocabulary = ParserVocabulary.build((s.tokens for s in train), min_count=config.min_count)
         relations = sorted({relation for s in train for relation in _relations(s)})
         self.module = DependencyModel(vocabulary, relations, config.encoder, config.scorer)
         self.dev = dev
@@ -48,8 +48,8 @@ class DependencyTask:
         return self.module.loss(batch, heads_N, relations_N)
 
     def evaluate(self) -> dict[str, float]:
-        """Attachment scores on the dev sentences, in percent."""
-        # A fresh parser: its cache of type vectors must not outlive a step.
+        """Attachment scores on the dev sentences, in per cent."""
+        # A new parser each time: its cached type vectors are outdated after a step.
         return score_parser(BiaffineParser(self.module, {}), self.dev)
 
 
@@ -66,7 +66,7 @@ def score_parser(parser: DependencyParser, sentences: Sequence[Sentence]) -> dic
 def attachment_scores(
     sentences: Sequence[Sentence], parses: Sequence[DependencyParse], relations: Sequence[str]
 ) -> dict[str, float]:
-    """Attachment scores in percent of tokens.
+    """Attachment scores in per cent of tokens.
 
     Args:
         sentences: gold heads, relations and universal tags.

@@ -1,12 +1,12 @@
-"""benepar's models behind our inference (our weights in its classes: :mod:`tests.oracles.benepar`).
+"""benepar's models with our inference (our weights in its classes: :mod:`tests.oracles.benepar`).
 
 :class:`BeneparParser` runs any benepar model (char-LSTM or pretrained transformer) with identical trees:
 word types are encoded once, sentences batched by length, spans scored and decoded as in
 :mod:`parsing.constituency.model`.
 
-benepar 0.2.0 predates today's libraries; what is mended here: ``build_inputs_with_special_tokens``, which
-tokenizers of transformers 5 no longer have; words that are blank or that a tokenizer drops, which made
-it crash, are read as ``-``. A sentence longer than a model takes raises ``ValueError``.
+benepar 0.2.0 predates today's libraries. Two things are fixed here: tokenizers of transformers 5 get back
+``build_inputs_with_special_tokens``, and words that are blank or that a tokenizer drops, on which benepar
+crashes, are read as ``-``. A sentence longer than a model takes raises ``ValueError``.
 
 Shapes: B sentences, T positions (both boundaries included), D encoder output, U word types.
 """
@@ -14,7 +14,6 @@ Shapes: B sentences, T positions (both boundaries included), D encoder output, U
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from benepar.ptb_unescape import guess_space_after
 from torch import Tensor
 from torch.nn import functional as F
 
+from corpora.support.environment import environment
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from parsing.constituency.model import parse_states
@@ -40,7 +40,7 @@ from parsing.trees.parsers import ConstituencyParse
 
 VERSION = "0.2.0"
 BLANK = "-"
-"""What a word reads as that a model cannot read."""
+"""Stands for a word that a model cannot read."""
 MAX_TYPES = 60_000
 """Word types whose vectors are kept (of 512 floats: 120 MB)."""
 
@@ -67,7 +67,7 @@ class BeneparParser:
         )
 
     def use_bfloat16(self) -> None:
-        """Run the encoder under bfloat16 autocast from now on; said in the identity."""
+        """Run the encoder under bfloat16 autocast from now on; the identity says so."""
         self._bfloat16 = True
         self.identity = {**self.identity, "arithmetic": "bf16"}
 
@@ -91,7 +91,7 @@ class BeneparParser:
         return in_batches(positions, self.batch_positions, parse_batch)
 
     def _states(self, encoded: list[Any], positions_B: Tensor) -> Tensor:
-        """What benepar's ``forward`` computes before it looks at spans: [B, T, D]."""
+        """The states that benepar's ``forward`` computes before the spans: [B, T, D]."""
         parser = self.parser
         mask_BT = torch.arange(int(positions_B.max())) < positions_B[:, None]
         content: Tensor = self._encoder.vectors(encoded, mask_BT)
@@ -143,7 +143,7 @@ class _Characters:
     def _meet(self, words: dict[str, None]) -> None:
         if not words:
             return
-        # benepar's own reader puts the two boundaries around what it takes for a sentence.
+        # benepar's reader takes the words for a sentence and puts the two boundaries around it.
         retokenizer = self._parser.retokenizer
         batch = retokenizer.pad([retokenizer(list(words), return_tensors="np")], return_tensors="pt")
         vectors_UD = self._parser.char_encoder(batch["char_ids"], batch["valid_token_mask"])[0]
@@ -158,13 +158,13 @@ class _Transformer:
 
     def __init__(self, parser: ChartParser, language: str | None) -> None:
         self._parser = parser
-        self._spaces = Spaces(language)
+        self._language = language
         self._readable: dict[str, bool] = {}
 
     def encode(self, tokens: Sequence[str]) -> Any:
-        """Sub-word ids; words of which the tokenizer leaves nothing are read as ``-``."""
+        """Sub-word ids; words that the tokenizer drops are read as ``-``."""
         words = [token if self._is_readable(token) else BLANK for token in tokens]
-        encoded = self._parser.retokenizer(words, self._spaces(words))
+        encoded = self._parser.retokenizer(words, spaces_after(words, self._language))
         if -100 in encoded["words_from_tokens"]:
             raise ValueError(f"the tokenizer drops a word of {' '.join(words)[:60]!r}")
         return encoded
@@ -212,10 +212,11 @@ def load_benepar(name_or_path: str) -> BeneparParser:
             f"(it reads {BENEPAR_SERVER_INDEX})"
         ) from None
     try:
-        with _special_tokens(), _only_weights():
+        # benepar calls torch's loader without saying that code must not run; the variable says it.
+        with _special_tokens(), environment(TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"):
             parser = ChartParser.from_trained(str(path))
     except Exception as error:
-        # torch, transformers and zip readers raise whatever they like on foreign files.
+        # torch, transformers and zip readers raise anything on foreign files.
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(f"{path}: benepar cannot read it ({reason})") from None
     return BeneparParser(
@@ -224,7 +225,7 @@ def load_benepar(name_or_path: str) -> BeneparParser:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkpoint:
+class BeneparCheckpoint:
     """What a model folder keeps of a benepar checkpoint with a character LSTM."""
 
     config: dict[str, Any]
@@ -234,8 +235,8 @@ class Checkpoint:
     tensors: dict[str, Tensor]
 
 
-def from_checkpoint(data: Any, *, where: str) -> Checkpoint:
-    """Take apart what benepar's training wrote.
+def from_checkpoint(data: Any, *, where: str) -> BeneparCheckpoint:
+    """The parts of a checkpoint that benepar's training wrote.
 
     Raises:
         UserError: not benepar's, or a model with a pretrained transformer.
@@ -249,7 +250,7 @@ def from_checkpoint(data: Any, *, where: str) -> Checkpoint:
         raise UserError(f"{where}: not a benepar checkpoint ({error!r})") from None
     if not hparams.get("use_chars_lstm"):
         raise UserError(f"{where}: uses a pretrained transformer; give the file itself as --const-model")
-    return Checkpoint(config={"hparams": hparams}, vocabulary=vocabulary, tensors=tensors)
+    return BeneparCheckpoint(config={"hparams": hparams}, vocabulary=vocabulary, tensors=tensors)
 
 
 def from_folder(folder: ModelFolder) -> BeneparParser:
@@ -271,17 +272,11 @@ def from_folder(folder: ModelFolder) -> BeneparParser:
 _VOCABULARIES = {"tags": "tag", "labels": "label", "characters": "char"}
 
 
-class Spaces:
-    """Where benepar's nltk front end takes words to be followed by a space."""
-
-    def __init__(self, language: str | None) -> None:
-        self._language = language
-
-    def __call__(self, words: list[str]) -> list[bool]:
-        """Whether a space follows, for each word."""
-        if self._language in ("zh", "ar", "he"):
-            return [self._language != "zh"] * len(words)
-        return list(guess_space_after(words))
+def spaces_after(words: list[str], language: str | None) -> list[bool]:
+    """Whether benepar's nltk front end takes each word to be followed by a space."""
+    if language in ("zh", "ar", "he"):
+        return [language != "zh"] * len(words)
+    return list(guess_space_after(words))
 
 
 def _by_index(vocabulary: dict[str, int]) -> tuple[str, ...]:
@@ -300,23 +295,8 @@ def _digest(path: Path) -> str:
 
 
 @contextmanager
-def _only_weights() -> Iterator[None]:
-    """Benepar calls torch's loader without saying that code must not run: say it for all torch versions."""
-    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
-
-
-@contextmanager
 def _special_tokens() -> Iterator[None]:
-    """Give tokenizers of transformers 5 the method that benepar asks for while it loads."""
+    """Give tokenizers of transformers 5 the method that benepar calls while it loads."""
     base: Any = transformers.PreTrainedTokenizerBase
     if hasattr(base, "build_inputs_with_special_tokens"):
         yield

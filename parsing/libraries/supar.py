@@ -1,4 +1,4 @@
-"""supar's checkpoints as our dependency model (in its own classes: :mod:`tests.oracles.supar`).
+"""Convert supar's checkpoints to our dependency model (the reverse: :mod:`tests.oracles.supar`).
 
 Our model is supar's biaffine model with weights stored under other names, so a converted checkpoint parses
 in :class:`parsing.dependency.parser.BiaffineParser` exactly as supar does. Checkpoints are opened in
@@ -26,13 +26,13 @@ from corpora.support.errors import UserError
 from parsing.dependency.model import DependencyModel
 from parsing.dependency.subword_model import SubwordDependencyModel, WordLayers
 from parsing.networks.config import EncoderConfig, ScorerConfig
-from parsing.networks.features import BEGIN, END, SPECIALS, Vocabulary
+from parsing.networks.features import BEGIN, END, SPECIALS, ParserVocabulary
 from parsing.networks.subwords import SubwordConfig, tokenizer_json
 
 PARSERS = {kind.NAME: kind for kind in (BiaffineDependencyParser, CRFDependencyParser)}
 """supar's parsers whose network is the biaffine one; the second-order ones score siblings too."""
 FEATURES = ("tag", "char", "bert")
-"""Inputs beside the word that can be given."""
+"""Inputs besides the word that convert."""
 LSTM_PARAMETERS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 MLPS = {
     "arc_dependent": "arc_mlp_d",
@@ -40,12 +40,7 @@ MLPS = {
     "relation_dependent": "rel_mlp_d",
     "relation_head": "rel_mlp_h",
 }
-"""Our linear layers and supar's MLPs of the same content."""
-
-
-def published_names() -> list[str]:
-    """Names of the models that supar's authors publish."""
-    return sorted(supar.NAME)
+"""Our linear layers and the corresponding MLPs of supar."""
 
 
 def checkpoint_path(name_or_path: str) -> str:
@@ -57,7 +52,7 @@ def checkpoint_path(name_or_path: str) -> str:
     if os.path.exists(name_or_path):
         return name_or_path
     if name_or_path not in supar.NAME:
-        known = ", ".join(n for n in published_names() if "-dep-" in n)
+        known = ", ".join(n for n in sorted(supar.NAME) if "-dep-" in n)
         raise UserError(f"{name_or_path}: no such file and no model that supar publishes ({known})")
     address = supar.MODEL["github"][name_or_path]
     try:
@@ -102,7 +97,7 @@ def model_from_state(state: Mapping[str, Any], *, where: str) -> DependencyModel
 
 
 def remarks(state: Mapping[str, Any]) -> list[str]:
-    """What a user should know of a converted checkpoint's use here, one sentence each."""
+    """What users of a converted checkpoint should know, one sentence each."""
     found = []
     if state["name"] == CRFDependencyParser.NAME:
         found.append(
@@ -119,13 +114,15 @@ def remarks(state: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def transformer_files(where: str) -> Iterator[None]:
-    """While supar reads a checkpoint or builds its model: a transformer's files by name, without its weights.
+    """Let supar load a transformer's tokenizer and configuration, but not its weights.
 
-    A checkpoint names its transformer and holds the weights; tokenizer and configuration come from a
-    folder or the network, and the pretrained weights, gigabytes to be overwritten, are not fetched.
+    For use while supar reads a checkpoint or builds its model.
+
+    A checkpoint names its transformer and holds the trained weights. Tokenizer and configuration come
+    from a folder or the network; the pretrained weights (gigabytes that would be overwritten) do not.
 
     Raises:
-        UserError: the files are neither here nor to be had; names the transformer.
+        UserError: the files are not found; names the transformer.
     """
 
     def reader(original: Any) -> Any:
@@ -192,13 +189,13 @@ def from_supar(parser: BiaffineDependencyParser) -> DependencyModel | SubwordDep
 
 def _word_layers(
     parser: BiaffineDependencyParser, source: Mapping[str, Tensor]
-) -> tuple[Vocabulary, EncoderConfig, dict[str, Tensor]]:
+) -> tuple[ParserVocabulary, EncoderConfig, dict[str, Tensor]]:
     """Vocabulary, sizes and weights of the BiLSTM and its embeddings of words, tags and characters."""
     args = parser.model.args
     word_field, _, character_field = parser.transform.FORM[:3]
     words = _with_tags(_with_end_row(_word_table(parser.model)), parser)
     has_characters = "char" in args.feat
-    vocabulary = Vocabulary(
+    vocabulary = ParserVocabulary(
         words=(*SPECIALS, *word_field.vocab.itos[END:]),
         characters=(*SPECIALS, *character_field.vocab.itos[END:]) if has_characters else SPECIALS,
         max_characters=character_field.fix_len if has_characters else 1,
@@ -225,10 +222,10 @@ def _word_layers(
 
 
 def _with_tags(words: Tensor, parser: BiaffineDependencyParser) -> Tensor:
-    """Word vectors followed by the tag's: that of a missing tag, the root's own at the root."""
+    """Word vectors joined with a tag's vector: the root's at the root, elsewhere that of a missing tag."""
     if "tag" not in parser.model.args.feat:
         return words
-    # "_" is what supar's reader puts for what a sentence does not have.
+    # supar's reader writes "_" for a missing value.
     root, missing = parser.transform.CPOS.transform([["_"]])[0].tolist()
     table = parser.model.tag_embed.weight.detach()
     tags = table[missing].repeat(len(words), 1)
@@ -237,7 +234,7 @@ def _with_tags(words: Tensor, parser: BiaffineDependencyParser) -> Tensor:
 
 
 def _add_silent_characters(state: dict[str, Tensor], word_dim: int) -> None:
-    """A character LSTM without weights, whose states are 0, for a model without characters."""
+    """A character LSTM with zero weights, whose states are 0, for a model without characters."""
     state["encoder.characters.embedding.weight"] = torch.zeros(len(SPECIALS), 1)
     for direction in ("ahead", "back"):
         for parameter, shape in zip(LSTM_PARAMETERS, ((4, 1), (4, 1), (4,), (4,)), strict=True):
@@ -323,12 +320,12 @@ def _word_table(model: BiaffineDependencyModel) -> Tensor:
 
 
 def _with_end_row(table: Tensor) -> Tensor:
-    """Supar has no end boundary: its row, never looked up, is zero."""
+    """Add the row of the end boundary, which supar lacks; it is zero and never looked up."""
     return torch.cat([table[:END], table.new_zeros(1, table.shape[1]), table[END:]])
 
 
 def _fold_projection(state: dict[str, Tensor], source: Mapping[str, Tensor], word_dim: int) -> None:
-    """W_ih [w; P c + b; e] = [W_w, W_c P, W_e] [w; c; e] + W_c b: none is left."""
+    """W_ih [w; P c + b; e] = [W_w, W_c P, W_e] [w; c; e] + W_c b: the projection is folded into W_ih."""
     if "char_embed.projection.weight" not in source:
         return
     p, b = source["char_embed.projection.weight"], source["char_embed.projection.bias"]

@@ -26,7 +26,7 @@ def adam_tensors(optimiser: torch.optim.Optimizer, prefix: str = "") -> dict[str
 
 
 def load_adam(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], prefix: str = "") -> None:
-    """Take over what :func:`adam_tensors` returned; names without the prefix are somebody else's."""
+    """Restore what :func:`adam_tensors` returned; names without the prefix are ignored."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith(prefix):

@@ -1,4 +1,4 @@
-"""Checkpoints of every training loop: whole or not there, the newest few kept, damaged ones skipped.
+"""Checkpoints of every training loop: written whole or not at all, only the newest few kept.
 
 ``step-00001200/`` holds ``weights.safetensors``, ``optimiser.safetensors`` and ``state.json``
 (position, random state, versions, SHA-256 of the two files). A checkpoint is written under a temporary
@@ -33,13 +33,13 @@ _FILES = ("weights.safetensors", "optimiser.safetensors")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on."""
+    """Everything a run needs to continue."""
 
     weights: dict[str, Tensor]
     optimiser: dict[str, Tensor]
-    """Whatever the next update reads beside the weights: Adam's moments, averages of the weights."""
+    """Whatever the next update reads besides the weights: Adam's moments, averages of the weights."""
     state: dict[str, Any]
-    """JSON values of the loop's own; random state and versions are added when it is written."""
+    """The loop's own JSON values; random state and versions are added when they are written."""
 
 
 def versions() -> dict[str, str]:
@@ -51,7 +51,7 @@ class Checkpoints:
     """The checkpoints of one run.
 
     Args:
-        folder: where they lie, one folder each.
+        folder: holds one folder per checkpoint.
         keep: how many to keep.
     """
 
@@ -62,14 +62,14 @@ class Checkpoints:
     def save(self, step: int, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint, then delete all but the last ``keep`` up to it.
 
-        One of a later step goes too: the run that wrote it was taken up before it, because it is damaged.
+        Later ones are deleted too: the run resumed from an earlier one, so they are damaged.
 
         Raises:
             OSError: the disk is full or not writable; earlier checkpoints are untouched.
         """
         final = self.folder / f"step-{step:08d}"
         temporary = self.folder / f".step-{step:08d}.tmp"
-        for left in self.folder.glob(".step-*.tmp"):  # by a run that was killed while it wrote
+        for left in self.folder.glob(".step-*.tmp"):  # from a run that was killed while writing
             shutil.rmtree(left)
         try:
             temporary.mkdir(parents=True)
@@ -126,7 +126,7 @@ class Checkpoints:
 
 
 def _save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Save as safetensors, an empty mapping included; disk errors surface as OSError."""
+    """Save as safetensors (the mapping may be empty); disk errors are raised as OSError."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
         save_file(whole, path)
@@ -135,12 +135,12 @@ def _save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def check_same_run(folder: Path, saved: Mapping[str, object], wanted: Mapping[str, object]) -> None:
-    """Refuse to go on with the checkpoint of another run.
+    """Refuse to continue from the checkpoint of another run.
 
     Args:
-        folder: where the checkpoint lies, for the message.
-        saved: the values that decided the run, from the checkpoint.
-        wanted: the same of this run.
+        folder: the checkpoint's folder, for the message.
+        saved: the values that determine the run, from the checkpoint.
+        wanted: those of this run.
 
     Raises:
         UserError: names the first value that differs.
@@ -154,12 +154,12 @@ def check_same_run(folder: Path, saved: Mapping[str, object], wanted: Mapping[st
 
 
 def parameters_of(module: nn.Module) -> dict[str, Tensor]:
-    """Trainable and frozen parameters by name; one that two layers share comes once."""
+    """Trainable and frozen parameters by name; a parameter that layers share appears once."""
     return dict(module.named_parameters())
 
 
 def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy into the parameters in place what :func:`parameters_of` returned.
+    """Copy what :func:`parameters_of` returned into the parameters, in place.
 
     Raises:
         UserError: a name or a shape differs.

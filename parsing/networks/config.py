@@ -97,7 +97,7 @@ class LoopConfig:
     epochs: Count = 30
     """Budget in passes over the training data, when minutes is not given."""
     batch_tokens: Count = 640
-    """Words per batch, about."""
+    """Approximate number of words per batch."""
     learning_rate: Positive = 2e-3
     """Peak learning rate of Adam."""
     warmup: Fraction = 0.02
@@ -111,8 +111,8 @@ class LoopConfig:
     clip: Positive = 5.0
     """Largest norm of the gradient."""
     average: Fraction = 0.0
-    """Decay per step of an exponential average of the weights, which is then what is evaluated
-    and kept; 0 for none."""
+    """Decay per step of an exponential average of the weights; the averaged weights are evaluated and kept.
+    0 turns it off."""
     checkpoint_s: NotNegative = 60.0
     """Seconds between checkpoints."""
     seed: CountOrNone = 1
@@ -144,7 +144,7 @@ class TrainDependency(TrainOptions):
     dev: tuple[Path, ...]
     """CoNLL-U files to choose the best weights on; the card quotes their scores."""
     exclude_documents: tuple[str, ...] = ()
-    """Leave training documents out whose id starts with one of these."""
+    """Leave out training documents whose id starts with one of these."""
     model: DependencyConfig = field(default_factory=DependencyConfig)
     """The model."""
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(learning_rate=3e-3))
@@ -160,12 +160,12 @@ class TrainConstituency(TrainOptions):
     dev: tuple[Path, ...]
     """Bracket files to choose the best weights on; the card quotes their scores."""
     extra: tuple[Path, ...] = ()
-    """CoNLL-U files whose tags and arcs are learned along; sentences that are in train count once."""
+    """CoNLL-U files whose tags and arcs are learned as well; sentences that are also in train count once."""
     start_from: Path | None = None
-    """Model folder to go on from: its weights, words, labels and tags."""
+    """Model folder to start from: its weights, words, labels and tags."""
     exclude_documents: tuple[str, ...] = ()
-    """Leave documents of train and extra out whose id starts with one of these. Brackets name no
-    documents: the .conllu file beside a .ptb file does."""
+    """Leave out documents of train and extra whose id starts with one of these. Bracket files name no
+    documents; the .conllu file next to a .ptb file does."""
     model: ConstituencyConfig = field(default_factory=ConstituencyConfig)
     """The model."""
     loop: LoopConfig = field(

@@ -1,4 +1,4 @@
-"""Which device computes, for everything that takes ``--device``."""
+"""The device of every command that takes ``--device``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from corpora.support.errors import UserError
 
 
 def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -> torch.device:
-    """The device of a name.
+    """The device that a name stands for.
 
     Args:
         device: cpu, cuda, cuda:1, ...; None or ``auto`` takes a GPU if there is one.
-        local_rank: number of this process on the machine; it decides the GPU where the name does not.
+        local_rank: number of this process on the machine; it chooses the GPU if the name does not.
 
     Raises:
         UserError: there is no such device here.

@@ -1,11 +1,11 @@
 """Words and characters as integers: vocabularies, word types and padded batches.
 
 A *type* is a distinct word form. Everything that depends on the form alone (word id,
-characters) is computed once per type and addressed by the type's row afterwards, so
-neither numericalisation nor the character encoder ever runs twice on the same word.
+characters) is computed once per type and looked up by the type's row afterwards, so
+neither id lookup nor the character encoder runs twice on the same word.
 
 Shape suffixes: B sentences, T positions (boundaries included), U distinct types of a batch,
-C characters of a type (cut at ``Vocabulary.max_characters``).
+C characters of a type (cut at ``ParserVocabulary.max_characters``).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Parse = TypeVar("Parse")
 
 
 @configuration
-class Vocabulary:
+class ParserVocabulary:
     """Words (lower-cased) and characters (as they are) a model knows, specials first."""
 
     words: tuple[str, ...]
     characters: tuple[str, ...]
     max_characters: Count = 20
-    """Characters of a word beyond this are not looked at."""
+    """Further characters of a word are ignored."""
 
     @classmethod
     def build(
         cls, sentences: Iterable[Sequence[str]], *, min_count: int = 2, max_characters: int = 20
-    ) -> Vocabulary:
+    ) -> ParserVocabulary:
         """Count words and characters of training sentences.
 
         Args:
@@ -65,7 +65,7 @@ class Vocabulary:
         )
 
     @classmethod
-    def from_json(cls, values: Mapping[str, object], *, where: Path | str) -> Vocabulary:
+    def from_json(cls, values: Mapping[str, object], *, where: Path | str) -> ParserVocabulary:
         """The vocabulary among the values of a ``vocab.json``.
 
         Raises:
@@ -80,14 +80,14 @@ class Vocabulary:
 
 
 class TypeTable:
-    """Rows of integer features, one per word type met so far; grows as types are met.
+    """Rows of integer features, one per word type seen so far.
 
     Rows 0, 1 and 2 are padding, the begin and the end boundary.
     """
 
     PAD_ROW, BEGIN_ROW, END_ROW = 0, 1, 2
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: ParserVocabulary) -> None:
         self.vocabulary = vocabulary
         self._word_ids = {w: i for i, w in enumerate(vocabulary.words) if i >= len(SPECIALS)}
         self._character_ids = {c: i for i, c in enumerate(vocabulary.characters) if i >= len(SPECIALS)}
@@ -108,7 +108,7 @@ class TypeTable:
         return self._size
 
     def rows(self, tokens: Iterable[str]) -> NDArray[np.int64]:
-        """Row of every token; new types get the next rows."""
+        """Row of every token, int64 [tokens]; new types get the next rows."""
         known = self._rows
         return np.array([known[t] if t in known else self._add(t) for t in tokens], dtype=np.int64)
 
@@ -175,7 +175,7 @@ def length_batches(positions: Sequence[int] | NDArray[np.integer], limit: int) -
     A sentence over the limit is a batch of its own.
 
     Args:
-        positions: of each sentence, boundaries included.
+        positions: [n], of each sentence, boundaries included.
         limit: sentences x the longest one's positions.
     """
     batches: list[list[int]] = []
@@ -194,9 +194,9 @@ def in_batches(
     """One result per sentence, in order, computed in :func:`length_batches`.
 
     Args:
-        positions: of each sentence, boundaries included.
+        positions: [n], of each sentence, boundaries included.
         limit: sentences x the longest one's positions.
-        parse: from the indices of a batch's sentences to their results.
+        parse: maps the indices of a batch's sentences to their results.
     """
     results: dict[int, Parse] = {}
     for members in length_batches(positions, limit):
@@ -209,7 +209,7 @@ def make_batch(table: TypeTable, sentences: Sequence[NDArray[np.int64]], *, end_
 
     Args:
         table: where the rows come from.
-        sentences: ``table.rows(tokens)`` of each sentence.
+        sentences: ``table.rows(tokens)`` of each sentence, int64 [tokens].
         end_boundary: append the end boundary too (span scorers need both ends; a dependency
             parser only the begin boundary, which is the root's position).
     """

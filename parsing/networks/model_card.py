@@ -1,4 +1,4 @@
-"""From prepared data to a model folder with its card: what training either parser comes to."""
+"""Train a parser on prepared data and write its model folder with a card."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from parsing.networks.training import LOG, Summary, Task, Trainer, count_paramet
 
 Scores = dict[str, float]
 CURVE_ROWS = 12
-"""About how many epochs a card's learning curve shows."""
+"""Approximate number of epochs in a card's learning curve."""
 
 
 class Model(Protocol):
-    """What a model folder is written from."""
+    """A model that can be stored in a folder."""
 
     def config_json(self) -> dict[str, object]:
         """The model's configuration, JSON values."""
@@ -43,7 +43,7 @@ ModelType = TypeVar("ModelType", bound=Model)
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """What a model is made of; with the loop's configuration it decides a run."""
+    """What a model is trained from; with the loop's configuration it determines the run."""
 
     model: Mapping[str, object]
     """The model's configuration, JSON values."""
@@ -59,10 +59,10 @@ class Sources:
 
 @dataclass(frozen=True, kw_only=True)
 class CardTexts(Generic[ModelType]):
-    """What a model card says of one kind of parser."""
+    """What a model card says about one kind of parser."""
 
     about: Callable[[ModelType, int], str]
-    """What a model is, from the model and its number of parameters."""
+    """Describes a model, given the model and its number of parameters."""
     left_out_of: str
     """The data that ``exclude_documents`` applies to."""
     data_rules: str = ""
@@ -90,7 +90,7 @@ class Training(Generic[ModelType]):
     """Of the model folder."""
     task: Task
     model: ModelType
-    """What is stored of what ``task`` trains."""
+    """The part of ``task``'s module that is stored."""
     sources: Sources
     dev_size: int
     """Number of dev sentences."""

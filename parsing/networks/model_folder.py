@@ -1,7 +1,7 @@
 """Model folders: ``config.json``, ``vocab.json``, ``model.safetensors`` and a card ``README.md``.
 
 Nothing in them is executable. ``config.json`` names the kind of parser, the format version and the
-SHA-256 of the two other files, so a folder that was damaged or mixed is refused; the folder's
+SHA-256 of the two other files, so damaged or mixed folders are refused; the folder's
 identity (name, version, one SHA-256 over all three) becomes part of a tree cache's identity.
 """
 
@@ -43,7 +43,7 @@ class ModelFolder:
     """``name``, ``version`` and ``sha256``."""
 
     def part(self, config_type: type[Config], key: str) -> Config:
-        """One part of the configuration, defaults where it says nothing.
+        """One part of the configuration; missing values take their defaults.
 
         Raises:
             UserError: it does not fit ``config_type``.
@@ -54,7 +54,7 @@ class ModelFolder:
         """One list of the vocabulary: relations, labels or tags.
 
         Raises:
-            UserError: it is missing, empty or no list of strings.
+            UserError: it is missing, empty or not a list of strings.
         """
         found = self.vocabulary.get(key)
         if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
@@ -62,10 +62,10 @@ class ModelFolder:
         return tuple(found)
 
     def mapping(self, file: str, key: str) -> dict[str, object]:
-        """What ``config.json`` or ``vocab.json`` holds under a key, where that is another library's.
+        """One mapping of ``config.json`` or ``vocab.json`` that belongs to another library.
 
         Raises:
-            UserError: it is missing or no mapping.
+            UserError: it is missing or not a mapping.
         """
         found = (self.config if file == CONFIG else self.vocabulary).get(key)
         if not isinstance(found, dict):
@@ -111,23 +111,20 @@ def save_model_folder(
         text = json.dumps(vocabulary, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         temporary.write_text(text + "\n", encoding="utf-8")
     write_text(path / CARD, card)
-    write_json(
-        path / CONFIG,
-        {
-            "format": FORMAT,
-            "kind": kind,
-            "name": name,
-            "version": version,
-            "model": config,
-            "sha256": {file: sha256_file(path / file) for file in (VOCABULARY, WEIGHTS)},
-        },
-    )
-    return read_identity(path)
+    content = {
+        "format": FORMAT,
+        "kind": kind,
+        "name": name,
+        "version": version,
+        "model": config,
+        "sha256": {file: sha256_file(path / file) for file in (VOCABULARY, WEIGHTS)},
+    }
+    write_json(path / CONFIG, content)
+    return _identity(read_json(path / CONFIG))
 
 
-def read_identity(path: Path) -> dict[str, str]:
-    """Name, version and SHA-256 (over configuration, vocabulary and weights) of a folder."""
-    config = read_json(path / CONFIG)
+def _identity(config: Mapping[str, object]) -> dict[str, str]:
+    """Name, version and SHA-256 of a folder, from ``config.json``, which hashes the other files."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     return {"name": str(config["name"]), "version": str(config["version"]), "sha256": digest}
 
@@ -137,8 +134,8 @@ def load_model_folder(path: Path, *, kind: str, other_kind: str | None = None) -
 
     Args:
         path: the folder.
-        kind: what it has to be.
-        other_kind: what it may be instead.
+        kind: the kind of model wanted.
+        other_kind: another kind that is accepted.
 
     Raises:
         UserError: no model folder, another kind or format version, or a damaged file; one line.
@@ -171,7 +168,7 @@ def load_model_folder(path: Path, *, kind: str, other_kind: str | None = None) -
         config=config["model"],
         vocabulary=read_json(path / VOCABULARY),
         tensors={k: v.float() for k, v in tensors.items()},
-        identity=read_identity(path),
+        identity=_identity(config),
     )
 
 

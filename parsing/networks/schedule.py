@@ -1,7 +1,7 @@
 """The learning rate over a run: a factor on the peak rate, which is a warm-up times a decay.
 
 Every training loop here multiplies :func:`ramp` for its warm-up with :func:`ramp` or :func:`cosine` for its
-decay. They measure a run in different units (steps, epochs, minutes), so the units are the caller's.
+decay. They measure a run in different units (steps, epochs, minutes), so the caller chooses the unit.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ def ramp(part: float, whole: float) -> float:
 
 
 def cosine(progress: float) -> float:
-    """0.1 + 0.45 (1 + cos(π p)): falls from 1 to a tenth while ``progress`` goes from 0 to 1."""
+    """0.1 + 0.45 (1 + cos(π p)): falls from 1 to 0.1 while ``progress`` p goes from 0 to 1."""
     return 0.1 + 0.45 * (1 + math.cos(math.pi * progress))

@@ -34,7 +34,7 @@ def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:
 
 
 def independent_dropout(word_BTE: Tensor, character_BTE: Tensor, rate: float) -> tuple[Tensor, Tensor]:
-    """Drop a token's word or characters whole; if one is dropped the other counts twice."""
+    """Drop a token's whole word or character vector; if one is dropped, the other is doubled."""
     if rate == 0:
         return word_BTE, character_BTE
     masks = [torch.empty_like(x[..., :1]).bernoulli_(1 - rate) for x in (word_BTE, character_BTE)]
@@ -83,7 +83,7 @@ class BidirectionalLayer(nn.Module):
 class CharacterEncoder(nn.Module):
     """Last states of a BiLSTM over a word's characters."""
 
-    # Words are run in groups of similar length: short words do not wait for long ones.
+    # Words are run in groups of similar length, so that short words are not padded to long ones.
     GROUPS = (2, 4, 6, 9, 13)
 
     def __init__(self, n_characters: int, dim: int, hidden: int) -> None:
@@ -93,7 +93,7 @@ class CharacterEncoder(nn.Module):
         self.output_dim = 2 * (hidden // 2)
 
     def forward(self, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
-        """Character ids and their number -> [U, E]."""
+        """Character ids [U, C] and their number [U] -> [U, E]."""
         bounds = torch.tensor(self.GROUPS, device=counts_U.device)
         group_U = torch.bucketize(counts_U, bounds)
         order_U = torch.argsort(group_U, stable=True)
@@ -164,9 +164,9 @@ class SentenceEncoder(nn.Module):
         return shared_dropout(x_BTE, rate).float()
 
     def use_bfloat16(self) -> None:
-        """Run the LSTM layers in bfloat16 from now on: inference alone, 1.4 times as fast with AVX512-BF16.
+        """Run the LSTM layers in bfloat16 from now on (inference only; 1.4 times as fast with AVX512-BF16).
 
-        Dynamic int8 (torch's) was slower than that, and strayed ten times as far from fp32.
+        torch's dynamic int8 was slower, and its error against fp32 was ten times as large.
         """
         self.layers.to(torch.bfloat16)
 
@@ -190,8 +190,8 @@ class TypeVectors:
     """Cache of input vectors by word type, for inference: each type is computed once.
 
     Memory is bounded: past ``max_types`` the table and the cache start anew. A type takes 0.9 kB here and
-    in the table (60,000 are 54 MB, and the arrays, which double, stop at 65,536 rows); at 200,000 a worker
-    grew from 0.84 to 1.29 GB over 900,000 sentences, and was no faster: most types occur once.
+    in the table (60,000 are 54 MB, and the arrays, which double, stop at 65,536 rows); with 200,000 a
+    worker grew from 0.84 to 1.29 GB over 900,000 sentences and was no faster: most types occur once.
     """
 
     def __init__(self, encoder: SentenceEncoder, table: TypeTable, *, max_types: int = 60_000) -> None:
@@ -206,13 +206,13 @@ class TypeVectors:
         self._vectors = torch.zeros((1024, self.encoder.input_dim), device=device)
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> WordBatch:
-        """A padded batch of tokenised sentences, with the boundaries that the encoder wants."""
+        """A padded batch of tokenised sentences, with the boundaries that the encoder expects."""
         self.bound()
         rows = [self.table.rows(tokens) for tokens in sentences]
         return make_batch(self.table, rows, end_boundary=self.encoder.config.end_boundary)
 
     def bound(self) -> None:
-        """Start anew if the table has outgrown ``max_types``: batches made before are of no use then."""
+        """Start anew if the table has outgrown ``max_types``; earlier batches are then invalid."""
         if len(self.table) > self.max_types:
             self.table.clear()
             self._reset()

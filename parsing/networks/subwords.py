@@ -42,11 +42,11 @@ class SubwordConfig:
     pooling: Literal["first", "last", "mean"] = "mean"
     """The vector of a word: of its first or last piece, or their mean."""
     max_pieces: int = 20
-    """Pieces of a word beyond this are not looked at."""
+    """Further pieces of a word are ignored."""
     stride: int = 256
-    """How far a window is moved over a sentence that is too long for the model."""
+    """Distance between windows over a sentence that is too long for the model."""
     prefix: str = ""
-    """Put before a word before it is cut (GPT-2's tokenizers want a space)."""
+    """Added in front of a word before it is cut (GPT-2's tokenizers want a space)."""
     projection: int = 0
     """Width of the projection P; 0 for none."""
 
@@ -87,7 +87,7 @@ class SubwordTable:
         self._pieces: dict[str, tuple[int, ...]] = {}
 
     def pieces(self, tokens: Sequence[str]) -> list[tuple[int, ...]]:
-        """Ids of the pieces of each word; a word of which nothing is left is one unknown piece."""
+        """Ids of the pieces of each word; a word without pieces is one unknown piece."""
         if len(self._pieces) > MAX_TYPES:
             self._pieces.clear()
         known = self._pieces
@@ -141,9 +141,9 @@ class SubwordEncoder(nn.Module):
         )
         self.model = AutoModel.from_config(settings)
         if getattr(self.model, "pooler", None) is not None:
-            self.model.pooler = None  # of the sentence as a whole: nothing here reads it
+            self.model.pooler = None  # a vector of the whole sentence, not used here
         hidden = settings.hidden_size
-        # As in supar: two positions are kept free, a model without positions takes any length.
+        # As in supar: two positions are kept free; a model without positions takes any length.
         self.max_pieces = int(max(0, settings.max_position_embeddings) or 1e12) - 2
         self.stride = min(config.stride, self.max_pieces)
         self.layer_weights = nn.Parameter(torch.zeros(config.layers))
@@ -200,6 +200,6 @@ def piece_counts(sentences: Sequence[Sequence[tuple[int, ...]]]) -> NDArray[np.i
 
 
 def tokenizer_json(text: str) -> dict[str, object]:
-    """A tokenizer's description without what a batch sets (truncation, padding), so that equal ones agree."""
+    """A tokenizer's JSON without truncation and padding, which batches set: equal tokenizers agree."""
     values: dict[str, object] = json.loads(text)
     return {**values, "truncation": None, "padding": None}

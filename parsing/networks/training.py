@@ -6,7 +6,7 @@ after every epoch, the best weights kept, atomic checkpoints and a JSON-lines lo
 
 The budget is a number of epochs or of minutes. With epochs, a run that was killed and resumed
 ends in the same bits as an uninterrupted one (same thread count and versions). With minutes the
-learning rate follows the clock, summed over resumptions, so two runs differ as clocks do.
+learning rate follows the clock, summed over resumptions, so two runs differ a little.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a finished run came to."""
+    """Result of a finished run."""
 
     epochs: int
     steps: int
@@ -80,7 +80,7 @@ class Summary:
 
 @dataclass
 class _State:
-    """Where a run stands; saved in every checkpoint as JSON."""
+    """Progress of a run; saved in every checkpoint as JSON."""
 
     epoch: int = 0
     batch: int = 0
@@ -124,13 +124,13 @@ class Trainer:
     def __init__(
         self, task: Task, config: LoopConfig, folder: Path, run_config: Mapping[str, object]
     ) -> None:
-        """Prepare a run, or take up the one the folder holds.
+        """Prepare a run, or resume the one in the folder.
 
         Args:
             task: what is trained; its module must have been built after :func:`seed_everything`.
             config: optimisation and budget.
             folder: where checkpoint, best weights and log go.
-            run_config: what decides the run beside ``config``; a checkpoint of another run is refused.
+            run_config: what else determines the run; a checkpoint of another run is refused.
         """
         self.task, self.config, self.folder = task, config, folder
         self.run_config = run_config
@@ -220,7 +220,7 @@ class Trainer:
         nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
         self.optimizer.step()
         if self.config.average:
-            # A young average forgets faster, or the random start would stay in it.
+            # A young average forgets faster, so that the random initial weights fade from it.
             decay = min(self.config.average, (1 + self.state.step) / (10 + self.state.step))
             for name, parameter in self.parameters.items():
                 self.averages[name].lerp_(parameter.detach(), 1 - decay)
@@ -237,7 +237,7 @@ class Trainer:
         best = state.best_scores.get(self.task.metric, -math.inf)
         if scores[self.task.metric] > best:
             state.best_scores, state.best_epoch = scores, state.epoch
-            # Before the state that records it: after a kill in between, the repeated steps store it again.
+            # Saved before the state that records it: after a kill in between, the steps are repeated.
             self.bests.save(state.step, Checkpoint(parameters_of(self.task.module), {}, scores))
         with torch.no_grad():
             for name, value in kept.items():
@@ -273,12 +273,12 @@ class Trainer:
             average.copy_(found.optimiser[f"average.{name}"])
 
     def _identity(self) -> dict[str, object]:
-        """What decides the run; how often it is saved does not."""
+        """What determines the run; the time between checkpoints does not."""
         loop = config_to_json(self.config)
         return {**self.run_config, **{key: value for key, value in loop.items() if key != "checkpoint_s"}}
 
     def _trim_log(self) -> None:
-        """Drop log lines of epochs that ended after the checkpoint: they are run again."""
+        """Drop log lines of epochs that ended after the checkpoint: they run again."""
         path = self.folder / LOG
         if path.exists():
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -288,7 +288,7 @@ class Trainer:
 
 
 def count_parameters(tensors: Mapping[str, Tensor]) -> int:
-    """How many numbers a model's tensors hold."""
+    """Number of parameters in a model's tensors."""
     return sum(tensor.numel() for tensor in tensors.values())
 
 

@@ -71,13 +71,13 @@ def run_corpus(
     Args:
         corpus: documents of tokenised sentences.
         output: the cache's folder.
-        parsers: factories of the parsers; a None leaves that view out.
+        parsers: factories of the parsers; None leaves a view out.
         options: limits of parsers and micro-batches.
         workers: processes or actors, default one per core; the content does not depend on them.
         shard_sentences: sentences per shard.
-        expected: about how many sentences there are, for the progress bar; called while workers start.
-        pool: makes the workers, given the factories and how many.
-        config: resolved configuration, saved as ``config.json`` beside the shards, with a log.
+        expected: estimates the number of sentences for the progress bar; called while workers start.
+        pool: makes the workers from the factories and their number.
+        config: resolved configuration, saved as ``config.json`` next to the shards, with a log.
 
     Raises:
         UserError: the folder holds another corpus's cache, is in use, or cannot be written.
@@ -115,8 +115,8 @@ def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Ite
     """Hold the folder's lock; the operating system frees it however this process ends.
 
     Args:
-        folder: made if it is not there.
-        option: what messages tell to change.
+        folder: made if it does not exist.
+        option: the option that messages tell the user to change.
         wait: wait for another run that holds the lock, instead of refusing.
 
     Raises:
@@ -160,7 +160,7 @@ def _empty(index: int) -> ShardSpec:
 
 
 def _existing(output: Path, wanted: dict[str, Any]) -> Manifest | None:
-    """The manifest of an earlier run of the same corpus and options, its damaged shards unlisted."""
+    """The manifest of an earlier run of the same corpus and options, without its damaged shards."""
     if not (output / NAME).exists():
         return None
     manifest = Manifest.read(output)
@@ -190,7 +190,7 @@ def _agree(
     shard_sentences: int,
     output: Path,
 ) -> Manifest:
-    """The manifest to go on with: a new one, or the earlier run's if the parsers are the same."""
+    """The manifest to continue: a new one, or the earlier run's if the parsers are the same."""
     identity = {**wanted, "dependency": parsers.dependency, "constituency": parsers.constituency}
     if manifest is not None:
         _refuse_change(manifest, identity, output)
@@ -205,7 +205,7 @@ def _sweep(output: Path) -> None:
 
 
 def _store(results: Iterator[Parsed], manifest: Manifest, output: Path, bar: tqdm[NoReturn]) -> None:
-    """Merge, write and list each shard as soon as its last part has come."""
+    """Merge, write and list each shard as soon as its last part has arrived."""
     waiting: dict[int, dict[int, ShardResult]] = {}
     for spec, result in results:
         done = waiting.setdefault(spec.index, {})

@@ -1,4 +1,4 @@
-"""What a parsing run would take: how many sentences there are, and a short calibration."""
+"""Estimate the time and disk space of a parsing run from a short calibration."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from parsing.pipeline.workers import LoadedParsers, ParserFactories
 SAMPLE = 2048
 WARM_UP = 64
 COUNT_S = 3.0
-"""How long a named corpus is counted; a file's length is estimated from its bytes."""
+"""Seconds spent on counting a named corpus; a file's length is estimated from its bytes."""
 _BLOCK_BYTES = 1 << 20
 
 
 def dry_run(
     config: Any, corpus: Corpus, spec: str, parsers: ParserFactories, options: ShardOptions, workers: int
 ) -> str:
-    """Parse the first sentences in this process and scale up; the text to print.
+    """Parse the first sentences in this process, scale up, and return the text to print.
 
     Args:
         config: options of the command.
         corpus: what would be parsed.
-        spec: how it was named, a path perhaps.
+        spec: its name or path on the command line.
         parsers: factories of the parsers.
-        options: limits.
-        workers: how many processes would work.
+        options: limits of parsers and micro-batches.
+        workers: number of worker processes.
 
     Raises:
         UserError: the corpus has no sentences.
@@ -81,12 +81,12 @@ def parser_parameters(parser: object) -> dict[str, int]:
 
 
 def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | None:
-    """About how many sentences a corpus has; None when that cannot be said quickly.
+    """Approximate number of sentences of a corpus; None if it cannot be found quickly.
 
     Args:
         corpus: the corpus.
-        spec: how it was named; for files the estimate is their bytes other than white space, divided
-            by those of a sentence among the first ``sample``. Others are counted for a few seconds.
+        spec: its name or path on the command line. Files: their bytes without white space, divided by
+            the mean of the first ``sample`` sentences. Named corpora are counted for a few seconds.
         sample: sentences to look at.
     """
     from corpora.inputs import list_files
@@ -94,7 +94,7 @@ def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | N
 
     first_only = corpus.identity.get("first_sentences")
     bound = None if first_only is None else int(first_only)
-    if spec in NAMED:  # whatever lies in a folder of that name
+    if spec in NAMED:  # even if there is a folder of that name
         counted, ended = count_sentences(corpus, COUNT_S)
         return counted if ended else bound
     total_bytes = sum(dense_bytes(path) for path in list_files(Path(spec)))

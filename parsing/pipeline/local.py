@@ -1,8 +1,8 @@
 """Worker processes on this machine, one thread each: parse a part of a shard, send its arrays back.
 
-A worker gets one part at a time and only when it is idle, so a few shards of text are in memory however
-long the corpus is. A thread of the driver reads and tokenises while workers parse. A
-worker that dies or fails is replaced and its part tried once more.
+A worker gets one part at a time, when it is idle, so only a few shards of text are in memory however long
+the corpus is. A thread of the driver reads and tokenises while workers parse. A worker that dies is
+replaced; a part whose worker died or failed is tried once more.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
 from corpora.support.cli import LOGGER
+from corpora.support.environment import environment
 from corpora.support.errors import UserError
 from parsing.cache.format import ShardResult
 from parsing.pipeline.parse_shard import ShardOptions, parse_shard
@@ -138,7 +139,7 @@ class LocalPool:
     def _settle(
         self, worker: _Worker, message: Message | None, failures: Failures, again: list[ShardSpec]
     ) -> ShardResult | None:
-        """A worker's answer, or its death (None): the result, or the part queued once more."""
+        """Handle a worker's message, or its death (None): return the result, or queue the part again."""
         spec, worker.spec = worker.spec, None
         if message is not None:
             assert isinstance(message, _Done | _Failed)
@@ -177,7 +178,7 @@ class LocalPool:
             worker.pipe.send((options, spec))
 
     def _events(self, timeout_s: float | None) -> list[tuple[_Worker, Message | None]]:
-        """Messages that have come, and None for each worker that has ended without one."""
+        """Messages that have arrived, and None for each worker that has ended."""
         ready = wait([worker.pipe for worker in self._workers], timeout_s)
         events: list[tuple[_Worker, Message | None]] = []
         for worker in [worker for worker in self._workers if worker.pipe in ready]:
@@ -191,7 +192,7 @@ class LocalPool:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=work, args=(theirs, self.factories), daemon=True)
-        with _environment(ONE_THREAD):
+        with environment(**ONE_THREAD):
             process.start()
         theirs.close()
         return _Worker(process, ours)
@@ -207,7 +208,7 @@ def available_cores() -> int:
 
 
 def work(pipe: Connection, factories: ParserFactories) -> None:
-    """What a worker process does: load the parsers, then parse parts until the driver ends."""
+    """Main function of a worker process: load the parsers, then parse parts until the driver ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
     _die_with_parent()
     messages = Messages.install()
@@ -236,7 +237,7 @@ def _parse(options: ShardOptions, spec: ShardSpec, parsers: LoadedParsers, messa
 
 
 def _give_memory_back() -> None:
-    """Return freed memory to the system: glibc keeps the fragments that batches of ever new shapes leave.
+    """Return freed memory to the system: glibc keeps the fragments left by batches of changing shapes.
 
     Takes milliseconds per part and saves a worker 70 MB after three shards.
     """
@@ -253,18 +254,3 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
         if os.getppid() == 1:  # the parent had ended before the call
             os._exit(1)
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for the processes started inside."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

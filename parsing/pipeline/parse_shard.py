@@ -1,4 +1,4 @@
-"""``parse_shard``: tokenised sentences in, arrays out; pure, the unit of scale.
+"""``parse_shard``: tokenised sentences in, arrays out, no side effects; workers run it in parallel.
 
 A worker process, a Ray actor and a test get the same arrays: micro-batches are formed by length from
 the shard's sentences alone, whatever the number of workers. A shard of 8,192 sentences is handed out in
@@ -33,6 +33,7 @@ from parsing.cache.format import (
     Inventories,
     ShardResult,
     WordIds,
+    offsets_of,
     view_fields,
 )
 from parsing.cache.shard_file import decode_strings
@@ -50,7 +51,7 @@ from parsing.trees.parsers import (
 )
 
 MAX_TOKENS = 128
-# Sentences of a micro-batch: enough to keep one core's matrix products busy, few enough for little memory.
+# Limits of a micro-batch: enough to keep one core's matrix products busy, few enough for little memory.
 BATCH_SENTENCES = 256
 BATCH_TOKENS = 4096
 # About a second of work: no worker idles longer than that at the end.
@@ -62,7 +63,7 @@ log = logging.getLogger(LOGGER)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardOptions:
-    """Options that decide a shard's content, beside text and parsers."""
+    """Options that decide a shard's content, besides its text and parsers."""
 
     max_tokens: int = MAX_TOKENS
     batch_sentences: int = BATCH_SENTENCES
@@ -100,8 +101,7 @@ def parse_shard(
     options = options or ShardOptions()
     reasons: Counter[str] = Counter()
     sentences, flags, parsable = prepare(spec, options.max_tokens, reasons)
-    offsets = np.zeros(len(sentences) + 1, np.int64)
-    np.cumsum([len(tokens) for tokens in sentences], out=offsets[1:])
+    offsets = offsets_of([len(tokens) for tokens in sentences])
     arrays: Arrays = {}
     batches = micro_batches(np.diff(offsets), parsable, options)
     if dependency is not None:
@@ -117,7 +117,7 @@ def prepare(
     """Tokens as they are stored, flags known before parsing, and the sentences to be parsed.
 
     Returns:
-        The sentences, each of one token at least; uint8 [B] flags; ids of those a parser may see.
+        The sentences, each of at least one token; uint8 [B] flags; int64 ids of the sentences to parse.
     """
     sentences: list[tuple[str, ...]] = []
     flags = np.array(spec.flags, np.uint8)
@@ -148,8 +148,16 @@ def prepare(
 def micro_batches(lengths: Int64, parsable: Int64, options: ShardOptions) -> list[Int64]:
     """Cut the parsable sentences, longest first, into batches of similar length.
 
-    A function of the shard alone. At most ``batch_sentences`` sentences and ``batch_tokens`` padded
-    tokens each, at least one sentence.
+    Batches depend on the shard alone. Each has at most ``batch_sentences`` sentences and ``batch_tokens``
+    padded tokens, but at least one sentence.
+
+    Args:
+        lengths: int64 [B], tokens of each sentence.
+        parsable: ids of the sentences to parse.
+        options: the limits.
+
+    Returns:
+        The sentence ids of each batch.
     """
     order = parsable[np.argsort(-lengths[parsable], kind="stable")]
     batches, start = [], 0
@@ -171,8 +179,8 @@ def dependency_arrays(
 ) -> Arrays:
     """Parse ``batches`` of sentence ids into ``head``, ``relation``, ``dep_height`` of all tokens.
 
-    Sentences in no batch and those whose parse is not a tree get the fallback; ``flags`` and ``reasons``
-    are updated.
+    Sentences in no batch and those whose parse is not a tree get the fallback. ``offsets`` is int64 [B+1];
+    ``flags``, uint8 [B], and ``reasons`` are updated.
     """
     lengths = np.diff(offsets)
     # The fallback first, for all: a chain, each word's head the one before it.
@@ -287,7 +295,7 @@ def _excerpt(tokens: Sequence[str]) -> str:
 def to_batch(
     result: ShardResult, views: Sequence[str] = ("dep", "const"), vocabulary: WordIds | None = None
 ) -> Batch:
-    """A whole shard as a batch, without a file between (for text parsed on the fly)."""
+    """A whole shard as a batch, without a file in between (for text parsed on the fly)."""
     arrays = result.arrays
     fields = view_fields(views)
     chosen: dict[str, Any] = {field: arrays[field].astype(np.int32) for field in fields}
@@ -311,7 +319,7 @@ def parse_sentences(
     max_tokens: int = MAX_TOKENS,
     vocabulary: WordIds | None = None,
 ) -> Batch:
-    """Parse tokenised sentences into a batch, as the cache of a corpus of them would read."""
+    """Parse tokenised sentences into the batch that a cache of them would return."""
     spec = ShardSpec(
         index=0,
         sentences=[tuple(tokens) for tokens in sentences],

@@ -1,7 +1,6 @@
-"""The same ``parse_shard`` on a Ray cluster: one actor per core, shards handed out, arrays returned.
+"""Run ``parse_shard`` on a Ray cluster, one actor per core.
 
-The machines need no common folder, but they need this package installed.
-Ray is imported here only.
+The machines need no common folder, but they need this package installed. Ray is imported here only.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ log = logging.getLogger(LOGGER)
 class ShardActor:
     """Parsers loaded once in a process of the cluster.
 
-    Not loaded in ``__init__``: of an error raised there Ray keeps only the text.
+    They are not loaded in ``__init__``, because Ray keeps only the text of an error raised there.
     """
 
     def __init__(self, factories: ParserFactories) -> None:
@@ -49,7 +48,7 @@ class ShardActor:
 
     @functools.cached_property
     def parsers(self) -> LoadedParsers:
-        """Loaded when they are first asked for."""
+        """Loaded on first use."""
         return LoadedParsers.make(self._factories)
 
     def describe(self) -> ParserDescription:
@@ -57,7 +56,7 @@ class ShardActor:
         return self.parsers.describe()
 
     def parse(self, spec: ShardSpec, options: ShardOptions) -> tuple[ShardResult, list[str]]:
-        """The arrays of a shard, and what was logged meanwhile."""
+        """The arrays of a shard and the lines logged meanwhile."""
         result = parse_shard(spec, self.parsers.dependency, self.parsers.constituency, options)
         return result, self.messages.take()
 

@@ -1,4 +1,4 @@
-"""Reading and tokenising in a thread, while others parse: a bounded queue."""
+"""Read and tokenise in a thread while workers parse: a bounded queue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTS = 16
 
 
 class ReadAhead:
-    """Parts of shards read ahead by a thread: at most PARTS wait here."""
+    """Parts of shards read ahead by a thread; at most PARTS are held."""
 
     def __init__(self, parts: Iterator[ShardSpec]) -> None:
         self._queue: queue.Queue[ShardSpec | BaseException | None] = queue.Queue(PARTS)
@@ -24,7 +24,7 @@ class ReadAhead:
         self._thread.start()
 
     def next(self) -> ShardSpec | None:
-        """The next part if one is ready, else None; raises what the reader raised."""
+        """The next part if one is ready, else None; re-raises errors of the reader."""
         try:
             item = self._queue.get_nowait()
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""Parsing in this process: few sentences are parsed before worker processes have started."""
+"""Parse in this process: for a few sentences that is faster than starting workers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ class SerialPool:
 
     Args:
         factories: how the parsers are made.
-        workers: of no effect.
+        workers: ignored.
     """
 
     def __init__(self, factories: ParserFactories, workers: int | None) -> None:
-        # Not LoadedParsers.make, which would leave this process with one thread.
-        self.parsers = LoadedParsers(
-            dependency=factories.dependency() if factories.dependency else None,
-            constituency=factories.constituency() if factories.constituency else None,
-        )
+        self.parsers = LoadedParsers.make(factories, one_thread=False)
 
     def __enter__(self) -> SerialPool:
         return self

@@ -1,4 +1,4 @@
-"""The text of a shard, and its arrays: put together, split into parts, merged again.
+"""A shard's text and arrays: split the text into parts, assemble arrays, merge the parts' results.
 
 Shapes: B sentences, N tokens.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corpora.inputs import encodable
-from parsing.cache.format import NODE_FIELDS, TOKEN_FIELDS, Arrays, ShardResult
+from parsing.cache.format import NODE_FIELDS, TOKEN_FIELDS, Arrays, ShardResult, offsets_of
 from parsing.cache.shard_file import decode_strings, encode_strings, narrow
 from parsing.trees.parsers import Int, Int64
 
@@ -25,7 +25,7 @@ class ShardSpec:
     sentences: list[tuple[str, ...]]
     """Tokens of each sentence, as the corpus gave them."""
     flags: list[int]
-    """What the reader knows about each sentence: TOO_LONG (it was cut), REPLACED_BYTES."""
+    """Flags that the reader set for each sentence: TOO_LONG (it was cut), REPLACED_BYTES."""
     document_starts: list[int]
     """Sentences of this shard at which a document starts."""
     document_ids: list[str]
@@ -103,7 +103,16 @@ def assemble(
     trees: Arrays,
     reasons: dict[str, int],
 ) -> ShardResult:
-    """Text and tree arrays of a shard as they are stored."""
+    """Text and tree arrays of a shard as they are stored.
+
+    Args:
+        spec: the text as the corpus gave it.
+        sentences: the tokens to store.
+        offsets: int64 [B+1], where the tokens of each sentence start.
+        flags: uint8 [B].
+        trees: arrays of the parsed views.
+        reasons: how many sentences were flagged, by reason.
+    """
     ids: dict[str, int] = {}
     token = np.fromiter(
         (ids.setdefault(word, len(ids)) for tokens in sentences for word in tokens), np.int32, offsets[-1]
@@ -131,7 +140,7 @@ def _text_arrays(
         "token": narrow(token),
         "type_bytes": type_bytes,
         "type_offsets": type_offsets.astype(np.int32),
-        "sentence_offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
+        "sentence_offsets": offsets_of(lengths).astype(np.int32),
         "document_offsets": np.concatenate([np.zeros(int(continued)), document_starts, [sentences]]).astype(
             np.int32
         ),

@@ -1,4 +1,4 @@
-"""What runs ``parse_shard`` for the driver: the contract of every pool of workers."""
+"""The interface of worker pools, which run ``parse_shard`` for the driver."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class LoadedParsers:
     constituency: ConstituencyParser | None
 
     @classmethod
-    def make(cls, factories: ParserFactories) -> LoadedParsers:
-        """Load what the factories name, on one thread: parallelism comes from the workers."""
+    def make(cls, factories: ParserFactories, *, one_thread: bool = True) -> LoadedParsers:
+        """Make the parsers; by default they leave the process one thread, because workers run in parallel."""
         loaded = cls(
             dependency=factories.dependency() if factories.dependency else None,
             constituency=factories.constituency() if factories.constituency else None,
         )
-        if "torch" in sys.modules:
+        if one_thread and "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)
         return loaded
 
@@ -70,7 +70,7 @@ class WorkerPool(Protocol):
         ...
 
     def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
-        """Parse every part of every shard; results come in the order in which they are done.
+        """Parse every part of every shard; results come in the order in which they finish.
 
         Raises:
             UserError: the corpus could not be read.
@@ -84,7 +84,7 @@ class WorkerPool(Protocol):
 
 
 class Messages(logging.Handler):
-    """Collects a worker's log lines, to be written by the driver; keeps the first ``LIMIT`` per part."""
+    """Collects a worker's log lines for the driver to write; keeps the first ``LIMIT`` per part."""
 
     LIMIT = 20
 
@@ -94,7 +94,7 @@ class Messages(logging.Handler):
 
     @classmethod
     def install(cls) -> Messages:
-        """Make this process's log lines go into a new collector, and nowhere else."""
+        """Send this process's log lines to a new collector and nowhere else."""
         messages = cls()
         logger = logging.getLogger(LOGGER)
         logger.propagate = False
@@ -102,7 +102,7 @@ class Messages(logging.Handler):
         return messages
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line unless there are enough."""
+        """Keep a line unless ``LIMIT`` is reached."""
         if len(self.lines) < self.LIMIT:
             self.lines.append(record.getMessage())
 
@@ -114,13 +114,13 @@ class Messages(logging.Handler):
 
 @dataclass
 class Failures:
-    """Counts how often each part failed; too often ends the run."""
+    """Counts the failures of each part; the last of its attempts ends the run."""
 
     attempts: int = 2
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add(self, spec: ShardSpec, reason: str) -> None:
-        """Note a failure of ``spec``, to be tried again.
+        """Record a failure of ``spec``, which will be tried again.
 
         Raises:
             RuntimeError: it failed too often; the message names the shard and its part.

@@ -1,4 +1,4 @@
-"""How far two parsers of the same kind agree, and which is faster: reduced precision against fp32."""
+"""Compare a parser in reduced precision with fp32: agreement of the trees and speed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def compare(
     sentences: Sequence[Sequence[str]],
     agreement: Callable[[list[Parse], list[Parse]], dict[str, float]],
 ) -> dict[str, float]:
-    """Agreement and the ratio of speeds (processor time, alternating, after one unmeasured pass); printed."""
+    """Measure and print the agreement and the speed ratio.
+
+    Speed is processor time; the parsers take turns, after one unmeasured pass each.
+    """
     values = agreement(parser.parse(sentences), reference.parse(sentences))
     ratios = []
     for _ in range(ALTERNATIONS):

@@ -52,8 +52,8 @@ def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:
 
     Args:
         parse: spans of ``n`` words in preorder, the first one the whole sentence. One-word spans
-            may be missing: that is the null label.
-        dummy_label: id for the nodes that binarisation adds; no label of the parser's own.
+            may be missing; they get the null label.
+        dummy_label: id for the nodes that binarisation adds; not one of the parser's labels.
 
     Raises:
         ValueError: the spans are not a tree over the sentence, or one has the dummy label.
@@ -87,7 +87,7 @@ def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyPar
 
     Args:
         tree: a binary tree of ``n`` words.
-        tags: int32 [n], which a binary tree does not hold.
+        tags: int32 [n]; binary trees do not store them.
         dummy_label: what :func:`binarise` was given.
     """
     n = len(tree.leaf_label)
@@ -97,7 +97,7 @@ def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyPar
 
 
 def left_branching(n: int, dummy_label: int, root_label: int = NULL_LABEL) -> BinaryTree:
-    """The fallback for a sentence the parser cannot take: a flat sentence, binarised.
+    """The fallback for a sentence that cannot be parsed: a flat tree, binarised.
 
     Args:
         n: number of words, at least 1.

@@ -65,7 +65,7 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
 
     Args:
         text: the brackets, with any white space between them.
-        where: what an error names.
+        where: the place that error messages name.
 
     Raises:
         UserError: the brackets do not match, or a node has no words.
@@ -120,7 +120,7 @@ def to_parse(tree: SpanTree, labels: Mapping[str, int], tags: Mapping[str, int])
 def from_parse(
     parse: ConstituencyParse, words: Sequence[str], labels: Sequence[str], tags: Sequence[str]
 ) -> SpanTree:
-    """Arrays of a parser with these ``labels`` and ``tags`` as a tree over ``words``."""
+    """A parse as a tree over ``words``; its ids are indices of ``labels`` and ``tags``."""
     return SpanTree(
         words=tuple(words),
         tags=tuple(tags[i] for i in parse.tags),
@@ -131,7 +131,7 @@ def from_parse(
     )
 
 
-def vocabularies(trees: Iterable[SpanTree]) -> tuple[list[str], list[str]]:
+def labels_and_tags(trees: Iterable[SpanTree]) -> tuple[list[str], list[str]]:
     """Sorted labels (the null label first) and sorted tags of a treebank."""
     labels: set[str] = set()
     tags: set[str] = set()

@@ -14,7 +14,7 @@ from hashlib import sha256
 
 Span = tuple[int, int, str]
 CHARACTER_PX = 10
-"""Width of a character in displaCy's drawing, about."""
+"""Approximate width of a character in displaCy's drawings."""
 GAP_PX = 40
 
 
@@ -26,7 +26,7 @@ def dependency_text(
     for word, head in enumerate(heads):
         dependents[head].append(word)
     lines = []
-    # (word, what stands before it, what stands before its dependents); a stack: chains are deep
+    # (word, its indentation, that of its dependents); chains are too deep for recursion
     stack = [(word, "", "") for word in reversed(dependents[0])]
     while stack:
         word, before, below = stack.pop()

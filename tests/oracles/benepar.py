@@ -20,7 +20,7 @@ from benepar.parse_chart import ChartParser
 from torch import Tensor, nn
 
 from parsing.constituency.model import ConstituencyModel
-from parsing.libraries.benepar import Spaces
+from parsing.libraries.benepar import spaces_after
 from parsing.networks.features import TypeTable, WordBatch, make_batch
 from parsing.trees.parsers import ConstituencyParse
 
@@ -41,12 +41,14 @@ def stock_parse(
         subbatch_max_tokens: benepar's option that sorts by length and bounds batches; without it
             batches are 64 sentences as they come, as in benepar's nltk front end.
     """
-    spaces = Spaces(guess_language(parser.label_vocab))
+    language = guess_language(parser.label_vocab)
     step = 64 if subbatch_max_tokens is None else max(len(sentences), 1)
     parses = []
     for first in range(0, len(sentences), step):
         inputs = [
-            InputSentence(words=list(words), space_after=spaces(list(words)), escaped_words=list(words))
+            InputSentence(
+                words=list(words), space_after=spaces_after(list(words), language), escaped_words=list(words)
+            )
             for words in sentences[first : first + step]
         ]
         outputs = parser.parse(inputs, return_compressed=True, subbatch_max_tokens=subbatch_max_tokens)

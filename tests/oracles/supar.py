@@ -22,7 +22,7 @@ from torch import Tensor
 
 from parsing.dependency.model import DependencyModel
 from parsing.libraries.supar import MLPS, recurrent_names
-from parsing.networks.features import BEGIN, END, Vocabulary
+from parsing.networks.features import BEGIN, END, ParserVocabulary
 from parsing.networks.features import PAD as PAD_ID
 from parsing.networks.features import UNKNOWN as UNKNOWN_ID
 
@@ -82,7 +82,7 @@ def _without_end_row(table: Tensor) -> Tensor:
     return torch.cat([table[:END], table[END + 1 :]])
 
 
-def _transform(vocabulary: Vocabulary, relations: Sequence[str]) -> CoNLL:
+def _transform(vocabulary: ParserVocabulary, relations: Sequence[str]) -> CoNLL:
     """Supar's description of the input: lower-cased words, characters, heads and relations."""
     words = Field("words", pad=PAD, unk=UNK, bos=BOS, lower=True)
     words.vocab = _vocab(vocabulary.words)

@@ -11,7 +11,7 @@ from benepar.parse_chart import ChartParser
 
 from parsing.constituency.model import ConstituencyModel
 from parsing.networks.config import ConstituencyConfig, EncoderConfig
-from parsing.networks.features import Vocabulary
+from parsing.networks.features import ParserVocabulary
 
 SENTENCES = [
     ["It", "rains", "."],
@@ -30,7 +30,7 @@ def random_model(seed: int = 0, *, force_root: bool = True) -> ConstituencyModel
     encoder = EncoderConfig(
         word_dim=12, character_dim=8, character_hidden=10, hidden=16, layers=2, end_boundary=True
     )
-    vocabulary = Vocabulary.build(SENTENCES, min_count=1)
+    vocabulary = ParserVocabulary.build(SENTENCES, min_count=1)
     config = ConstituencyConfig(encoder=encoder, label_hidden=14, tag_hidden=9, force_root=force_root)
     model = ConstituencyModel(vocabulary, LABELS, TAGS, config)
     with torch.no_grad():

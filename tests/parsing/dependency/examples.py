@@ -7,7 +7,7 @@ import torch
 from corpora.documents import Sentence
 from parsing.dependency.model import DependencyModel
 from parsing.networks.config import EncoderConfig, ScorerConfig
-from parsing.networks.features import Vocabulary
+from parsing.networks.features import ParserVocabulary
 
 ROWS = [
     "The/DET/2/det cat/NOUN/3/nsubj sat/VERB/0/root on/ADP/6/case the/DET/6/det mat/NOUN/3/obl "
@@ -39,7 +39,7 @@ ODD = [
 def random_model(seed: int = 0, **encoder: int) -> DependencyModel:
     """A model with random weights: its scores have no ties, its greedy heads are rarely a tree."""
     torch.manual_seed(seed)
-    vocabulary = Vocabulary.build((s.tokens for s in SENTENCES), min_count=1)
+    vocabulary = ParserVocabulary.build((s.tokens for s in SENTENCES), min_count=1)
     relations = sorted({r for s in SENTENCES for r in s.relations or ()})
     sizes = {"word_dim": 6, "character_dim": 4, "character_hidden": 8, "hidden": 9, "layers": 2} | encoder
     model = DependencyModel(

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
-from parsing.networks.features import BEGIN, END, PAD, UNKNOWN, TypeTable, Vocabulary, make_batch
+from parsing.networks.features import BEGIN, END, PAD, UNKNOWN, ParserVocabulary, TypeTable, make_batch
 
 SENTENCES = [["The", "cat", "sat", "."], ["the", "dog", "sat"], ["A", "cat", "ran", "<pad>", "<pad>"]]
 
 
 def test_rare_words_and_special_looking_words_are_unknown():
-    vocabulary = Vocabulary.build(SENTENCES, min_count=2)
+    vocabulary = ParserVocabulary.build(SENTENCES, min_count=2)
     assert vocabulary.words == ("<pad>", "<unk>", "<bos>", "<eos>", "cat", "sat", "the")
     table = TypeTable(vocabulary)
     words, _, _ = table.features(table.rows(["The", "the", "dog", "<pad>", "<eos>"]))
@@ -22,7 +22,7 @@ def test_rare_words_and_special_looking_words_are_unknown():
 
 @given(st.lists(st.lists(st.text(max_size=30), min_size=1, max_size=6), min_size=1, max_size=5))
 def test_a_batch_equals_word_by_word_lookup(sentences):
-    vocabulary = Vocabulary.build(SENTENCES, min_count=1, max_characters=7)
+    vocabulary = ParserVocabulary.build(SENTENCES, min_count=1, max_characters=7)
     ids = {w: i for i, w in enumerate(vocabulary.words) if i > END}
     characters = {c: i for i, c in enumerate(vocabulary.characters) if i > END}
     for end in (False, True):
@@ -44,7 +44,7 @@ def test_a_batch_equals_word_by_word_lookup(sentences):
 
 
 def test_the_table_grows_and_forgets():
-    table = TypeTable(Vocabulary.build(SENTENCES))
+    table = TypeTable(ParserVocabulary.build(SENTENCES))
     tokens = [f"word{i}" for i in range(5000)]
     rows = table.rows(tokens)
     assert rows.tolist() == list(range(3, 5003))
@@ -55,9 +55,9 @@ def test_the_table_grows_and_forgets():
 
 
 def test_a_vocabulary_round_trips_and_refuses_other_formats():
-    vocabulary = Vocabulary.build(SENTENCES)
-    assert Vocabulary.from_json({**config_to_json(vocabulary), "labels": [""]}, where="x") == vocabulary
+    vocabulary = ParserVocabulary.build(SENTENCES)
+    assert ParserVocabulary.from_json({**config_to_json(vocabulary), "labels": [""]}, where="x") == vocabulary
     with pytest.raises(UserError, match=r"^v\.json: characters: "):
-        Vocabulary.from_json({"words": []}, where="v.json")
+        ParserVocabulary.from_json({"words": []}, where="v.json")
     with pytest.raises(UserError, match="must start with <pad>"):
-        Vocabulary.from_json({"words": ["a"], "characters": ["b"], "max_characters": 3}, where="v.json")
+        ParserVocabulary.from_json({"words": ["a"], "characters": ["b"], "max_characters": 3}, where="v.json")

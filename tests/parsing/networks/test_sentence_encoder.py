@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from parsing.networks.features import TypeTable, Vocabulary, make_batch
+from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
 from parsing.networks.sentence_encoder import (
     EncoderConfig,
     SentenceEncoder,
@@ -25,7 +25,7 @@ CONFIG = EncoderConfig(word_dim=5, character_dim=4, character_hidden=6, hidden=7
 @pytest.fixture
 def encoder():
     torch.manual_seed(0)
-    vocabulary = Vocabulary.build(SENTENCES, min_count=1)
+    vocabulary = ParserVocabulary.build(SENTENCES, min_count=1)
     module = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), CONFIG).double().eval()
     return module, TypeTable(vocabulary)
 

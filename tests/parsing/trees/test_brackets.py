@@ -13,11 +13,11 @@ from corpora.support.errors import UserError
 from parsing.trees.brackets import (
     SpanTree,
     from_parse,
+    labels_and_tags,
     read_tree,
     read_trees,
     strip_function,
     to_parse,
-    vocabularies,
     write_tree,
 )
 
@@ -135,7 +135,7 @@ def test_equals_benepars_reading_and_round_trips(text) -> None:
 @given(brackets)
 def test_arrays_and_back(text) -> None:
     tree = read_tree(f"(TOP {text})")
-    labels, tags = vocabularies([tree])
+    labels, tags = labels_and_tags([tree])
     parse = to_parse(tree, {x: i for i, x in enumerate(labels)}, {x: i for i, x in enumerate(tags)})
     assert labels[0] == "" and parse.starts.dtype == np.int32
     assert from_parse(parse, tree.words, labels, tags) == tree
