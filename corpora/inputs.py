@@ -28,7 +28,7 @@ from corpora.support.progress import progress
 MAX_LINE_BYTES = 256 * 1024
 COMPRESSED = (".gz", ".xz", ".zst")
 _BLOCK_BYTES = 1 << 20
-# Compressed bytes read at once. Four bytes can decompress to 128 KiB, so a block decompresses to 8 MiB at most.
+# Compressed bytes read at once. Four can hold 128 KiB of one character, so these hold up to 8 MiB.
 _ZSTD_BYTES = 256
 _UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 

@@ -3,8 +3,8 @@
     for row in read_table(path, ("query_id", "query"), unique=True):
         query_id, query = row.cells
 
-Blank lines are skipped, cells are stripped, and a file may be compressed (:mod:`corpora.inputs`). A bad row is
-an error that names file, line and what was expected.
+Blank lines are skipped, cells are stripped, and a file may be compressed (:mod:`corpora.inputs`). A bad row
+is an error that names file, line and what was expected.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def read_semeval2013_5a(folder: Path) -> tuple[WordPhrasePairs, WordPhrasePairs]
     """Training and test pairs.
 
     Raises:
-        UserError: the folder or one of the four files is missing, or a row is not two texts separated by a tab.
+        UserError: the folder or one of the four files is missing, or a row is not two cells.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give the one that holds {HOME}")

@@ -32,7 +32,7 @@ DEV_FRACTION = 0.5
 
 
 def split_questions(questions: Sequence[Question], seed: int) -> tuple[dict[str, list[Question]], str]:
-    """A random split into train, dev and test (60 / 20 / 20), each in the file's order, and a note about it."""
+    """A random split into train, dev and test (60 / 20 / 20), each in file order, and a note about it."""
     if len(questions) < 5:
         raise UserError(f"{len(questions)} questions are too few to split into train, dev and test")
     train, rest = split(len(questions), TRAIN_FRACTION, seed)
