@@ -7,8 +7,8 @@ last in random order. The wrong answer of a participle is the past tense, of a c
 of a negative the positive of another pair.
 
 Phrase and sentence level. Every pair of a category gets one context per level (:mod:`contexts`): the left
-word goes into the frame, its partner into the paraphrase. All candidates of the word question go into the same
-paraphrase, so they differ only in the word in the slot.
+word goes into the frame, its partner into the paraphrase. All candidates of the word question go into the
+same paraphrase, so they differ only in the word in the slot.
 """
 
 from __future__ import annotations
