@@ -2,9 +2,8 @@
 
     The order of ``items``, see :func:`sorted`, is *stable*.  ->  The order of items, see sorted, is stable.
 
-Code, doctests, signatures, tables, headings, field names and grammar are dropped; what remains of a
-block is a paragraph if most of it is words, it has function words as English does, and it is as long
-as a sentence.
+Code, doctests, signatures, tables, headings, field names and grammar are dropped. What is left of a block
+is kept as a paragraph if it is mostly words, contains English function words, and is as long as a sentence.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ def prose(docstring: str) -> Iterator[str]:
 
 
 def is_english(text: str) -> bool:
-    """Most of it words, function words among them, sentence-like at its start and end, little code.
+    """Whether a text is mostly words, has function words, starts and ends like a sentence, holds little code.
 
-    The thresholds were set by reading a few hundred accepted and refused paragraphs.
+    The thresholds were set by reading a few hundred accepted and rejected paragraphs.
     """
     tokens = text.split()
     words = [token for token in tokens if _WORD.fullmatch(token.strip(".,;:!?()\"'“”"))]
@@ -68,7 +67,7 @@ def is_english(text: str) -> bool:
 
 
 def _inline(text: str) -> str:
-    """Roles, links, literals and emphasis to their text; space runs to one space."""
+    """Replace roles, links, literals and emphasis by their text, and collapse white space."""
     text = _ROLE.sub(r"\1", text)
     text = _LINK.sub(r"\1", text)
     text = _LITERAL.sub(r"\1", text)
@@ -84,10 +83,10 @@ def _indent(line: str) -> int:
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
-    """Runs of lines that belong to one paragraph; literal blocks and directives left out."""
+    """Runs of lines that form one paragraph, without literal blocks and directives."""
     lines = text.split("\n")
     block: list[str] = []
-    skip_below = -1  # leave out lines indented deeper than this
+    skip_below = -1  # skip lines indented deeper than this
     in_table = False
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         indent = _indent(line)
@@ -138,7 +137,7 @@ def _is_markup(line: str, following: str) -> bool:
 
 
 def _finished(block: list[str]) -> Iterator[list[str]]:
-    """A paragraph without the bullet, field name or argument name before it."""
+    """A paragraph without its leading bullet, field name or argument name."""
     if not block:
         return
     first = block[0]

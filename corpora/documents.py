@@ -22,9 +22,9 @@ class Sentence:
     tree: str | None = None
     """Constituency tree in PTB brackets, one line."""
     replaced_bytes: bool = False
-    """Undecodable bytes or NULs were replaced in this sentence's text."""
+    """Whether undecodable bytes or NULs were replaced in this sentence."""
     truncated: bool = False
-    """The line was cut at the reader's length limit."""
+    """Whether the line was cut at the reader's length limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Document:
     id: str
     sentences: tuple[Sentence, ...]
     continued: bool = False
-    """This is a further piece of the previous document (same id), which was too long to hold at once."""
+    """Whether this continues the previous document (same id), which was too long to hold at once."""
 
 
 class Corpus(Protocol):

@@ -1,10 +1,10 @@
 """Input files: plain or compressed, read line by line in flat memory, hashed for a corpus's identity.
 
-Treatment of what is not clean text, the same for every reader:
+Every reader treats unclean text the same way:
 
 - bytes that are not UTF-8, and NULs, become U+FFFD, and the line is marked ``replaced``;
-- a line over 256 KiB is cut there (at a character) and marked ``truncated``; the rest is skipped
-  without being held, so a 1 GB line costs 256 KiB;
+- a line over 256 KiB is cut there (between characters) and marked ``truncated``; the rest is skipped
+  without holding it in memory, so a 1 GB line costs 256 KiB;
 - a byte-order mark is dropped; CR LF and LF end a line, and so does the end of the file.
 """
 
@@ -28,14 +28,14 @@ from corpora.support.progress import progress
 MAX_LINE_BYTES = 256 * 1024
 COMPRESSED = (".gz", ".xz", ".zst")
 _BLOCK_BYTES = 1 << 20
-# Compressed bytes read at once: four of them can hold 128 KiB of one character, so these hold up to 8 MiB.
+# Compressed bytes read at once. Four can hold 128 KiB of one character, so these hold up to 8 MiB.
 _ZSTD_BYTES = 256
 _UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a file, without its end."""
+    """One line of a file, without its line break."""
 
     number: int
     """1-based."""
@@ -51,7 +51,7 @@ def list_files(path: Path, suffixes: tuple[str, ...] | None = None) -> list[Path
 
     Args:
         path: a file or a folder.
-        suffixes: in a folder keep only names that end so, compression aside, e.g. ``(".txt",)``.
+        suffixes: in a folder, keep only files with these suffixes (before a compression suffix).
 
     Raises:
         UserError: ``path`` does not exist, or the folder holds no such file.
@@ -77,19 +77,19 @@ def stem(path: Path) -> str:
 
 
 def corpus_name(path: Path) -> str:
-    """The name of a corpus that is a file or folder: its own without suffixes."""
+    """The name of a corpus that is a file or folder: the file's name without suffixes."""
     return path.resolve().name.split(".")[0] or "text"
 
 
 def relative_name(root: Path, file: Path) -> str:
-    """How documents of ``file`` are named: its path below the corpus folder, or its own name."""
+    """The name of ``file``'s documents: its path below the corpus folder, or its own name."""
     return file.name if file == root else file.relative_to(root).as_posix()
 
 
 def input_hash(root: Path, files: list[Path]) -> str:
-    """SHA-256 over the names and bytes of the input files as they lie on disk, in order.
+    """SHA-256 over the names and bytes of the input files, in order.
 
-    Compressed files are hashed compressed: at about 1 GB/s that is the cost of reading them once.
+    Compressed files are hashed as they are, which costs no more than reading them once (about 1 GB/s).
     """
     total = sum(file.stat().st_size for file in files)
     whole = hashlib.sha256()
@@ -116,7 +116,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 class _ZstdFile(io.RawIOBase):
-    """Zstandard frames one after another; unlike the library's reader, a cut last frame is an error."""
+    """Consecutive Zstandard frames. Unlike the library's reader, a truncated last frame is an error."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -174,7 +174,7 @@ def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
 
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[BinaryIO]:
-    """:func:`open_bytes` whose reading errors name the file.
+    """:func:`open_bytes` with read errors that name the file.
 
     Raises:
         UserError: the file is missing, truncated, or not what its suffix says.
@@ -192,7 +192,7 @@ def readable(path: Path) -> Iterator[BinaryIO]:
 
 def _cut_lines(path: Path, stream: BinaryIO, max_bytes: int) -> Iterator[Line]:
     number = 0
-    limit = max_bytes + 2  # 2: the line's end may be CR LF
+    limit = max_bytes + 2  # a line may end in CR LF
     while raw := stream.readline(limit if number else limit + len(BOM_UTF8)):
         number += 1
         if number == 1:
@@ -217,7 +217,7 @@ def _skip_to_line_end(stream: BinaryIO) -> None:
 
 
 def _cut_at_character(raw: bytes, max_bytes: int) -> bytes:
-    """At most ``max_bytes``, not ending inside a UTF-8 sequence (continuation bytes are 10xxxxxx)."""
+    """At most ``max_bytes`` bytes, without splitting a UTF-8 character (continuation bytes are 10xxxxxx)."""
     end = max_bytes
     while end > max_bytes - 4 and raw[end] & 0xC0 == 0x80:
         end -= 1
@@ -225,19 +225,16 @@ def _cut_at_character(raw: bytes, max_bytes: int) -> bytes:
 
 
 def decode(raw: bytes) -> tuple[str, bool]:
-    """UTF-8 text with undecodable bytes and NULs as U+FFFD, and whether there were any."""
+    """Decode UTF-8 with undecodable bytes and NULs as U+FFFD; also whether there were any."""
     try:
-        text = raw.decode("utf-8")
+        text, is_clean = raw.decode("utf-8"), b"\0" not in raw
     except UnicodeDecodeError:
-        text = raw.decode("utf-8", errors="replace")
-        return text.replace("\0", "\ufffd"), True
-    if "\0" in text:
-        return text.replace("\0", "\ufffd"), True
-    return text, False
+        text, is_clean = raw.decode("utf-8", errors="replace"), False
+    return (text, False) if is_clean else (text.replace("\0", "\ufffd"), True)
 
 
 def is_encodable(word: str) -> bool:
-    """Whether UTF-8 can hold a word: lone surrogates it cannot."""
+    """Whether a word can be written as UTF-8, which excludes lone surrogates."""
     return word.isascii() or not any("\ud800" <= character <= "\udfff" for character in word)
 
 

@@ -1,10 +1,10 @@
-"""The default corpus: real English that is on every machine that can run this program.
+"""The default corpus: real English that every machine with this program already has.
 
 The Python Language Reference (``pydoc_data.topics``) and the docstrings of the standard library and of
-this project's installed requirements, paragraph by paragraph in the order of the source. Modules are
-parsed with ``ast``, never imported. A document is a module (its own and its functions' docstrings) or
-a class (its own and its methods'). A paragraph that occurred before is left out: docstrings are
-inherited and copied. ``train`` and ``heldout`` are disjoint sets of top-level packages.
+this project's installed requirements, paragraph by paragraph in source order. Modules are parsed with
+``ast``, never imported. A document is a module (its docstring and its functions') or a class (its
+docstring and its methods'). Repeated paragraphs are skipped, because docstrings are inherited and
+copied. ``train`` and ``heldout`` are disjoint sets of top-level packages.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ PACKAGES = (
     *("torch", "numpy", "scipy", "h5py", "safetensors", "numba", "sklearn", "joblib", "spacy", "thinc"),
     *("supar", "benepar", "nltk", "tqdm", "tyro", "sympy", "networkx"),
 )
-"""Required packages, and some that these require, in reading order; absent ones are skipped.
+"""Required packages and some of their requirements, in reading order; missing ones are skipped.
 
-transformers is left out: 53 MB of source, most of its text repeated from model to model.
+transformers is not read: it has 53 MB of source, and most of its text repeats from model to model.
 """
 _SKIPPED_FOLDERS = frozenset(
     {"test", "tests", "testing", "_testing", "idle_test", "lib2to3", "site-packages", "_vendor", "vendor"}
     | {"externals", "third_party", "__pycache__", "turtledemo", "idlelib", "ensurepip", "encodings"}
-    | {"_inductor", "_dynamo", "_functorch", "_refs", "_decomp"}  # torch's insides: 15 MB, little prose
+    | {"_inductor", "_dynamo", "_functorch", "_refs", "_decomp"}  # torch internals: 15 MB, little prose
 )
-# Functions that attach a docstring to compiled code: the text is an argument.
+# Functions that attach a docstring to compiled code; the text is an argument.
 _ADDERS = frozenset({"add_docstr", "add_newdoc", "add_docstr_all", "_add_docstr"})
 
 
@@ -50,7 +50,7 @@ class Source:
     """One Python file of the corpus."""
 
     package: str
-    """Top-level package, which decides the split."""
+    """Top-level package, which determines the split."""
     name: str
     """Path below its library folder, e.g. ``numpy/lib/_npyio_impl.py``."""
     path: Path
@@ -63,7 +63,7 @@ def pydocs_corpus(
 
     Args:
         split: ``train`` (the default), ``heldout`` or ``all``.
-        format: ``running``; nothing else fits.
+        format: must be ``running``.
         tokenize: ``spacy`` or ``space``.
         limit: sentences to keep, or None.
 
@@ -93,14 +93,14 @@ def pydocs_corpus(
 def split_of(package: str) -> str:
     """``heldout`` or ``train``, by a hash of the package's name.
 
-    Packages differ in size by 10,000, so the salt is chosen: with it 12 % of the paragraphs are held out
-    (networkx, numba, tkinter, h5py, thinc and 17 small ones), on subjects of their own.
+    Package sizes differ by a factor of 10,000, so the salt was chosen by hand: it holds out 12 % of the
+    paragraphs (networkx, numba, tkinter, h5py, thinc and 17 small packages).
     """
     return "heldout" if hashlib.sha256(f"heldout-36:{package}".encode()).digest()[0] < 26 else "train"
 
 
 def sources() -> list[Source]:
-    """Every Python file that is read, in order: the reference, the standard library, the packages."""
+    """Every Python file to read, in order: the reference, the standard library, the packages."""
     library = Path(sysconfig.get_paths()["stdlib"])
     found = [Source("pydoc_data", "pydoc_data/topics.py", library / "pydoc_data" / "topics.py")]
     for entry in sorted(library.iterdir(), key=lambda path: path.name):
@@ -114,7 +114,7 @@ def sources() -> list[Source]:
 
 
 def _files(root: Path, entry: Path) -> Iterator[Source]:
-    """The Python files of a top-level module or package, tests and vendored code left out."""
+    """The Python files of a top-level module or package, without tests and vendored code."""
     if entry.name in _SKIPPED_FOLDERS or not re.fullmatch(r"\w+(\.py)?", entry.name):
         return
     files = [entry] if entry.is_file() else entry.rglob("*.py")
@@ -132,9 +132,9 @@ def source_hash(files: list[Source]) -> str:
 
 
 def fresh_documents(files: list[Source], counts: Counts) -> Iterator[tuple[str, str, list[str]]]:
-    """(package, id, paragraphs not seen before) of each document of every split.
+    """(package, id, new paragraphs) of each document of every split.
 
-    Paragraphs are compared over all packages, so that no held-out paragraph is a copy of a training one.
+    Paragraphs are compared across all packages, so no held-out paragraph copies a training one.
     """
     seen: set[bytes] = set()
     for file in files:
@@ -160,12 +160,11 @@ def fresh_documents(files: list[Source], counts: Counts) -> Iterator[tuple[str, 
 
 
 def _documents(tree: ast.Module, file: Source) -> Iterator[tuple[str, list[str]]]:
-    """The module's document, then one per class, in the order of the source."""
+    """The module's document, then one per class, in source order."""
     if file.package == "pydoc_data":
         yield from _topics(tree, file)
         return
-    module = list(_docstrings(tree))
-    yield file.name, module
+    yield file.name, list(_docstrings(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             yield f"{file.name}:{node.name}@{node.lineno}", list(_docstrings(node))
@@ -184,7 +183,7 @@ _Scope = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _docstrings(scope: _Scope) -> Iterator[str]:
-    """The scope's docstring and those of the functions in it; classes are documents of their own."""
+    """The docstrings of a scope and of the functions in it; classes are separate documents."""
     own = ast.get_docstring(scope, clean=False)
     if own:
         yield own
@@ -196,7 +195,7 @@ def _docstrings(scope: _Scope) -> Iterator[str]:
 
 
 def _added(call: ast.Call) -> Iterator[str]:
-    """The long strings in ``add_docstr(f, "...")``, also where ``.format()`` is called on them."""
+    """The long strings in ``add_docstr(f, "...")``, also with ``.format()`` called on them."""
     name = getattr(call.func, "attr", None) or getattr(call.func, "id", "")
     if name in _ADDERS:
         for node in ast.walk(call):

@@ -45,15 +45,15 @@ def open_corpus(
         format: ``lines`` or ``running``; None is the corpus's default.
         tokenize: ``spacy`` or ``space``; None is the corpus's default.
         limit: sentences to keep: a number, ``"1.5k"``, ``"40M"`` or None for all.
-        data: where ``umbc`` and ``senteval`` lie; by default the folder named by the environment variable
+        data: folder of ``umbc`` and ``senteval``; by default that of the environment variable
             MULTIVIEW_DATA, else ``data``.
         split: ``train``, ``heldout`` or ``all`` of ``pydocs``; None is ``train``.
 
     Returns:
-        A corpus; its ``identity`` states the defaults that were used, and its ``counts`` what was met.
+        A corpus; its ``identity`` states the defaults that were used, its ``counts`` what was read.
 
     Raises:
-        UserError: no such corpus, or an option that does not fit it.
+        UserError: unknown corpus, or an option it does not support.
     """
     sentences = parse_limit(limit)
     name = str(spec)

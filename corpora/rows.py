@@ -1,10 +1,10 @@
-"""Tables: rows of cells between tabs, with or without a header line, each knowing where it stands.
+"""Tables of tab-separated cells, with or without a header line; each row knows its file and line.
 
     for row in read_table(path, ("query_id", "query"), unique=True):
         query_id, query = row.cells
 
-Blank lines are left out, cells are stripped, and a file may be compressed (:mod:`corpora.inputs`). A row that
-does not fit is an error that names file, line and what was expected.
+Blank lines are skipped, cells are stripped, and a file may be compressed (:mod:`corpora.inputs`). A bad row
+is an error that names file, line and what was expected.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from corpora.inputs import Line, read_lines
 from corpora.support.errors import UserError
 
 MAX_ROW_BYTES = 64 * 2**20
-"""Rows hold whole documents, unlike the lines of a corpus."""
+"""Rows may hold whole documents, unlike the lines of a corpus."""
 _SHOWN = 80
 
 
 def bad_row(path: Path, line: int, expected: str, found: str) -> UserError:
-    """The error for a row that is not as it should be."""
+    """The error for a bad row."""
     return UserError(f"{path}:{line}: expected {expected}, found {found[:_SHOWN]!r}")
 
 
@@ -39,7 +39,7 @@ class Row:
 
     @property
     def where(self) -> str:
-        """File and line, for messages."""
+        """File and line for messages."""
         return f"{self.path}:{self.line}"
 
     def error(self, expected: str) -> UserError:
@@ -50,7 +50,7 @@ class Row:
         """A cell as a finite number.
 
         Raises:
-            UserError: it is none.
+            UserError: it is not one.
         """
         try:
             value = float(self.cells[place])
@@ -62,7 +62,7 @@ class Row:
 
 
 def text_lines(path: Path) -> list[Line]:
-    """The lines of a UTF-8 text that are not blank.
+    """The non-blank lines of a UTF-8 text.
 
     Raises:
         UserError: no such file, a damaged one, or another encoding.
@@ -93,14 +93,14 @@ def read_rows(
     Args:
         path: the file.
         count: how many cells a row has.
-        separator: what stands between cells; ``either`` is tabs in lines that have one, else blanks.
-        more: whether a row may have further cells, which are kept.
-        may_be_empty: whether cells need not hold text.
+        separator: what separates cells; ``either`` is tabs in lines that have one, else blanks.
+        more: whether a row may have more cells, which are kept.
+        may_be_empty: whether cells may be empty.
 
     Raises:
-        UserError: the file cannot be read, a row has another number of cells, or a cell is empty.
+        UserError: the file cannot be read, a row has the wrong number of cells, or a cell is empty.
     """
-    for line in _lines(path, is_utf8=False):  # the older sets hold stray bytes
+    for line in _lines(path, is_utf8=False):  # some older sets contain invalid bytes
         by_tab = separator == "tab" or (separator == "either" and "\t" in line.text)
         cells = tuple(cell.strip() for cell in line.text.split("\t" if by_tab else None))
         if len(cells) < count or (len(cells) > count and not more):
@@ -117,13 +117,13 @@ def read_table(
 
     Args:
         path: the file.
-        columns: names in the header, in the order wanted.
-        may_be_empty: columns whose cells need not hold text.
-        unique: whether the first column's cells are all different.
+        columns: names in the header, in the order in which a row's cells are returned.
+        may_be_empty: columns whose cells may be empty.
+        unique: whether the first column's cells must all differ.
 
     Raises:
-        UserError: see :func:`text_lines`; a missing column, a row of another number of cells, an empty cell,
-            or one that occurs twice.
+        UserError: see :func:`text_lines`; a missing column, a row with the wrong number of cells, an empty
+            cell, or a duplicate where cells must differ.
     """
     lines = _lines(path, is_utf8=True)
     first = next(lines, None)
@@ -152,7 +152,7 @@ def read_table(
 
 
 def read_mapping(path: Path, key: str, value: str) -> dict[str, str]:
-    """Two columns of a table with a header line; keys occur once.
+    """Two columns of a table with a header line as a mapping; keys must be unique.
 
     Raises:
         UserError: see :func:`read_table`.
@@ -179,13 +179,13 @@ def read_judgements(path: Path) -> Iterator[Row]:
 def relevant_pairs(
     judgements: Iterable[Row], queries: Container[str], documents: Container[str], noun: str = "document"
 ) -> Iterator[tuple[str, str]]:
-    """Query and document of every judgement above 0.
+    """Query and document of every judgement with relevance above 0.
 
     Args:
         judgements: rows of :func:`read_judgements`.
         queries: known query ids.
         documents: known document ids.
-        noun: what a document is called in messages.
+        noun: what messages call a document.
 
     Raises:
         UserError: an unknown query or document, or a relevance that is not a whole number.

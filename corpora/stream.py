@@ -1,4 +1,4 @@
-"""A corpus that is read as it is iterated: documents in order, a sentence limit, counts of what happened."""
+"""A corpus that is read while it is iterated: documents in order, a sentence limit, counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
 
 MAX_PIECE = 8192
-"""Sentences of one :class:`Document` at most: longer documents arrive in pieces, so memory stays flat."""
+"""Most sentences per :class:`Document`; longer documents arrive in pieces to bound memory."""
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 
@@ -31,7 +31,7 @@ class Counts:
     truncated: int = 0
     """Sentences cut at the reader's line limit."""
     other: Counter[str] = field(default_factory=Counter)
-    """What a single reader counts, by name, e.g. ``blank lines``."""
+    """Counts of a particular reader by name, e.g. ``blank lines``."""
 
     def add(self, document: Document) -> None:
         """Count one document, or one piece of it."""
@@ -44,7 +44,7 @@ class Counts:
             self.truncated += sentence.truncated
 
     def summary(self) -> str:
-        """One line: what was read, and what was out of the ordinary."""
+        """One line: what was read, and what was unusual."""
         parts = [f"{self.documents:,} documents", f"{self.sentences:,} sentences", f"{self.tokens:,} tokens"]
         unusual = {
             "empty": self.empty_sentences,
@@ -56,14 +56,14 @@ class Counts:
 
 
 class StreamCorpus:
-    """A corpus whose documents are produced anew by every iteration.
+    """A corpus whose documents are read again by every iteration.
 
     Args:
         name: short name, used for the cache's folder.
-        documents: makes the documents; what only it can count goes into the given ``Counts``.
+        documents: yields the documents and adds its own counts to the given ``Counts``.
         about: what decides the content besides the input, e.g. format and tokenizer.
-        hash_input: computes the input's hash; called at most once, when the identity is asked for.
-        limit: keep this many sentences, or None for all.
+        hash_input: computes the input's hash; called at most once, on first use of the identity.
+        limit: number of sentences to keep; None keeps all.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class StreamCorpus:
     ) -> None:
         self.name = name
         self.counts = Counts()
-        """Counts of the latest iteration; complete once it ended."""
+        """Counts of the latest iteration; complete when it has ended."""
         self._documents = documents
         self._about = about
         self._hash_input = hash_input
@@ -107,7 +107,7 @@ def parse_limit(text: str | int | None) -> int | None:
     """``"40M"`` -> 40,000,000; ``"1.5k"`` -> 1,500; None or ``"none"`` -> None.
 
     Raises:
-        UserError: not a whole positive number of sentences.
+        UserError: not a positive whole number of sentences.
     """
     if text is None or str(text).strip().lower() in {"", "none"}:
         return None
@@ -123,7 +123,7 @@ def parse_limit(text: str | int | None) -> int | None:
 
 
 def take_sentences(documents: Iterable[Document], limit: int | None) -> Iterator[Document]:
-    """Documents until ``limit`` sentences are out; the last one is cut."""
+    """Documents up to ``limit`` sentences in all; the last document is cut."""
     left = limit
     for document in documents:
         if left is None:
@@ -139,7 +139,7 @@ def take_sentences(documents: Iterable[Document], limit: int | None) -> Iterator
 
 
 def in_pieces(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Document]:
-    """One document as pieces of at most :data:`MAX_PIECE` sentences; nothing for no sentences."""
+    """One document in pieces of at most :data:`MAX_PIECE` sentences; none if it has no sentences."""
     piece: list[Sentence] = []
     continued = False
     for sentence in sentences:

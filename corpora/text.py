@@ -1,8 +1,8 @@
 """Plain text: UTF-8 files, compressed or not, one at a time or a folder of them.
 
-``lines``: every line is one sentence; a blank line (nothing but white space) ends the document, and
-several of them are one boundary. ``running``: every line is a piece of running text that is cut into
-sentences; a sentence does not cross a line. The format is never guessed.
+``lines``: every line is one sentence; one or more blank lines (only white space) end the document.
+``running``: every line is running text, which is split into sentences; no sentence crosses a line. The
+format is never guessed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def text_corpus(
         limit: sentences to keep, or None.
 
     Raises:
-        UserError: nothing there, or an unknown format or tokenizer.
+        UserError: no files, or an unknown format or tokenizer.
     """
     check_format(format)
     files = list_files(path)
@@ -57,7 +57,7 @@ def text_corpus(
 
 
 def check_format(format: str) -> None:
-    """Refuse what is not a format of text.
+    """Reject an unknown text format.
 
     Raises:
         UserError: neither ``lines`` nor ``running``.
@@ -82,7 +82,7 @@ def _is_blank(line: Line) -> bool:
 
 
 def line_sentences(tokenizer: Tokenizer) -> LineReader:
-    """A line is a sentence."""
+    """Read every line as one sentence."""
 
     def read(line: Line) -> Iterator[Sentence]:
         yield Sentence(tokenizer.line(line.text), replaced_bytes=line.replaced, truncated=line.truncated)
@@ -91,7 +91,7 @@ def line_sentences(tokenizer: Tokenizer) -> LineReader:
 
 
 def running_sentences(tokenizer: Tokenizer) -> LineReader:
-    """A line is running text; only the sentences with replaced or cut text carry the line's marks."""
+    """Read every line as running text; only sentences with replaced or cut text carry the line's marks."""
 
     def read(line: Line) -> Iterator[Sentence]:
         sentences = tokenizer.sentences(line.text)

@@ -1,7 +1,7 @@
 """Words and sentences: spaCy's rule-based English tokenizer and sentencizer, or white space.
 
-``spacy.blank("en")`` needs no trained model; one CPU core tokenises about 20,000 sentences of 23 tokens
-per second, a small part of what parsing costs.
+``spacy.blank("en")`` needs no trained model. One CPU core tokenises about 20,000 sentences of 23 tokens per
+second, which is little compared to parsing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from corpora.support.errors import UserError
 
 Tokens = tuple[str, ...]
 
-# spaCy peels prefixes and suffixes off one at a time, quadratic in the length of a run without white
-# space: 16,384 times "(" took 27 s, 16,384 characters of "'s's's" 43 s. No English word is this long;
-# longer runs become tokens of this many characters without asking spaCy.
+# spaCy strips prefixes and suffixes one at a time, which is quadratic in the length of a run without white
+# space: 16,384 times "(" took 27 s, 16,384 characters of "'s's's" 43 s. No English word is this long, so
+# longer runs are cut into tokens of this many characters without spaCy.
 MAX_RUN = 200
 _LONG_RUN = re.compile(rf"\S{{{MAX_RUN + 1},}}")
-# spaCy keeps every word type it has seen; a fresh pipeline now and then keeps memory flat.
+# spaCy keeps every word type it has seen; restarting the pipeline now and then bounds memory.
 MAX_LEXEMES = 1_000_000
 
 
@@ -72,7 +72,7 @@ class SpacyTokenizer:
         return [sentence for sentence in sentences if sentence]
 
     def split_tokens(self, tokens: Sequence[str]) -> list[Tokens]:
-        """Cut tokenised running text into sentences by the sentencizer's rule."""
+        """Split tokenised running text into sentences with the sentencizer's rule."""
         return [tuple(tokens[start:stop]) for start, stop in self.sentence_bounds(tokens)]
 
     def sentence_bounds(self, tokens: Sequence[str]) -> list[tuple[int, int]]:
@@ -94,7 +94,7 @@ class SpacyTokenizer:
 
 
 def _runs(text: str) -> Iterator[tuple[str, bool]]:
-    """Parts of a text in order, and whether each is one over-long run without white space."""
+    """The parts of a text in order, and whether each is an over-long run without white space."""
     if len(text) <= MAX_RUN:
         yield text, False
         return
@@ -107,7 +107,7 @@ def _runs(text: str) -> Iterator[tuple[str, bool]]:
 
 
 class SpaceTokenizer:
-    """Tokens are separated by white space already; running text is cut by spaCy's sentencizer rule."""
+    """Splits at white space; running text is cut into sentences by spaCy's sentencizer rule."""
 
     def __init__(self, *, running: bool = False) -> None:
         self._splitter = SpacyTokenizer() if running else None
@@ -128,10 +128,10 @@ def make_tokenizer(name: str, *, running: bool) -> Tokenizer:
 
     Args:
         name: as on the command line.
-        running: whether it will have to cut running text into sentences.
+        running: whether it must split running text into sentences.
 
     Raises:
-        UserError: another name.
+        UserError: unknown name.
     """
     if name == "spacy":
         return SpacyTokenizer()

@@ -1,9 +1,9 @@
 """Treebanks: CoNLL-U (dependencies) and Penn Treebank brackets (constituents), read and written.
 
-CoNLL-U: the words are the syntactic ones (ids 1, 2, 3 ...). Ranges of multiword tokens (``1-2``) and
-empty nodes (``8.1``) are counted and left out; ``# newdoc`` starts a document, a file without any is
-one document. Brackets: one tree per line or spread over several; a blank line ends no document here,
-because published files put blank lines between pretty-printed trees.
+CoNLL-U: the words are the syntactic ones (ids 1, 2, 3 ...). Ranges of multiword tokens (``1-2``) and empty
+nodes (``8.1``) are counted and skipped. ``# newdoc`` starts a document; a file without it is one document.
+Brackets: a tree fills one line or several. Blank lines do not end a document, because published files put
+them between pretty-printed trees.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ TagColumn = Literal["xpos", "upos"]
 
 
 def treebank_kind(path: Path) -> Kind | None:
-    """What a file's suffix, or that of every file of a folder, says it is; None for other text.
+    """The kind of treebank by suffix of a file, or of all files of a folder; None for other text.
 
     Raises:
-        UserError: a folder that holds treebanks beside other text, which cannot be read in one way.
+        UserError: a folder that mixes kinds of files.
     """
     files = list_files(path)
     kinds = [next((k for k, ends in SUFFIXES.items() if stem(file).endswith(ends)), None) for file in files]
@@ -80,12 +80,11 @@ def read_conllu(
     Args:
         path: the file, possibly compressed.
         tags: which column becomes ``Sentence.tags``; a ``_`` in XPOS is filled from UPOS.
-        name: prefix of the ids of documents that name none; the file's name by default.
+        name: prefix of the ids of nameless documents; the file's name by default.
         counts: where multiword tokens and empty nodes are counted.
 
     Raises:
-        UserError: a row without 10 columns, ids out of order, a head outside the sentence; it names
-            file and line.
+        UserError: a row without 10 columns, ids out of order, a head outside the sentence.
     """
     numbered = _numbered_sentences(path, tags, counts or Counts())
     for (number, given), group in itertools.groupby(numbered, key=lambda one: one[:2]):
@@ -93,12 +92,12 @@ def read_conllu(
 
 
 def _numbered_sentences(path: Path, tags: TagColumn, counts: Counts) -> Iterator[tuple[int, str, Sentence]]:
-    """Each sentence with the number of its document, and the id that is given to it or ""."""
+    """Each sentence with its document's number and given id (or "")."""
     number, given, inside = 0, "", False
     for block in _blocks(read_lines(path)):
         fresh = _new_document(block)
         if fresh is not None:
-            number += inside  # a document without sentences is none
+            number += inside  # a document without sentences does not count
             given, inside = fresh, False
         rows = [line for line in block if not line.text.startswith("#")]
         if rows:
@@ -120,7 +119,7 @@ def _blocks(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 
 def _new_document(block: list[Line]) -> str | None:
-    """The id a ``# newdoc`` comment gives, "" for a nameless one, None where there is none."""
+    """The id in a ``# newdoc`` comment, "" for a nameless document, None without such a comment."""
     for line in block:
         key, _, value = line.text.removeprefix("#").partition("=")
         if line.text.startswith("#") and key.split() in (["newdoc"], ["newdoc", "id"]):
@@ -166,7 +165,7 @@ def _heads(path: Path, words: list[tuple[Line, list[str]]]) -> tuple[int, ...]:
 
 
 def write_conllu(path: Path, documents: Iterable[Document], *, tags: TagColumn = "xpos") -> None:
-    """Write documents as CoNLL-U; annotation that is absent becomes ``_``.
+    """Write documents as CoNLL-U; missing annotation becomes ``_``.
 
     Raises:
         UserError: a word form that CoNLL-U cannot hold (empty, or with a tab or line break in it).
@@ -205,13 +204,13 @@ def unescape(word: str) -> str:
 
 
 def escape(word: str) -> str:
-    """Round brackets of a word as ``-LRB-`` and ``-RRB-``, which bracketed trees can hold."""
+    """``(`` -> ``-LRB-`` and ``)`` -> ``-RRB-``, so that a bracketed tree can hold the word."""
     return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Collects one tree at a time from a stream of brackets and words."""
+    """Reads trees one at a time from a stream of brackets and words."""
 
     path: Path
     depth: int = 0
@@ -234,7 +233,7 @@ class _Reader:
                 self.parts = None
 
     def sentence(self, parts: list[str]) -> Sentence:
-        """Leaves are ``( TAG word )``; whatever else stands in brackets is a phrase."""
+        """The sentence of one tree; leaves are ``( TAG word )``, all other brackets are phrases."""
         leaves = [
             (parts[i + 1], parts[i + 2])
             for i in range(len(parts) - 3)
@@ -256,12 +255,12 @@ class _Reader:
 
 
 def read_brackets(path: Path) -> Iterator[Sentence]:
-    """The trees of a file, one per line or spread over lines; ``Sentence.tree`` is one line each.
+    """The trees of a file, each on one line or several; ``Sentence.tree`` is always one line.
 
-    Words and tags are the leaves', unescaped, traces (``-NONE-``) left out; the tree keeps them.
+    Words are unescaped and traces (``-NONE-``) dropped; the tree keeps them as they are.
 
     Raises:
-        UserError: unbalanced brackets or text outside them; it names file and line.
+        UserError: unbalanced brackets or text outside them.
     """
     reader = _Reader(Path(path))
     for line in read_lines(path):
@@ -273,7 +272,7 @@ def read_brackets(path: Path) -> Iterator[Sentence]:
 
 
 def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
-    """Write each sentence's tree on a line of its own.
+    """Write one tree per line.
 
     Raises:
         UserError: a sentence has no tree.

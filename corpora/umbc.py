@@ -1,8 +1,8 @@
 """UMBC WebBase (Han et al. 2013): three billion words of English web paragraphs, as distributed.
 
 The archive unpacks into ``webbase_all/``: 408 ``.txt`` files with one paragraph per line and blank
-lines between them, and 408 ``.possf2`` files with the same paragraphs as ``word_TAG``. A paragraph is
-a document: the distribution keeps nothing else of its page. Bytes that are not UTF-8 are replaced.
+lines between them, and 408 ``.possf2`` files with the same paragraphs as ``word_TAG``. A paragraph is a
+document, since the distribution keeps nothing else of its page. Bytes that are not UTF-8 are replaced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def find_folder(data: Path) -> Path:
     """The folder that holds the files: ``data`` itself, or ``webbase_all`` (or ``umbc``) in it.
 
     Raises:
-        UserError: there is none; the message says where to get the corpus and where to put it.
+        UserError: there is none; the message says where to get the corpus and put it.
     """
     for folder in (data / FOLDER, data / "umbc" / FOLDER, data / "umbc", data):
         if folder.is_dir() and any(
@@ -50,12 +50,12 @@ def umbc_corpus(
     Args:
         data: folder with ``webbase_all/``, or that folder.
         format: ``running`` as distributed; ``lines`` for a copy with a sentence per line.
-        tokenize: ``spacy`` reads the plain ``.txt`` files, ``space`` the tagged ``.possf2`` files, whose
-            words and tags are taken as they are; None is ``spacy`` unless only tagged files are there.
+        tokenize: ``spacy`` reads the plain ``.txt`` files, ``space`` the tagged ``.possf2`` files with their
+            words and tags; None is ``spacy`` unless there are only tagged files.
         limit: sentences to keep, or None.
 
     Raises:
-        UserError: the corpus is not there, or not in this variant; or an unknown format.
+        UserError: the corpus or this variant of it is missing, or the format is unknown.
     """
     check_format(format)
     folder = find_folder(data)
@@ -83,10 +83,10 @@ def umbc_corpus(
 
 
 def tagged_sentences(splitter: SpacyTokenizer | None) -> LineReader:
-    """Sentences of a line of ``word_TAG`` pairs; a pair without ``_`` is a word with the tag ``_``.
+    """Read lines of ``word_TAG`` pairs; a pair without ``_`` is a word with the tag ``_``.
 
     Args:
-        splitter: cuts the line into sentences; None takes the line as one.
+        splitter: splits a line into sentences; None takes every line as one sentence.
     """
 
     def read(line: Line) -> Iterator[Sentence]:

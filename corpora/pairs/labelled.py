@@ -7,9 +7,9 @@
 ``read_ppdb``        the lines of PPDB with their features
 ===================  ==================================================================================
 
-A malformed row is an error that names file and line, except where the data are known to hold unusable rows.
-These are skipped and counted: NLI pairs without a majority label (``-``); Quora rows with an empty question
-or other columns; PPDB lines with too few fields.
+A malformed row is an error that names file and line. Unusable rows that published files are known to contain
+are skipped and counted: NLI pairs without a majority label (``-``), Quora rows with an empty question or the
+wrong number of columns, PPDB lines with too few fields.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Paraphrase:
     left: str
     right: str
     raw_features: str
-    """``name=value`` pairs, not parsed: most readers need none of the thirty."""
+    """``name=value`` pairs, unparsed, because most readers need none of the thirty."""
     entailment: str
     """One of :data:`RELATIONS`; empty in PPDB 1.0."""
 
     def features(self) -> dict[str, float]:
-        """The features by name; those whose value is no number are left out."""
+        """The features with a numeric value, by name."""
         parsed = {}
         for pair in self.raw_features.split():
             name, equals, value = pair.rpartition("=")
@@ -73,10 +73,10 @@ def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[
 
     Args:
         path: ``snli_1.0_train.jsonl`` and the like, or a table; possibly compressed.
-        skipped: counts what was left out.
+        skipped: counts the skipped pairs.
 
     Raises:
-        UserError: a line is no JSON object with the three keys, or the table is malformed.
+        UserError: a line is not a JSON object with the three keys, or the table is malformed.
     """
     if not stem(path).endswith(".jsonl"):
         for row in read_table(path, (*_SENTENCES, "label"), may_be_empty=_SENTENCES):
@@ -125,7 +125,7 @@ def read_binary(path: Path, skipped: Counter[str] | None = None) -> Iterator[tup
 
 
 def _read_quora(path: Path, skipped: Counter[str] | None) -> Iterator[tuple[str, str, int]]:
-    """Quoted fields may hold line breaks; some published rows have other columns or an empty question."""
+    """Read Quora's file, in which quoted fields may hold line breaks and some rows are unusable."""
     rows = _quoted_rows(path)
     names = next(rows)
     if not set(_QUORA_COLUMNS) <= set(names):
@@ -157,7 +157,7 @@ def read_phrases(path: Path, skipped: Counter[str] | None = None) -> Iterator[tu
 
     Args:
         path: PPDB, or a ``.tsv`` of phrases without relations.
-        skipped: counts lines that are not PPDB's.
+        skipped: counts lines that are not in PPDB's format.
 
     Raises:
         UserError: a row is malformed or has an unknown relation (the value is named).
@@ -182,7 +182,7 @@ def read_ppdb(path: Path, *, skipped: Counter[str] | None = None) -> Iterator[Pa
     Lines with fewer than five fields or an empty side are skipped and counted.
 
     Raises:
-        UserError: no line of the file has the fields.
+        UserError: no line of the file has these fields.
     """
     found = False
     for line in read_lines(path):

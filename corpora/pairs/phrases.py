@@ -2,11 +2,10 @@
 
     train, test = read_semeval2013_5a(Path("data/semeval2013-5a"))
 
-The distribution is four files, positive and negative pairs of each part, a word and a phrase between a tab:
+The distribution is four files of positive and negative pairs, a word, a tab and a phrase per line:
 ``en.trainSet.positiveInstances-v2``, ``...negativeInstances-v2``, ``en.testSet.positiveInstances-v2``,
-``...negativeInstances-v2`` (published code that reads them expects them in ``train/`` and ``test/``; here
-they may lie anywhere below the folder, also without ``-v2`` or with ``.txt``). Not in the project's data
-folder: the reader is tested on hand-made files only.
+``...negativeInstances-v2``. They may be anywhere below the folder, also without ``-v2`` or with ``.txt``.
+The reader was tested on hand-made files only.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ENDS = ("-v2", "", "-v2.txt", ".txt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordPhrasePairs:
-    """Pairs of one part, the positive ones first."""
+    """The pairs of one split, positive pairs first."""
 
     words: list[str]
     phrases: list[str]
@@ -40,7 +39,7 @@ def read_semeval2013_5a(folder: Path) -> tuple[WordPhrasePairs, WordPhrasePairs]
     """Training and test pairs.
 
     Raises:
-        UserError: the folder or one of the four files is missing, or a row is not two texts between a tab.
+        UserError: the folder or one of the four files is missing, or a row is not two cells.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give the one that holds {HOME}")
@@ -55,7 +54,7 @@ def read_semeval2013_5a(folder: Path) -> tuple[WordPhrasePairs, WordPhrasePairs]
 
 
 def _read(paths: list[Path]) -> WordPhrasePairs:
-    """The pairs of two files, the positive ones' first."""
+    """The pairs of two files: positive pairs, negative pairs."""
     words: list[str] = []
     phrases: list[str] = []
     same: list[int] = []

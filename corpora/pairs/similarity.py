@@ -9,7 +9,7 @@ Each set is found by its published file name anywhere below a folder:
 - SimVerb: ``SimVerb-3500.txt`` (word1 word2 POS score) or ``EN-SimVerb-3500.txt``
 - SCWS: its ``ratings.txt`` (id word1 POS word2 POS context context score ...)
 
-Where nothing else is said the columns are word1 word2 score, by tabs or spaces.
+Unless stated otherwise the columns are word1 word2 score, separated by tabs or spaces.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class ScoredPairs:
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """How one set is published: file names, and which columns hold words and score."""
+    """The file names of a set, and which columns hold the words and the score."""
 
     files: tuple[str, ...]
     left: int = 0
     right: int = 1
     score: int = 2
     tag: bool = False
-    """A column of parts of speech may stand before the score."""
+    """Whether a part-of-speech column may precede the score."""
     header: bool = False
     separator: Literal["tab", "either"] = "either"
 
@@ -68,10 +68,10 @@ SETS: Final = tuple(_FORMATS)
 
 
 def find_set(name: str, folder: Path) -> ScoredPairs | None:
-    """Read the set ``name`` from anywhere below ``folder``; None where its file is not there.
+    """Read the set ``name`` from anywhere below ``folder``, or return None if it is not there.
 
     Raises:
-        UserError: the folder is missing, or a row has too few columns or a score that is no number.
+        UserError: the folder is missing, or a row has too few columns or a score that is not a number.
     """
     if name not in _FORMATS:
         raise UserError(f"unknown similarity set {name!r} (known: {', '.join(SETS)})")

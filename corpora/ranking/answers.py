@@ -24,7 +24,7 @@ from corpora.support.files import read_json
 from corpora.tokenize import SpaceTokenizer, SpacyTokenizer
 
 Row = tuple[str, str, str, str, str]
-"""Where it stands (for messages), question id, question, candidate, label."""
+"""File and line (for messages), question id, question, candidate, label."""
 TOKENISED = ("question_id", "question", "candidate", "label")
 PUBLISHED = ("QuestionID", "Question", "Sentence", "Label")
 _QAPAIRS = re.compile(r"<QApairs id='([^']+)'>")
@@ -34,7 +34,7 @@ def group_rows(rows: Iterable[Row], passages: Passages) -> list[Question]:
     """Questions in order of first appearance, candidates in the file's order.
 
     Raises:
-        UserError: a label other than 0 and 1, or an id with two texts.
+        UserError: a label is neither 0 nor 1, or one id has two texts.
     """
     texts: dict[str, str] = {}
     found: dict[str, tuple[list[int], list[bool]]] = {}
@@ -50,17 +50,17 @@ def group_rows(rows: Iterable[Row], passages: Passages) -> list[Question]:
 
 
 def tsv_rows(path: Path, columns: tuple[str, str, str, str]) -> Iterator[Row]:
-    """Rows of a table; a question's id, its text, the candidate and the label stand in ``columns``."""
+    """Rows of a table; ``columns`` names question id, question, candidate and label."""
     for row in read_table(path, columns):
         name, text, candidate, label = row.cells
         yield row.where, name, text, candidate, label
 
 
 def jacana_rows(path: Path) -> Iterator[Row]:
-    """Rows of Jacana's pseudo-XML: the first line below a tag holds the tokens, separated by tabs.
+    """Rows of Jacana's pseudo-XML: the first line after a tag holds the tokens, separated by tabs.
 
-    Further lines of an element (tags, heads, entities) are ignored. An id that comes a second time is
-    another question: it becomes ``id#2``.
+    The other lines of an element (tags, heads, entities) are ignored. A repeated id means another
+    question: it becomes ``id#2``.
 
     Raises:
         UserError: a candidate before any question, or no candidate at all.
@@ -94,7 +94,7 @@ def read_answers(folder: Path, name: str) -> PassageSet:
     """WikiQA or TrecQA in any of the forms of the module's table.
 
     Raises:
-        UserError: none of the forms is there, or a file is malformed.
+        UserError: the folder has none of these forms, or a file is malformed.
     """
     notes = []
     if (folder / "train.tsv").exists():

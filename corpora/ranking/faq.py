@@ -1,8 +1,8 @@
-"""FAQ sets: a table of questions and answers, labelled queries.
+"""FAQ sets: a table of questions and answers, and labelled queries.
 
 ``faq.tsv`` has the columns ``doc_id``, ``question``, ``answer``; ``queries.tsv`` has ``query_id``, ``query``;
 ``qrels.tsv`` (or ``.gz``) has ``query_id``, ``doc_id``, ``relevance`` (relevant if above 0). Further
-columns are ignored. A chat needs the first file alone.
+columns are ignored. A chat needs only the first file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FaqSet:
     queries: dict[str, str]
     """Text by query id."""
     relevant: dict[str, frozenset[str]]
-    """Entries that serve a query, by query id; never empty."""
+    """Ids of the entries that answer a query, by query id; never empty."""
 
 
 def read_entries(path: Path) -> list[Entry]:
@@ -45,7 +45,7 @@ def read_entries(path: Path) -> list[Entry]:
 
 
 def read_faq(folder: Path) -> FaqSet:
-    """A folder with the three files. Queries without a relevant entry are left out.
+    """Read a folder with the three files. Queries without a relevant entry are dropped.
 
     Raises:
         UserError: see :func:`corpora.rows.read_table`; or an unknown query or entry.
@@ -61,5 +61,5 @@ def read_faq(folder: Path) -> FaqSet:
     served = {query: text for query, text in queries.items() if query in relevant}
     if not served:
         raise UserError(f"{path}: no query has a relevant entry")
-    name = folder.absolute().name  # of "." too
+    name = folder.absolute().name  # "." has a name too
     return FaqSet(name, entries, served, {query: frozenset(relevant[query]) for query in served})

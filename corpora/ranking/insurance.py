@@ -7,8 +7,8 @@
 | ``question.train.token_idx.label`` | word numbers, tab, labels of right answers |
 | ``question.{dev,test1,test2}.label.token_idx.pool`` | labels of right answers, tab, word numbers, tab, labels of the pool |
 
-Training questions have no pool: wrong answers are drawn from all answers. ``test1`` is the test split.
-A right answer that the pool lacks counts as missed.
+Training questions have no pool, so wrong answers are drawn from all answers. ``test1`` is the test split.
+A right answer that is not in the pool counts as missed.
 """  # noqa: E501
 
 from __future__ import annotations

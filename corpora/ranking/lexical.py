@@ -1,7 +1,7 @@
-"""Word matching by libraries: BM25 of bm25s, TF-IDF of scikit-learn.
+"""Lexical ranking: BM25 from bm25s, TF-IDF from scikit-learn.
 
-Both see lower-cased words of two letters or more (their own tokenizers), no stop words removed, and take
-their statistics from the texts they are made of. Legend: Q queries, N texts.
+Both use their own tokenizers (lower-cased words of two letters or more, stop words kept) and take their
+statistics from the texts they index. Legend: N texts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Bm25:
 
     Args:
         texts: the collection.
-        k1: how fast repeated words stop counting, above 0.
-        b: how much long texts are marked down, 0 to 1.
-        tokens: the collection's tokens by :meth:`tokenize`, when several are made of the same texts.
+        k1: saturation of repeated words, above 0.
+        b: length normalisation, 0 to 1.
+        tokens: output of :meth:`tokenize`, to index the same texts several times.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Bm25:
 
     @staticmethod
     def tokenize(texts: Sequence[str]) -> Any:
-        """What the library indexes."""
+        """The texts as the library indexes them."""
         return _library().tokenize(list(texts), show_progress=False, stopwords=None)
 
     def scores(self, query: str) -> Scores:
-        """One score per text, [N]; 0 where no word is shared."""
+        """One score per text, [N]; 0 for texts that share no word with the query."""
         if self.empty:
             return np.zeros(self.size, dtype=np.float32)
         tokens = _library().tokenize([query], return_ids=False, show_progress=False, stopwords=None)[0]
@@ -57,10 +57,10 @@ class Bm25:
 
 
 class Tfidf:
-    """Cosine of TF-IDF rows.
+    """Cosine of TF-IDF vectors.
 
     Args:
-        texts: the collection, which the weights are fitted on.
+        texts: the collection; the weights are fitted on it.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ class Tfidf:
         self.size, self.words = len(texts), None
         words_of = self.vectorizer.build_analyzer()
         if any(words_of(text) for text in texts):  # the library fails on a collection without words
-            # Words by texts: a query touches the rows of its own words alone.
+            # Words by texts, so that a query only touches the rows of its own words.
             self.words = self.vectorizer.fit_transform(texts).T.tocsr()
 
     def scores(self, query: str) -> Scores:

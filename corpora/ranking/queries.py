@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from corpora.support.errors import MissingExtraError
 
 
-def split(count: int, train_share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of training and test queries, each in rising order; neither is empty (count ≥ 2)."""
+def split(count: int, train_fraction: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of training and test queries, each in increasing order; neither is empty (count ≥ 2)."""
     order = np.random.default_rng(seed).permutation(count)
-    cut = min(max(1, round(train_share * count)), count - 1)
+    cut = min(max(1, round(train_fraction * count)), count - 1)
     return np.sort(order[:cut]), np.sort(order[cut:])
 
 
 def metrics_library() -> Any:
-    """ir-measures.
+    """The ir-measures library.
 
     Raises:
         MissingExtraError: it is not installed.

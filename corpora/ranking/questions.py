@@ -1,4 +1,4 @@
-"""Questions, their candidate passages, and who is relevant."""
+"""Questions, their candidate passages, and which of them are relevant."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Question:
     text: str
     """Its tokens joined by one space."""
     candidates: NDArray[np.int64]
-    """Rows of the set's passages, in the file's order."""
+    """Indices into the set's passages, [K], in the file's order."""
     relevant: NDArray[np.bool_]
-    """Which candidates are relevant, in the same order."""
+    """Which candidates are relevant, [K]."""
     missed: int = 0
-    """Relevant passages that are no candidates: they count against recall and average precision."""
+    """Relevant passages that are not candidates; they count against recall and average precision."""
 
     @property
     def is_answered(self) -> bool:
-        """Whether there is a relevant candidate, or a missed one."""
+        """Whether it has a relevant passage, candidate or missed."""
         return bool(self.relevant.any() or self.missed)
 
     @property
     def is_mixed(self) -> bool:
-        """Whether it is answered and there is an irrelevant candidate, too."""
+        """Whether it is answered and has an irrelevant candidate."""
         return self.is_answered and bool((~self.relevant).any())
 
 
@@ -46,15 +46,15 @@ class PassageSet:
 
     name: str
     passages: list[str]
-    """Every distinct passage once, its tokens joined by one space."""
+    """Distinct passages, tokens joined by one space."""
     splits: dict[str, list[Question]]
     """``train``, ``dev``, ``test``."""
     files: list[Path]
-    """What was read."""
+    """The files it was read from."""
     notes: list[str] = field(default_factory=list)
-    """What a reader of the figures must know."""
+    """What a reader of the scores must know."""
     is_collection: bool = False
-    """Every question of dev and test has all passages as candidates."""
+    """Whether every dev and test question has all passages as candidates."""
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Questions, candidates and relevant candidates per split."""
@@ -68,8 +68,8 @@ class PassageSet:
         }
 
     def used_passages(self) -> NDArray[np.int64]:
-        """Rows that are a candidate somewhere, rising."""
-        # Questions of a collection share one array, which need not be looked at more than once.
+        """Indices of passages that are a candidate of some question, in increasing order."""
+        # Questions of a collection share one array, which is looked at once.
         rows = {id(q.candidates): q.candidates for questions in self.splits.values() for q in questions}
         return np.unique(np.concatenate(list(rows.values()))) if rows else np.zeros(0, dtype=np.int64)
 
@@ -78,7 +78,7 @@ class Passages:
     """Distinct passages in order of first appearance.
 
     Args:
-        tokenizer: what cuts the texts into words.
+        tokenizer: splits texts into words.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -87,11 +87,11 @@ class Passages:
         self._rows: dict[str, int] = {}
 
     def text(self, raw: str) -> str:
-        """Tokens joined by one space; "." for a text without any."""
+        """Tokens joined by one space; "." for a text without tokens."""
         return " ".join(self.tokenizer.line(raw)) or "."
 
     def row(self, raw: str) -> int:
-        """The row of a passage."""
+        """The index of a passage, which is added if it is new."""
         text = self.text(raw)
         if text not in self._rows:
             self._rows[text] = len(self.texts)
@@ -105,14 +105,14 @@ def question(id: str, text: str, rows: Sequence[int], relevant: Sequence[bool]) 
 
 
 def filtered(data: PassageSet, keep: str, limit: int | None) -> PassageSet:
-    """The questions that are trained and evaluated on.
+    """The questions that are used for training and evaluation.
 
     Args:
         data: as read.
-        keep: of dev and test: ``answered`` drops questions without a relevant candidate (the usual WikiQA
+        keep: for dev and test: ``answered`` drops questions without a relevant candidate (the usual WikiQA
             and raw TrecQA), ``mixed`` also those without an irrelevant one (TrecQA "clean"), ``all`` drops
-            none. Training questions always need both, for a pair has one of each.
-        limit: first questions of each split that are kept; None keeps all.
+            none. Training questions always need both, because a training pair has one of each.
+        limit: keep only this many questions at the start of each split; None keeps all.
 
     Raises:
         UserError: a split has no question left.

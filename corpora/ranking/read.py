@@ -1,4 +1,4 @@
-"""Which reader a data set's name means."""
+"""Choose the reader of a data set by its name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ALIASES = {"cranfield": "trec", "quasart": "quasar-t", "quasar": "quasar-t"}
 
 
 def parse_spec(spec: str) -> tuple[str, Path]:
-    """Format and folder of ``FORMAT=FOLDER``, or of a folder that is named after its format.
+    """Format and folder of ``FORMAT=FOLDER``, or of a folder named after its format.
 
     Raises:
-        UserError: no known format.
+        UserError: unknown format.
     """
     format_name, _, rest = spec.partition("=")
     folder = Path(rest) if rest else Path(spec)
@@ -27,11 +27,11 @@ def parse_spec(spec: str) -> tuple[str, Path]:
 
 
 def read_set(spec: str, *, split_seed: int) -> PassageSet:
-    """A data set by :func:`parse_spec`.
+    """Read a data set.
 
     Args:
-        spec: as on the command line.
-        split_seed: of the random split where a set has none.
+        spec: as for :func:`parse_spec`.
+        split_seed: seed of the random split for sets without a published one.
 
     Raises:
         UserError: unknown format, missing or malformed files.
@@ -39,7 +39,7 @@ def read_set(spec: str, *, split_seed: int) -> PassageSet:
     from corpora.ranking import answers, insurance, trec, trivia
 
     kind, folder = parse_spec(spec)
-    name = folder.absolute().name  # of "." too
+    name = folder.absolute().name  # "." has a name too
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     if kind in ("wikiqa", "trecqa"):

@@ -7,8 +7,8 @@
 | ``qrels.tsv[.gz]`` | query_id, doc_id, relevance: relevant above 0 |
 | or ``qrels.txt`` | four columns without header, separated by blanks: query, iteration, document, relevance |
 
-A passage is the title and the text, or the text alone where it begins with the title. The queries are split
-60 / 20 / 20 by seed; candidates are the whole collection, or the first N by BM25 (:func:`cut`).
+A passage is the title and the text, or only the text if it begins with the title. The queries are split
+60 / 20 / 20 at random; candidates are the whole collection, or the top N by BM25 (:func:`cut`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from corpora.rows import read_judgements, read_mapping, read_table, relevant_pai
 from corpora.support.errors import UserError
 from corpora.tokenize import SpacyTokenizer
 
-TRAIN_SHARE = 0.6
-DEV_SHARE = 0.5
-"""Of what training leaves."""
+TRAIN_FRACTION = 0.6
+DEV_FRACTION = 0.5
+"""Fraction of the queries that are not training queries."""
 
 
 def split_questions(questions: Sequence[Question], seed: int) -> tuple[dict[str, list[Question]], str]:
-    """Train, dev and test (60 / 20 / 20) by seed, each in the file's order, and a note that says so."""
+    """A random split into train, dev and test (60 / 20 / 20), each in file order, and a note about it."""
     if len(questions) < 5:
         raise UserError(f"{len(questions)} questions are too few to split into train, dev and test")
-    train, rest = split(len(questions), TRAIN_SHARE, seed)
-    dev, test = (rest[part] for part in split(len(rest), DEV_SHARE, seed))
+    train, rest = split(len(questions), TRAIN_FRACTION, seed)
+    dev, test = (rest[part] for part in split(len(rest), DEV_FRACTION, seed))
     parts = {"train": train, "dev": dev, "test": test}
     note = f"questions split 60 / 20 / 20 at random with seed {seed}"
     return {name: [questions[i] for i in rows] for name, rows in parts.items()}, note
@@ -50,7 +50,7 @@ def _existing(folder: Path, names: Sequence[str]) -> Path:
 
 
 def read_trec(folder: Path, name: str, seed: int) -> PassageSet:
-    """A collection.
+    """Read a collection.
 
     Raises:
         UserError: a file is missing or malformed; a judgement of an unknown query or document.
@@ -80,10 +80,10 @@ def read_trec(folder: Path, name: str, seed: int) -> PassageSet:
 
 
 def cut(data: PassageSet, depth: int) -> PassageSet:
-    """A collection with the first ``depth`` by BM25 as candidates, best first (ties by number).
+    """Reduce a collection's candidates to the top ``depth`` by BM25, best first (ties by position).
 
-    Relevant passages that BM25 does not find are missed in dev and test; in training they are added, for
-    they are what the questions are labelled with.
+    Relevant passages that BM25 does not find count as missed in dev and test. In training they are added,
+    because they are the positives.
     """
     index = Bm25(data.passages)
     splits: dict[str, list[Question]] = {}

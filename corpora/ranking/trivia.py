@@ -1,4 +1,4 @@
-"""Open-domain trivia: Quasar-T and SearchQA. A passage is relevant when it contains the answer's words in order.
+"""Open-domain trivia: Quasar-T and SearchQA. A passage is relevant if it contains the answer's words in order.
 
 | set | files |
 |---|---|
@@ -30,12 +30,12 @@ LABELS = "relevant: contains the answer's words in order (lower case, no punctua
 
 
 def normalised(text: str) -> str:
-    """Lower-cased words, each between single blanks."""
+    """Lower-cased words with a single blank before, between and after them."""
     return f" {' '.join(_WORD.findall(text.lower()))} "
 
 
 def contains(passage: str, answer: str) -> bool:
-    """Whether the passage has the answer's words in order; an answer without words is nowhere."""
+    """Whether the passage has the answer's words in order; an answer without words never matches."""
     words = normalised(answer)
     return bool(words.strip()) and words in normalised(passage)
 
@@ -49,7 +49,7 @@ def labelled(name: str, text: str, answer: str, texts: Sequence[str], passages: 
 
 
 def _objects(path: Path, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(where it stands, object) of each line."""
+    """(file and line, object) of each line."""
     for line in read_lines(path, MAX_ROW_BYTES):
         where = f"{path}:{line.number}"
         try:

@@ -1,8 +1,8 @@
 """Every sentence of the SentEval tasks in a data folder, already tokenised, as one corpus.
 
-Parsed once, it serves every later evaluation: trees are looked up by a sentence's tokens, so each
-distinct sentence appears once, where it comes first (371,629 rows of the tasks in hand are 284,948
-distinct ones). A document is one split of one task. An empty sentence is one empty token.
+Parsed once, it serves every later evaluation: trees are looked up by a sentence's tokens, so each distinct
+sentence appears only where it occurs first (371,629 rows are 284,948 distinct sentences). A document is
+one split of one task. An empty sentence is one empty token.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from corpora.support.errors import UserError
 def senteval_corpus(
     data: Path, *, tasks: tuple[str, ...] = TASK_NAMES, limit: int | None = None
 ) -> StreamCorpus:
-    """The sentences of every task whose files are there, in the order of :data:`TASK_NAMES`.
+    """The sentences of every task whose files exist, in the order of :data:`TASK_NAMES`.
 
     Args:
         data: folder with ``downstream/`` and ``probing/``.
@@ -32,11 +32,11 @@ def senteval_corpus(
         limit: sentences to keep, or None.
 
     Raises:
-        UserError: no task's files are there.
+        UserError: no task has its files in the folder.
     """
     present = {}
     for name in tasks:
-        with contextlib.suppress(UserError):  # a task that is not there is left out, and named in `about`
+        with contextlib.suppress(UserError):  # missing tasks are skipped; `about` names those present
             paths = task_paths(name, data).values()
             present[name] = [find_file(path) for path in itertools.chain.from_iterable(paths)]
     if not present:
@@ -59,7 +59,7 @@ def senteval_corpus(
 
 
 def _fresh(rows: Split, seen: set[bytes], counts: Counts) -> Iterator[Sentence]:
-    """The sentences not met before; 16 bytes of hash each keep ``seen`` small."""
+    """The sentences not seen before; hashes of 16 bytes keep ``seen`` small."""
     for tokens in rows.sentences():
         key = hashlib.blake2b(" ".join(tokens).encode(), digest_size=16).digest()
         if key in seen:

@@ -3,10 +3,10 @@
     data = read_task("MRPC", Path("data"))    # data/downstream/..., data/probing/...
     data.splits["train"].a[0]                 # tokens of the first sentence of the first pair
 
-Row order is the files' order (folds and shuffles index into it); the evaluation sorts later.
-Which characters end a line differs per task and is part of the protocol: ``str.splitlines`` cuts
-at NEL or form feed too, iteration over a text file does not. A sentence is its text ``.split()``
-on white space, never lower-cased; an empty one is ``[]``.
+Rows keep the files' order, because folds and shuffles index into it; the evaluation sorts later. Which
+characters end a line differs per task and is part of the protocol: ``str.splitlines`` also cuts at NEL or
+form feed, iterating over a text file does not. A sentence is its text ``.split()`` on white space, never
+lower-cased; an empty one is ``[]``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Split:
         return len(self.a)
 
     def sentences(self) -> Iterator[Tokens]:
-        """Every sentence, row by row; both of a pair in turn."""
+        """Every sentence, row by row; of a pair first ``a``, then ``b``."""
         if self.b is None:
             yield from self.a
             return
@@ -65,7 +65,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskData:
-    """One task, read whole."""
+    """All data of one task."""
 
     name: str
     """The toolkit's name, e.g. ``"SICKRelatedness"``."""
@@ -76,12 +76,12 @@ class TaskData:
     classes: tuple[str, ...] = ()
     """Names of the class ids; empty where ``y`` is a score."""
     files: dict[str, list[Path]] = field(default_factory=dict)
-    """The files each split was read from; ``all`` where they hold every split."""
+    """The files each split was read from; ``all`` if one set of files holds every split."""
     dropped: dict[str, int] = field(default_factory=dict)
-    """Rows left out per split: STS pairs without a gold score."""
+    """Dropped rows per split: STS pairs without a gold score."""
 
     def count_notes(self) -> list[str]:
-        """One line per split whose number of rows is not the published one; empty when all agree."""
+        """One line per split whose number of rows differs from the published one."""
         return [
             f"{self.name} {split}: {len(rows):,} rows, published {PUBLISHED_ROWS[self.name][split]:,}"
             for split, rows in self.splits.items()
@@ -97,8 +97,7 @@ def read_task(name: str, data: Path) -> TaskData:
         data: the folder; a file of the task may be gzip-compressed with ``.gz`` added to its name.
 
     Raises:
-        UserError: unknown task; missing files (all are named, with their origin); or a row with wrong
-            columns, named by file and row.
+        UserError: unknown task, missing files (the message names all, and their source), or a malformed row.
     """
     name = canonical_task(name)
     wanted = task_paths(name, Path(data))
@@ -134,7 +133,7 @@ def _candidates(path: Path) -> list[Path]:
 
 
 def _missing_files(name: str, missing: list[Path]) -> str:
-    """One line: which files of a task are not there, and where they come from."""
+    """One line: which files of a task are missing, and where to get them."""
     folders = list(dict.fromkeys(path.parent for path in missing))
     places = "; ".join(
         f"{folder} lacks {', '.join(path.name for path in missing if path.parent == folder)}"

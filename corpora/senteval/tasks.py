@@ -1,8 +1,8 @@
 """The SentEval tasks by name: aliases, published row counts, where their files lie.
 
-Names are those of the original toolkit (Conneau & Kiela 2018); the aliases are the names papers
-print. Row counts are the published ones, so that a truncated or enlarged copy is noticed: one
-well-known mirror shipped a SUBJ that reads above 99 %.
+Names are those of the original toolkit (Conneau & Kiela 2018); aliases are the names used in papers. Row
+counts are the published ones, so that a truncated or enlarged copy is noticed: one well-known mirror
+shipped a SUBJ on which models score above 99 %.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ PUBLISHED_ROWS: Mapping[str, Mapping[str, int]] = MappingProxyType(
         **dict.fromkeys(PROBING_FILES, _PROBING_COUNTS),
     }
 )
-"""Rows per split (per subset for STS12-16) that the papers and the task pages state."""
+"""Rows per split (per subset for STS12-16) according to the papers and the task pages."""
 
 _ALIASES = {
     "sickr": "SICKRelatedness",
@@ -116,7 +116,7 @@ _CANONICAL = (
 
 
 def canonical_task(name: str) -> str:
-    """The toolkit's name of a task: ``"sick-r"`` -> ``"SICKRelatedness"``; case and hyphens are free.
+    """The toolkit's name of a task: ``"sick-r"`` -> ``"SICKRelatedness"``; case and hyphens do not matter.
 
     Raises:
         UserError: no such task; the message lists the names, or says why COCO is not among them.
@@ -187,34 +187,19 @@ _HOMES: Mapping[str, str] = MappingProxyType(
 
 
 def task_home(name: str) -> str:
-    """Where a task's files come from: the original toolkit's script or folder, and the data's own home."""
+    """Where a task's files come from: the toolkit's script or folder, and the original source."""
     return _HOMES[name]
 
 
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
-    """Where a task's files should lie, per split; ``all`` where one set of files holds every split.
+    """Expected paths of a task's files per split; ``all`` if one set of files holds every split.
 
     Args:
         name: the toolkit's name.
         data: folder with ``downstream/`` and ``probing/``.
     """
-    folder = _probing_folder(data) if name in PROBING_FILES else _downstream_folder(data)
+    # probing_rebuilt holds look-alikes of the original probing tasks.
+    probing = ("probing", "senteval/probing", "probing_rebuilt", "../probing_rebuilt")
+    names = probing if name in PROBING_FILES else ("downstream", "senteval/downstream")
+    folder = next((data / one for one in names if (data / one).is_dir()), data / names[0])
     return {split: [folder / file for file in files] for split, files in _FILES[name].items()}
-
-
-def _downstream_folder(data: Path) -> Path:
-    """``downstream/`` in a SentEval data folder, or in the ``senteval/`` folder within it."""
-    return _first_folder(data, ("downstream", "senteval/downstream"))
-
-
-def _probing_folder(data: Path) -> Path:
-    """``probing/`` in a SentEval data folder; ``probing_rebuilt`` holds look-alikes of the originals."""
-    return _first_folder(data, ("probing", "senteval/probing", "probing_rebuilt", "../probing_rebuilt"))
-
-
-def _first_folder(data: Path, names: tuple[str, ...]) -> Path:
-    for name in names:
-        folder = data / name
-        if folder.is_dir():
-            return folder
-    return data / names[0]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 
 from corpora.support.cli import Command, Commands
-from studies.analogies.config import BuildConfig, RunConfig
+from studies.analogies.config import BuildConfig, ScoreConfig
 
 
 def build(config: BuildConfig) -> None:
@@ -25,7 +25,7 @@ def build(config: BuildConfig) -> None:
     build(config)
 
 
-def run(config: RunConfig) -> None:
+def run(config: ScoreConfig) -> None:
     """Score the models and write the report."""
     from studies.analogies.run import run
 
@@ -37,7 +37,7 @@ cli = Commands(
         "build": Command(
             BuildConfig, build, "studies.analogies build", "build the questions from facts and a tree cache."
         ),
-        "run": Command(RunConfig, run, "studies.analogies run", "score models."),
+        "run": Command(ScoreConfig, run, "studies.analogies run", "score models."),
     },
     "studies.analogies",
     "Analogies of words, phrases and sentences:",

@@ -1,15 +1,14 @@
 """Building the questions: pairs to word questions, word questions into contexts.
 
-Word level. The ordered pairs of two facts with different words on each side are all the questions a category
-has; as many as UNI's Table 3 lists are drawn by seed. The wrong answers of the semantic categories are the
-four best of a word-vector ranking (cos with b − a + c) over the category's own words, which keeps the
-contexts they are set into grammatical; words without a vector come last, in an order drawn by seed. A
-participle's wrong answer is the past tense, a comparative's the superlative, a negative's the positive of
-another pair.
+Word level. The possible questions of a category are all ordered pairs of facts that share no word; as many as
+in UNI's Table 3 are drawn at random. The wrong answers of semantic categories are the four words of the
+category with the highest cosine with b − a + c, so that they fit the contexts; words without a vector come
+last in random order. The wrong answer of a participle is the past tense, of a comparative the superlative,
+of a negative the positive of another pair.
 
-Phrase and sentence level. Every pair of a category gets one context per level (:mod:`contexts`), the left
-word in the frame, its partner in the paraphrase. The candidates are the words of the word question, all in
-the same paraphrase, so that only the word in the slot tells them apart, and it is none of the question's.
+Phrase and sentence level. Every pair of a category gets one context per level (:mod:`contexts`): the left
+word goes into the frame, its partner into the paraphrase. All candidates of the word question go into the
+same paraphrase, so they differ only in the word in the slot.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ class WordQuestion:
 
 
 class Ranking:
-    """Words by cosine with b − a + c, where vectors know them.
+    """Ranks words by their cosine with b − a + c.
 
     Args:
-        vectors: word vectors, or None: then all words rank by the random order.
+        vectors: word vectors; None keeps the given (random) order.
     """
 
     def __init__(self, vectors: WordVectors | None) -> None:
@@ -53,7 +52,7 @@ class Ranking:
         self.vectors = vectors.vectors if vectors else np.zeros((0, 0), dtype=np.float32)
 
     def vector(self, word: str) -> np.ndarray | None:
-        """Unit vector of a word, of its lower case if need be."""
+        """Unit vector [D] of a word, or of its lower case, or None."""
         row = self.rows.get(word, self.rows.get(word.lower()))
         if row is None:
             return None
@@ -63,10 +62,10 @@ class Ranking:
 
     def best(self, a: str, b: str, c: str, pool: Sequence[str], count: int) -> tuple[str, ...]:
         """The ``count`` best of ``pool``; words without a vector follow in the pool's order."""
-        terms = [self.vector(word) for word in (a, b, c)]
-        if any(term is None for term in terms):
+        a_D, b_D, c_D = (self.vector(word) for word in (a, b, c))
+        if a_D is None or b_D is None or c_D is None:
             return tuple(pool[:count])
-        target = terms[1] - terms[0] + terms[2]  # type: ignore[operator]
+        target = b_D - a_D + c_D
         found = [(word, self.vector(word)) for word in pool]
         scores = [float(vector @ target) if vector is not None else -np.inf for _, vector in found]
         order = sorted(range(len(pool)), key=lambda i: -scores[i])
@@ -74,7 +73,7 @@ class Ranking:
 
 
 def word_questions(category: Category, ranking: Ranking, seed: int, limit: int | None) -> list[WordQuestion]:
-    """The questions of a category: all ordered pairs of facts, or as many as wanted, drawn by seed."""
+    """The questions of a category: all ordered pairs of facts, or a random choice of them."""
     pairs = load_pairs()[category.name]
     generator = random.Random(f"{seed} {category.name}")
     both = [(p, q) for p in pairs for q in pairs if p.left != q.left and p.right != q.right]
@@ -90,8 +89,8 @@ def _with_wrong(
     if q.distractors:
         wrong = [word for word in q.distractors if word not in terms]
         return WordQuestion(p, q, tuple(wrong[: category.candidates - 1]))
-    # Another pair's positive. The question's own, in a paraphrase, is nearly the term c itself, and 3CosAdd
-    # always prefers that: with it phrases scored 0 to 1 % and sentences 3 to 23 %, whatever the model.
+    # Another pair's positive. The question's own positive, paraphrased, is nearly the term c, which 3CosAdd
+    # always prefers: with it phrases scored 0 to 1 % and sentences 3 to 23 % with every model.
     if category.kind == "predicate":
         others = [r.left for r in pairs if r.left not in terms]
         return WordQuestion(p, q, (generator.choice(others),))
@@ -123,9 +122,9 @@ def build_questions(
 
     Args:
         frames: contexts by kind and level.
-        vectors: for the ranking of wrong answers.
-        seed: of the draw of questions, contexts and candidate order.
-        limit: questions per category at most, for quick looks; None for UNI's numbers.
+        vectors: rank the wrong answers; None ranks them at random.
+        seed: seed of questions, contexts and candidate order.
+        limit: most questions per category; None for UNI's numbers.
     """
     ranking = Ranking(vectors)
     questions: list[Question] = []
@@ -142,7 +141,7 @@ def build_questions(
 
 
 def _contexts(category: Category, level: str, frames: Frames, seed: int) -> dict[Pair, Frame]:
-    """One context per pair: the frames in an order drawn by seed, over again where they run out."""
+    """One context per pair: the frames in random order, repeated if there are too few."""
     pairs = load_pairs()[category.name]
     if level == "word":
         return dict.fromkeys(pairs, Frame(("_",), ("_",), "lexicon"))

@@ -17,19 +17,19 @@ class BuildConfig:
     output: Path = Path("runs/analogies/data")
     """Folder for questions.tsv and build.json."""
     cache: Path | None = None
-    """Tree cache with both kinds of trees whose contexts are used; none: hand-made contexts alone."""
+    """Tree cache with both kinds of trees to take contexts from; None uses only hand-made contexts."""
     vectors: Path | None = None
-    """Word vectors for the ranking of wrong answers; none: they are drawn by seed."""
+    """Word vectors that rank the wrong answers; None draws them at random."""
     sentences: Count = 100_000
-    """Sentences of the cache to read at most."""
+    """Most sentences to read from the cache."""
     limit: Count | None = None
-    """Questions per category and level at most; none: as many as UNI's Table 3."""
+    """Most questions per category and level; None makes as many as UNI's Table 3."""
     seed: int = 0
-    """Of the draw of questions, contexts and candidates."""
+    """Seed of the random choice of questions, contexts and candidates."""
 
 
 @configuration
-class RunConfig:
+class ScoreConfig:
     """Options of ``run``."""
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL...")]
@@ -43,4 +43,4 @@ class RunConfig:
     normalize_parts: bool = False
     """Scale the parts of A+B to length 1 first."""
     seed: int = 0
-    """Of random encoders."""
+    """Seed of random encoders."""

@@ -1,11 +1,11 @@
-"""Contexts of words: whole constituents and sentences of a tree cache with a slot, and their paraphrases.
+"""Contexts of words: constituents and sentences of a tree cache with a slot, and their paraphrases.
 
 A frame is a text with one slot and a paraphrase of it with the same slot:
 
     left   the streets of _        right   the roads of _
 
-The left word of a pair is set into the left side, its partner and all candidates into the right side, so
-words shared between the sides do not tell the answer. A slot is found by its parse:
+The left word of a pair goes into the left side, its partner and all candidates into the right side, so words
+that both sides share do not give the answer away. Slots are found by their parse:
 
     place      NNP of the lexicon after a preposition
     person     subject noun phrase before a past-tense verb or a modal (no agreement of number)
@@ -13,9 +13,9 @@ words shared between the sides do not tell the answer. A slot is found by its pa
     adjective  JJ between "the", "this", ... and a noun
     predicate  JJ with a copula and no complement
 
-Phrases are the smallest whole constituent around the slot of 3 to 7 words; sentences have 5 to 18.
-The paraphrase replaces every word that has a synonym (``synonyms.tsv``); a phrase needs one, a sentence two.
-Where a cache gives too few frames, or there is none, ``frames.tsv`` adds hand-made ones.
+A phrase is the smallest constituent of 3 to 7 words around the slot; sentences have 5 to 18 words. The
+paraphrase replaces every word that has a synonym (``synonyms.tsv``): at least one in a phrase, two in a
+sentence. If there is no cache or it gives too few frames, ``frames.tsv`` adds hand-made ones.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Frame:
 
 
 def fill(frame: tuple[str, ...], filler: str) -> str:
-    """The text with ``filler`` in the slot, its first letter a capital if it ends in a full stop."""
+    """The text with ``filler`` in the slot, capitalised if it ends in a full stop."""
     text = " ".join(filler if word == SLOT else word for word in frame)
     return text[0].upper() + text[1:] if frame[-1] == "." else text
 
 
 def paraphrase(words: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-    """The words with every synonym set in, and how many were replaced; "a" and "an" follow their word."""
+    """Replace words by their synonyms and adjust "a" and "an"; also the number of replaced words."""
     synonyms = load_synonyms()
     out: list[str] = []
     replaced = 0
@@ -110,7 +110,7 @@ def frames_of(sentence: StoredSentence, number: int) -> Iterator[tuple[str, str,
 def _frame(
     words: list[str], span: tuple[int, int], slot: tuple[int, int], level: str, number: int
 ) -> Frame | None:
-    """The frame of a span, or None where it is not clean English of the right length."""
+    """The frame of a span, or None if it is not clean English of the right length."""
     before, after = words[span[0] : slot[0]], words[slot[1] : span[1]]
     if not LENGTHS[level][0] <= len(before) + 1 + len(after) <= LENGTHS[level][1]:
         return None
@@ -129,7 +129,7 @@ def _frame(
 
 
 Slots = Iterator[tuple[int, int, bool]]
-"""First word, one past the last, and whether the whole sentence may serve too."""
+"""First word, one past the last, and whether the whole sentence is a possible context too."""
 
 
 def _dependents(sentence: StoredSentence, token: int) -> set[str]:
@@ -224,7 +224,7 @@ def collect_frames(cache: TreeCache | None, limit: int) -> tuple[Frames, Counter
 
     Args:
         cache: a tree cache with both kinds of trees, or None for the hand-made frames alone.
-        limit: sentences read at most.
+        limit: most sentences to read.
     """
     found: dict[tuple[str, str], dict[tuple[str, ...], Frame]] = {}
     if cache is not None:

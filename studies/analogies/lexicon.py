@@ -1,4 +1,4 @@
-"""Facts and words the analogy task is made of: categories, pairs, synonyms, Google's question file.
+"""The facts and words of the analogy task: categories, pairs, synonyms, Google's question file.
 
 ``lexicon.tsv`` holds the pairs (category, left, right, distractors); their numbers per category are those
 of UNI's Table 3. The column ``distractors`` holds fixed wrong answers: the past tense of a participle
@@ -26,7 +26,7 @@ class Category:
     name: str
     semantic: bool
     kind: str
-    """What stands in the slot of its contexts: place, person, verb, adjective or predicate."""
+    """The kind of word in the slot of its contexts: place, person, verb, adjective or predicate."""
     questions: int
     """UNI, Table 3."""
     candidates: int
@@ -55,7 +55,7 @@ class Pair:
     left: str
     right: str
     distractors: tuple[str, ...] = ()
-    """Fixed wrong answers; empty where they are chosen per question."""
+    """Fixed wrong answers; empty if they are chosen per question."""
 
 
 @cache
@@ -77,7 +77,7 @@ def load_synonyms() -> dict[str, str]:
 
 @cache
 def content_words() -> frozenset[str]:
-    """Lower-cased words of all semantic pairs: no context may hold one beside its slot."""
+    """Lower-cased words of all semantic pairs, which no context may contain outside its slot."""
     pairs = [p for name, group in load_pairs().items() if CATEGORIES[name].semantic for p in group]
     texts = [text for p in pairs for text in (p.left, p.right, *p.distractors)]
     return frozenset(word for text in texts for word in text.lower().split()) | {"him", "himself", "herself"}

@@ -9,7 +9,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_json, write_text
 from senteval_runner.vectors.embed import SentenceVectors, as_vectors
 from senteval_runner.vectors.encoders import resolve_encoder
-from studies.analogies.config import RunConfig
+from studies.analogies.config import ScoreConfig
 from studies.analogies.lexicon import read_google
 from studies.analogies.questions import Question, read_questions
 from studies.analogies.report import figures, tables
@@ -19,7 +19,7 @@ Terms = tuple[str, str, str, str]
 """a is to b as c is to d."""
 
 
-def run(config: RunConfig) -> None:
+def run(config: ScoreConfig) -> None:
     """Score the models and write the report.
 
     Raises:
@@ -70,7 +70,7 @@ def open_scores(
             sets.setdefault(q.category, []).append((q.a, q.b, q.c, q.answer))
     words = sorted({word for rows in sets.values() for row in rows for word in row})
     vectors_WD = encode([word.split() for word in words])
-    # A zero vector is a word the encoder does not know.
+    # The encoder does not know words with a zero vector.
     known = [i for i, vector in enumerate(vectors_WD) if vector.any()]
     kept = [words[i] for i in known]
     return {name: open_accuracy(rows, kept, vectors_WD[known]) for name, rows in sets.items()}

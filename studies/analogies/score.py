@@ -2,13 +2,13 @@
 
 A question a : b = c : d is answered by 3CosAdd: the candidate whose vector has the highest cosine with
 b − a + c, all vectors scaled to length 1 first. Ties count against the answer: a candidate within 1e-6 of
-the answer's cosine ranks before it, so an encoder that gives one vector to all texts scores nothing.
+the answer's cosine ranks before it, so an encoder that gives all texts the same vector scores 0.
 
-Transfer (UNI Table 6). The paper's exact definition could not be checked; this is our reading of it.
-Every phrase or sentence question is linked to the word question it was made from.
+Transfer (UNI Table 6). The paper's exact definition could not be checked; this is our reading of it. Every
+phrase or sentence question is linked to the word question it was made from.
 
-    PPR = share of word questions answered right whose phrase (sentence) question is right too
-    PNR = share of word questions answered wrong whose phrase (sentence) question is wrong too
+    PPR = fraction of word questions answered right whose phrase (sentence) question is right too
+    PNR = fraction of word questions answered wrong whose phrase (sentence) question is wrong too
 
 Averages (UNI Table 4): semantic and syntactic are means over their categories, overall is the mean over all
 categories. Legend of dimension suffixes: Q questions, K candidates, D embedding size, W words.
@@ -149,11 +149,11 @@ def open_accuracy(
 
     Args:
         questions: (a, b, c, d).
-        words: the vocabulary.
+        words: the W words to choose from.
         vectors_WD: their vectors.
 
     Returns:
-        Share of right answers among the questions whose four words are known, and the number of those.
+        Fraction of right answers among the questions whose four words are known, and the number of those.
     """
     rows = {word: row for row, word in enumerate(words)}
     known = [[rows[w] for w in question] for question in questions if all(w in rows for w in question)]

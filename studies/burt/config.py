@@ -24,7 +24,7 @@ class BurtConfig:
     nli: tuple[Path, ...] = ()
     """NLI training files: published SNLI/MultiNLI .jsonl, or .tsv of label, sentence1, sentence2."""
     nli_dev: tuple[Path, ...] = ()
-    """NLI files scored during training; without them a share of --nli is held out (see --held-out)."""
+    """NLI files scored during training; without them a fraction of --nli is held out (see --held-out)."""
     nli_unseen: tuple[Path, ...] = ()
     """NLI files to keep unseen: training pairs whose premise occurs in them are dropped and counted."""
     ppdb: tuple[Path, ...] = ()
@@ -41,9 +41,9 @@ class BurtConfig:
     """Text (one sentence per line, .gz/.xz/.zst) for a tiny backbone's vocabulary and pre-training; without
     it, the training texts."""
     corpus_lines: Count = 200_000
-    """Lines read of --corpus."""
+    """Most lines read from --corpus."""
     objectives: tuple[Objective, ...] = ("nli", "identification", "classification")
-    """Which objectives are trained. Those whose data is missing are an error, not skipped."""
+    """Objectives to train. Missing data for one of them is an error."""
     pooling: Pooling = "mean"
     """How word-piece vectors become one vector (BURT: mean)."""
     concatenation: Concatenation = "uv-diff"
@@ -57,7 +57,7 @@ class BurtConfig:
     limit: CountOrNone = 0
     """Most training rows per file (a fixed random choice); 0 takes all."""
     held_out: Fraction = 0.02
-    """Share of each training set held out for scores during training, by a hash of the first text."""
+    """Fraction of each training set held out for scores during training, by a hash of the first text."""
     dev_rows: CountOrNone = 2000
     """Most rows per scored set during training."""
     batch: Count = 16
@@ -75,7 +75,7 @@ class BurtConfig:
     save_every: Count = 200
     """Steps between saved states."""
     seed: int = 1
-    """Of new weights, batch order, negatives and dropout."""
+    """Seed of new weights, batch order, negatives and dropout."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train."""
     dry_run: bool = False

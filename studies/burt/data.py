@@ -1,4 +1,4 @@
-"""BURT's data: files in their published formats to training and held-out sets, every filter counted."""
+"""BURT's data: read published files, split them into training and held-out sets, count what is dropped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _none() -> Examples:
 
 @dataclass
 class BurtData:
-    """Training and held-out examples of each objective; empty where it is not trained."""
+    """Training and held-out examples of each objective; empty if it is not trained."""
 
     nli: Examples = field(default_factory=_none)
     nli_dev: Examples = field(default_factory=_none)
@@ -43,12 +43,12 @@ class BurtData:
     """Paraphrase pairs that get sampled negatives."""
     pairs_dev: list[tuple[str, str]] = field(default_factory=list)
     labelled: Examples = field(default_factory=_none)
-    """Paraphrase pairs that bring their negatives."""
+    """Paraphrase pairs with labelled negatives."""
     labelled_dev: Examples = field(default_factory=_none)
     classes: Examples = field(default_factory=_none)
     classes_dev: Examples = field(default_factory=_none)
     similarity: dict[str, Examples] = field(default_factory=dict)
-    """Scored only, never trained on: by file name."""
+    """By file name; only scored, never trained on."""
     summary: list[str] = field(default_factory=list)
     """What was read, kept and dropped, one line per set."""
 
@@ -58,15 +58,14 @@ class BurtData:
             yield from pair
         labelled = (self.nli, self.nli_dev, self.labelled, self.labelled_dev, self.classes, self.classes_dev)
         for examples in (*labelled, *self.similarity.values()):
-            yield from examples.first
-            yield from examples.second or ()
+            yield from examples.texts()
 
 
 def read_data(config: BurtConfig) -> BurtData:
-    """Read, filter and split everything the options name.
+    """Read, filter and split all data named by the options.
 
     Raises:
-        UserError: an objective has no data, or a file is malformed (it names file, row and value).
+        UserError: an objective has no data, or a file is malformed.
     """
     if not config.objectives or len(set(config.objectives)) < len(config.objectives):
         raise UserError("--objectives: name each of nli, identification, classification at most once")
@@ -87,7 +86,7 @@ def corpus_texts(config: BurtConfig, data: BurtData) -> list[str]:
         return list(islice((text for text in lines if text), config.corpus_lines))
     texts: list[str] = [phrase for pair in data.pairs for phrase in pair]
     for examples in (data.nli, data.labelled, data.classes):
-        texts += [*examples.first, *(examples.second or [])]
+        texts += examples.texts()
     return texts
 
 

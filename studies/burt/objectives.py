@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from corpora.pairs.labelled import NLI_LABELS
-from senteval_runner.towers.transformer import Tower, embed_all
+from senteval_runner.towers.transformer import embed_all
 from studies.burt.config import Objective
 from studies.finetune.config import Concatenation
 from studies.finetune.examples import Examples
-from studies.finetune.heads import PairHead, classification_loss
+from studies.finetune.heads import PairHead, TowerModule, classification_loss
 
 CLASSES: dict[Objective, tuple[str, ...]] = {
     "nli": NLI_LABELS,
@@ -25,14 +25,13 @@ CLASSES: dict[Objective, tuple[str, ...]] = {
 }
 
 
-class Siamese(nn.Module):
+class Siamese(TowerModule):
     """One tower, one head per objective."""
 
     def __init__(
         self, tower: nn.Module, objectives: Sequence[Objective], concatenation: Concatenation, seed: int
     ) -> None:
-        super().__init__()
-        self.tower = tower
+        super().__init__(tower)
         self.heads = nn.ModuleDict(
             {
                 name: PairHead(self.encoder.dim, len(CLASSES[name]), concatenation, seed + place)
@@ -41,13 +40,8 @@ class Siamese(nn.Module):
             }
         )
 
-    @property
-    def encoder(self) -> Tower:
-        """The tower under its contract."""
-        return self.tower  # type: ignore[return-value]
-
     def loss(self, objective: Objective, examples: Examples) -> Tensor:
-        """−1/B Σ log softmax(head(u, v))[class]; all texts of the batch go through the tower together."""
+        """−1/B Σ log softmax(head(u, v))[class]; both sides of the batch share one forward pass."""
         assert examples.second is not None
         vectors = self.encoder.embed(examples.first + examples.second)
         u_BD, v_BD = vectors.split(len(examples))
@@ -65,8 +59,8 @@ class Siamese(nn.Module):
         return classes
 
 
-def schedule(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
-    """One round of the schedule: every second batch NLI, the PPDB objectives alternate on the others."""
+def one_round(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
+    """One round of batches: every second one is NLI, the PPDB objectives alternate on the others."""
     others: list[Objective] = [name for name in ("identification", "classification") if name in objectives]
     if "nli" not in objectives:
         return tuple(others)
@@ -76,14 +70,14 @@ def schedule(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
 
 
 def steps_per_epoch(cycle: Sequence[Objective], batches: Mapping[Objective, int]) -> int:
-    """Steps until the epoch's set has been seen once.
+    """Steps per epoch.
 
-    The sets differ in size by orders of magnitude, so an epoch is one pass over NLI, which gets half of
-    the steps; without NLI it is one pass over the set with the most batches per turn. The other
-    sets are cycled, reshuffled at each of their own passes.
+    The sets differ in size by orders of magnitude. So an epoch is one pass over NLI, which gets half of the
+    steps; without NLI it is one pass over the set that takes longest. The other sets repeat, reshuffled
+    at each of their passes.
 
     Args:
-        cycle: one round of :func:`schedule`.
+        cycle: one round of :func:`one_round`.
         batches: batches in one pass of each set.
     """
     decisive: list[Objective] = ["nli"] if "nli" in cycle else list(dict.fromkeys(cycle))

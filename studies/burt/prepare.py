@@ -1,4 +1,4 @@
-"""From rows to BURT's training sets: PPDB filtered, merged and balanced; NLI cleaned."""
+"""Build BURT's training sets from rows: filter, merge and balance PPDB; clean NLI."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MERGED = {
     "ReverseEntailment": "entailment",
     "Independent": "independent",
 }
-"""PPDB 2.0's labels that are kept; Exclusion and OtherRelated are dropped (BURT)."""
+"""The labels of PPDB 2.0 that are kept; Exclusion and OtherRelated are dropped (BURT)."""
 
 
 class Phrases(NamedTuple):
-    """A row of PPDB: two phrases and the entailment label, None where the file has none (PPDB 1.0)."""
+    """A row of PPDB: two phrases and the entailment label (None in PPDB 1.0)."""
 
     a: str
     b: str
@@ -33,8 +33,8 @@ class Phrases(NamedTuple):
 def at_most(rows: Iterable[T], limit: int) -> Iterable[T]:
     """A fixed random choice of at most ``limit`` rows (0: all).
 
-    Files may be in some order, which their first rows would keep. One pass with ``limit`` rows in memory
-    (reservoir sampling: row i stays with probability limit / (i + 1), in the place of a random earlier one).
+    Files may be sorted, so the first rows would be a biased choice. This is reservoir sampling: one pass with
+    ``limit`` rows in memory; row i replaces a random kept row with probability limit / (i + 1).
     """
     if not limit:
         return rows
@@ -63,8 +63,8 @@ def short_enough(rows: Iterable[Phrases], max_words: int) -> list[Phrases]:
 def identification_pairs(rows: Iterable[Phrases]) -> list[tuple[str, str]]:
     """Positive pairs of paraphrase identification.
 
-    All unlabelled rows, and labelled ones except Independent, Exclusion and OtherRelated: PPDB 2.0 itself
-    says that those are no paraphrases, and a positive that is none is noise.
+    All unlabelled rows, and labelled ones except Independent, Exclusion and OtherRelated: by PPDB 2.0's own
+    label these are not paraphrases.
     """
     return [
         (row.a, row.b)
@@ -98,8 +98,8 @@ def nli_examples(rows: Iterable[tuple[str, str, str]]) -> tuple[Examples, int]:
     """Three-way examples from (premise, hypothesis, label).
 
     Returns:
-        the examples, and how many rows had another label (``-``: no majority; two-way ``not_entailment``) and
-        were left out.
+        the examples, and how many rows were dropped for another label (``-``: no majority; two-way
+        ``not_entailment``).
     """
     ids = {label: place for place, label in enumerate(CLASSES["nli"])}
     kept, dropped = [], 0

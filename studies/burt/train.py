@@ -33,14 +33,14 @@ from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.burt.config import BurtConfig, Objective
 from studies.burt.data import BurtData, corpus_texts, read_data
-from studies.burt.objectives import CLASSES, Siamese, schedule, steps_per_epoch
+from studies.burt.objectives import CLASSES, Siamese, one_round, steps_per_epoch
 from studies.finetune.examples import Examples, Fixed, Joined, Source, Stream, WithNegatives
-from studies.finetune.loop import Plan, Row, Task, calibrate, fit
+from studies.finetune.loop import Row, Schedule, Task, calibrate, fit
 from studies.finetune.tiny import build_tiny
 
 
 def train(config: BurtConfig) -> list[Row]:
-    """Run to the end, continuing what ``config.output`` holds; return the scores by step.
+    """Train to the end, resuming the run in ``config.output``; return the scores by step.
 
     Raises:
         UserError: data for an objective is missing, the backbone cannot be loaded, or the folder holds a
@@ -55,11 +55,11 @@ def train(config: BurtConfig) -> list[Row]:
             raise UserError(f"{done}: a run with other options is finished there; use another --output")
         log(f"{config.output} is finished already")
         return list(read_json(config.output / "history.json"))
-    data, net, tasks, plan = _prepare(config, log)
+    data, net, tasks, schedule = _prepare(config, log)
     history = fit(
         net,
         tasks,
-        plan,
+        schedule,
         config.loop,
         evaluate=_evaluation(config, data, net),
         seed=config.seed,
@@ -73,23 +73,23 @@ def train(config: BurtConfig) -> list[Row]:
 
 
 def dry_run(config: BurtConfig) -> str:
-    """What training would take, from a few steps; nothing is written."""
+    """Estimate what training would take from a few steps; write nothing."""
     config.tiny.heads()
     with tempfile.TemporaryDirectory() as name:
         tiny = dataclasses.replace(config.tiny, mlm_steps=0)
         trial = dataclasses.replace(config, output=Path(name), tiny=tiny)
-        data, net, tasks, plan = _prepare(trial, lambda line: None)
-        per_s = calibrate(net, tasks, plan, config.loop, seed=config.seed, folder=Path(name))
+        data, net, tasks, schedule = _prepare(trial, lambda line: None)
+        per_s = calibrate(net, tasks, schedule, config.loop, seed=config.seed, folder=Path(name))
     pretraining = f", {config.tiny.mlm_steps:,} steps of pre-training" if config.backbone == "tiny" else ""
     return dry_run_text(
         config,
-        facts={"data": "; ".join(data.summary), "schedule": " -> ".join(plan.cycle)},
+        facts={"data": "; ".join(data.summary), "schedule": " -> ".join(schedule.cycle)},
         parameters={
             "tower": sum(p.numel() for p in net.tower.parameters()),
             "heads": sum(p.numel() for p in net.heads.parameters()),
         },
         disk_bytes=4.0 * sum(p.numel() for p in net.parameters()),
-        work=[Work(name="train", units=plan.steps, unit=f"steps of {config.batch}", per_s=per_s)],
+        work=[Work(name="train", units=schedule.steps, unit=f"steps of {config.batch}", per_s=per_s)],
         not_counted=f"scores during training{pretraining}",
     )
 
@@ -101,30 +101,30 @@ def _resolved(config: BurtConfig) -> dict[str, Any]:
 
 def _prepare(
     config: BurtConfig, log: Callable[[str], None]
-) -> tuple[BurtData, Siamese, dict[str, Task], Plan]:
-    """Data, network, batches and how long to train."""
+) -> tuple[BurtData, Siamese, dict[str, Task], Schedule]:
+    """Data, network, batches and training schedule."""
     data = read_data(config)
     for line in data.summary:
         log(line)
     net = _network(config, data, log)
     net.encoder.prepare(data.texts())
     tasks = _tasks(config, data, net)
-    cycle = schedule(config.objectives)
+    cycle = one_round(config.objectives)
     per_epoch = steps_per_epoch(cycle, {name: tasks[name].stream.batches_per_pass for name in set(cycle)})
     steps = max(1, round(config.epochs * per_epoch))
     log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch}; {steps:,} steps")
-    plan = Plan(
+    schedule = Schedule(
         cycle=cycle,
         steps=steps,
         evaluate_every=config.evaluate_every,
         save_every=config.save_every,
         identity={"options": _resolved(config)},
     )
-    return data, net, tasks, plan
+    return data, net, tasks, schedule
 
 
 def _network(config: BurtConfig, data: BurtData, log: Callable[[str], None]) -> Siamese:
-    """Tower and heads on the chosen device, initial weights a function of the seed."""
+    """Tower and heads on the chosen device; the seed determines the initial weights."""
     backbone = config.backbone
     if backbone == "tiny":
         texts = corpus_texts(config, data)
@@ -201,11 +201,11 @@ def _first(examples: Examples, rows: int) -> Examples:
 
 
 def _save(config: BurtConfig, net: Siamese, history: Sequence[Row], summary: Sequence[str]) -> None:
-    """The model at the root, the heads beside it, scores and a model card."""
+    """Write the model, the heads, the scores and a model card."""
     net.cpu().encoder.save(config.output)
     with atomic_path(config.output / "heads.safetensors") as temporary:
         heads = {name: tensor.contiguous() for name, tensor in net.heads.state_dict().items()}
-        # One key: safetensors writes several in a random order, and the files of two runs would differ.
+        # One key, because safetensors writes several in random order and files of equal runs would differ.
         classes = json.dumps({name: CLASSES[name] for name in config.objectives}, sort_keys=True)
         save_file(heads, temporary, metadata={"classes": classes})
     write_json(config.output / "history.json", list(history))
@@ -213,7 +213,7 @@ def _save(config: BurtConfig, net: Siamese, history: Sequence[Row], summary: Seq
 
 
 def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str]) -> str:
-    """What it is, what it saw, what it scores, how to make it again."""
+    """A description with training data, scores and how to use the model."""
     columns: list[Column | str] = ["held-out score", Column("before", digits=4), Column("after", digits=4)]
     table = Table(columns, _scores(history)).markdown()
     unseen = (
@@ -246,7 +246,7 @@ def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str
 
 
 def _scores(history: Sequence[Row]) -> list[tuple[str, float, float]]:
-    """Each score before the first step and after the last; the losses of training are none."""
+    """Each score before the first step and after the last, without the training losses."""
     names = [name for name in history[-1] if name != "step" and not name.startswith("loss/")]
     return [(name, history[0][name], history[-1][name]) for name in names]
 

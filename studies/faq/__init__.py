@@ -1,1 +1,1 @@
-"""FAQ retrieval: which entry of a table of questions and answers serves a typed query (UNI section 6)."""
+"""FAQ retrieval: which entry of a table of questions and answers answers a typed query (UNI section 6)."""

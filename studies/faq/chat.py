@@ -1,4 +1,4 @@
-"""``--chat``: the best entry of a FAQ table for every question that is typed."""
+"""``--chat``: answer typed questions with the best entry of a FAQ table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from studies.faq.rank import bm25, cosines
 
 
 def answer_questions(table: Path, models: Sequence[str], lines: Iterable[str]) -> None:
-    """Print the best entry for every line; the first empty one ends.
+    """Print the best entry for every line; an empty line ends.
 
     Args:
         table: a FAQ table.
         models: the encoder that finds entries, or none for BM25.
-        lines: what is asked.
+        lines: the typed questions.
     """
     entries = read_entries(table)
     questions = [entry.question for entry in entries]

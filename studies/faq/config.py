@@ -66,14 +66,14 @@ class FaqConfig:
     output: Path = Path("runs/faq")
     """Folder for results.json, tables.md and report.html."""
     seeds: Count = 5
-    """Splits of the queries, and trainings."""
-    train_share: Annotated[float, Gt(0), Lt(1)] = 0.5
-    """Share of the queries used for training, between 0 and 1."""
+    """Number of random splits of the queries; every model is tuned once per split."""
+    train_fraction: Annotated[float, Gt(0), Lt(1)] = 0.5
+    """Fraction of the queries used for training, between 0 and 1."""
     sides: tuple[Literal["question", "answer"], ...] = ("question", "answer")
     """Which text of an entry queries are compared with."""
     tune: Literal["map", "encoder"] = "map"
-    """What is trained: a small map on frozen vectors (any model, seconds), or a transformer or multi-view
-    model whole. A stopped run of the latter is continued."""
+    """What is trained: a small map on frozen vectors (any model, seconds), or all weights of a transformer or
+    multi-view model. A stopped run of the latter is resumed."""
     tuning: TuningConfig = field(default_factory=TuningConfig)
     """The Siamese map."""
     encoder: EncoderConfig = field(default_factory=EncoderConfig)

@@ -1,8 +1,8 @@
-"""Siamese fine-tuning of a whole encoder on labelled queries: the loss of :mod:`siamese`, all weights free.
+"""Siamese fine-tuning of a whole encoder on labelled queries, with the loss of :mod:`siamese`.
 
-Queries and entries pass through one encoder. Hard negatives are those its frozen state ranks highest, drawn
-once; random ones are drawn anew each pass. Training is multiview's loop, so a killed run goes on to the same
-bits; finished scores are kept per set, model, side, negatives and seed. Legend: B queries of a batch, Q
+Queries and entries share one encoder. Hard negatives are those the frozen encoder ranks highest, chosen once;
+random ones are drawn for every pass. Training is the shared loop, so a killed run resumes to the same
+weights. Finished scores are kept per set, model, side, negatives and seed. Legend: B queries of a batch, Q
 queries, N entries, T distinct entries of a batch, D embedding size, K negatives.
 """
 
@@ -32,21 +32,21 @@ from studies.faq.config import EncoderConfig
 from studies.faq.siamese import contrast, draw_entries, hard_negatives
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
-from studies.finetune.loop import Plan, Task, fit
+from studies.finetune.heads import TowerModule
+from studies.finetune.loop import Schedule, Task, fit
 
 if TYPE_CHECKING:
-    from senteval_runner.towers.transformer import Tower
     from studies.faq.evaluate import Job
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Training queries, each with an entry that serves it and K that do not, drawn for every pass."""
+    """Training queries, each with a right entry and K wrong ones, drawn for every pass."""
 
     queries: list[str]
     relevant_QN: NDArray[np.bool_]
     hard_QK: NDArray[np.int64] | None
-    """Negatives that stay; None draws random ones."""
+    """Fixed negatives; None draws random ones."""
     count: int
     """Number K of random negatives."""
     seed: int
@@ -61,22 +61,16 @@ class Labelled:
         return Examples(self.queries, None, np.column_stack([right_Q, wrong_QK]).astype(np.int64))
 
 
-class Retriever(nn.Module):
+class Retriever(TowerModule):
     """An encoder and the texts of the entries."""
 
     def __init__(self, tower: nn.Module, entries: Sequence[str], temperature: float) -> None:
-        super().__init__()
-        self.tower = tower
+        super().__init__(tower)
         self.entries = list(entries)
         self.temperature = temperature
 
-    @property
-    def encoder(self) -> Tower:
-        """The tower under its contract."""
-        return self.tower  # type: ignore[return-value]
-
     def loss(self, examples: Examples) -> Tensor:
-        """The mean of ``contrast`` over a batch; an entry that several queries need is encoded once."""
+        """The mean of ``contrast`` over a batch; an entry that several queries use is encoded once."""
         needed_T, place = np.unique(examples.target, return_inverse=True)
         texts = [*examples.first, *(self.entries[entry] for entry in needed_T)]
         query_BD, entry_TD = normalize(self.encoder.embed(texts), dim=-1).split(
@@ -93,18 +87,18 @@ class Retriever(nn.Module):
 
 
 class EncoderTuner:
-    """Tunes a fresh copy of a model per job; what is finished under ``folder`` is read, not trained again.
+    """Tunes a fresh copy of a model per job; finished jobs under ``folder`` are read.
 
     Args:
-        name: of the set, a folder's name.
-        queries: all queries.
-        entries: texts of all entries by side.
+        name: name of the set, used as a folder name.
+        queries: all queries, Q of them.
+        entries: texts of all N entries by side.
         vectors: frozen vectors by model (``embed_faq``), for the hard negatives.
-        relevant_QN: which entries serve which query.
-        config: how long and how fast.
-        folder: where states and finished scores go.
+        relevant_QN: which entries answer which query, [Q, N].
+        config: how the encoder is trained.
+        folder: folder of states and finished scores.
         device: auto, cpu or cuda.
-        report: takes lines for a log.
+        report: called with lines for the log.
     """
 
     def __init__(
@@ -120,17 +114,17 @@ class EncoderTuner:
         device: str = "auto",
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
-        # As the frozen encoders see them: tokens joined by one space.
+        # As the frozen encoders see texts: tokens joined by one space.
         self.queries = [" ".join(text.split()) for text in queries]
         self.entries = {side: [" ".join(text.split()) for text in texts] for side, texts in entries.items()}
         self.vectors, self.relevant_QN, self.config = vectors, relevant_QN, config
         self.folder, self.device, self.report = folder / name, pick_device(device), report
 
     def __call__(self, job: Job) -> Scores:
-        """Scores of the test queries after training on the others: [Q, N].
+        """Scores of the test queries after training on the training queries: [test, N].
 
         Raises:
-            UserError: the folder holds the same job of other options, or the model cannot be tuned.
+            UserError: the folder holds this job with other options, or the model cannot be tuned.
         """
         slug = f"{_slug(job.model)}-{job.side}-{job.negatives}-{job.seed}"
         folder, identity = self.folder / slug, self._identity(job)
@@ -165,7 +159,7 @@ class EncoderTuner:
         fit(
             net,
             {"faq": Task(stream, net.loss)},
-            Plan(cycle=("faq",), steps=steps, evaluate_every=steps, save_every=config.save_every),
+            Schedule(cycle=("faq",), steps=steps, evaluate_every=steps, save_every=config.save_every),
             LoopConfig(learning_rate=config.learning_rate),
             evaluate=dict,
             seed=job.seed,
@@ -175,7 +169,7 @@ class EncoderTuner:
         return net
 
     def _identity(self, job: Job) -> dict[str, Any]:
-        """What decides the scores of a job."""
+        """Everything that decides the scores of a job."""
         texts = "\n".join([*self.queries, *self.entries[job.side]])
         return {
             "config": {key: value for key, value in asdict(self.config).items() if key != "save_every"},
@@ -186,10 +180,10 @@ class EncoderTuner:
 
 
 def refuse_untunable(models: Sequence[str]) -> None:
-    """Stop before any work where a model has no weights of its own to tune.
+    """Reject models without weights to tune before any work starts.
 
     Raises:
-        UserError: one is a concatenation, a word-vector file or the like.
+        UserError: a model is a concatenation, a word-vector file or the like.
     """
     for spec in models:
         parts = split_parts(spec)
@@ -201,5 +195,5 @@ def refuse_untunable(models: Sequence[str]) -> None:
 
 
 def _slug(spec: str) -> str:
-    """A model's name as part of a folder name, different for different names."""
+    """A model's name as part of a folder name, unique to it."""
     return f"{Path(spec).name}-{hashlib.sha256(spec.encode()).hexdigest()[:6]}"

@@ -1,8 +1,8 @@
 """Scores of every method on a FAQ set over several seeds (UNI Table 8).
 
-Per seed the queries are split at random; the test part scores all methods, the training part is what is tuned
-on: a Siamese map (:mod:`siamese`) or the whole encoder (:mod:`encoder`). So every row has a mean and a
-deviation over the same test queries.
+Every seed splits the queries at random. All methods are scored on the test queries; a Siamese map
+(:mod:`siamese`) or the whole encoder (:mod:`encoder`) is tuned on the training queries. So every row has a
+mean and a standard deviation over the same test queries.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from studies.faq.siamese import Negatives, tune, tuned_scores
 
 Row = dict[str, Any]
 Vectors = Mapping[str, Mapping[str, NDArray[np.floating]]]
-"""By model: unit vectors of ``query`` [Q, D], ``question`` and ``answer`` [N, D]."""
+"""Unit vectors of ``query`` [Q, D], ``question`` and ``answer`` [N, D], by model."""
 SIDES = ("question", "answer")
 NEGATIVES: tuple[Negatives, ...] = ("random", "hard")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One training: rows of ``train`` teach, rows of ``test`` are scored."""
+    """One training run: which queries are trained on and which are scored."""
 
     model: str
     side: str
@@ -48,7 +48,7 @@ Tuner = Callable[[Job], Scores]
 
 
 def relevance(faq: FaqSet, query_ids: Sequence[str]) -> NDArray[np.bool_]:
-    """Which entries serve which query: bool [Q, N]."""
+    """Which entries answer which query: bool [Q, N]."""
     column = {entry.doc_id: place for place, entry in enumerate(faq.entries)}
     table = np.zeros((len(query_ids), len(column)), dtype=bool)
     for row, query in enumerate(query_ids):
@@ -67,12 +67,8 @@ def embed_faq(faq: FaqSet, encode: SentenceVectors) -> dict[str, NDArray[np.floa
     return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
 
 
-def map_tuner(
-    vectors: Vectors,
-    relevant_QN: NDArray[np.bool_],
-    config: TuningConfig,
-) -> Tuner:
-    """Tunes a Siamese map on the frozen vectors of a model."""
+def map_tuner(vectors: Vectors, relevant_QN: NDArray[np.bool_], config: TuningConfig) -> Tuner:
+    """A tuner of a Siamese map on the frozen vectors of a model; ``relevant_QN`` as in :func:`relevance`."""
 
     def tuner(job: Job) -> Scores:
         query_QD, entry_ND = vectors[job.model]["query"], vectors[job.model][job.side]
@@ -89,7 +85,7 @@ def evaluate_faq(
     tuner: Tuner,
     *,
     seeds: int,
-    train_share: float,
+    train_fraction: float,
     sides: Sequence[str] = SIDES,
     label: str = "",
 ) -> list[Row]:
@@ -97,16 +93,16 @@ def evaluate_faq(
 
     Args:
         faq: at least two queries.
-        vectors: model name to :func:`embed_faq`.
-        tuner: trains and scores.
-        seeds: splits, and trainings per model, side and kind of negatives.
-        train_share: share of the queries that are trained on.
+        vectors: output of :func:`embed_faq` by model name.
+        tuner: trains and scores a job.
+        seeds: number of splits, and of trainings per model, side and kind of negatives.
+        train_fraction: fraction of the queries used for training.
         sides: which of :data:`SIDES`.
-        label: put behind the kind of negatives in the column ``training``.
+        label: appended to the kind of negatives in the column ``training``.
     """
     ids = list(faq.queries)
     queries = list(faq.queries.values())
-    parts = [split(len(ids), train_share, seed) for seed in range(seeds)]
+    parts = [split(len(ids), train_fraction, seed) for seed in range(seeds)]
 
     def row(method: str, side: str, training: str, scores_by_seed: Sequence[Scores]) -> Row:
         found = [

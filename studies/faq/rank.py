@@ -1,9 +1,8 @@
-"""Ranking the entries of a FAQ table for queries, and scores of a ranking.
+"""Rank the entries of a FAQ table for queries, and measure rankings.
 
-Rankers give one score per query and entry, [Q, N]; higher is better. Lexical ones are libraries': BM25 of
-bm25s (Lucene's variant, k1 1.5, b 0.75, lower case, no stop words removed) and scikit-learn's TF-IDF with
-cosine. Encoders score by cosine between the query and the entry's question (``question``), or its answer.
-Metrics are those of ir-measures: accuracy is Success@1, MRR is RR. Equal scores rank in the table's order.
+Rankers give one score per query and entry, [Q, N]; higher is better. Lexical rankers are those of
+:mod:`corpora.ranking.lexical`. Encoders score by the cosine between the query and the entry's question or
+answer. Metrics are those of ir-measures: accuracy is Success@1, MRR is RR. Equal scores rank in table order.
 
 Legend of dimension suffixes: Q queries, N entries, D embedding size.
 """
@@ -50,9 +49,9 @@ def measure(faq: FaqSet, query_ids: Sequence[str], scores_QN: Scores) -> dict[st
     """``accuracy`` and ``mrr`` as fractions.
 
     Args:
-        faq: who is relevant to whom.
-        query_ids: the rows of the scores.
-        scores_QN: one row per query, one column per entry.
+        faq: which entries are relevant to which query.
+        query_ids: the Q scored queries.
+        scores_QN: one score per query and entry.
     """
     library = metrics_library()
     names = [entry.doc_id for entry in faq.entries]
@@ -60,8 +59,8 @@ def measure(faq: FaqSet, query_ids: Sequence[str], scores_QN: Scores) -> dict[st
     for query, row in zip(query_ids, scores_QN, strict=True):
         order = np.argsort(-row, kind="stable")
         first = next(place for place, entry in enumerate(order) if names[entry] in faq.relevant[query])
-        # Strictly falling scores, for the library would order equal ones by name; what follows the first
-        # relevant entry changes neither metric, and 719 entries a query took most of the time.
+        # Strictly decreasing scores, because the library orders equal ones by name. Entries after the first
+        # relevant one change neither metric and would take most of the time.
         run[query] = {names[entry]: float(-place) for place, entry in enumerate(order[: first + 1])}
     qrels = {query: dict.fromkeys(faq.relevant[query], 1) for query in query_ids}
     wanted = {"accuracy": library.Success @ 1, "mrr": library.RR}

@@ -46,13 +46,13 @@ def _set_section(faq: FaqSet, rows: Sequence[Row]) -> Section:
 
 
 def figures(faq: FaqSet, vectors: Vectors) -> Iterator[Section]:
-    """Queries and answers of a set in the plane, per model."""
+    """A plot of queries and answers per model."""
     for name, table in vectors.items():
         yield Section(f"{faq.name}: queries and answers by {name}", [_projection(faq, table)])
 
 
 def _projection(faq: FaqSet, vectors: Mapping[str, NDArray[np.floating]]) -> Block:
-    """t-SNE of the first queries and the answers that serve them."""
+    """t-SNE of the first queries and their answers."""
     ids = list(faq.queries)[:QUERIES_SHOWN]
     column = {entry.doc_id: place for place, entry in enumerate(faq.entries)}
     served = sorted({column[doc] for query in ids for doc in faq.relevant[query]})

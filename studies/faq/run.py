@@ -53,7 +53,7 @@ def run(config: FaqConfig) -> None:
             vectors[faq.name],
             _tuner(config, faq, vectors[faq.name]),
             seeds=config.seeds,
-            train_share=config.train_share,
+            train_fraction=config.train_fraction,
             sides=config.sides,
             label=", whole encoder" if config.tune == "encoder" else "",
         )
@@ -75,7 +75,7 @@ def run(config: FaqConfig) -> None:
 
 
 def _check(config: FaqConfig) -> None:
-    """Refuse values no evaluation could use.
+    """Reject unusable options.
 
     Raises:
         UserError: one line that names the option.
@@ -87,7 +87,7 @@ def _check(config: FaqConfig) -> None:
 
 
 def _dry_run(config: FaqConfig) -> str:
-    """What encoding queries and tables by every model would take."""
+    """Estimate the encoding of queries and tables by every model."""
     sets = [read_faq(folder) for folder in config.sets]
     texts = [
         text
@@ -104,7 +104,7 @@ def _dry_run(config: FaqConfig) -> str:
 
 
 def _tuner(config: FaqConfig, faq: FaqSet, vectors: Vectors) -> Tuner:
-    """What the options train."""
+    """The tuner that the options choose."""
     relevant_QN = relevance(faq, list(faq.queries))
     if config.tune == "map":
         return map_tuner(vectors, relevant_QN, config.tuning)

@@ -9,8 +9,10 @@ and a query q with a relevant entry e and K = 4 wrong ones n_k has the loss
     −log exp(cos(z(q), z(e))/τ) / (exp(cos(z(q), z(e))/τ) + Σ_k exp(cos(z(q), z(n_k))/τ))
 
 Hard negatives are the K entries the frozen encoder ranks highest among the wrong ones; random negatives
-are drawn anew for every epoch. The map is small (R = 64) so that any encoder can be tuned in seconds: its
-vectors are computed once. Legend: B queries of a batch, N entries, D embedding size, K negatives, R rank.
+are drawn for every epoch. The map is small (R = 64) and the encoder's vectors are computed once, so any
+encoder can be tuned in seconds.
+
+Legend: B queries of a batch, N entries, D embedding size, K negatives, R rank.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class SiameseMap(nn.Module):
 
 
 def contrast(query_BD: Tensor, positive_BD: Tensor, negative_BKD: Tensor, temperature: float) -> Tensor:
-    """Mean of the loss in the module's docstring; the vectors have length 1."""
+    """Mean over the batch of the loss above; all vectors have length 1."""
     positive_B1 = (query_BD * positive_BD).sum(-1, keepdim=True)
     negative_BK = torch.einsum("bd,bkd->bk", query_BD, negative_BKD)
     logits = torch.cat([positive_B1, negative_BK], dim=1) / temperature
@@ -93,10 +95,10 @@ def tune(
     Args:
         query_QD: frozen vectors of the training queries.
         entry_ND: frozen vectors of all entries.
-        relevant_QN: which entries serve a query; at least one each, and at least K wrong ones.
+        relevant_QN: which entries answer a query: at least one, and not all.
         config: see :class:`TuningConfig`.
         negatives: hard or random.
-        seed: of the start, the order, the positives and the random negatives.
+        seed: seed of initial weights, order, positives and random negatives.
     """
     queries = torch.from_numpy(np.asarray(query_QD, dtype=np.float32))
     entries = torch.from_numpy(np.asarray(entry_ND, dtype=np.float32))

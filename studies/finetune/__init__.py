@@ -1,1 +1,1 @@
-"""What fine-tuning shares: towers, heads, example streams, one loop, scores."""
+"""The shared fine-tuning kit: examples, heads, one training loop, a tiny backbone."""

@@ -1,4 +1,4 @@
-"""Configuration shared by the fine-tuning commands; imports nothing heavy, so that --help is quick."""
+"""Configuration shared by the fine-tuning commands; imports nothing heavy, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from senteval_runner.towers.config import Pieces
 Concatenation = Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff", "uv-diff-prod"]
 """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v."""
 HEAD_WIDTH = 64
-"""Of an attention head of the tiny BERT."""
+"""Width of an attention head of the tiny BERT."""
 
 
 @configuration
 class LoopConfig:
-    """How the weights move."""
+    """How the weights are trained."""
 
     learning_rate: Positive = 2e-5
     """Peak learning rate (UNI: 2e-5; SEQ-MT: 1e-5)."""
@@ -31,7 +31,7 @@ class LoopConfig:
     warmup: Fraction = 0.1
     """Fraction of all steps in which the rate rises linearly (BURT: 0.1)."""
     decay: bool = True
-    """Let the rate fall linearly to 0 at the last step (BURT); otherwise constant after the warm-up."""
+    """Decay the rate linearly to 0 at the last step (BURT); otherwise it is constant after the warm-up."""
     clip_norm: Positive = 1.0
     """Largest L2 norm of the gradient of all parameters."""
 
@@ -56,10 +56,10 @@ class TinyConfig:
     """Peak rate of the pre-training (10 % warm-up, linear decay)."""
 
     def heads(self) -> int:
-        """Attention heads.
+        """Number of attention heads.
 
         Raises:
-            UserError: the width is no multiple of them.
+            UserError: the width is not a multiple of it.
         """
         heads = max(1, self.hidden // HEAD_WIDTH)
         if self.hidden % heads:

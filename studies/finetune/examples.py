@@ -1,14 +1,15 @@
-"""Labelled examples and the order they are trained in: a function of seed, name and pass alone.
+"""Labelled examples and their training order, which depends only on seed, name and pass.
 
-Nothing here keeps a random state. Batch ``k`` of a stream is computed from ``k``, so a run that
-was killed and resumed sees the batches an uninterrupted one sees.
+Nothing here keeps a random state. Batch ``k`` of a stream is computed from ``k``, so a resumed run sees the
+same batches as an uninterrupted one.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -35,19 +36,24 @@ class Examples:
     def __len__(self) -> int:
         return len(self.first)
 
+    def texts(self) -> Iterator[str]:
+        """Every text, first sides before second ones."""
+        yield from self.first
+        yield from self.second or ()
+
     def take(self, rows: np.ndarray) -> Examples:
-        """The given rows, in the given order."""
+        """The examples at ``rows`` (int64 [m]), in that order."""
         second = None if self.second is None else [self.second[i] for i in rows]
         return Examples([self.first[i] for i in rows], second, self.target[rows])
 
 
 def rng(seed: int, name: str, *counters: int) -> np.random.Generator:
-    """A generator that depends on these values and on nothing that happened before."""
+    """A random generator that depends on nothing but these values."""
     return np.random.default_rng([seed, zlib.crc32(name.encode()), *counters])
 
 
 class Source(Protocol):
-    """Gives the examples of one pass; the number per pass is constant."""
+    """Gives the examples of a pass; every pass has the same number of them."""
 
     def __len__(self) -> int: ...
 
@@ -90,10 +96,9 @@ class Sampled:
 
 @dataclass(frozen=True)
 class WithNegatives:
-    """Paraphrase pairs (target 1), each with ``k`` pairs (a, c) of target 0, drawn afresh at every pass.
+    """Paraphrase pairs (target 1), each with ``k`` random negatives (a, c) of target 0, new at every pass.
 
-    ``c`` is any phrase of the set that is neither ``a`` nor a known paraphrase of ``a`` (BURT samples k
-    negatives for each positive pair).
+    ``c`` is any phrase of the set that is neither ``a`` nor a known paraphrase of ``a`` (as in BURT).
     """
 
     pairs: list[tuple[str, str]]
@@ -101,15 +106,16 @@ class WithNegatives:
     seed: int
     name: str = "identification"
     others: Sequence[tuple[str, str]] = ()
-    """Paraphrases that are not drawn (the other side of the split), so that none becomes a negative."""
+    """Known paraphrases outside ``pairs`` (the other side of the split), which must not become negatives."""
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _related(self) -> dict[str, set[str]]:
+        """Every phrase to itself and its paraphrases."""
         related: dict[str, set[str]] = {}
         for a, b in (*self.pairs, *self.others):
             related.setdefault(a, {a}).add(b)
             related.setdefault(b, {b}).add(a)
-        object.__setattr__(self, "_related", related)
-        object.__setattr__(self, "_phrases", sorted(related))
+        return related
 
     def __len__(self) -> int:
         return len(self.pairs) * (1 + self.k)
@@ -117,8 +123,7 @@ class WithNegatives:
     def draw(self, pass_index: int) -> Examples:
         """All positives, each followed by its negatives."""
         generator = rng(self.seed, "negatives/" + self.name, pass_index)
-        phrases: list[str] = self._phrases  # type: ignore[attr-defined]
-        related: dict[str, set[str]] = self._related  # type: ignore[attr-defined]
+        related, phrases = self._related, sorted(self._related)
         first: list[str] = []
         second: list[str] = []
         for a, b in self.pairs:
@@ -139,7 +144,7 @@ class WithNegatives:
 
 @dataclass(frozen=True)
 class Joined:
-    """Several sources of one task, one after the other within a pass."""
+    """Several sources of pairs for one task; a pass goes through all of them."""
 
     sources: Sequence[Source]
 
@@ -158,9 +163,9 @@ class Joined:
 
 
 class Stream:
-    """An endless sequence of batches: pass after pass, each in its own random order.
+    """An endless sequence of batches: pass after pass, each in a new random order.
 
-    A pass that does not divide by the batch size ends with a short batch.
+    The last batch of a pass may be smaller.
     """
 
     def __init__(self, source: Source, batch_size: int, seed: int, name: str) -> None:

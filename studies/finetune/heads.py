@@ -1,21 +1,37 @@
-"""Heads over sentence vectors and their objectives. They see vectors only, so any tower will do.
+"""Heads over sentence vectors and their losses. They only see vectors, so they work with any tower.
 
 Shapes: B pairs, D tower's width, C classes.
 """
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from senteval_runner.towers.transformer import Tower
 from studies.finetune.config import Concatenation
 
 _WIDTH = {"uv": 2, "diff": 1, "prod": 1}
 
 
+class TowerModule(nn.Module):
+    """A network that trains a tower."""
+
+    def __init__(self, tower: nn.Module) -> None:
+        super().__init__()
+        self.tower = tower
+
+    @property
+    def encoder(self) -> Tower:
+        """The tower, typed as what it can do."""
+        return cast(Tower, self.tower)
+
+
 def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
-    """Pair features: ``uv`` [u; v], ``diff`` |u−v|, ``prod`` u∗v, joined in this order (BURT Table 4)."""
+    """Pair features [B, ·D]: ``uv`` [u; v], ``diff`` |u−v|, ``prod`` u∗v, in this order (BURT Table 4)."""
     parts = {"uv": (u_BD, v_BD), "diff": ((u_BD - v_BD).abs(),), "prod": (u_BD * v_BD,)}
     return torch.cat([part for name in concatenation.split("-") for part in parts[name]], dim=-1)
 
@@ -27,7 +43,7 @@ class PairHead(nn.Module):
         dim: D.
         classes: C.
         concatenation: which features.
-        seed: of the initial weights (torch's default ranges for a linear layer), independent of other layers.
+        seed: seed of the initial weights (torch's default for a linear layer).
     """
 
     def __init__(self, dim: int, classes: int, concatenation: Concatenation, seed: int) -> None:
@@ -42,7 +58,7 @@ class PairHead(nn.Module):
 
 
 def seeded_linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
-    """A linear layer whose initial weights depend on ``seed`` alone; the global generator is untouched."""
+    """A linear layer whose initial weights only depend on ``seed``; the global generator is not touched."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Linear(inputs, outputs)

@@ -1,9 +1,8 @@
-"""One training loop for everything that is fine-tuned: alternating tasks, warm-up, resume, best on dev.
+"""The training loop of all fine-tuning: alternating tasks, warm-up, resume, best weights on dev.
 
-The trainers of sentence-transformers and transformers write optimiser and random states as pickle and
-do not promise the same bits after a kill; this loop does, over the same modules: step ``s`` seeds torch with
-a function of (seed, s) and takes its batch from a stream indexed by s, so the state is the weights, Adam's
-moments and s.
+The trainers of sentence-transformers and transformers pickle optimiser and random states and do not promise
+identical weights after a kill. This loop does: step ``s`` seeds torch with a function of (seed, s) and takes
+its batch by number from a stream, so its whole state is the weights, Adam's moments and s.
 """
 
 from __future__ import annotations
@@ -45,21 +44,21 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is trained for how long."""
+class Schedule:
+    """Which task is trained when, and when weights are scored and saved."""
 
     cycle: tuple[str, ...]
-    """Task of step s is ``cycle[s % len(cycle)]``."""
+    """Step s trains task ``cycle[s % len(cycle)]``."""
     steps: int
-    """Optimiser steps in all."""
+    """Total number of optimiser steps."""
     evaluate_every: int
-    """Steps between evaluations; there is one before the first step and one after the last, too."""
+    """Steps between evaluations; there is also one before the first step and one after the last."""
     save_every: int
-    """Steps between saved states (evaluations save as well)."""
+    """Steps between saved states; every evaluation saves one, too."""
     select: str | None = None
-    """Score whose best evaluation's weights are kept (after the first step); None keeps the last weights."""
+    """Keep the weights with the highest score of this name; None keeps the last weights."""
     identity: dict[str, Any] = field(default_factory=dict)
-    """JSON values that must be the same when a state is resumed."""
+    """JSON values that must be the same to resume a state."""
 
 
 def rate_factor(step: int, steps: int, warmup: float, decay: bool) -> float:
@@ -70,17 +69,17 @@ def rate_factor(step: int, steps: int, warmup: float, decay: bool) -> float:
 
 
 def batch_number(step: int, cycle: tuple[str, ...]) -> int:
-    """How many batches of this step's task came before ``step``."""
+    """How many batches of this step's task were trained before ``step``."""
     name = cycle[step % len(cycle)]
     rounds, place = divmod(step, len(cycle))
     return rounds * cycle.count(name) + cycle[:place].count(name)
 
 
 class _Run:
-    """The state of one run: what a saved state restores."""
+    """Everything a saved state restores."""
 
-    def __init__(self, model: nn.Module, plan: Plan, config: LoopConfig, folder: Path) -> None:
-        self.model, self.plan, self.config = model, plan, config
+    def __init__(self, model: nn.Module, schedule: Schedule, config: LoopConfig, folder: Path) -> None:
+        self.model, self.schedule, self.config = model, schedule, config
         self.states = Checkpoints(folder / "state", keep=2)
         self.bests = Checkpoints(folder / "best", keep=1)
         self.optimiser = torch.optim.AdamW(
@@ -97,7 +96,7 @@ class _Run:
         self.best: float | None = None
 
     def restore(self) -> bool:
-        """Continue from the newest whole state, if there is one."""
+        """Continue from the newest intact state; whether there was one."""
         held = self.states.newest()
         if held is None:
             return False
@@ -122,23 +121,23 @@ class _Run:
         self.states.save(self.step, Checkpoint(parameters_of(self.model), optimiser, state))
 
     def keep_if_best(self, row: Row) -> None:
-        """Store the weights when the selected score rose.
+        """Store the weights if the selected score is a new best.
 
-        They are stored before the state that records them: after a kill in between, the repeated steps
-        end in the same bits and store the same weights again.
+        This comes before the state that records the score: after a kill in between, the repeated steps
+        produce the same weights and store them again.
         """
-        if self.plan.select is None or self.step == 0:
+        if self.schedule.select is None or self.step == 0:
             return
-        score = row[self.plan.select]
+        score = row[self.schedule.select]
         if self.best is None or score > self.best:
             self.best = score
             self.bests.save(self.step, Checkpoint(parameters_of(self.model), {}, {"score": score}))
 
     def _identity(self) -> dict[str, Any]:
         return {
-            **self.plan.identity,
-            "cycle": list(self.plan.cycle),
-            "steps": self.plan.steps,
+            **self.schedule.identity,
+            "cycle": list(self.schedule.cycle),
+            "steps": self.schedule.steps,
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
         }
@@ -147,7 +146,7 @@ class _Run:
 def fit(
     model: nn.Module,
     tasks: Mapping[str, Task],
-    plan: Plan,
+    schedule: Schedule,
     config: LoopConfig,
     *,
     evaluate: Callable[[], Row],
@@ -159,35 +158,35 @@ def fit(
 
     Args:
         model: everything trainable: tower and heads.
-        tasks: by the names in ``plan.cycle``.
-        plan: what is trained for how long.
-        config: how the weights move.
-        evaluate: scores by name (fractions); called in eval mode without gradients.
-        seed: of the dropout masks; batches carry their own.
-        folder: where the state lives; a state there is continued.
-        report: takes one line per evaluation.
+        tasks: by the names in ``schedule.cycle``.
+        schedule: which task is trained when.
+        config: how the weights are trained.
+        evaluate: returns scores by name (fractions); called in eval mode without gradients.
+        seed: seed of the dropout masks; streams have their own.
+        folder: folder of the saved states; a state found there is resumed.
+        report: called with one line per evaluation.
 
     Raises:
-        UserError: loss or gradient is not finite (weights before that step stay saved), or the saved state
-            is of another run.
+        UserError: the loss or gradient is not finite (the last saved state stays), or the saved state
+            belongs to another run.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    run = _Run(model, plan, config, folder)
+    run = _Run(model, schedule, config, folder)
     if run.restore():
-        report(f"resumed at step {run.step:,} of {plan.steps:,}")
+        report(f"resumed at step {run.step:,} of {schedule.steps:,}")
     else:
         _evaluate(run, evaluate, report)
     started = time.perf_counter()
-    with progress(total=plan.steps, unit="step", description="train", initial=run.step) as bar:
-        while run.step < plan.steps:
+    with progress(total=schedule.steps, unit="step", description="train", initial=run.step) as bar:
+        while run.step < schedule.steps:
             _advance(run, tasks, seed)
             bar.update(1)
-            if run.step % plan.evaluate_every == 0 or run.step == plan.steps:
+            if run.step % schedule.evaluate_every == 0 or run.step == schedule.steps:
                 _evaluate(run, evaluate, report)
-            elif run.step % plan.save_every == 0:
+            elif run.step % schedule.save_every == 0:
                 run.save()
     report(f"trained to step {run.step:,} ({time.perf_counter() - started:.0f} s in this process)")
-    if plan.select is not None:
+    if schedule.select is not None:
         best = run.bests.newest()
         assert best is not None, "a finished run was evaluated"
         load_parameters(model, best.weights)
@@ -196,36 +195,36 @@ def fit(
 
 
 def calibrate(
-    model: nn.Module, tasks: Mapping[str, Task], plan: Plan, config: LoopConfig, *, seed: int, folder: Path
+    model: nn.Module,
+    tasks: Mapping[str, Task],
+    schedule: Schedule,
+    config: LoopConfig,
+    *,
+    seed: int,
+    folder: Path,
 ) -> float:
-    """Steps per second, from a few steps that are thrown away; nothing is written.
+    """Steps per second, measured on a few steps; arguments as for :func:`fit`.
 
-    Args:
-        model: as for :func:`fit`; its weights move.
-        tasks: as for :func:`fit`.
-        plan: as for :func:`fit`.
-        config: as for :func:`fit`.
-        seed: as for :func:`fit`.
-        folder: as for :func:`fit`; a state there is not read.
+    The weights of ``model`` change, but nothing is written and no saved state is read.
     """
-    run = _Run(model, plan, config, folder)
+    run = _Run(model, schedule, config, folder)
 
     def turn(_number: int) -> int:
-        for _ in plan.cycle:
+        for _ in schedule.cycle:
             _advance(run, tasks, seed)
-        return len(plan.cycle)
+        return len(schedule.cycle)
 
     return rate(turn, range(6))
 
 
 def _advance(run: _Run, tasks: Mapping[str, Task], seed: int) -> None:
     """One optimiser step."""
-    plan, config = run.plan, run.config
-    name = plan.cycle[run.step % len(plan.cycle)]
+    schedule, config = run.schedule, run.config
+    name = schedule.cycle[run.step % len(schedule.cycle)]
     torch.manual_seed(seed * 1_000_003 + run.step)
     run.model.train()
     task = tasks[name]
-    loss = task.loss(task.stream.batch(batch_number(run.step, plan.cycle)))
+    loss = task.loss(task.stream.batch(batch_number(run.step, schedule.cycle)))
     run.optimiser.zero_grad(set_to_none=True)
     torch.autograd.backward(loss)
     value, norm = loss.item(), float(nn.utils.clip_grad_norm_(run.model.parameters(), config.clip_norm))
@@ -235,7 +234,9 @@ def _advance(run: _Run, tasks: Mapping[str, Task], seed: int) -> None:
             "before the update. Start again in another folder with a lower learning rate"
         )
     for group in run.optimiser.param_groups:
-        group["lr"] = config.learning_rate * rate_factor(run.step, plan.steps, config.warmup, config.decay)
+        group["lr"] = config.learning_rate * rate_factor(
+            run.step, schedule.steps, config.warmup, config.decay
+        )
     run.optimiser.step()
     run.losses.setdefault(name, []).append(value)
     run.step += 1

@@ -1,8 +1,7 @@
-"""A small BERT from scratch, for machines without downloads: vocabulary and weights from a corpus alone.
+"""A small BERT for machines without downloads: vocabulary and weights come from a corpus only.
 
-The WordPiece vocabulary is learned by the tokenizers library. Left alone its trainer breaks ties in the
-order of a randomly seeded hash map (two runs gave two vocabularies); naming every letter in advance
-fixes the order, so the same text gives the same vocabulary.
+The tokenizers library learns the WordPiece vocabulary. By default its trainer breaks ties in the order of a
+randomly seeded hash map, so two runs gave two vocabularies. Naming every letter in advance fixes the order.
 Optional pre-training is BERT's masked language modelling (15 % of pieces; 80 % masked, 10 % random, 10 %
 kept) on the shared loop, so it resumes like any other training.
 Shapes: B texts, T pieces, P predicted pieces.
@@ -25,18 +24,18 @@ from corpora.support.files import read_json, write_json, write_text
 from senteval_runner.vectors.encoders import quiet
 from studies.finetune.config import LoopConfig, TinyConfig
 from studies.finetune.examples import Examples, Fixed, Stream
-from studies.finetune.loop import Plan, Task, fit
+from studies.finetune.loop import Schedule, Task, fit
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_LETTERS = 500
 
 
 def learn_vocabulary(texts: Sequence[str], size: int) -> list[str]:
-    """Lower-cased WordPiece vocabulary of ``texts``, most useful pieces first after the letters.
+    """Lower-cased WordPiece vocabulary of ``texts``: letters, then pieces from the most useful on.
 
     Args:
         texts: the corpus.
-        size: pieces in all; fewer when the text has no more that occur twice.
+        size: number of pieces; fewer if the text has no more that occur twice.
     """
     try:
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -70,14 +69,14 @@ def build_tiny(
     seed: int,
     report: Callable[[str], None] = lambda line: None,
 ) -> Path:
-    """Write a Hugging Face folder with a small BERT for ``texts``; a finished one is left as it is.
+    """Write a Hugging Face folder with a small BERT for ``texts``; a finished folder is kept.
 
     Args:
-        folder: where ``config.json``, ``model.safetensors`` and the tokenizer go.
-        texts: corpus of the vocabulary and of the pre-training.
+        folder: output folder for ``config.json``, ``model.safetensors`` and the tokenizer.
+        texts: corpus of the vocabulary and the pre-training.
         config: sizes and pre-training.
-        seed: of the initial weights, masks and batch order.
-        report: takes one line per stage.
+        seed: seed of the initial weights, masks and batch order.
+        report: called with one line per stage.
 
     Raises:
         UserError: no text, or the folder holds a BERT of another configuration.
@@ -111,7 +110,7 @@ def build_tiny(
 def _tokenizer(folder: Path, texts: Sequence[str], config: TinyConfig) -> Any:
     from transformers import BertTokenizer
 
-    # Learned anew after a kill, not taken from the folder: the killed run may have had other options.
+    # Always learned again: the folder's vocabulary may be of a killed run with other options.
     vocabulary = folder / "vocab.txt"
     write_text(vocabulary, "\n".join(learn_vocabulary(texts, config.vocabulary)) + "\n")
     return BertTokenizer(vocab=str(vocabulary), model_max_length=config.max_length)
@@ -154,7 +153,7 @@ def _pretrain(
     corpus = Examples(list(texts), None, np.zeros(len(texts), dtype=np.int64))
     seed = identity["seed"]
     stream = Stream(Fixed(corpus), config.mlm_batch, seed, "mlm")
-    plan = Plan(
+    schedule = Schedule(
         cycle=("mlm",),
         steps=config.mlm_steps,
         evaluate_every=max(1, config.mlm_steps // 5),
@@ -165,7 +164,7 @@ def _pretrain(
         learning_rate=config.mlm_learning_rate, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.01
     )
     tasks = {"mlm": Task(stream, loss)}
-    fit(model, tasks, plan, rate, evaluate=dict, seed=seed, folder=folder, report=report)
+    fit(model, tasks, schedule, rate, evaluate=dict, seed=seed, folder=folder, report=report)
 
 
 def masked_loss(
@@ -188,6 +187,6 @@ def masked_loss(
     shown_BT = torch.where(dice_BT >= 0.9, random_BT, shown_BT)
     inputs = {**batch, "input_ids": torch.where(chosen_BT, shown_BT, ids_BT)}
     states_BTD = model.bert(**inputs).last_hidden_state  # type: ignore[operator]
-    # The vocabulary layer runs on the chosen places only, a seventh of the work.
+    # The vocabulary layer only runs on the chosen pieces, a seventh of the work.
     logits_PV = model.cls(states_BTD[chosen_BT])  # type: ignore[operator]
     return nn.functional.cross_entropy(logits_PV, ids_BT[chosen_BT]) if chosen_BT.any() else logits_PV.sum()

@@ -23,7 +23,7 @@ class LayersConfig(BackboneConfig):
     """Layers separated by commas: -1 is the top, -12 the bottom of twelve, emb the embedding output; top,
     bottom; of tree encoders: all nodes, or h0, h1, ... the nodes of that height."""
     poolings: tuple[str, ...] = ()
-    """Of cls, sep, mean, max (tree encoders: root, mean, max); none given: all the backbone has."""
+    """Among cls, sep, mean, max (tree encoders: root, mean, max); by default all that the backbone has."""
     concatenate: tuple[str, ...] = ("top,bottom",)
     """Pairs of layers evaluated side by side, e.g. -1,-12 -1,-6; tree encoders have no top and bottom."""
     tasks: str = "all"
@@ -31,11 +31,11 @@ class LayersConfig(BackboneConfig):
     data: Path | None = None
     """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
     limit: Annotated[int, Ge(40)] | None = None
-    """Rows per split at most, drawn by seed; None takes all. See the report for what a task loses."""
+    """Most rows per split, drawn at random; None takes all. The report says what a task loses."""
     protocol: Literal["default", "fast", "sklearn"] = "default"
-    """How logistic regressions are trained and chosen (senteval_runner.run); fast is too short for maxima."""
+    """How logistic regressions are trained and chosen (senteval_runner.run); fast may stop too early."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 1111
-    """Of classifiers, folds and --limit's draw."""
+    """Seed of classifiers, folds and the rows that --limit draws."""
     output: Path = Path("runs/layers/report")
     """Folder for results.json, results.md, report.html and finished cells."""
     cache: Path = Path("runs/layers/vectors")
@@ -45,6 +45,6 @@ class LayersConfig(BackboneConfig):
     table_pooling: Literal["cls", "sep", "mean", "max", "root"] = "mean"
     """Pooling of the table by layer."""
     threads: Count | None = None
-    """Threads of encoding and classifiers; None is torch's default."""
+    """Threads for encoding and classifiers; None is torch's default."""
     dry_run: bool = False
     """Print tasks, sentences, disk space and encoding time; evaluate nothing."""

@@ -30,8 +30,8 @@ def page(studied: Sequence[Studied], pooling: str, remarks: Sequence[str]) -> Pa
 
     Args:
         studied: the backbones.
-        pooling: of the tables by layer.
-        remarks: what a reader must know.
+        pooling: pooling of the tables by layer.
+        remarks: what a reader of the scores must know.
     """
     sections = [Section("Remarks", remarks)]
     if studied:
@@ -41,7 +41,7 @@ def page(studied: Sequence[Studied], pooling: str, remarks: Sequence[str]) -> Pa
 
 
 def _tables(studied: Sequence[Studied], pooling: str) -> Iterator[Table]:
-    """EMP's Tables 1 and 2, raw and normalised; differences from the first backbone."""
+    """EMP's Tables 1 and 2, raw and normalised, and differences from the first backbone."""
     tasks, best = tasks_of(studied), best_of(studied)
     for title, scale in (("", None), (", normalised per task by the best", best)):
         rows = pooling_table(studied, tasks, scale)
@@ -55,7 +55,7 @@ def _tables(studied: Sequence[Studied], pooling: str) -> Iterator[Table]:
 
 
 def _table(title: str, names: Sequence[str], rows: Sequence[Row]) -> Table:
-    """Groups without a score are left out."""
+    """A table of group means; groups without a score have no column."""
     groups = [group for group in TASK_GROUPS if any(group in means for _, means in rows)]
     cells = [[*labels, *(means.get(group) for group in groups)] for labels, means in rows]
     return Table([*names, *(Column(group, best="high") for group in groups)], cells, title=title)
@@ -80,7 +80,7 @@ def differences(first: Studied, other: Studied) -> dict[Unit, dict[str, float]]:
 
 
 def heat_maps(studied: Sequence[Studied]) -> Iterator[Figure]:
-    """One per backbone, one per comparison with the first."""
+    """One heat map per backbone, and one per comparison with the first."""
     tasks, best = tasks_of(studied), best_of(studied)
     for number, one in enumerate(studied):
         yield _heat_map(f"{one.name}: % of each task's best", one, tasks, relative(one, best))
@@ -97,7 +97,7 @@ def _heat_map(
     *,
     diverging: bool = False,
 ) -> Figure:
-    """Layers x tasks, the top layer first, one panel per pooling."""
+    """Layers by tasks, the top layer first, one panel per pooling."""
     by_cell = {(unit.row, unit.pooling): by_task for unit, by_task in values.items()}
     rows = list(reversed(one.rows()))
     panels = {}

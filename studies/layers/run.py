@@ -26,7 +26,7 @@ from senteval_runner.vectors.embed import text_of
 from senteval_runner.vectors.sources import distinct_names
 from studies.layers import report
 from studies.layers.config import LayersConfig
-from studies.layers.estimate import dry_run
+from studies.layers.dry_run import dry_run
 from studies.layers.subject import Subject, choose
 from studies.layers.subset import limited
 from studies.layers.tables import best_of, normalised

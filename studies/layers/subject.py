@@ -1,4 +1,4 @@
-"""One backbone of a study: what is evaluated of it, its stored vectors, its results."""
+"""One backbone of a study: its evaluated units, stored vectors and results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from studies.layers.config import LayersConfig
 from studies.layers.tables import Studied
 
 CHUNK = 1024
-"""Sentences per shard: what a kill can cost; 164 MB in memory for BERT base with all columns."""
+"""Sentences per shard, which is what a kill can lose; 164 MB in memory for BERT base with all columns."""
 
 
 @dataclass(kw_only=True)
@@ -39,12 +39,12 @@ class Subject:
     encoding_s: float = 0.0
 
     def key(self, unit: Unit, storage: str, drawn: Sequence[int]) -> str:
-        """Digest of all that decides a cell's figure, protocol and data aside."""
+        """Digest of everything that decides a cell's score, except protocol and data."""
         values = [*self.backbone.identity(), storage, unit.layers, unit.pooling, drawn]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
     def encode(self, sentences: Sequence[Tokens]) -> None:
-        """Store all columns of the sentences that have none yet."""
+        """Encode the sentences that are not stored yet and store all their columns."""
         missing = self.store.missing([text_of(tokens) for tokens in sentences])
         if not missing:
             return
@@ -64,19 +64,19 @@ class Subject:
 
 
 class UnitVectors:
-    """Stored columns side by side, as the evaluation asks for them: token lists to float32 [n, D]."""
+    """An encoder that reads stored columns and joins them: token lists to float32 [n, D]."""
 
     def __init__(self, store: LayerStore, columns: Sequence[int]) -> None:
         self.store, self.columns = store, columns
 
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """One row per sentence, in order."""
+        """Vectors of the sentences in order, [n, D]."""
         texts = [text_of(tokens) for tokens in sentences]
         return np.concatenate([self.store.get(texts, column) for column in self.columns], axis=1)
 
 
 def choose(backbone: Backbone, config: LayersConfig) -> Subject:
-    """A backbone with the layers and poolings that are wanted; only their columns are made and stored.
+    """Choose layers and poolings of a backbone; only their columns are computed and stored.
 
     Raises:
         UserError: the backbone lacks one of them, or nothing is left to evaluate.

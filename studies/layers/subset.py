@@ -1,8 +1,8 @@
-"""Fewer rows of a task, for studies that a CPU has to finish.
+"""Draw fewer rows of a task, for studies on a CPU.
 
-A draw by seed, the same for every layer and backbone; rows keep the files' order. Classes keep their shares,
-none falls under the twelve rows that the folds need, where it has them. A task with so many classes that
-twenty rows of each are more than the limit (WordContent has a thousand) keeps a draw of its classes.
+The draw depends on the seed and is the same for every layer and backbone; rows keep the files' order. Classes
+keep their fractions, but at least the twelve rows that the folds need, if they have them. If twenty rows of
+each class exceed the limit (WordContent has a thousand classes), only some classes are drawn.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ LEAST_PER_CLASS = 12
 
 
 def limited(task: TaskData, limit: int, seed: int) -> tuple[TaskData, str]:
-    """A task with at most about ``limit`` rows per split, and what it lost in a sentence ("" for nothing)."""
+    """A task with about ``limit`` rows per split at most, and one line about what it lost ("" if nothing)."""
     classes = np.arange(len(task.classes))
     wanted = max(2, limit // ROWS_PER_CLASS)
-    if len(classes) > wanted and len(task.splits) > 1 and _longest(task) > limit:
+    longest = max(len(split) for split in task.splits.values())
+    if len(classes) > wanted and len(task.splits) > 1 and longest > limit:
         classes = np.sort(np.random.RandomState(seed).permutation(len(classes))[:wanted])
     splits = {name: _limit_split(split, classes, limit, seed) for name, split in task.splits.items()}
     lost = [
@@ -38,10 +39,6 @@ def limited(task: TaskData, limit: int, seed: int) -> tuple[TaskData, str]:
     return dataclasses.replace(task, splits=splits, classes=names), f"{task.name}: {', '.join(lost)}{kept}"
 
 
-def _longest(task: TaskData) -> int:
-    return max(len(split) for split in task.splits.values())
-
-
 def _limit_split(split: Split, classes: NDArray[np.int64], limit: int, seed: int) -> Split:
     rng = np.random.RandomState(seed)
     if not len(classes):  # scores
@@ -49,11 +46,10 @@ def _limit_split(split: Split, classes: NDArray[np.int64], limit: int, seed: int
         return _take(split, rows.tolist(), [split.y[i] for i in rows])
     y = np.asarray(split.y)
     groups = [np.flatnonzero(y == one) for one in classes]
-    total = sum(map(len, groups))
-    share = min(1.0, limit / max(total, 1))
+    fraction = min(1.0, limit / max(sum(map(len, groups)), 1))
     kept = []
     for group in groups:
-        quota = len(group) if share == 1.0 else max(round(share * len(group)), LEAST_PER_CLASS)
+        quota = len(group) if fraction == 1.0 else max(round(fraction * len(group)), LEAST_PER_CLASS)
         kept.append(rng.permutation(group)[:quota])
     rows = np.sort(np.concatenate(kept))
     return _take(split, rows.tolist(), np.searchsorted(classes, y[rows]).tolist())

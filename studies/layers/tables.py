@@ -17,7 +17,7 @@ TASK_GROUPS: Mapping[str, tuple[str, ...]] = {
     "syntactic": ("Depth", "TopConstituents", "BigramShift"),
     "semantic": ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion"),
 }
-"""The probing groups are those of Conneau et al. (2018); MRPC is a question of similarity here."""
+"""The probing groups are those of Conneau et al. (2018); MRPC counts as similarity here."""
 
 Scores = Mapping[str, float]
 """Main metric (percent) by task."""
@@ -33,11 +33,11 @@ class Studied:
     layers: tuple[str, ...]
     """Evaluated single layers, from the bottom up."""
     compared: tuple[str, ...]
-    """Those a comparison of poolings averages over."""
+    """Layers that the comparison of poolings averages over."""
     poolings: tuple[str, ...]
     units: tuple[Unit, ...]
     scores: dict[Unit, dict[str, float]] = field(default_factory=dict)
-    """Main figure (percent) per unit and task."""
+    """Main metric (percent) per unit and task."""
 
     def rows(self) -> list[str]:
         """Layers and pairs of layers, in the order of the tables."""
@@ -51,7 +51,7 @@ def tasks_of(studied: Sequence[Studied]) -> list[str]:
 
 
 def best_of(studied: Sequence[Studied]) -> dict[str, float]:
-    """The best figure of each task over all backbones and units."""
+    """The best score of each task over all backbones and units."""
     values: dict[str, list[float]] = {}
     for one in studied:
         for by_task in one.scores.values():
@@ -61,12 +61,12 @@ def best_of(studied: Sequence[Studied]) -> dict[str, float]:
 
 
 def normalised(scores: Scores, best: Scores) -> dict[str, float]:
-    """Each figure as a percentage of its task's best; a task whose best is not positive is left out."""
+    """Scores as percentages of each task's best; tasks whose best is not positive are dropped."""
     return {task: 100 * value / best[task] for task, value in scores.items() if best[task] > 0}
 
 
 def group_means(scores: Scores, tasks: Sequence[str]) -> dict[str, float]:
-    """Mean over the evaluated tasks of each group; a group of which one is missing here has none."""
+    """Mean score of each group; a group has none if one of its evaluated tasks is missing here."""
     means = {}
     for group, members in TASK_GROUPS.items():
         here = [task for task in members if task in tasks]
@@ -104,7 +104,7 @@ def layer_table(
 
 
 def difference_table(first: Studied, other: Studied, tasks: Sequence[str], pooling: str) -> list[Row]:
-    """``other`` minus ``first`` in points, for the rows that both have."""
+    """``other`` minus ``first`` in points, for units that both have."""
     table = []
     for unit in other.units:
         if unit.pooling == pooling and unit in first.scores and unit in other.scores:

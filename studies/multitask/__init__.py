@@ -1,1 +1,1 @@
-"""Sequential multitask fine-tuning (SEQ-MT): sentiment, paraphrase, similarity, NLI one by one."""
+"""Sequential multitask fine-tuning (SEQ-MT): sentiment, paraphrase, similarity, NLI in turn."""

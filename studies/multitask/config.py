@@ -13,14 +13,14 @@ from studies.finetune.config import LoopConfig, TinyConfig
 
 @configuration
 class SplitFiles:
-    """Files of a task; None takes what the data folder has."""
+    """Files of a task; None uses the data folder's."""
 
     train: Path | None = None
     """Training pairs."""
     dev: Path | None = None
-    """Pairs that choose the best epoch; None holds a tenth of the training pairs out, by first text."""
+    """Pairs that choose the best epoch; None holds out a tenth of the training pairs, by first text."""
     test: Path | None = None
-    """Pairs for the reported scores; None holds another tenth out."""
+    """Pairs for the reported scores; None holds out another tenth."""
 
 
 def _seq_mt_loop() -> LoopConfig:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from corpora.support.errors import UserError
 from senteval_runner.protocol.correlation import accuracy, pearson
 from senteval_runner.towers.transformer import Tower
+from studies.finetune.config import Concatenation
 from studies.finetune.examples import Examples
 from studies.finetune.heads import (
     PairHead,
@@ -24,7 +25,7 @@ from studies.finetune.heads import (
 from studies.multitask.stages import TASKS, Stage
 
 OUTPUTS = {"sst": 5, "quora": 1, "sts": 1, "nli": 3}
-"""Values a head puts out: classes, or one for the binary and the graded task."""
+"""Outputs of a head: classes, or one value for the binary and the graded task."""
 METRIC = {"sst": "accuracy", "quora": "accuracy", "sts": "pearson", "nli": "accuracy"}
 
 
@@ -33,8 +34,8 @@ class TaskHead(nn.Module):
 
     Args:
         stage: task and style.
-        tower: the encoder it will read; joint pair stages need one that reads pairs.
-        seed: of the initial weights.
+        tower: the encoder; joint pair stages need one that reads pairs.
+        seed: seed of the initial weights.
     """
 
     def __init__(self, stage: Stage, tower: Tower, seed: int) -> None:
@@ -49,8 +50,8 @@ class TaskHead(nn.Module):
         if stage.task == "sst" or stage.pooling is None:
             self.layer = seeded_linear(tower.dim, OUTPUTS[stage.task], seed)
         elif stage.task != "sts":
-            concatenation = "uv-diff-prod" if stage.product else "uv-diff"
-            self.layer = PairHead(tower.dim, OUTPUTS[stage.task], concatenation, seed)  # type: ignore[arg-type]
+            concatenation: Concatenation = "uv-diff-prod" if stage.product else "uv-diff"
+            self.layer = PairHead(tower.dim, OUTPUTS[stage.task], concatenation, seed)
 
     def forward(self, tower: Tower, examples: Examples) -> Tensor:
         """Logits [B, C], or one value per example [B] for quora (a logit) and sts (cosine or value)."""
@@ -80,7 +81,7 @@ class TaskHead(nn.Module):
 
     def score(self, tower: Tower, examples: Examples, batch_size: int = 64) -> float:
         """Accuracy (sst, quora, nli) or Pearson correlation (sts) on ``examples``, without gradients."""
-        # Neighbours in length share a batch: less padding, and the scores do not depend on it.
+        # Texts of similar length share a batch to save padding; the scores do not depend on it.
         length = [len(text) for text in examples.first]
         order = np.argsort(length, kind="stable")
         outputs = []

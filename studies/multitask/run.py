@@ -2,8 +2,8 @@
 
     python -m studies.multitask --output runs/multitask/tiny --stages "sst,quora:mean,sts:mean,nli:mean"
 
-A stage's folder is named after all stages up to it, so configurations that begin alike share their first
-stages and a killed grid repeats at most the epoch it was in. Source: Yao 2023 (SEQ-MT).
+A stage's folder is named after all stages up to it. So configurations that begin alike share their first
+stages, and a killed grid repeats one epoch at most. Source: Yao 2023 (SEQ-MT).
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from corpora.support.files import atomic_path, read_json, write_json
 from parsing.networks.device import pick_device
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Column, Table
-from senteval_runner.towers.transformer import Tower, load_tower
+from senteval_runner.towers.config import Pooling
+from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Fixed, Sampled, Source, Stream
-from studies.finetune.loop import Plan, Row, Task, calibrate, fit
+from studies.finetune.heads import TowerModule
+from studies.finetune.loop import Row, Schedule, Task, calibrate, fit
 from studies.finetune.tiny import build_tiny
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.heads import METRIC, TaskHead, overall
@@ -37,24 +39,24 @@ from studies.multitask.stages import GRID, TASKS, Stage, parse_stages
 from studies.multitask.tasks import TaskExamples, read_all_tasks
 
 NOTE = "Percent: accuracy; STS: Pearson x 100. In brackets: not trained yet."
-# Options that do not change any number may differ between runs over one output folder.
+# Options that do not change any score may differ between runs with the same output folder.
 FREE_OPTIONS = ("output", "stages", "grid", "save_every", "dry_run")
 
 
 @dataclass
 class State:
-    """What a stage hands to the next: the folder of its model and the trained heads by task."""
+    """What a stage passes on: its model folder and the trained heads."""
 
     backbone: str
     heads: dict[str, Path]
-    """Per trained task, the stage folder that holds its head."""
+    """The stage folder with the head of each trained task."""
 
 
 def run(config: MultitaskConfig) -> dict[str, Any]:
     """Run the stages or the grid; return and write ``results.json``.
 
     Raises:
-        UserError: a bad stage, missing data, a backbone that cannot be loaded, or a folder of other options.
+        UserError: a bad stage, missing data, an unloadable backbone, or a folder made with other options.
     """
     config.tiny.heads()
     sequences = _sequences(config)
@@ -78,15 +80,15 @@ def run(config: MultitaskConfig) -> dict[str, Any]:
 
 
 def _backbone(config: MultitaskConfig, tasks: dict[str, TaskExamples], log: Callable[[str], None]) -> str:
-    """Name or folder of the encoder to start from; a tiny one is made."""
+    """Name or folder of the encoder to start from; a tiny one is built first."""
     if config.backbone != "tiny":
         return config.backbone
-    texts = [text for name in TASKS for text in tasks[name].train_texts()]
+    texts = [text for name in TASKS for text in tasks[name].train.texts()]
     return str(build_tiny(config.output / "backbone", texts, config.tiny, seed=config.seed, report=log))
 
 
 def dry_run(config: MultitaskConfig) -> str:
-    """What all stages would take, from a few steps of each kind of stage; nothing is written."""
+    """Estimate all stages from a few steps of each kind of stage; write nothing."""
     config.tiny.heads()
     sequences = _sequences(config)
     stages = {sequence[: place + 1] for sequence in sequences for place in range(len(sequence))}
@@ -99,11 +101,16 @@ def dry_run(config: MultitaskConfig) -> str:
         for stage in sorted({sequence[-1] for sequence in stages}, key=str):
             net = _Net(trial, stage, state)
             net.encoder.prepare(text for task in tasks.values() for text in task.texts())
-            streams, plan, _ = _stage_plan(trial, net, tasks[stage.task])
-            per_s = calibrate(net, streams, plan, config.loop, seed=config.seed, folder=Path(name))
+            streams, schedule, _ = _stage_schedule(trial, net, tasks[stage.task])
+            per_s = calibrate(net, streams, schedule, config.loop, seed=config.seed, folder=Path(name))
             times = sum(sequence[-1] == stage for sequence in stages)
             work.append(
-                Work(name=str(stage), units=times * plan.steps, unit=f"steps of {config.batch}", per_s=per_s)
+                Work(
+                    name=str(stage),
+                    units=times * schedule.steps,
+                    unit=f"steps of {config.batch}",
+                    per_s=per_s,
+                )
             )
             parameters = {part: sum(p.numel() for p in m.parameters()) for part, m in net.named_children()}
     return dry_run_text(
@@ -123,7 +130,7 @@ def run_stage(
     state: State,
     log: Callable[[str], None],
 ) -> Row:
-    """Train ``sequence[-1]`` from where ``sequence[:-1]`` ended, unless it is done; update ``state``."""
+    """Train ``sequence[-1]`` from the end of ``sequence[:-1]`` unless it is finished; update ``state``."""
     stage = sequence[-1]
     folder = config.output / "stages" / "+".join(part.slug for part in sequence)
     done = folder / "stage.json"
@@ -151,21 +158,20 @@ def run_stage(
     return finished
 
 
-class _Net(nn.Module):
-    """Tower and the heads of all tasks; those of other tasks stay as their stage left them."""
+class _Net(TowerModule):
+    """The tower and the heads of all tasks; heads of other tasks stay as their stage left them."""
 
     def __init__(self, config: MultitaskConfig, stage: Stage, state: State) -> None:
-        super().__init__()
-        self.stage = stage
-        pooling = stage.pooling or _pooling_of(state)
         device = pick_device(config.device)
-        self.tower = load_tower(
+        tower = load_tower(
             state.backbone,
-            pooling=pooling,  # type: ignore[arg-type]
+            pooling=stage.pooling or _pooling_of(state),
             max_length=config.max_length,
             dropout=config.dropout,
             device=device,
         )
+        super().__init__(tower)
+        self.stage = stage
         self.heads = nn.ModuleDict()
         for task in TASKS:
             held = state.heads.get(task)
@@ -180,17 +186,12 @@ class _Net(nn.Module):
         self.to(device)
         self.trained = {*state.heads, stage.task}
 
-    @property
-    def encoder(self) -> Tower:
-        """The tower under its contract."""
-        return self.tower  # type: ignore[return-value]
-
     def head(self, task: str) -> TaskHead:
         """The head of a task."""
         return self.heads[task]  # type: ignore[return-value]
 
     def save(self, folder: Path) -> None:
-        """The tower as a model folder, the stage's head beside it."""
+        """Write the tower as a model folder, and the stage's head."""
         self.cpu().encoder.save(folder)
         with atomic_path(folder / "head.safetensors") as temporary:
             head = {
@@ -202,12 +203,12 @@ class _Net(nn.Module):
 def train_stage(
     config: MultitaskConfig, net: _Net, task: TaskExamples, folder: Path, log: Callable[[str], None]
 ) -> None:
-    """Some epochs on one task; the weights of the epoch that is best on dev stay."""
-    streams, plan, evaluate = _stage_plan(config, net, task)
+    """Train on one task and keep the weights of the epoch that is best on dev."""
+    streams, schedule, evaluate = _stage_schedule(config, net, task)
     fit(
         net,
         streams,
-        plan,
+        schedule,
         config.loop,
         evaluate=evaluate,
         seed=config.seed,
@@ -216,10 +217,10 @@ def train_stage(
     )
 
 
-def _stage_plan(
+def _stage_schedule(
     config: MultitaskConfig, net: _Net, task: TaskExamples
-) -> tuple[dict[str, Task], Plan, Callable[[], Row]]:
-    """Batches, length and dev score of a stage."""
+) -> tuple[dict[str, Task], Schedule, Callable[[], Row]]:
+    """Batches, training schedule and dev score of a stage."""
     stage = net.stage
     source: Source = Fixed(task.train)
     if stage.sampled:
@@ -231,7 +232,7 @@ def _stage_plan(
     def evaluate() -> Row:
         return {metric: head.score(net.encoder, task.dev)}
 
-    plan = Plan(
+    schedule = Schedule(
         cycle=(stage.task,),
         steps=config.epochs * stream.batches_per_pass,
         evaluate_every=stream.batches_per_pass,
@@ -239,7 +240,7 @@ def _stage_plan(
         select=metric,
         identity={"stage": str(stage)},
     )
-    return {stage.task: Task(stream, lambda examples: head.loss(net.encoder, examples))}, plan, evaluate
+    return {stage.task: Task(stream, lambda examples: head.loss(net.encoder, examples))}, schedule, evaluate
 
 
 def _sequences(config: MultitaskConfig) -> list[tuple[Stage, ...]]:
@@ -261,12 +262,12 @@ def _sequences(config: MultitaskConfig) -> list[tuple[Stage, ...]]:
 
 
 def _binding_options(config: MultitaskConfig) -> dict[str, Any]:
-    """The options that decide the numbers of a stage."""
+    """The options that decide the scores of a stage."""
     return {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
 
 
 def _refuse_other_options(config: MultitaskConfig) -> None:
-    """Refuse to continue a folder made with options that change its numbers."""
+    """Refuse to resume a folder made with options that change its scores."""
     path = config.output / "multitask.json"
     if path.exists() and read_json(path) != _binding_options(config):
         raise UserError(f"{path}: this folder was made with other options; use another --output")
@@ -281,8 +282,8 @@ def _style(stage: Stage) -> tuple[str | None, bool]:
     return stage.pooling, stage.product
 
 
-def _pooling_of(state: State) -> str:
-    """Pooling of the latest Siamese stage, so that the folder embeds as it was trained; else mean."""
+def _pooling_of(state: State) -> Pooling:
+    """Pooling of the latest Siamese stage, so that the folder embeds as it was trained; mean without one."""
     for folder in reversed(state.heads.values()):
         stage = _head_stage(folder)
         if stage.pooling:
@@ -291,7 +292,7 @@ def _pooling_of(state: State) -> str:
 
 
 def report(results: dict[str, Any]) -> Page:
-    """The final scores of every configuration; all scores after every stage, which show what is forgotten."""
+    """The final scores of every configuration, and those after every stage, which show forgetting."""
     final = {entry["stages"]: entry["after"][-1] for entry in results["results"]}
     # Stages that several configurations share appear once.
     stages = {

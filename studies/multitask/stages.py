@@ -40,13 +40,13 @@ GRID: tuple[str, ...] = (
 )
 """Thirteen configurations: heads (BERT, SBERT), pooling, concatenation, sampling, order, NLI early or late.
 
-SEQ-MT's Table 1 has thirteen rows along these axes; its text was not at hand, so these rows are ours.
+SEQ-MT's Table 1 has thirteen rows along these axes; the exact rows are this project's choice.
 """
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: what is trained and under which head."""
+    """One stage: which task is trained, with which head."""
 
     task: TaskName
     pooling: Pooling | None = None
@@ -70,7 +70,7 @@ def parse_stages(text: str) -> tuple[Stage, ...]:
     """Read ``--stages``.
 
     Raises:
-        UserError: a stage is not of the form above; the message names it.
+        UserError: a stage does not have the form above.
     """
     return tuple(_parse_stage(part.strip()) for part in text.split(","))
 

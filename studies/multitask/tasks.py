@@ -1,7 +1,7 @@
 """The four tasks' examples: SST-5, Quora, STS-B and NLI, from published files or the data folder.
 
 SEQ-MT used SST-5, Quora and SNLI as published, and another split of the STS data (6,040 / 863 / 1,725 pairs).
-Here STS is STS-B's own split. Where the data folder lacks a set, what replaces it:
+Here STS is STS-B's own split. Sets that are not in the data folder are replaced:
 
 =======  =====================================  ====================================================
 task     published                              data folder
@@ -43,20 +43,14 @@ class TaskExamples:
     def texts(self) -> Iterator[str]:
         """Every text of the three splits."""
         for examples in (self.train, self.dev, self.test):
-            yield from examples.first
-            yield from examples.second or ()
-
-    def train_texts(self) -> Iterator[str]:
-        """Every training text, for a tiny backbone's vocabulary."""
-        yield from self.train.first
-        yield from self.train.second or ()
+            yield from examples.texts()
 
 
 def read_all_tasks(config: MultitaskConfig) -> dict[str, TaskExamples]:
     """All four tasks, since every stage is scored on all of them.
 
     Raises:
-        UserError: a set is neither named nor in the data folder.
+        UserError: a set is neither given nor in the data folder.
     """
     data = config.data or _data_from_environment()
     read = {
@@ -97,7 +91,7 @@ def _graded(splits: dict[str, Split], scale: float | None) -> TaskExamples:
 
 
 def _pairs(task: str, files: SplitFiles, pattern: Path, parts: tuple[str, str]) -> TaskExamples:
-    """Named files; else the data folder's training and test file. Missing splits are held out of train."""
+    """The given files, else the data folder's. Missing splits are held out of the training pairs."""
     own = files.train is not None
     train = _read(task, files.train or Path(str(pattern).format(parts[0])))
     test_file = files.test or (None if own else Path(str(pattern).format(parts[1])))

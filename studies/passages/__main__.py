@@ -1,13 +1,12 @@
-"""Passage ranking with frozen vectors, BM25 below and a fine-tuned cross-encoder above (EMP Table 3).
+"""Passage ranking with frozen vectors, BM25 and fine-tuned cross-encoders (EMP Table 3).
 
     python -m studies.passages wikiqa trecqa cranfield --models all-MiniLM-L6-v2 runs/models/mine
     python -m studies.passages wikiqa --margin 1 --seeds 5 --models glove.txt --cross.backbones bert
 
 Input: folders of data sets (see corpora.ranking.answers, .insurance, .trivia, .trec) and models
-named as in senteval_runner.run. Output: the folder ``--output`` with ``results.json``, ``tables.md``,
-``report.html``. Vectors are kept in ``--cache``, a finished (set, method, seed) in ``parts/``, so the same
-command resumes a run that was stopped. A set or model that cannot be used is named, the others finish, and
-the exit code is 2.
+named as in senteval_runner.run. Output: ``results.json``, ``tables.md``, ``report.html`` in ``--output``.
+Vectors are kept in ``--cache``, every finished (set, method, seed) in ``parts/``, so the same command resumes
+a stopped run. Unusable sets or models are reported, the others finish, and the exit code is 2.
 """
 
 from __future__ import annotations

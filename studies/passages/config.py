@@ -1,4 +1,4 @@
-"""Options of passage ranking; imports nothing heavy, so that --help is quick."""
+"""Options of passage ranking; imports nothing heavy, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RankerConfig:
     epochs: Count = 40
     """Most passes over the relevant passages of the training questions."""
     patience: Count = 8
-    """Passes without a better development score after which training ends."""
+    """Stop after this many passes without a better development score."""
     batch_size: Count = 64
     """Pairs of a relevant and an irrelevant passage per step."""
     negatives: Count = 4
@@ -58,11 +58,11 @@ class CrossConfig:
     evaluate_every: Count = 100
     """Steps between evaluations on the development questions."""
     dev_questions: Count | None = None
-    """First development questions that are evaluated on while training; None is all."""
+    """Number of development questions scored during training; None is all."""
     save_every: Count = 50
     """Steps between saved states."""
     loop: LoopConfig = field(default_factory=LoopConfig)
-    """How the weights move."""
+    """How the weights are trained."""
 
 
 @configuration
@@ -91,13 +91,13 @@ class PassagesConfig:
     """Questions of dev and test: answered has a relevant candidate (the usual WikiQA and raw TrecQA), mixed
     an irrelevant one too (TrecQA "clean"), all keeps every one (0 where no candidate is relevant)."""
     depths: tuple[CountOrNone, ...] = (0,)
-    """Candidates in collections: the first so many by BM25; 0 is the whole collection."""
+    """Candidates in collections: the top N by BM25; 0 is the whole collection."""
     limit: Count | None = None
-    """First questions of each split that are used; None is all."""
+    """Use only this many questions at the start of each split; None uses all."""
     seeds: Count = 1
-    """Trainings per method; several give mean ± standard deviation."""
+    """Training runs per method; several give mean ± standard deviation."""
     split_seed: int = 0
-    """Of the random 60 / 20 / 20 split of questions where a set has none."""
+    """Seed of the random 60 / 20 / 20 split of questions for sets without a published one."""
     unit: Literal["passage", "sentence"] = "passage"
     """Encode a passage at once, or as the mean of its sentences' vectors (for sentence encoders)."""
     normalize_parts: bool = False

@@ -1,8 +1,8 @@
-"""The cross-encoder: question and passage read together, fine-tuned on the set, an upper bound for vectors.
+"""The cross-encoder: reads question and passage together, fine-tuned on the set, an upper bound for vectors.
 
-s(q, p) = MLP(h), h the last hidden state of the first position of "[CLS] q [SEP] p [SEP]", the MLP of two
-layers with tanh between. All weights move but the word embeddings. The loss is that of frozen vectors; the
-loop is :func:`studies.finetune.loop.fit`, so a killed run resumes at its last saved step, to the same bits.
+s(q, p) = MLP(h), where h is the last hidden state at the first position of "[CLS] q [SEP] p [SEP]" and the
+MLP has two layers with tanh between. All weights are trained except the word embeddings. The loss is that of
+the frozen vectors. Training is :func:`studies.finetune.loop.fit`, so a killed run resumes exactly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.sources import is_multiview
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear
-from studies.finetune.loop import Plan, Row, Task, fit
+from studies.finetune.loop import Row, Schedule, Task, fit
 from studies.passages.config import CrossConfig
 from studies.passages.metrics import mean, measure
 from studies.passages.ranker import draw_pairs, ranking_loss
@@ -38,8 +38,8 @@ class CrossRanker(nn.Module):
 
     Args:
         tower: a transformer tower of :func:`senteval_runner.towers.transformer.load_tower`.
-        hidden: units of the MLP's first layer.
-        seed: of the MLP's initial weights.
+        hidden: width of the MLP's hidden layer.
+        seed: seed of the MLP's initial weights.
     """
 
     def __init__(self, tower: Any, hidden: int, seed: int) -> None:
@@ -58,9 +58,9 @@ class CrossRanker(nn.Module):
 
 @dataclass(frozen=True)
 class RankingPairs:
-    """The pairs of a pass as :class:`~studies.finetune.examples.Examples`.
+    """A source of (question, relevant passage, irrelevant passage).
 
-    ``first`` is the question, ``second`` the relevant passage, ``target`` the irrelevant one's row.
+    ``first`` is the question, ``second`` the relevant passage, ``target`` the irrelevant passage's index.
     """
 
     questions: Sequence[Question]
@@ -84,7 +84,7 @@ class RankingPairs:
 
 
 def pair_loss(net: CrossRanker, examples: Examples, passages: Sequence[str], margin: float) -> Tensor:
-    """The ranking loss of a batch, both passages of a pair in one forward pass."""
+    """The ranking loss of a batch; both passages of a pair share one forward pass."""
     assert examples.second is not None
     right = list(zip(examples.first, examples.second, strict=True))
     wrong = [(text, passages[row]) for text, row in zip(examples.first, examples.target, strict=True)]
@@ -95,9 +95,9 @@ def pair_loss(net: CrossRanker, examples: Examples, passages: Sequence[str], mar
 def cross_scores(
     net: CrossRanker, questions: Sequence[Question], passages: Sequence[str], step: Callable[[int], object]
 ) -> list[NDArray[np.float32]]:
-    """Scores of every question's candidates; ``step`` hears how many pairs were scored."""
+    """Scores of every question's candidates, [K] each; ``step`` gets the number of pairs of each batch."""
     pairs = [(q.text, passages[row]) for q in questions for row in q.candidates]
-    # Pairs of like length share a batch: padding costs as much as words.
+    # Pairs of similar length share a batch, because padding costs as much as words.
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
     scores = np.zeros(len(pairs), dtype=np.float32)
     with torch.inference_mode():
@@ -120,18 +120,18 @@ def fine_tune(
     folder: Path,
     report: Callable[[str], None],
 ) -> tuple[CrossRanker, list[Row]]:
-    """Train on the set, weights best on dev; the state in ``folder`` is continued.
+    """Train on the set, resuming a state in ``folder``; keep the weights that are best on dev.
 
     Args:
         data: see :func:`~corpora.ranking.questions.filtered`.
         backbone: name or folder of a Hugging Face encoder.
         config: see :class:`CrossConfig`.
-        margin: of the loss.
-        select: metric of dev.
-        seed: of the MLP, the pairs and dropout.
+        margin: margin of the loss.
+        select: dev metric that chooses the weights.
+        seed: seed of the MLP, the pairs and dropout.
         device: cpu, cuda or auto.
-        folder: of the saved states.
-        report: takes one line per evaluation.
+        folder: folder of the saved states.
+        report: called with one line per evaluation.
 
     Raises:
         UserError: the backbone cannot be loaded, or reads no pairs.
@@ -147,7 +147,7 @@ def fine_tune(
         Stream(pairs, config.batch_size, seed, "ranking"),
         lambda examples: pair_loss(net, examples, data.passages, margin),
     )
-    plan = Plan(
+    schedule = Schedule(
         cycle=("ranking",),
         steps=config.steps,
         evaluate_every=config.evaluate_every,
@@ -160,6 +160,13 @@ def fine_tune(
         return mean(measure(questions, cross_scores(net, questions, data.passages, lambda count: None)))
 
     history = fit(
-        net, {"ranking": task}, plan, config.loop, evaluate=evaluate, seed=seed, folder=folder, report=report
+        net,
+        {"ranking": task},
+        schedule,
+        config.loop,
+        evaluate=evaluate,
+        seed=seed,
+        folder=folder,
+        report=report,
     )
     return net, history

@@ -1,7 +1,7 @@
-"""What is compared: lexical rankers, scorers over frozen vectors, cross-encoders. Each runs as one cell.
+"""The compared methods: lexical rankers, scorers over frozen vectors, cross-encoders.
 
-A cell is (set, method, seed); its outcome is plain JSON: development means, test values per question, how it
-was chosen, seconds.
+A method runs in cells (set, method, seed). The outcome of a cell is plain JSON: development means, test
+values per question, how the method was chosen, seconds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Method:
     feature: str
     scorer: str
     identity: list[Any]
-    """JSON values of all that decides its figures, the set, the seed and versions aside."""
+    """JSON values of everything that decides its scores, except set, seed and versions."""
     seeds: int
     run: Callable[[PassageSet, int, Path], Outcome]
     """(set, seed, folder for unfinished work) to the outcome."""
@@ -55,14 +55,14 @@ def outcome(data: PassageSet, dev: Scores, test: Scores, started: float, **info:
     return {
         "dev": mean(measure(data.splits["dev"], dev)),
         "test": {name: values.tolist() for name, values in measure(data.splits["test"], test).items()},
-        "tied": tied_share(data.splits["test"], test),
+        "tied": tied_fraction(data.splits["test"], test),
         "seconds": time.perf_counter() - started,
         "info": info,
     }
 
 
-def tied_share(questions: Sequence[Question], scores: Scores) -> float:
-    """Share of (relevant, irrelevant) candidate pairs whose scores differ by at most 1e-6."""
+def tied_fraction(questions: Sequence[Question], scores: Scores) -> float:
+    """Fraction of (relevant, irrelevant) candidate pairs whose scores differ by at most 1e-6."""
     tied = pairs = 0
     for question, scores_K in zip(questions, scores, strict=True):
         right, wrong = scores_K[question.relevant], np.sort(scores_K[~question.relevant])
@@ -74,7 +74,7 @@ def tied_share(questions: Sequence[Question], scores: Scores) -> float:
 
 
 def lexical_scores(index: Bm25 | Tfidf, questions: Sequence[Question]) -> list[NDArray[np.floating]]:
-    """Scores of every question's candidates; word statistics are of all passages of the set."""
+    """Scores of every question's candidates, [K] each; word statistics come from all passages of the set."""
     return [index.scores(q.text)[q.candidates] for q in questions]
 
 
@@ -129,7 +129,7 @@ class SentenceMeans:
 
 
 def sentences_of(texts: Iterable[str]) -> set[str]:
-    """The distinct sentences that :class:`SentenceMeans` encodes of texts."""
+    """The distinct sentences of texts that :class:`SentenceMeans` encodes."""
     tokenizer = SpaceTokenizer(running=True)
     return {" ".join(part) for text in texts for part in tokenizer.sentences(text)}
 
@@ -213,7 +213,7 @@ def scorer_method(frozen: Frozen, feature: Feature, scorer: Scorer, config: Pass
 
 
 def scorer_methods(frozen: Frozen, config: PassagesConfig) -> list[Method]:
-    """Every feature with every scorer that makes a difference."""
+    """Every feature with every scorer that applies to it."""
     methods = []
     for feature in dict.fromkeys(config.features):
         scorers: Iterable[Scorer] = dict.fromkeys(config.scorers) if feature.startswith("uv") else ("linear",)

@@ -1,10 +1,9 @@
 """MRR, MAP, precision and recall at 1, 5 and 10 of ranked candidates, by ir-measures.
 
-Ties count against us: a relevant candidate ranks behind the irrelevant ones with its score, so a scorer that
-gives every candidate one score ranks the relevant ones last. (The library wants distinct scores: it would
-order equal ones by name.) Precision divides by k also where there are fewer than k candidates; recall and
-average precision divide by all relevant passages, missed ones included. A question without a relevant
-passage scores 0 everywhere.
+Ties count against a scorer: a relevant candidate ranks behind irrelevant ones with its score, so a scorer
+that gives every candidate one score ranks the relevant ones last. (The library needs distinct scores, because
+it orders equal ones by name.) Precision divides by k even with fewer than k candidates; recall and average
+precision divide by all relevant passages, missed ones included. Questions without a relevant passage score 0.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from corpora.ranking.questions import Question
 METRICS = ("mrr", "map", "p@1", "p@5", "p@10", "r@1", "r@5", "r@10")
 DEEPEST = 10
 TIE = 1e-6
-"""Scores that differ by no more count as the same where ties are counted."""
+"""Scores that differ by at most this count as tied."""
 Scores = Sequence[NDArray[np.floating]]
 """One array per question, one score per candidate; higher is better."""
 
@@ -33,7 +32,7 @@ def _measures(library: Any) -> Mapping[str, Any]:
 
 
 def ranked(scores_K: NDArray[np.floating], relevant_K: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Candidates best first; among equal scores irrelevant ones first, then in the file's order."""
+    """Candidates best first, [K]; among equal scores irrelevant ones first, then in the file's order."""
     order: NDArray[np.int64] = np.lexsort((np.arange(len(scores_K)), relevant_K, -scores_K))
     return order
 
@@ -47,7 +46,7 @@ def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[
         assert len(scores_K) == len(question.candidates)
         order = ranked(np.asarray(scores_K), question.relevant)
         right = np.flatnonzero(question.relevant[order])
-        # What follows the last relevant candidate changes nothing, and whole collections are long.
+        # Candidates after the last relevant one change nothing, and whole collections are long.
         order = order[: max(right[-1] + 1 if len(right) else 0, DEEPEST)]
         run[str(number)] = {str(place): float(-rank) for rank, place in enumerate(order)}
         judged = {str(place): 1 for place in np.flatnonzero(question.relevant)}

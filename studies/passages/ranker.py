@@ -2,9 +2,9 @@
 
     L = max(0, m − s(q, p⁺) + s(q, p⁻))
 
-With m = 0, as EMP prints it, every scorer that gives p⁺ and p⁻ one score is a minimum: a pair stops teaching
-once s(q, p⁺) ≥ s(q, p⁻). ReLU's subgradient at 0 is 0, so ties teach nothing. :class:`PairCounts` says
-how many pairs tie. Vectors are scaled to length √D first, so that components are near 1 whatever the encoder.
+With m = 0, as EMP prints it, every scorer that gives p⁺ and p⁻ the same score is a minimum, and a pair has no
+gradient once s(q, p⁺) ≥ s(q, p⁻) (ReLU's subgradient at 0 is 0). :class:`PairCounts` says how many pairs tie.
+Vectors are first scaled to length √D, so that components are near 1 for every encoder.
 
 Legend: B pairs of a batch, T pairs of a pass, N distinct texts, D embedding size, K candidates, H hidden.
 """
@@ -71,7 +71,7 @@ class Bilinear(nn.Module):
 class Concatenated(nn.Module):
     """A linear layer, or two with ReLU between, over :func:`studies.finetune.heads.combine`.
 
-    A linear layer over [u; v] cannot let the question choose: s(q, p⁺) − s(q, p⁻) = a·(v⁺ − v⁻) has no u.
+    A linear layer over [u; v] ignores the question: s(q, p⁺) − s(q, p⁻) = a·(v⁺ − v⁻) does not contain u.
     """
 
     def __init__(self, dim: int, feature: Concatenation, hidden: int | None, seed: int) -> None:
@@ -115,7 +115,7 @@ def scaled(vectors_ND: Vectors) -> Tensor:
 
 
 def score(scorer: nn.Module, part: Part) -> list[NDArray[np.float32]]:
-    """Scores of every question's candidates."""
+    """Scores of every question's candidates, [K] each."""
     counts = [len(q.candidates) for q in part.questions]
     asked = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
     rows = torch.from_numpy(np.concatenate([q.candidates for q in part.questions]))
@@ -153,11 +153,11 @@ def pair_scores(scorer: nn.Module, part: Part, pairs_T3: Rows) -> tuple[Tensor, 
 
 @dataclass(frozen=True, kw_only=True)
 class PairCounts:
-    """How training pairs stand; fractions of the pairs drawn for the first pass."""
+    """Counts over the pairs of the first pass; all but ``pairs`` and ``loss`` are fractions."""
 
     pairs: int
     tied: float
-    """Scores differ by at most 1e-6: where a zero margin stops."""
+    """Scores differ by at most 1e-6; with margin 0 these pairs have no gradient."""
     satisfied: float
     """s(q, p⁺) ≥ s(q, p⁻) + margin: the loss is 0."""
     loss: float
@@ -181,13 +181,13 @@ def count_pairs(scorer: nn.Module, part: Part, pairs_T3: Rows, margin: float) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A trained scorer and how it came about."""
+    """A trained scorer and its training curve."""
 
     scorer: nn.Module
     dev: float
     """Selected score on dev."""
     epoch: int
-    """Pass after which it was reached; 0 is the start."""
+    """Pass after which it was reached; 0 is before training."""
     curve: list[float] = field(default_factory=list)
     """Selected score on dev after each pass, the start first."""
     before: PairCounts
@@ -210,11 +210,11 @@ def train_scorer(
     Args:
         scorer: (u, v) to scores.
         train: questions with a relevant and an irrelevant candidate each.
-        dev: what selects.
+        dev: questions that select the pass.
         config: see :class:`RankerConfig`.
-        margin: of the loss.
-        select: metric of dev.
-        seed: of pairs and order.
+        margin: margin of the loss.
+        select: dev metric that selects the pass.
+        seed: seed of pairs and order.
         step: called after every pass.
 
     Raises:

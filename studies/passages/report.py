@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 
 def name(row: Row) -> str:
-    """One line that tells rows of a set apart."""
+    """A name that is unique among the rows of a set."""
     return " ".join(str(row[label]) for label in LABELS if row[label] not in ("none", "words"))
 
 
@@ -52,7 +52,7 @@ def _scores(row: Row) -> list[Score]:
 
 
 def _pairs(row: Row) -> list[str]:
-    """How the training pairs stood before and after, means over seeds."""
+    """Fractions of training pairs before and after training, means over seeds."""
 
     def average(when: str, what: str) -> str:
         return f"{100 * sum(info[when][what] for info in row['info']) / len(row['info']):.1f} %"

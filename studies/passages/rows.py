@@ -1,4 +1,4 @@
-"""From the cells of one set and method to a row of the report."""
+"""Summarise the cells of one set and method as a row of the report."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@
 Word sets (BURT, Table 2): Spearman's and Pearson's correlation, times 100, between gold scores and cosines.
 Phrase pairs: the same against PPDB's score of equivalence on a held-out fraction. STS-B and SICK-R (BURT,
 Table 3): with a regression head trained on the training part (vectors frozen), and by cosine alone.
-SemEval-2013 5(a): a classifier tuned on its training pairs. Every pair counts, also those with words that an
-encoder does not know: dropping them would hide it. Output: ``results.json``, ``results.md``.
+SemEval-2013 5(a): a classifier tuned on its training pairs. Pairs with words that an encoder does not know
+count too, because dropping them would hide that. Output: ``results.json``, ``results.md``.
 """
 
 from __future__ import annotations

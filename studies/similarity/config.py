@@ -11,7 +11,7 @@ from corpora.support.config import CountOrNone, Fraction, configuration
 
 @configuration
 class SimilarityConfig:
-    """What is compared."""
+    """Options of ``studies.similarity``."""
 
     models: Positional[tuple[str, ...]]
     """Model folders, word-vector files, sentence-transformers names, random:dep,const, or A+B of several."""
@@ -22,9 +22,9 @@ class SimilarityConfig:
     phrases: Path | None = None
     """PPDB 2.0 file of phrase pairs with the feature Equivalence."""
     held_out: Fraction = 0.0
-    """Fraction of --phrases that is scored, the one studies.burt --held-out leaves untrained; 0 is all."""
+    """Score only the fraction of --phrases that studies.burt --held-out does not train on; 0 scores all."""
     semeval2013: Path | None = None
-    """Folder of SemEval-2013 task 5(a): word and phrase pairs, a classifier is tuned on the training part."""
+    """Folder of SemEval-2013 task 5(a): a classifier of word and phrase pairs is tuned on its train part."""
     nhid: CountOrNone = 0
     """Hidden units of that classifier; 0 is logistic regression."""
     output: Path = Path("runs/reports/similarity")

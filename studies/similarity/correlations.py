@@ -36,7 +36,7 @@ def correlate(
     """Correlation of an encoder's cosines with gold scores; constant cosines count as 0.
 
     Args:
-        encoder: see :func:`senteval_runner.evaluate`; it gets texts as their words at white space.
+        encoder: see :func:`senteval_runner.evaluate`; texts are split at white space.
         left: first texts of the pairs.
         right: second texts.
         gold: scores.
@@ -53,7 +53,7 @@ def correlate(
 
 
 def word_similarity(encoder: Encoder, folder: Path) -> tuple[dict[str, Correlation], list[str]]:
-    """All word sets found below ``folder``, and the names of those that are not there."""
+    """Correlations on all word sets below ``folder``, and the names of missing sets."""
     sets = {name: find_set(name, folder) for name in SETS}
     found = {
         name: correlate(encoder, pairs.left, pairs.right, pairs.score)
@@ -71,7 +71,7 @@ def sentence_similarity(
     The head is SentEval's (:mod:`senteval_runner.protocol.relatedness`) on frozen vectors.
 
     Returns:
-        Scores by set, and why a task has none (missing or bad files).
+        Scores by set, and for skipped tasks the reason (missing or bad files).
     """
     vectors = as_vectors(encoder)
     found, skipped = {}, {}
@@ -93,7 +93,7 @@ def sentence_similarity(
 
 
 def phrase_similarity(encoder: Encoder, file: Path, held_out: float = 0.0) -> Correlation:
-    """Phrase pairs of PPDB against the score of equivalence.
+    """Correlation with PPDB's score of equivalence on its phrase pairs.
 
     Args:
         encoder: any encoder.
@@ -102,7 +102,7 @@ def phrase_similarity(encoder: Encoder, file: Path, held_out: float = 0.0) -> Co
         held_out: score only the fraction that ``studies.burt --held-out`` keeps out of training; 0 is all.
 
     Raises:
-        UserError: no line carries the feature, or none is held out.
+        UserError: no line has the feature, or none is held out.
     """
     rows = [(pair, pair.features().get("Equivalence")) for pair in read_ppdb(file)]
     scored = [(pair, gold) for pair, gold in rows if gold is not None]

@@ -1,8 +1,8 @@
-"""SemEval-2013 task 5(a) on frozen vectors: a classifier tuned on its training pairs, and a bare threshold.
+"""SemEval-2013 task 5(a) on frozen vectors: a classifier tuned on its training pairs, and a cosine threshold.
 
-The classifier sees [|u - v|, u ∗ v] of word and phrase, its L2 weight chosen by cross-validation on the
-training pairs, as SentEval does for MRPC. The threshold on the cosine is the one that is right most often on
-the training pairs. The data were not at hand: checked on hand-made files only.
+The classifier sees [|u - v|, u ∗ v] of word and phrase; its L2 weight is chosen by cross-validation on the
+training pairs, as SentEval does for MRPC. The threshold is the one with the best accuracy on the training
+pairs. Tested on hand-made files only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PhraseScores:
     acc: float
     f1: float
     threshold: float
-    """Cosine from which on a pair counts as the same, chosen on the training pairs."""
+    """Pairs with at least this cosine count as the same; chosen on the training pairs."""
     threshold_acc: float
     threshold_f1: float
     pairs: int
@@ -80,11 +80,11 @@ def score_phrases(
 
 
 def best_threshold(similarity: NDArray[np.float64], same: Sequence[int]) -> float:
-    """The least value t for which ``similarity >= t`` is right most often; +inf says "never the same"."""
+    """The smallest t for which ``similarity >= t`` [n] is right most often; +inf means "never the same"."""
     order = np.argsort(similarity, kind="stable")
     gold = np.asarray(same)[order]
     values = similarity[order]
-    # With the threshold at place i, the i lowest are called different and the others the same.
+    # With the threshold at position i, the i lowest are called different and the others the same.
     right = np.concatenate([[0], np.cumsum(gold == 0)]) + np.concatenate([np.cumsum(gold[::-1])[::-1], [0]])
     possible = np.concatenate([[True], values[1:] > values[:-1], [True]])  # equal values are on one side
     best = int(np.argmax(np.where(possible, right, -1)))

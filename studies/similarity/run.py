@@ -1,4 +1,4 @@
-"""Every model on every set that was asked for; the tables."""
+"""Score every model on every requested set, and write the tables."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from studies.similarity.phrases import PhraseScores, score_phrases
 
 @dataclass(kw_only=True)
 class Scores:
-    """What one model scores, and what could not be scored."""
+    """The scores of one model, and what could not be scored."""
 
     correlations: dict[str, Correlation] = field(default_factory=dict)
     classified: PhraseScores | None = None
     """SemEval-2013 5(a)."""
     missing: list[str] = field(default_factory=list)
-    """Word sets that are not there."""
+    """Missing word sets."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Why a sentence task has no score."""
 
 
 def score_all(config: SimilarityConfig, encoder: Encoder) -> Scores:
-    """Every set that was asked for and is there."""
+    """Score the requested sets that exist."""
     scores = Scores()
     if config.words is not None:
         scores.correlations, scores.missing = word_similarity(encoder, config.words)
@@ -89,7 +89,7 @@ def run(config: SimilarityConfig) -> None:
     scored = {model: score_all(config, encoder) for model, encoder in encoders.items()}
     missing = next(iter(scored.values())).missing
     skipped: dict[str, str] = {}
-    for scores in scored.values():  # files are missing for all models, vectors may be unusable for one
+    for scores in scored.values():  # missing files affect all models, bad vectors only one
         skipped |= scores.skipped
     missing_line = f"not found below {config.words}: {', '.join(missing)}" if missing else ""
     page = report(scored)
@@ -118,7 +118,7 @@ def run(config: SimilarityConfig) -> None:
 
 
 def _check(config: SimilarityConfig) -> None:
-    """Refuse wrong options and empty folders before a model is loaded."""
+    """Reject wrong options and empty folders before a model is loaded."""
     if not config.models:
         raise UserError("name at least one model")
     if (config.words, config.data, config.phrases, config.semeval2013) == (None,) * 4:

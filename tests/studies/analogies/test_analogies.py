@@ -17,7 +17,7 @@ from multiview.words.vectors import WordVectors
 from parsing.cache.sentences import StoredSentence
 from studies.analogies.__main__ import cli, run
 from studies.analogies.build import Ranking, build_questions
-from studies.analogies.config import RunConfig
+from studies.analogies.config import ScoreConfig
 from studies.analogies.contexts import SLOT, collect_frames, fill, frames_of, paraphrase
 from studies.analogies.lexicon import CATEGORIES, load_pairs, read_google
 from studies.analogies.questions import Question, read_questions, write_questions
@@ -261,7 +261,7 @@ def test_bad_files(tmp_path: Path) -> None:
 
 def test_a_wrong_google_file_is_refused_before_models_are_loaded(tmp_path: Path) -> None:
     write_questions(tmp_path / "q.tsv", SMALL)
-    config = RunConfig(models=("./no-model",), questions=tmp_path / "q.tsv", google=tmp_path / "none.txt")
+    config = ScoreConfig(models=("./no-model",), questions=tmp_path / "q.tsv", google=tmp_path / "none.txt")
     with pytest.raises(UserError, match=r"none\.txt: no such file"):
         run(config)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.support.split import hold_out, hold_out_pairs, normalised
-from studies.burt.objectives import schedule, steps_per_epoch
+from studies.burt.objectives import one_round, steps_per_epoch
 from studies.burt.prepare import (
     Phrases,
     at_most,
@@ -90,19 +90,19 @@ def test_a_first_text_is_on_one_side_only(texts: list[str], share: float) -> Non
 
 
 def test_every_second_batch_is_nli_and_the_others_alternate() -> None:
-    assert schedule(["nli", "identification", "classification"]) == (
+    assert one_round(["nli", "identification", "classification"]) == (
         "nli",
         "identification",
         "nli",
         "classification",
     )
-    assert schedule(["nli"]) == ("nli",)
-    assert schedule(["classification", "nli"]) == ("nli", "classification")
-    assert schedule(["classification", "identification"]) == ("identification", "classification")
+    assert one_round(["nli"]) == ("nli",)
+    assert one_round(["classification", "nli"]) == ("nli", "classification")
+    assert one_round(["classification", "identification"]) == ("identification", "classification")
 
 
 def test_an_epoch_is_one_pass_over_nli_or_the_longest_set() -> None:
     batches = {"nli": 10, "identification": 1000, "classification": 3}
-    assert steps_per_epoch(schedule(["nli", "identification", "classification"]), batches) == 20
-    assert steps_per_epoch(schedule(["nli"]), batches) == 10
-    assert steps_per_epoch(schedule(["identification", "classification"]), batches) == 2000
+    assert steps_per_epoch(one_round(["nli", "identification", "classification"]), batches) == 20
+    assert steps_per_epoch(one_round(["nli"]), batches) == 10
+    assert steps_per_epoch(one_round(["identification", "classification"]), batches) == 2000

@@ -160,7 +160,7 @@ def test_rows_have_every_method(folder: Path) -> None:
     faq = read_faq(folder)
     vectors = {"bag": embed_faq(faq, bag)}
     tuner = map_tuner(vectors, relevance(faq, list(faq.queries)), TuningConfig(epochs=1, rank=4))
-    rows = evaluate_faq(faq, vectors, tuner, seeds=2, train_share=0.5)
+    rows = evaluate_faq(faq, vectors, tuner, seeds=2, train_fraction=0.5)
     assert len(rows) == 2 * (2 + 3)
     assert {(r["method"], r["training"]) for r in rows} == {
         ("BM25", "none"),
@@ -169,7 +169,7 @@ def test_rows_have_every_method(folder: Path) -> None:
         ("bag", "random negatives"),
         ("bag", "hard negatives"),
     }
-    assert len(evaluate_faq(faq, vectors, tuner, seeds=1, train_share=0.5, sides=["answer"])) == 5
+    assert len(evaluate_faq(faq, vectors, tuner, seeds=1, train_fraction=0.5, sides=["answer"])) == 5
     assert all(0 <= r["accuracy"] <= r["mrr"] <= 1 and r["mrr_sd"] >= 0 for r in rows)
     train, test = split(10, 0.5, 3)
     assert sorted([*train, *test]) == list(range(10)) and len(train) == 5

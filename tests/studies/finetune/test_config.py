@@ -75,7 +75,7 @@ def test_every_number_but_seeds_has_a_range_and_the_defaults_are_in_it(config: A
         (replace(MULTITASK, epochs=0), "--epochs"),
         (replace(MULTITASK, dropout=-0.5), "--dropout"),
         (replace(PassagesConfig(), depths=(0, -1)), "--depths"),
-        (replace(FaqConfig(), train_share=1.0), "--train-share 1.0: must be below 1"),
+        (replace(FaqConfig(), train_fraction=1.0), "--train-fraction 1.0: must be below 1"),
         (LayersConfig(backbones=("x",), max_length=2), "--max-length 2: must be at least 4"),
         (LayersConfig(backbones=("x",), threads=0), "--threads 0: must be at least 1"),
         (LayersConfig(backbones=("x",), seed=-1), "--seed -1: must be at least 0"),

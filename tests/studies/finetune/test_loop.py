@@ -27,7 +27,7 @@ from studies.finetune.heads import (
     combine,
     similarity_loss,
 )
-from studies.finetune.loop import Plan, Task, batch_number, fit, rate_factor
+from studies.finetune.loop import Schedule, Task, batch_number, fit, rate_factor
 from studies.finetune.tiny import build_tiny, learn_vocabulary, masked_loss
 from tests.studies.finetune.fixtures import nli_rows
 
@@ -189,9 +189,9 @@ def net_run(
             raise KeyboardInterrupt
         return net.loss(examples) * factor
 
-    plan = Plan(cycle=("t",), steps=30, evaluate_every=10, save_every=3, select=select)
+    schedule = Schedule(cycle=("t",), steps=30, evaluate_every=10, save_every=3, select=select)
     score = iter([0.0, 0.5, 0.9, 0.1])
-    fit(net, {"t": Task(stream, loss)}, plan, LoopConfig(learning_rate=0.01), seed=1, folder=folder,
+    fit(net, {"t": Task(stream, loss)}, schedule, LoopConfig(learning_rate=0.01), seed=1, folder=folder,
         evaluate=lambda: {"score": next(score)})  # fmt: skip
     return net
 

@@ -11,7 +11,7 @@ import torch
 from corpora.ranking.questions import Question, question
 from corpora.support.errors import UserError
 from studies.passages.config import RankerConfig
-from studies.passages.methods import SentenceMeans, tied_share
+from studies.passages.methods import SentenceMeans, tied_fraction
 from studies.passages.metrics import METRICS, mean, measure, ranked
 from studies.passages.ranker import (
     Bilinear,
@@ -101,8 +101,8 @@ def test_tied_pairs_equal_a_loop() -> None:
         for i in np.flatnonzero(q.relevant)
         for j in np.flatnonzero(~q.relevant)
     ]
-    assert tied_share(questions, scores) == pytest.approx(np.mean(pairs))
-    assert tied_share([judged([1, 1])], [np.zeros(2)]) == 0
+    assert tied_fraction(questions, scores) == pytest.approx(np.mean(pairs))
+    assert tied_fraction([judged([1, 1])], [np.zeros(2)]) == 0
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.7])

@@ -1,4 +1,4 @@
-"""``--dry-run`` of a study: tasks, rows, cells, disk space; the time is that of the encoding."""
+"""``--dry-run`` of a study: tasks, rows, cells, disk space and encoding time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def dry_run(
     tasks: Mapping[str, TaskData | str],
     texts: Sequence[str],
 ) -> str:
-    """The text of a dry run; nothing is kept.
+    """The text of a dry run; nothing is stored.
 
     Args:
         config: options of the command.
         subjects: the backbones with their stores.
-        tasks: by name, or why one is skipped.
+        tasks: data by task name, or why a task is skipped.
         texts: the distinct sentences of all tasks.
     """
     facts = {
