@@ -13,11 +13,11 @@ from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
 from senteval_runner import evaluate, running
-from senteval_runner.config import RunConfig
+from senteval_runner.config import SentEvalConfig
 from senteval_runner.vectors import encoders, trees
 from senteval_runner.vectors.embed import LoadedEncoder
 from senteval_runner.vectors.encoders import tree_reading
-from senteval_runner.vectors.trees import EvaluationTrees, find_caches, open_trees
+from senteval_runner.vectors.evaluation_trees import EvaluationTrees, find_caches, open_trees
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
 TOYS = {"dep": ToyDependencyParser, "const": ToyConstituencyParser}
@@ -148,7 +148,7 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
     assert not seen
 
     monkeypatch.setattr(encoders, "load_multiview", lambda source, device: model(seen))
-    options = RunConfig(
+    options = SentEvalConfig(
         models=("random:dep,const",),
         data=data,
         tasks="CR,SICK-R",
