@@ -2,9 +2,9 @@
 
     python -m benchmarks.cache [--cache FOLDER] [--sentences 65536]
 
-Without ``--cache`` a synthetic one is made (English-like lengths, toy trees). Each alternation reads the
-corpus once in order, once in random order of batches, and a part of it sentence by sentence from the
-same files, which is what a straightforward reader does. Ends with one line of JSON.
+Without ``--cache`` a synthetic cache is made (English-like lengths, toy trees). Each alternation reads the
+corpus once in order and once in random order of batches, and a part of it sentence by sentence from the same
+files, as a simple reader would. Ends with one line of JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BATCH = 400
 
 
 class HashVocabulary:
-    """Any dictionary look-up will do."""
+    """A dictionary look-up, to include the cost of word ids."""
 
     key = "benchmark"
 
@@ -61,7 +61,7 @@ def synthetic(folder: Path, sentences: int) -> None:
 
 
 def rate(work, count: int) -> float:
-    """Sentences per second of this thread's own CPU time: what others do on the machine does not count.
+    """Sentences per second of this thread's own CPU time, so that other processes do not count.
 
     The files are in the page cache and nothing waits, so on an idle machine this is the wall clock.
     """
@@ -76,7 +76,7 @@ def by_batches(cache: TreeCache, starts: list[int], vocabulary: HashVocabulary) 
 
 
 def by_sentences(cache: TreeCache, count: int) -> None:
-    """Slice every field of every sentence from the open file, as one would write it first."""
+    """Slice every field of every sentence from the open file, as a simple reader would."""
     done = 0
     for row in cache.rows:
         with h5py.File(cache.folder / row.file) as file:
@@ -112,7 +112,7 @@ def measure(folder: Path, alternations: int) -> None:
     results: dict[str, list[float]] = {"decoded": [], "sequential": [], "random": [], "h5py": []}
     for _ in range(alternations):
         cache.close()
-        # As many shards open as a long corpus leaves: every shard is decoded once per pass.
+        # Few open shards, as with a long corpus: every shard is decoded once per pass.
         fresh = TreeCache.open(folder, open_shards=2)
         results["sequential"].append(rate(lambda c=fresh: by_batches(c, starts, vocabulary), len(cache)))
         fresh = TreeCache.open(folder, open_shards=2)

@@ -4,9 +4,8 @@
 
 The folder holds ``dev.conllu`` and ``dev.ptb`` of the same sentences. Each alternation parses everything
 once with a fresh parser of ours (no word type cached) and once with the library's untouched ``predict``
-or ``parse``; the ratio is the median over alternations. ``agreement`` is the fraction of sentences
-whose trees are the same in everything, ``decode_share`` the fraction of our time
-that goes into finding the trees.
+or ``parse``; the ratio is the median over alternations. ``agreement`` is the fraction of sentences whose
+trees are equal in every detail, ``decode_fraction`` the fraction of our time spent on decoding.
 Constituency and end to end are in :mod:`benchmarks.parsing_const`. Ends with one line of JSON.
 """
 
@@ -24,7 +23,7 @@ from pathlib import Path
 import torch
 
 import parsing.dependency.parser
-from benchmarks.timing import Timer, alternate, spread
+from benchmarks.timing import Timer, compare, spread
 from parsing.dependency.model import DependencyModel
 from parsing.dependency.parser import BiaffineParser
 from parsing.dependency.task import attachment_scores
@@ -46,7 +45,7 @@ def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[st
     start = time.perf_counter()
     with Timer((parsing.dependency.parser, "decode_heads")) as timer:
         BiaffineParser(model, folder.identity).parse(sentences)
-    decode_share = timer.total_s / (time.perf_counter() - start)
+    decode_fraction = timer.total_s / (time.perf_counter() - start)
 
     stock = to_supar(model)
     heads, relations = stock_predict(stock, sentences)
@@ -54,22 +53,21 @@ def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[st
         p.heads.tolist() == h and [model.relations[i] for i in p.relations] == r
         for p, h, r in zip(parses, heads, relations, strict=True)
     ]
-    ours, theirs = alternate(
+    rates, their_rates, ratios = compare(
         lambda: BiaffineParser(model, folder.identity).parse(sentences),
         lambda: stock_predict(stock, sentences),
         alternations,
+        len(sentences),
     )
-    ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
-    rates = [len(sentences) / s for s in ours]
     print(f"dependency, {len(sentences)} sentences, {torch.get_num_threads()} thread(s)")
     print(f"  ours   {spread(rates, 0)} sentences/s")
-    print(f"  supar  {spread([len(sentences) / s for s in theirs], 0)} sentences/s")
-    print(f"  ratio  {spread(ratios)}; decoding {100 * decode_share:.1f} % of our time")
+    print(f"  supar  {spread(their_rates, 0)} sentences/s")
+    print(f"  ratio  {spread(ratios)}; decoding {100 * decode_fraction:.1f} % of our time")
     scores = attachment_scores(gold, parses, model.relations)
     return {
         "dep_vs_supar": statistics.median(ratios),
         "sentences_per_s": statistics.median(rates),
-        "decode_share": decode_share,
+        "decode_fraction": decode_fraction,
         "agreement": sum(same) / len(same),
         "peak_rss_mb": peak_rss_mb,
         "uas": scores["uas"],

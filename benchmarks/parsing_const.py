@@ -1,7 +1,7 @@
 """The constituency half of :mod:`benchmarks.parsing`, and both parsers end to end.
 
-The peer is benepar's untouched ``ChartParser.parse`` over the same encoder and weights, at the fastest of
-several batch limits (it sorts by length under a limit; its front end's plain batches of 64 are slower).
+The peer is benepar's untouched ``ChartParser.parse`` with the same encoder and weights, at the fastest of
+several batch limits (with a limit it sorts by length; the plain batches of 64 of its front end are slower).
 End to end is words to both trees, binarised; the peers binarise through nltk, the usual way.
 """
 
@@ -19,7 +19,7 @@ from nltk.tree import Tree
 
 import parsing.constituency.model
 import parsing.constituency.span_head
-from benchmarks.timing import Timer, alternate, seconds, spread
+from benchmarks.timing import Timer, compare, seconds, spread
 from parsing.constituency.model import SpanParser
 from parsing.constituency.task import score_parser
 from parsing.constituency.train import load_span_parser, read_treebank
@@ -29,7 +29,7 @@ from parsing.trees.parsers import ConstituencyParse
 from tests.oracles.benepar import stock_parse, to_benepar
 
 LIMITS = (250, 500, 1000, 2000)
-"""Values of benepar's ``subbatch_max_tokens`` that are tried, in words."""
+"""Values of benepar's ``subbatch_max_tokens`` to try, in words."""
 
 
 def same(a: ConstituencyParse, b: ConstituencyParse) -> bool:
@@ -52,7 +52,7 @@ def constituency(treebank: Path, model_folder: Path, alternations: int) -> dict[
     start = time.perf_counter()
     with Timer(*decoder) as timer:
         ours()
-    decode_share = timer.total_s / (time.perf_counter() - start)
+    decode_fraction = timer.total_s / (time.perf_counter() - start)
     stock = to_benepar(trained.model)
     limit = min(
         LIMITS, key=lambda n: seconds(lambda: stock_parse(stock, sentences[:300], subbatch_max_tokens=n))
@@ -62,18 +62,16 @@ def constituency(treebank: Path, model_folder: Path, alternations: int) -> dict[
         return stock_parse(stock, sentences, subbatch_max_tokens=limit)
 
     agreement = [same(a, b) for a, b in zip(parses, theirs(), strict=True)]
-    our_s, their_s = alternate(ours, theirs, alternations)
-    ratios = [b / a for a, b in zip(our_s, their_s, strict=True)]
-    rates = [len(sentences) / s for s in our_s]
+    rates, their_rates, ratios = compare(ours, theirs, alternations, len(sentences))
     print(f"constituency, {len(sentences)} sentences, {torch.get_num_threads()} thread(s)")
     print(f"  ours     {spread(rates, 0)} sentences/s")
-    print(f"  benepar  {spread([len(sentences) / s for s in their_s], 0)} sentences/s (limit {limit} words)")
-    print(f"  ratio    {spread(ratios)}; decoding {100 * decode_share:.1f} % of our time")
+    print(f"  benepar  {spread(their_rates, 0)} sentences/s (limit {limit} words)")
+    print(f"  ratio    {spread(ratios)}; decoding {100 * decode_fraction:.1f} % of our time")
     scores = score_parser(trained, gold)
     return {
         "const_vs_benepar": statistics.median(ratios),
         "const_sentences_per_s": statistics.median(rates),
-        "const_decode_share": decode_share,
+        "const_decode_fraction": decode_fraction,
         "const_agreement": sum(agreement) / len(agreement),
         "const_peak_rss_mb": peak_rss_mb,
         "const_binarise_ms": binarising(parses, trained),
@@ -120,9 +118,7 @@ def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternation
         stock_predict(supar, sentences)
         by_nltk(stock_parse(benepar, sentences, subbatch_max_tokens=1000), spans)
 
-    our_s, their_s = alternate(ours, theirs, alternations)
-    ratios = [b / a for a, b in zip(our_s, their_s, strict=True)]
-    rates = [len(sentences) / s for s in our_s]
+    rates, _, ratios = compare(ours, theirs, alternations, len(sentences))
     print(f"end to end: {spread(rates, 0)} sentences/s, ratio {spread(ratios)}")
     return {
         "end_to_end_vs_peers": statistics.median(ratios),

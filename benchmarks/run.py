@@ -2,8 +2,8 @@
 
     python -m benchmarks.run [NAME ...]
 
-Each is a process of its own, so that one's memory and threads do not touch the next; each ends with one
-line of JSON. The real data are found through MULTIVIEW_DATA.
+Each runs in its own process, so that its memory and threads do not affect the next, and ends with one line of
+JSON. MULTIVIEW_DATA is the folder of the real data.
 """
 
 from __future__ import annotations

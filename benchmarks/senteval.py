@@ -9,8 +9,8 @@ line of JSON: CPU-time ratios (median, least, most of 5 alternations), developme
 peak memory of MR at 4,800 dimensions. The last case trains one fold on all of MR for three rounds:
 unlike 1,000 rows its design matrix (205 MB) does not stay in the cache.
 
-``--table DIM`` instead runs every task of the multi-view paper's table that is in the data folder, whole, on
-bags of random word vectors of so many dimensions with two threads; it prints wall and processor seconds after
+``--table DIM`` instead runs every task of the multi-view paper's table that is in the data folder, with all
+rows, on means of random word vectors of DIM dimensions with two threads. It prints wall and CPU seconds after
 encoding, per task and in total.
 """
 
@@ -41,7 +41,7 @@ from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
 
 ALTERNATIONS = 5
-# task, split, dimensions, rows, folds that are searched (of 10), rounds begin while so many epochs are done
+# task, split, dimensions, rows, searched folds (of 10), max_epoch of the protocol
 CASES = (
     ("MR", "all", 300, 1000, 10, 200),
     ("TREC", "train", 400, 1000, 10, 200),
@@ -93,7 +93,7 @@ def compare(task: str, split: str, dim: int, rows: int, folds: int, max_epoch: i
 
 
 def peak_memory_gb() -> float:
-    """Peak memory of this process after MR at 4,800 dimensions, all 410 fits of one epoch each."""
+    """Peak memory of this process after MR at 4,800 dimensions: all 410 fits, one epoch each."""
     x, y, classes = rows_of("MR", "all", 4800, 20_000)
     quick = dataclasses.replace(get_protocol("default"), max_epoch=0, epoch_size=1)
     matrix = design([x])
@@ -103,7 +103,7 @@ def peak_memory_gb() -> float:
 
 
 def table(dim: int) -> dict[str, object]:
-    """Seconds per task of the paper's table, whole, after encoding."""
+    """Seconds after encoding for every task of the paper's table."""
     torch.set_num_threads(TABLE_THREADS)
     folder = Path(os.environ["MULTIVIEW_DATA"]) / "senteval"
     bag = RandomBag(dim)
@@ -157,8 +157,8 @@ def main() -> int:
         get_protocol("fast"),
         SEED,
     )
-    figures = {f"{case[0]} dim {case[2]} rows {case[3]}": compare(*case) for case in CASES}
-    print(json.dumps({"cpu_ratio": figures, "mr_4800_peak_gb": round(peak_memory_gb(), 2)}))
+    ratios = {f"{case[0]} dim {case[2]} rows {case[3]}": compare(*case) for case in CASES}
+    print(json.dumps({"cpu_ratio": ratios, "mr_4800_peak_gb": round(peak_memory_gb(), 2)}))
     return 0
 
 

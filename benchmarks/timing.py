@@ -1,10 +1,10 @@
-"""Seconds of one thing, of two in turn, and of functions inside another."""
+"""Time one call, several calls in turn, and functions inside another."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 
 
@@ -16,13 +16,26 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def alternate(
-    ours: Callable[[], object], theirs: Callable[[], object], alternations: int
-) -> tuple[list[float], list[float]]:
-    """Seconds of both, one after the other, after one unmeasured call of each."""
-    ours()
-    theirs()
-    pairs = [(seconds(ours), seconds(theirs)) for _ in range(alternations)]
-    return [a for a, _ in pairs], [b for _, b in pairs]
+    calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """Seconds of every call, in turns, after one unmeasured round."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            start = clock()
+            call()
+            if turn:
+                taken[name].append(clock() - start)
+    return taken
+
+
+def compare(
+    ours: Callable[[], object], theirs: Callable[[], object], rounds: int, sentences: int
+) -> tuple[list[float], list[float], list[float]]:
+    """Sentences per second of both, and their time over ours, for each of ``rounds`` alternations."""
+    our_s, their_s = alternate({"ours": ours, "theirs": theirs}, rounds).values()
+    ratios = [b / a for a, b in zip(our_s, their_s, strict=True)]
+    return [sentences / s for s in our_s], [sentences / s for s in their_s], ratios
 
 
 def spread(values: list[float], digits: int = 2) -> str:
@@ -31,7 +44,7 @@ def spread(values: list[float], digits: int = 2) -> str:
 
 
 class Timer:
-    """Counts the time in functions of a module while it is entered."""
+    """Adds up the time spent in functions of a module inside a ``with`` block."""
 
     def __init__(self, *functions: tuple[ModuleType, str]) -> None:
         self.total_s = 0.0

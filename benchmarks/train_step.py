@@ -1,12 +1,12 @@
-"""Where the time of a training step goes, and sentences per second.
+"""The parts of a training step's time, and sentences per second.
 
     python -m benchmarks.train_step --trees runs/trees/pydocs --dim 1200
 
-Encoders and loss are the matrix products a step exists for; everything else (waiting for reading and plans,
-word vectors and their gradient, clipping and optimiser, logging) should stay under 15 % of a step at
-hidden sizes of 1200 and more on CPU. ``--clock cpu`` counts the CPU time of one thread and adds what the
-loader thread used, as if nothing overlapped: an upper bound that holds on a busy machine. Ends with one line
-of JSON: medians over the steps.
+Encoders and loss are the matrix products that a step has to do. Everything else (waiting for reading and
+plans, word vectors and their gradient, clipping and optimiser, logging) should stay under 15 % of a step at
+hidden sizes of 1200 and more on CPU. ``--clock cpu`` counts the CPU time of one thread and adds that of the
+loader thread as if nothing overlapped, an upper bound that holds on a busy machine. Ends with one line of
+JSON: medians over the steps.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class StepBenchmark:
     """Options of the benchmark."""
 
     trees: Path | None = None
-    """Tree cache; by default the only one under runs/trees."""
+    """Tree cache; None is the only one under runs/trees."""
     views: str = "dep,const"
-    """Views."""
+    """Views of the model."""
     preset: Preset = "paper"
-    """Preset the other settings come from."""
+    """Preset of all other settings."""
     dim: int = 1200
     """Hidden size D."""
     batch: int = 400
     """Sentences of a step."""
     steps: int = 6
-    """Timed steps; the first one before them is not timed."""
+    """Timed steps, after one that is not timed."""
     threads: int = 0
-    """CPU threads; 0: torch's default."""
+    """CPU threads; 0 is torch's default."""
     device: str = "cpu"
-    """Where to train."""
+    """Device to train on."""
     clock: Literal["wall", "cpu"] = "wall"
-    """Seconds on the wall, or CPU seconds with one thread."""
+    """Wall-clock seconds, or CPU seconds with one thread."""
 
 
 def main(config: StepBenchmark) -> int:
@@ -127,7 +127,7 @@ def measure(trainer: Trainer, steps: int, kind: str) -> list[dict[str, float]]:
 
 
 def _word_seconds(trainer: Trainer, step: Step, kind: str) -> float:
-    """Seconds to gather word vectors and to bring their gradient back to the rows, measured on their own."""
+    """Seconds to gather word vectors and to scatter their gradient to the table, measured separately."""
     clock = _Clock(trainer.device, kind)
     for rows in trainer.network.words.leaves(step.table_rows):
         for group in step.groups:
@@ -139,7 +139,7 @@ def _word_seconds(trainer: Trainer, step: Step, kind: str) -> float:
 
 
 class _Clock:
-    """Seconds between laps, with the device's queue drained."""
+    """Seconds between laps; waits for the device to finish its queue."""
 
     def __init__(self, device: torch.device, kind: str) -> None:
         self.device = device

@@ -5,9 +5,9 @@
 A step is forward and backward over a batch of 400 gold-tree sentences of GUM (random trees of the same size
 without the data; fewer sentences from D = 1200). ``floor`` makes the same matrix products at the same level
 sizes by ``torch.mm``, with weight gradients merged, and nothing else: ``floor_fraction`` is its time over
-ours, above 1 where the engine's products are faster. ``products_fraction`` is the same with the engine's own.
-``ratio_dgl`` is DGL's time over ours, with DGL's graphs and frontiers made beforehand, as our plans. For
-seq the peer is ``nn.GRU`` alone on a packed sequence. Prints a table and one line of JSON.
+ours, above 1 where the engine's products are faster. ``products_fraction`` is the same with the engine's own
+products. ``ratio_dgl`` is DGL's time over ours; DGL's graphs and frontiers are made beforehand, like our
+plans. For seq the peer is ``nn.GRU`` alone on a packed sequence. Prints a table and one line of JSON.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.timing import alternate
 from corpora.treebanks import read_conllu
 from multiview.encoders.registry import Encoder, build_view
 from multiview.engines import workspace
@@ -61,7 +62,7 @@ def main() -> None:
     report: dict[str, dict[str, dict[str, float]]] = {}
     for view in arguments.views:
         for hidden in arguments.hidden:
-            # At 2400 a step of 400 sentences of DGL takes minutes on two cores.
+            # At D = 2400 DGL takes minutes for a step of 400 sentences on two cores.
             sentences = arguments.sentences if hidden <= 300 else arguments.sentences * 240 // hidden
             batch = gum_batch(sentences)
             steps = engine_steps(view, hidden, batch, dgl=not arguments.without_dgl)
@@ -107,7 +108,7 @@ def encoder_step(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> Step:
 
 
 def bare_gru_step(encoder: Encoder, x: Tensor, plan: Any) -> Step:
-    """``nn.GRU`` on input packed beforehand: the least that SEQ can cost."""
+    """``nn.GRU`` on input packed beforehand: the lower bound of SEQ's time."""
     assert isinstance(plan, SequencePlan)
     rows = x[torch.from_numpy(plan.packed)].requires_grad_()
     packed = torch.nn.utils.rnn.PackedSequence(rows, torch.from_numpy(plan.batch_sizes))
@@ -180,18 +181,6 @@ def floor_dep(encoder: Encoder, x: Tensor, batch: SimpleNamespace, products: Pro
     return step
 
 
-def alternate(steps: dict[str, Step], rounds: int, clock: Callable[[], float]) -> dict[str, list[float]]:
-    """Seconds of every step, in turns, after one round to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(rounds + 1):
-        for name, step in steps.items():
-            start = clock()
-            step()
-            if turn:
-                seconds[name].append(clock() - start)
-    return seconds
-
-
 def summary(seconds: dict[str, list[float]]) -> dict[str, float]:
     """Medians of the ratios of each round, with quartiles."""
     row: dict[str, float] = {"native_s": statistics.median(seconds["native"])}
@@ -207,7 +196,7 @@ def peak_mb(step: Step) -> float:
     """Highest resident memory during a step above that before it, in MB, sampled every millisecond."""
     page = os.sysconf("SC_PAGE_SIZE")
     workspace.release()
-    ctypes.CDLL(None).malloc_trim(0)  # what earlier steps left in the allocator's hands hides this one's need
+    ctypes.CDLL(None).malloc_trim(0)  # memory that the allocator kept from earlier steps would hide the peak
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * page

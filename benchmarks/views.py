@@ -1,4 +1,4 @@
-"""The claim itself: which pair of views learns the better sentence vectors?
+"""The paper's claim: which pair of views learns the best sentence vectors?
 
     python -m parsing.run $MULTIVIEW_DATA/corpora/wikipedia.txt.xz
     python -m parsing.run senteval --data $MULTIVIEW_DATA/senteval
@@ -6,14 +6,15 @@
 
 The six pairs of {seq, dep, const} at equal size, words, steps and order of data on one corpus (MV, Table 2),
 their untrained twins (MV, Table 3), a QuickThought replication (seq,seq; dot score, one softmax, the
-sentence itself at score 0) and averages of word2vec vectors trained on the same text. The budget is fixed
-before any result is seen: the constants below. Every system is a process of its own with one thread, two at
-a time; a finished one is not repeated. Scores: MR, CR, SUBJ, TREC, MRPC accuracy and SICK-R Pearson x 100.
+sentence itself at score 0) and averages of word2vec vectors trained on the same text. The constants below fix
+the budget before any result is seen. Every system runs in its own process with one thread, two at a time;
+finished ones are not repeated. Scores: MR, CR, SUBJ, TREC, MRPC accuracy and SICK-R Pearson x 100.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -27,8 +28,8 @@ from typing import Any
 
 TASKS = ("MR", "CR", "SUBJ", "TREC", "MRPC", "SICKRelatedness")
 PAIRS = tuple(",".join(pair) for pair in combinations_with_replacement(("seq", "dep", "const"), 2))
-# Shared by every pair. What would favour one pair is off: forget bias and small recurrent weights suit trees,
-# an equal start suits views that share an architecture. The score is the paper's.
+# Shared by every pair. Options that favour some pairs are off: forget bias and small recurrent weights suit
+# trees, an equal start suits views that share an architecture. The score is the paper's.
 BUDGET = (
     *("--preset", "laptop", "--objective.score", "bilinear", "--table.no-equal", "--encoder.no-equal-inputs"),
     *("--encoder.forget-bias", "0", "--encoder.recurrent-scale", "1", "--encoder.dim", "128"),
@@ -55,7 +56,7 @@ def scores_path(options: argparse.Namespace, system: str, seed: int) -> Path:
 
 
 def encoder_of(options: argparse.Namespace, system: str, seed: int) -> Any:
-    """The system's encoder, trained first where it has to be."""
+    """The system's encoder, trained first if necessary."""
     if system == "word2vec average":
         return Word2Vec(options.trees, seed)
     from multiview.model import MultiViewEncoder
@@ -67,7 +68,7 @@ def encoder_of(options: argparse.Namespace, system: str, seed: int) -> Any:
 
 
 def trained(options: argparse.Namespace, system: str, seed: int) -> Path:
-    """Model folder of a pair of views or of QuickThought; training goes on where it was stopped."""
+    """Model folder of a pair of views or of QuickThought; a stopped training is resumed."""
     views, extra = ("seq,seq", QUICKTHOUGHT) if system == "quickthought" else (system, ())
     name = f"{system.replace(',', '-')}-steps{options.steps}-seed{seed}"
     run(
@@ -82,10 +83,12 @@ def score_one(options: argparse.Namespace, system: str, seed: int) -> None:
     """Evaluate one system and write its scores."""
     from corpora.support.files import write_json
     from senteval_runner import evaluate
+    from senteval_runner.vectors.embed import StoredEncoder
+    from senteval_runner.vectors.encoders import tree_reading
 
     encoder = encoder_of(options, system, seed)
     if system != "word2vec average":
-        encoder = WithTrees(encoder, options.evaluation_trees)
+        encoder = StoredEncoder(functools.partial(tree_reading, encoder, options.evaluation_trees))
     results = evaluate(encoder, TASKS, options.data, options.protocol)
     scores = {
         task: 100 * results[task]["pearson"] if task == "SICKRelatedness" else results[task]["acc"]
@@ -95,7 +98,7 @@ def score_one(options: argparse.Namespace, system: str, seed: int) -> None:
 
 
 def score(options: argparse.Namespace, system: str, seed: int) -> dict[str, float]:
-    """Scores of one system from a process of its own, or from an earlier run."""
+    """Scores of one system from its own process, or from an earlier run."""
     path = scores_path(options, system, seed)
     if not path.exists():
         began = time.monotonic()
@@ -110,25 +113,9 @@ def score(options: argparse.Namespace, system: str, seed: int) -> dict[str, floa
 
 
 def systems() -> list[str]:
-    """In the order of work: untrained twins come last, they take their vocabulary from a trained model."""
+    """All systems in running order; untrained twins come last because they need a trained vocabulary."""
     untrained = [f"untrained {pair}" for pair in ("seq,dep", "seq,const", "dep,const")]
     return [*PAIRS, "quickthought", "word2vec average", *untrained]
-
-
-class WithTrees:
-    """A multi-view encoder that takes the trees of evaluation sentences from a cache."""
-
-    pretokenized = True
-
-    def __init__(self, model: Any, trees: Path) -> None:
-        from parsing.cache.reader import TreeCache
-
-        self.model = model
-        self.trees = TreeCache.open(trees)
-
-    def encode(self, sentences: list[list[str]]) -> Any:
-        """Vectors [n, D]."""
-        return self.model.encode(sentences, batch_size=128, trees=self.trees, show_progress_bar=False)
 
 
 class Word2Vec:

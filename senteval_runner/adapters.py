@@ -27,15 +27,15 @@ Batcher = Callable[[Any, Sequence[Tokens]], Float]
 
 
 def senteval_functions(encoder: Encoder) -> tuple[Prepare, Batcher]:
-    """``prepare`` and ``batcher`` as the original toolkit wants them; sentences are encoded once."""
+    """``prepare`` and ``batcher`` for the original toolkit; every sentence is encoded once."""
     vectors = as_vectors(encoder)
 
     def prepare(params: Any, samples: Sequence[Tokens]) -> None:
-        """Encode the whole task in one go: faster than its batches of 128."""
+        """Encode the whole task at once: this is faster than the toolkit's batches of 128."""
         vectors(list(samples))
 
     def batcher(params: Any, batch: Sequence[Tokens]) -> Float:
-        """Vectors [n, d] of token lists; an empty one is encoded as a full stop."""
+        """Vectors [n, d] of token lists; an empty list is encoded as a full stop."""
         return vectors(list(batch))
 
     return prepare, batcher
@@ -46,7 +46,7 @@ class MtebEncoder:
 
     Args:
         encoder: any encoder of ours, or one whose ``encode`` takes raw texts.
-        name: how results name it; ``organisation/name``, ours when no organisation is given.
+        name: its name in results, ``organisation/name``; the organisation defaults to ``multiview``.
         revision: version of the model, e.g. its digest.
     """
 
@@ -58,7 +58,7 @@ class MtebEncoder:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """MTEB's record of the model: name and revision, the rest unknown."""
+        """MTEB's record of the model, with name and revision only."""
         try:
             from mteb.models.model_meta import ModelMeta
         except ImportError:
@@ -66,19 +66,16 @@ class MtebEncoder:
         return ModelMeta.create_empty({"name": self.name, "revision": self.revision})
 
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
-        """Vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt do not matter."""
+        """Vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt are ignored."""
         texts = [text for batch in inputs for text in batch["text"]]
         return self.encoder.encode(texts)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Float:
-        """Cosine of every row with every row: [n, m]."""
-        one, other = _unit_rows(embeddings1), _unit_rows(embeddings2)
+        """Cosines [n, m] of every vector of [n, d] with every vector of [m, d]."""
+        both = (np.asarray(vectors, dtype=np.float32) for vectors in (embeddings1, embeddings2))
+        one, other = (unit(np.atleast_2d(vectors)) for vectors in both)
         return one @ other.T
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Scores:
-        """Cosine row by row: [n]."""
+        """Cosines [n] of the vectors of [n, d] and [n, d], pair by pair."""
         return cosines(np.asarray(embeddings1), np.asarray(embeddings2))
-
-
-def _unit_rows(vectors: Any) -> Float:
-    return unit(np.atleast_2d(np.asarray(vectors, dtype=np.float32)))

@@ -25,7 +25,6 @@ from corpora.support.files import write_json, write_text
 
 if TYPE_CHECKING:
     from senteval_runner.probing.structure import Annotated
-    from senteval_runner.probing.tasks import Item
 
 
 @configuration
@@ -39,7 +38,7 @@ class BuildConfig:
     brackets: Path | None = None
     """Gold constituents of the same sentences, one PTB tree per line."""
     output: Path = Path("runs/probing")
-    """Folder for the task files; as DATA/probing they are read by senteval_runner.run --data DATA."""
+    """Folder for the task files; put them in DATA/probing for senteval_runner.run --data DATA."""
     tasks: str = ""
     """Tasks separated by commas; empty is all ten."""
     limit: Count = 120_000
@@ -71,7 +70,7 @@ def gold_sentences(conllu: Path, brackets: Path) -> list[Annotated]:
                 f"{brackets}, tree {row}: {len(const.tokens)} words, but {len(dep.tokens)} in {conllu}"
             )
         assert const.tree is not None
-        # Without traces, which are no words: positions in the tree are positions in the sentence.
+        # Traces are not words. They are dropped so that tree positions are sentence positions.
         tree = write_tree(read_tree(const.tree, where=f"{brackets}, tree {row}"))
         found.append(Annotated(replace(dep, tags=const.tags, tree=tree)))
     return found
@@ -104,19 +103,6 @@ def parsed_sentences(folder: Path) -> list[Annotated]:
     return found
 
 
-def read_sentences(config: BuildConfig) -> list[Annotated]:
-    """The sentences of the cache or of the two gold files."""
-    if config.trees is not None:
-        return parsed_sentences(config.trees)
-    assert config.conllu is not None and config.brackets is not None
-    return gold_sentences(config.conllu, config.brackets)
-
-
-def task_lines(parts: dict[str, list[Item]]) -> list[str]:
-    """Lines of a task's file."""
-    return [f"{part}\t{item.label}\t{item.text}\n" for part, items in parts.items() for item in items]
-
-
 def main(config: BuildConfig) -> None:
     """Read the trees, build every task, write files and a summary."""
     from corpora.senteval.tasks import PROBING_FILES
@@ -129,13 +115,16 @@ def main(config: BuildConfig) -> None:
     for name in names:
         if name not in BUILDERS:
             raise UserError(f"unknown probing task {name!r} (known: {', '.join(BUILDERS)})")
-    if config.trees is None and (config.conllu is None or config.brackets is None):
+    if config.trees is not None:
+        sentences = parsed_sentences(config.trees)
+    elif config.conllu is not None and config.brackets is not None:
+        sentences = gold_sentences(config.conllu, config.brackets)
+    else:
         raise UserError("gold probes need both --conllu and --brackets")
-    sentences = read_sentences(config)
     summary = {}
     for name in names:
         parts = build(name, sentences, seed=config.seed, limit=config.limit)
-        lines = task_lines(parts)
+        lines = [f"{part}\t{item.label}\t{item.text}\n" for part, items in parts.items() for item in items]
         write_text(config.output / f"{PROBING_FILES[name]}.txt", "".join(lines))
         classes = Counter(item.label for items in parts.values() for item in items)
         summary[name] = {

@@ -1,11 +1,9 @@
-"""What every run over tasks keeps: finished cells, versions, and where the data lie."""
+"""What all runs over tasks share: finished cells, package versions and the data folder."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import os
 import platform
 from collections.abc import Iterable
@@ -14,13 +12,13 @@ from pathlib import Path
 
 from corpora.senteval.files import TaskData
 from corpora.support.errors import UserError
-from corpora.support.files import read_json, write_json
+from corpora.support.files import json_digest, read_json, write_json
 from senteval_runner.evaluation import data_hashes
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import TaskResult
 
 FORMAT = 1
-"""Of the part files: a score computed under another version is computed again."""
+"""Version of the part files; scores of another version are computed again."""
 
 
 def data_folder(given: Path | None) -> Path:
@@ -45,14 +43,13 @@ class Cells:
     def __init__(self, folder: Path, protocol: Protocol) -> None:
         self.folder, self.protocol = folder, protocol
         library = {"torch": "torch", "sklearn": "scikit-learn"}[protocol.backend]
-        text = json.dumps([FORMAT, dataclasses.asdict(protocol), versions()[library]], sort_keys=True)
-        self.digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        self.digest = json_digest([FORMAT, dataclasses.asdict(protocol), versions()[library]], 8)
 
     def _path(self, key: str, seed: int, task: str) -> Path:
         return self.folder / f"{key}-{self.protocol.name}-{self.digest}" / str(seed) / f"{task}.json"
 
     def load(self, key: str, seed: int, task: TaskData) -> TaskResult | None:
-        """The finished cell of the model ``key``, unless the data have changed since."""
+        """The finished cell of the model ``key``; None if there is none or the data have changed since."""
         path = self._path(key, seed, task.name)
         if not path.exists():
             return None
@@ -65,7 +62,7 @@ class Cells:
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
-    """Versions of packages; one that is not installed is left out."""
+    """Versions of those packages that are installed."""
     found = {}
     for name in names:
         with contextlib.suppress(PackageNotFoundError):
@@ -74,7 +71,7 @@ def installed(names: Iterable[str]) -> dict[str, str]:
 
 
 def versions(*more: str) -> dict[str, str]:
-    """Of Python and of the packages that scores depend on, ``more`` among them."""
-    # Ours has no version when it runs from a checkout that is not installed.
+    """Versions of Python and of the packages that scores depend on, including ``more``."""
+    # Our own package has no version when it runs from a checkout that is not installed.
     ours = {"python": platform.python_version(), "multiview-embeddings": "checkout"}
     return ours | installed(("multiview-embeddings", "torch", "numpy", "scipy", "scikit-learn", *more))

@@ -11,7 +11,7 @@ from corpora.support.config import Count, CountOrNone, configuration
 
 
 @configuration
-class RunConfig:
+class SentEvalConfig:
     """Options of ``senteval_runner.run``."""
 
     models: Positional[tuple[str, ...]]
@@ -21,7 +21,7 @@ class RunConfig:
     data: Path | None = None
     """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
     protocol: Literal["default", "fast", "sklearn"] = "default"
-    """Configuration of comparable scores, the quick one, or scikit-learn's logistic regression."""
+    """default for comparable scores, fast for quick ones, sklearn for scikit-learn's logistic regression."""
     seeds: str = "1111"
     """Seeds separated by commas; several give mean ± standard deviation."""
     nhid: CountOrNone = 0
@@ -29,7 +29,7 @@ class RunConfig:
     project: Count | None = None
     """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
     normalize_parts: bool = False
-    """Scale the parts of A+B to length 1 before they are joined."""
+    """Scale the vectors of A and B to length 1 before A+B joins them."""
     random_seed: CountOrNone = 0
     """Seed of random encoders and of the projection."""
     output: Path = Path("runs/reports/senteval")
@@ -37,18 +37,18 @@ class RunConfig:
     cache: Path = Path("runs/embeddings")
     """Folder of sentence vectors, one subfolder per model."""
     trees: Path = Path("runs/trees")
-    """Folder where sentences are parsed into, once (senteval-PARSERS/ below it); or a finished tree cache."""
+    """Folder for the parsed sentences (in senteval-PARSERS/), or a finished tree cache."""
     parse_workers: Count | None = None
     """Processes that parse sentences not yet in --trees; None is one per core."""
     device: str | None = None
-    """Where models compute, e.g. cpu or cuda; None is a GPU if there is one."""
+    """Device of the models, e.g. cpu or cuda; None is a GPU if there is one."""
     batch_size: Count = 128
     """Sentences encoded at a time."""
     threads: Count | None = None
     """Threads of the classifiers; None is torch's default."""
     published: bool = True
-    """Set the multi-view paper's published rows below ours, marked as such."""
+    """Show the multi-view paper's published rows below ours, marked as such."""
     examples: Path | None = None
     """Sentences, one per line: the report shows their nearest neighbours among the evaluation sentences."""
     dry_run: bool = False
-    """Print the configuration and an estimate of the encoding's time from some texts; write nothing."""
+    """Encode a sample, print the configuration and the expected encoding time; write nothing."""

@@ -4,8 +4,8 @@
     results = evaluate(encoder, ["MR", "SICK-R"], "data/senteval")
     results["MR"]["acc"], results["SICKRelatedness"]["pearson"]
 
-Rows are sorted as the original sorts them before anything else happens (folds and shuffles index into that
-order); predictions are returned in the files' order.
+Rows are first sorted as in the original, because folds and shuffles index into that order. Predictions are
+returned in the files' order.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Required, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +29,12 @@ from senteval_runner.protocol import sts
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.correlation import cosines
-from senteval_runner.protocol.features import Float, design, pair_blocks, snli_blocks
+from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.relatedness import relatedness
 from senteval_runner.protocol.results import Results, TaskResult
 from senteval_runner.vectors.embed import Encoder, SentenceVectors, StoredEncoder, as_vectors
 from senteval_runner.vectors.encoders import tree_reading
-from senteval_runner.vectors.trees import EvaluationTrees
-
-Int = NDArray[np.integer]
+from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 
 
 def evaluate(
@@ -60,9 +59,9 @@ def evaluate(
         protocol: ``default``, ``fast``, ``sklearn`` or a :class:`Protocol`.
         seed: seed of every fit (and of the folds of TREC and MRPC).
         nhid: width of the classifier's hidden layer, instead of the protocol's.
-        done: called with every task's result as it is ready.
-        trees: folder of tree caches (``runs/trees``): sentences a multi-view encoder needs parsed are parsed
-            into it once, with the encoder's own parsers.
+        done: called with each task's result as soon as it is ready.
+        trees: folder of tree caches (``runs/trees``). A multi-view encoder's own parsers parse every sentence
+            once and keep its trees there.
 
     Returns:
         Scores by task; a task whose files are missing or bad is under ``skipped`` with the reason.
@@ -100,15 +99,15 @@ class _Rows:
 
     @staticmethod
     def _place(part: Split, row: int) -> tuple[int, int, float | str]:
-        """What rows are sorted by: lengths in tokens, then the label."""
+        """Sort key of a row: lengths in tokens, then the label."""
         return len(part.a[row]), len(part.b[row]) if part.b else 0, part.y[row]
 
     def blocks(self) -> tuple[Float, ...]:
-        """What the classifier sees: u, or |u - v| and u ∗ v."""
+        """Input of the classifier: u [n, d], or |u - v| and u ∗ v."""
         return (self.u,) if self.v is None else pair_blocks(self.u, self.v)
 
     def to_file_order(self, values: NDArray[np.generic]) -> list[float]:
-        """Values per sorted row as a list in the file's order."""
+        """Values [n] of the sorted rows as a list in the file's order."""
         out = np.empty_like(values)
         out[self.order] = values
         listed: list[float] = out.tolist()
@@ -116,7 +115,7 @@ class _Rows:
 
 
 class _SnliRows(_Rows):
-    """SNLI sorts by (length of s2, length of s1, the label's name) and has features of its own."""
+    """SNLI has its own sort key (length of s2, length of s1, name of the label) and its own features."""
 
     @staticmethod
     def _place(part: Split, row: int) -> tuple[int, int, float | str]:
@@ -133,7 +132,7 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
     """Encode and score one task.
 
     Raises:
-        UserError: a split has no rows, or the encoder's vectors are unusable.
+        UserError: a split has no rows, or the encoder returned bad vectors.
     """
     for name, part in task.splits.items():
         if not len(part):
@@ -149,7 +148,7 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
         notes=task.count_notes(),
         data_sha256=data_hashes(task),
         seconds=time.perf_counter() - started,
-        **scored,  # type: ignore[arg-type]
+        **scored,
     )
 
 
@@ -159,8 +158,18 @@ def data_hashes(task: TaskData) -> dict[str, str]:
     return {path.name: sha256_file(path) for path in files}
 
 
-Scored = dict[str, object]
-Scorer = Callable[[TaskData, dict[str, _Rows], Protocol, int], Scored]
+class _Scored(TypedDict, total=False):
+    """The fields of a :class:`TaskResult` that depend on the kind of task."""
+
+    metrics: Required[dict[str, float]]
+    regularisers: list[float]
+    chosen: list[float]
+    dev_scores: list[list[float]]
+    predictions: dict[str, list[float]]
+    gold: dict[str, list[float]]
+
+
+Scorer = Callable[[TaskData, dict[str, _Rows], Protocol, int], _Scored]
 
 
 def _scorer(task: str) -> Scorer:
@@ -173,7 +182,7 @@ def _scorer(task: str) -> Scorer:
     return _score_kfold if task in ("TREC", "MRPC") else _score_split
 
 
-def _classified(task: TaskData, test: str, rows: _Rows, outcome: Classification) -> Scored:
+def _classified(task: TaskData, test: str, rows: _Rows, outcome: Classification) -> _Scored:
     metrics = {"devacc": outcome.devacc, "acc": outcome.acc}
     if task.name == "MRPC":
         metrics["f1"] = float(round(100 * f1_score(rows.y, outcome.predictions), 2))
@@ -187,7 +196,7 @@ def _classified(task: TaskData, test: str, rows: _Rows, outcome: Classification)
     }
 
 
-def _score_binary(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
+def _score_binary(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
     whole = rows["all"]
     # The outer test fold takes up to n / kfold rows of a class, rounded up; the inner folds need kfold more.
     _enough_per_class(task, "all", whole.y, protocol.kfold + 2)
@@ -196,7 +205,7 @@ def _score_binary(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, se
 
 
 def _stacked(rows: dict[str, _Rows], splits: Sequence[str]) -> tuple[Float, Int, list[Int]]:
-    """One design matrix for several splits, and the rows of each."""
+    """One design matrix [n, d + 1] for several splits, its labels [n], and the row indices of each split."""
     matrix = design(
         [np.concatenate(columns) for columns in zip(*(rows[s].blocks() for s in splits), strict=True)]
     )
@@ -205,14 +214,14 @@ def _stacked(rows: dict[str, _Rows], splits: Sequence[str]) -> tuple[Float, Int,
     return matrix, y, [np.arange(end - len(rows[s].y), end) for s, end in zip(splits, ends, strict=True)]
 
 
-def _score_kfold(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
+def _score_kfold(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
     _enough_per_class(task, "train", rows["train"].y, protocol.kfold)
     x, y, (train, test) = _stacked(rows, ("train", "test"))
     outcome = kfold(x, y, train, test, len(task.classes), protocol, seed)
     return _classified(task, "test", rows["test"], outcome)
 
 
-def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
+def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
     """SICK-E, SST, SNLI and the probing tasks; WordContent never has a hidden layer."""
     if task.name == "WordContent":
         protocol = protocol.without_hidden_layer()
@@ -223,8 +232,8 @@ def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, see
     return _classified(task, "test", rows["test"], outcome)
 
 
-def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
-    """Trained the same way under every protocol."""
+def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
+    """Regression on the similarity scores, the same under every protocol."""
     parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
     outcome = relatedness(parts[0], parts[1], parts[2], seed)
     return {
@@ -239,7 +248,7 @@ def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protoco
     }
 
 
-def _score_sts(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> Scored:
+def _score_sts(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
     predicted = {name: cosines(part.u, part.v) for name, part in rows.items() if part.v is not None}
     gold = {name: part.y.astype(np.float64) for name, part in rows.items()}
     return {

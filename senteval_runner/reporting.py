@@ -14,7 +14,7 @@ from corpora.senteval.tasks import PROBING_FILES, canonical_task
 from corpora.support.config import config_to_json
 from corpora.support.files import read_json, write_json, write_text
 from senteval_runner.cells import FORMAT, versions
-from senteval_runner.config import RunConfig
+from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.page import Page, Section
@@ -31,9 +31,9 @@ from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.sources import Source
 
 COUNTS_TITLE = "Row counts that differ from the published ones"
-SKIPPED_TITLE = "Skipped (no average is set when one of the table's tasks is missing)"
+SKIPPED_TITLE = "Skipped (the average is left out when one of the table's tasks is missing)"
 MOST_CLASSES = 8
-"""A task with more is not drawn in the plane: its colours could not be told apart."""
+"""Tasks with more classes are not drawn in the plane: their colours would look alike."""
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,7 @@ class Model:
     name: str
     spec: str
     key: str
-    """Digest of all that decides its vectors."""
+    """Digest of everything that determines its vectors."""
     sources: list[Source]
     vectors: SentenceVectors
     results: dict[int, dict[str, TaskResult]] = field(default_factory=dict)
@@ -62,15 +62,15 @@ class Model:
 
 
 def write_results(
-    config: RunConfig, protocol: Protocol, models: Sequence[Model], tasks: Sequence[TaskData]
+    config: SentEvalConfig, protocol: Protocol, models: Sequence[Model], tasks: Sequence[TaskData]
 ) -> None:
     """Write all three files; print the tables of our own scores.
 
     Args:
         config: the run's options.
         protocol: how scores were computed.
-        models: with their results.
-        tasks: those that every model with results has a score of.
+        models: all models, with their results.
+        tasks: the tasks that every model with results was scored on.
     """
     write_json(config.output / "results.json", _results(config, protocol, models))
     scored = [model for model in models if model.results]
@@ -97,9 +97,9 @@ def write_results(
 
 
 def _sentence_sections(
-    config: RunConfig, models: Sequence[Model], tasks: Sequence[TaskData]
+    config: SentEvalConfig, models: Sequence[Model], tasks: Sequence[TaskData]
 ) -> Iterator[Section]:
-    """Sentences in the plane, of the single-sentence task with most classes, and neighbours of examples."""
+    """The sentences of the single-sentence task with most classes in the plane; neighbours of examples."""
     vectors = {model.name: model.vectors for model in models}
     single = [task for task in tasks if task.kind == "single" and 2 <= len(task.classes) <= MOST_CLASSES]
     if single:
@@ -120,7 +120,7 @@ def _labelled_by_parser(task: TaskData) -> bool:
     return any(canonical_task(n) == task.name and v["labels_from"] == "parser" for n, v in values.items())
 
 
-def _results(config: RunConfig, protocol: Protocol, models: Sequence[Model]) -> dict[str, object]:
+def _results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) -> dict[str, object]:
     """What ``results.json`` holds."""
     metrics = [
         {
@@ -154,13 +154,13 @@ def _results(config: RunConfig, protocol: Protocol, models: Sequence[Model]) -> 
 
 
 def _kernels() -> list[str]:
-    """BLAS libraries with kernel family and threads: the last digits of L-BFGS hang on them."""
+    """BLAS libraries with kernel family and threads: the last digits of L-BFGS depend on them."""
     keys = ("internal_api", "version", "architecture", "num_threads")
     return sorted(" ".join(str(info.get(key, "")) for key in keys) for info in threadpool_info())
 
 
 def _remarks(models: Sequence[Model]) -> list[Section]:
-    """What a reader must know about the data: unusual row counts, what was skipped and why."""
+    """Remarks on the data: unusual row counts, and what was skipped and why."""
     notes = {result.task: result.notes for m in models for by in m.results.values() for result in by.values()}
     counts: list[list[Cell]] = [
         ["; ".join([lines[0], *(line.removeprefix(f"{task} ") for line in lines[1:])])]

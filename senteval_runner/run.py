@@ -3,10 +3,10 @@
     python -m senteval_runner.run runs/models/mine --tasks MR,CR,TREC,SICK-R --data data/senteval
     python -m senteval_runner.run A B A+B random:dep,const --tasks mv --seeds 1111,1112 --project 4096
 
-Input: models (see ``senteval_runner.vectors.encoders``) and SentEval's data folder. Output: ``--output``
-with ``results.json``, ``results.md``, ``report.html``, predictions per item in ``parts/``. Every distinct
-sentence is parsed once per pair of parsers and kept under ``--trees``, encoded once per model and kept in
-``--cache``; a finished task is not repeated, so the same command resumes a run that was stopped.
+Input: models (see ``senteval_runner.vectors.sources``) and SentEval's data folder. Output: ``--output``
+with ``results.json``, ``results.md``, ``report.html``, and predictions per item in ``parts/``. Every distinct
+sentence is parsed once per pair of parsers (``--trees``) and encoded once per model (``--cache``). Finished
+tasks are not repeated: the same command resumes a stopped run.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import sys
 
 from corpora.support.cli import Command
 from corpora.support.errors import UserError
-from senteval_runner.config import RunConfig
+from senteval_runner.config import SentEvalConfig
 
 
-def main(config: RunConfig) -> int:
+def main(config: SentEvalConfig) -> int:
     """Evaluate and write the report; exit code 2 when no task could be scored."""
     from senteval_runner.running import dry_run, run
 
@@ -31,7 +31,7 @@ def main(config: RunConfig) -> int:
 
 
 cli = Command(
-    RunConfig,
+    SentEvalConfig,
     main,
     "senteval_runner.run",
     (__doc__ or "").split("\n")[0],

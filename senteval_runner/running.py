@@ -1,9 +1,7 @@
-"""The work behind ``senteval_runner.run``: models x tasks x seeds, each finished cell in its own file."""
+"""Run models x tasks x seeds for ``senteval_runner.run``; each finished cell is kept in its own file."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,19 +11,19 @@ from corpora.senteval.tasks import PROBING_FILES, STS_SUBSETS, TASK_NAMES, canon
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
-from corpora.support.files import write_json
+from corpora.support.files import json_digest, write_json
 from corpora.support.progress import progress
 from senteval_runner.cells import Cells, data_folder
-from senteval_runner.config import RunConfig
+from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report.sections import read_examples
 from senteval_runner.report.tables import PAPER_COLUMNS, headline
 from senteval_runner.reporting import Model, write_results
+from senteval_runner.vectors.dry_run import encoding_dry_run
 from senteval_runner.vectors.encoders import open_model, resolve_encoder
-from senteval_runner.vectors.estimate import encoding_dry_run
+from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 from senteval_runner.vectors.sources import distinct_names
-from senteval_runner.vectors.trees import EvaluationTrees
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "mv": tuple(dict.fromkeys(task for _, task, _, _ in PAPER_COLUMNS)),
@@ -60,7 +58,7 @@ def _seeds(text: str) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
-def _model(spec: str, config: RunConfig, trees: EvaluationTrees | Path) -> Model:
+def _model(spec: str, config: SentEvalConfig, trees: EvaluationTrees | Path) -> Model:
     opened = open_model(
         spec,
         cache=config.cache,
@@ -71,11 +69,11 @@ def _model(spec: str, config: RunConfig, trees: EvaluationTrees | Path) -> Model
         trees=trees,
         batch_size=config.batch_size,
     )
-    key = hashlib.sha256(json.dumps(opened.identity).encode()).hexdigest()[:16]
+    key = json_digest(opened.identity, 16)
     return Model(name=opened.name, spec=spec, key=key, sources=opened.sources, vectors=opened.vectors)
 
 
-def run(config: RunConfig) -> int:
+def run(config: SentEvalConfig) -> int:
     """Evaluate every model on every task with every seed; write the results; print the tables."""
     import torch
 
@@ -84,7 +82,7 @@ def run(config: RunConfig) -> int:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     if config.examples is not None:
-        read_examples(config.examples)  # a wrong file is better refused now than after hours
+        read_examples(config.examples)  # refuse a bad file now, not after hours
     trees: EvaluationTrees | Path = config.trees
     if not (config.trees / "manifest.json").exists():  # a folder of caches, not one finished cache
         trees = EvaluationTrees(folder=config.trees, data=data, tasks=tasks, workers=config.parse_workers)
@@ -117,8 +115,8 @@ def run(config: RunConfig) -> int:
     return 0 if scored else 2
 
 
-def dry_run(config: RunConfig) -> str:
-    """What encoding the tasks' sentences by every model would take; nothing is written."""
+def dry_run(config: SentEvalConfig) -> str:
+    """Estimate what encoding the tasks' sentences with every model takes; nothing is written."""
     names, data = expand_tasks(config.tasks), data_folder(config.data)
     found, facts = [], {}
     for name in names:
@@ -139,12 +137,12 @@ def dry_run(config: RunConfig) -> str:
         facts={"tasks": ", ".join(task.name for task in found), **facts},
         stored=True,
         not_counted=f"classifiers ({len(found)} tasks x {len(_seeds(config.seeds))} seeds); vectors in "
-        f"{config.cache} and trees in {config.trees} are read again and save their part",
+        f"{config.cache} and trees in {config.trees} are reused and save time",
     )
 
 
 def _score(model: Model, task: TaskData, seeds: Sequence[int], cells: Cells, logger: logging.Logger) -> None:
-    """All cells of one model and task, one per seed; the finished ones are read."""
+    """Score one model on one task with every seed; finished cells are read from disk."""
     try:
         for seed in seeds:
             result = cells.load(model.key, seed, task)

@@ -2,7 +2,7 @@
 
 Each command runs without arguments, with an unknown option, with missing input, with a tree cache of another
 format, into a folder it may not write, onto a full disk, and with Ctrl-C after several delays. Writes
-docs/failures-commands.md; exit code 1 if one printed a traceback or had another exit code than it should.
+docs/failures-commands.md; exit code 1 if a command printed a traceback or ended with a wrong exit code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECONDS_TO_CTRL_C = (0.3, 1.0, 4.0, 12.0)
 TEXT = "The cat sat on the mat.\nIt slept all day.\n\nPrices fell sharply.\nInvestors sold shares.\n"
 BRACKETS = "(ROOT (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))\n"
 CONLLU = "1\tCats\tcat\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n2\tsleep\tsleep\tVERB\tVBP\t_\t0\troot\t_\t_\n\n"
-# {out} is where a command writes; what it reads lies in the working folder.
+# {out} is the output folder; input files are in the working folder.
 RUNS = {
     "parsing.run": "corpus.txt --workers 1 --output {out}/trees",
     "parsing.import_trees": "--ptb t.ptb --output {out}/trees",
@@ -102,7 +102,7 @@ def prepare(folder: Path) -> None:
 def run(module: str, words: str, cwd: Path, *, ctrl_c_s: float | None = None) -> tuple[int, str]:
     """Exit code and the last line of standard error (of standard output when that is empty).
 
-    The line is "" when the command was done before its Ctrl-C.
+    The line is "" if the command ended before its Ctrl-C.
     """
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", module, *words.split()],
@@ -129,7 +129,7 @@ def run(module: str, words: str, cwd: Path, *, ctrl_c_s: float | None = None) ->
 
 @contextlib.contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A small file system of its own."""
+    """A small, separate file system."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
     try:
@@ -139,12 +139,12 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
 
 
 def without_inputs(words: str) -> str:
-    """The same words with files that are not there; ``wikiqa=wikiqa`` becomes ``wikiqa=none``."""
+    """The same words with files that do not exist; ``wikiqa=wikiqa`` becomes ``wikiqa=none``."""
     return re.sub(r"(?<![\w./-])(" + "|".join(map(re.escape, INPUTS)) + r")(?!\S)", "none", words)
 
 
 def cases(module: str, folder: Path, full: Path, locked: Path) -> Iterator[tuple[str, int, str]]:
-    """(condition, exit code, what was printed) of one command."""
+    """(condition, exit code, last line) for one command."""
     words = RUNS[module]
     yield ("no arguments", *run(module, "", folder))
     first = words.split()[0] if module in ("parsing.train", "parsing.score", "parsing.convert") else ""
@@ -176,7 +176,7 @@ def main() -> int:
         with mounted(folder / "full", "size=4k") as full, mounted(folder / "locked", "size=4k,ro") as locked:
             for module in chosen:
                 for condition, code, text in cases(module, folder, full, locked):
-                    # After a second a command may be done and only its libraries still be ending.
+                    # After a second the command may be done and only its libraries still shutting down.
                     expected = (130,) if condition.endswith(" 0.3 s") else (0, 2, 130)
                     fault = text.startswith("TRACEBACK") or code not in expected
                     faults += fault

@@ -55,7 +55,7 @@ def read_mutations() -> list[Mutation]:
 
 
 def copy_project(folder: Path) -> None:
-    """Copy what the tests need, compiled functions included; times are kept, so those stay valid."""
+    """Copy what the tests need, with compiled functions; these stay valid because times are kept."""
     for name in COPIED:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, folder / name)
@@ -66,7 +66,7 @@ def copy_project(folder: Path) -> None:
 def first_failure(folder: Path, tests: list[str]) -> str:
     """Run tests in a copy until one fails: its name, "" when all pass, or what stopped pytest."""
     options = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider"]
-    # DGL is the reference that nothing here breaks, and by far the slowest engine.
+    # No mutation touches the DGL reference, and it is by far the slowest engine.
     command = [sys.executable, "-m", "pytest", *options, "-k", "not dgl", *tests]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
@@ -79,11 +79,11 @@ def try_mutation(mutation: Mutation, folder: Path) -> str:
     """Break one equation in the copy; the test that failed, or "" if none did."""
     path = folder / mutation.file
     text, times = path.read_text(encoding="utf-8"), path.stat()
-    assert text.count(mutation.old) == 1, f"{mutation.old!r} does not stand once in {mutation.file}"
+    assert text.count(mutation.old) == 1, f"{mutation.old!r} must occur exactly once in {mutation.file}"
     path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     try:
         return first_failure(folder, mutation.tests)
-    finally:  # with its time, by which compiled functions tell whether they are stale
+    finally:  # restore the time too: numba uses it to tell whether compiled functions are stale
         path.write_text(text, encoding="utf-8")
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
@@ -104,7 +104,7 @@ def main() -> int:
     """Try the mutations that were asked for."""
     description = (__doc__ or "").split("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m tools.mutations", description=description)
-    parser.add_argument("--only", default="", help="word that the equation or file holds")
+    parser.add_argument("--only", default="", help="a word in the equation or the file name")
     options = parser.parse_args()
     chosen = [m for m in read_mutations() if options.only in m.equation or options.only in m.file]
     rows, survived, passed = [], 0, set()

@@ -75,6 +75,12 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path}: not JSON ({error})") from None
 
 
+def json_digest(value: object, length: int) -> str:
+    """The first ``length`` hex digits of the SHA-256 of a value as JSON."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
 def sha256_file(path: Path) -> str:
     """Hex SHA-256 of a file's bytes."""
     with open(path, "rb") as stream:

@@ -5,7 +5,7 @@
 Parses the embedded ``pydocs`` corpus (English documentation of Python and its libraries), trains a
 DEP+CONST model on it, evaluates neighbour retrieval on packages it has not seen, and writes trees, model,
 ``results.json`` and a self-contained ``report.html`` under ``runs/demo/``. Every step is an ordinary
-command, printed before it runs; a stopped demo goes on where it was.
+command, printed before it runs; a stopped demo continues where it was.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ MODEL = "dep-const"
 
 @configuration
 class DemoConfig:
-    """How large the demo is; the defaults end within ten minutes on two cores."""
+    """Size of the demo; the defaults take less than ten minutes on two cores."""
 
     output: Path = Path("runs/demo")
     """Folder for trees, model, results.json and report.html."""
     sentences: str = "48k"
     """Training sentences."""
     held_out: str = "16k"
-    """Sentences of held-out packages to evaluate on, at most (there are about 15,600)."""
+    """At most this many sentences of held-out packages for the evaluation (there are about 15,600)."""
     minutes: Positive = 3.5
     """Minutes of training."""
     seed: CountOrNone = 0
@@ -112,7 +112,7 @@ def evaluate(model_folder: Path, train_trees: Path, held_out_trees: Path) -> dic
 
 
 def steps(config: DemoConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """What is run, by the name of its time: a title and the words after ``python -m``."""
+    """The commands to run: a title and the words after ``python -m``, by their name in the times."""
     trees, models = config.output / "trees", config.output / "models"
 
     def parse(split: str, limit: str) -> tuple[str, ...]:

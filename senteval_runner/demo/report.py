@@ -22,7 +22,7 @@ from senteval_runner.report.table import Cell, Column, Score, Table
 
 DRAWN_TREES = 2
 DRAWN_TOKENS = range(7, 13)
-"""Lengths of the sentences drawn: long enough to be trees, short enough for a page."""
+"""Lengths of the drawn sentences: long enough for a real tree, short enough for a page."""
 LIBRARIES = ("torch", "numpy", "supar", "benepar", "spacy")
 
 
@@ -126,6 +126,6 @@ def _trees(folder: Path) -> Iterator[Section]:
 
 
 def _fits_a_page(stored: StoredSentence) -> bool:
-    """Parsed without remarks, neither short nor long, made of words."""
+    """Whether a sentence has no flags, the right length, and only words."""
     wordlike = all(word.replace("-", "").isalpha() for word in stored.words[:-1])
     return not stored.flags and len(stored.words) in DRAWN_TOKENS and wordlike

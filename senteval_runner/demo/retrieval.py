@@ -42,13 +42,13 @@ def reciprocal_ranks(
     """Reciprocal rank of each anchor's best neighbour within its block.
 
     Args:
-        embeddings_ND: one row per sentence, in running order; sparse rows are expanded block by block.
+        embeddings_ND: one row per sentence, in running order; sparse rows are made dense block by block.
         document_N: document number per sentence; neighbours share it.
         block: sentences per block; a last block of one sentence has no anchors.
 
     Returns:
-        Reciprocal ranks [A] and the document of each anchor [A]. Ties count against us: a candidate
-        with the neighbour's exact similarity ranks before it, so constant vectors score nothing.
+        Reciprocal ranks [A] and the document of each anchor [A]. Ties count as errors: a candidate with
+        exactly the neighbour's similarity ranks before it, so constant vectors score nothing.
     """
     ranks: list[NDArray[np.float64]] = []
     owners: list[NDArray[np.int64]] = []
@@ -102,10 +102,8 @@ def tfidf_embeddings(train: Sequence[Sequence[str]], sentences: Sequence[Sequenc
     """TF-IDF rows of tokenised ``sentences``, weights fitted on ``train``: [N, words of ``train``]."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectorizer = TfidfVectorizer(tokenizer=list, preprocessor=_lower, token_pattern=None)
+    vectorizer = TfidfVectorizer(
+        tokenizer=list, preprocessor=lambda tokens: [token.lower() for token in tokens], token_pattern=None
+    )
     vectorizer.fit(train)
     return csr_matrix(vectorizer.transform(sentences))
-
-
-def _lower(tokens: Sequence[str]) -> list[str]:
-    return [token.lower() for token in tokens]

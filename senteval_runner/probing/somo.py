@@ -1,7 +1,7 @@
 """Semantic odd man out: a noun or verb replaced by another of the same tag.
 
-The replacement forms bigrams with its two neighbours about as frequent in the corpus as the
-original's, so that counting bigrams does not give the change away (Conneau et al. 2018).
+The bigrams of the replacement with its two neighbours are about as frequent in the corpus as the original
+ones, so that counting bigrams does not give the change away (Conneau et al. 2018).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_LOG_RATIO: Final = 1.0
 
 
 class BigramReplacer:
-    """Bigram counts of a corpus, and the replacements they allow."""
+    """Finds fair replacements by the bigram counts of a corpus."""
 
     def __init__(self, sentences: Iterable[Annotated]) -> None:
         self.bigrams: Counter[tuple[str, str]] = Counter()
@@ -39,7 +39,7 @@ class BigramReplacer:
         return count > 0 and abs(math.log(count / self.bigrams[old])) <= MAX_LOG_RATIO
 
     def replace(self, a: Annotated, rng: Random) -> tuple[str, ...] | None:
-        """The sentence with one word changed, or None where no word has a fair replacement."""
+        """The sentence with one word changed, or None if no word has a fair replacement."""
         words = [token.lower() for token in a.tokens]
         tags = a.sentence.tags or ()
         places = [j for j in range(1, len(words) - 1) if tags[j] in TARGETS]

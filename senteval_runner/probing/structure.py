@@ -1,4 +1,4 @@
-"""What the probes ask of one sentence: answers read off its words, dependencies and constituents.
+"""The probes' questions about one sentence, answered from its words, dependencies and constituents.
 
 Definitions follow Conneau et al. (2018), "What you can cram into a single vector", section 2.
 Every function returns None for a sentence the task leaves out.
@@ -24,7 +24,7 @@ CLOSING: Final = frozenset({".", "!", "?", "''", '"', "”", "’", ")", "-RRB-"
 
 
 class Annotated:
-    """One sentence with the tree structures the probes need, built when first asked for.
+    """One sentence with the tree structures the probes need, built on first use.
 
     Args:
         sentence: needs PTB ``tags``; dependency and constituency probes need ``heads``,
@@ -40,7 +40,7 @@ class Annotated:
         """The tree below TOP/ROOT, or None without constituents."""
         if self.sentence.tree is None:
             return None
-        # nltk takes a bracket after a backslash for part of the word; no probe reads the tree's words.
+        # nltk reads a bracket after a backslash as part of the word; no probe reads the tree's words.
         tree = Tree.fromstring(self.sentence.tree.replace("\\", "/"))
         while tree.label() in ("", "TOP", "ROOT") and len(tree) == 1 and isinstance(tree[0], Tree):
             tree = tree[0]
@@ -129,9 +129,8 @@ def coordinated_clauses(a: Annotated) -> tuple[int, int, int] | None:
     """Borders of exactly two coordinated clauses that make up the sentence.
 
     Returns:
-        (end of the first clause, start of the second, end of the second) in tokens; the first
-        clause starts at 0, what lies between is the conjunction with its comma, what follows
-        the second is closing punctuation.
+        (end of the first clause, start of the second, end of the second) in tokens. The first clause starts
+        at 0; between the two is the conjunction with its comma, after the second closing punctuation.
     """
     if a.tree is None or bare(a.tree.label()) != "S":
         return None

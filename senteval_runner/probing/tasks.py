@@ -40,7 +40,7 @@ def _by_structure(
 def _by_target(
     answer: Callable[[Annotated], tuple[str, str] | None],
 ) -> Callable[[list[Annotated], Random], list[Item]]:
-    """The word that carries the answer decides the split: no target is seen in training."""
+    """Split by the word that carries the answer, so that no test word is seen in training."""
 
     def items(sentences: list[Annotated], rng: Random) -> list[Item]:
         answers = ((a, answer(a)) for a in sentences)
@@ -75,7 +75,7 @@ def _tree_depth(sentences: list[Annotated], rng: Random) -> list[Item]:
     for length in sorted({length for length, _ in cells}):
         present = sorted(label for at, label in cells if at == length)
         if len(present) < 2:
-            continue  # a length that tells the depth
+            continue  # this length would give the depth away
         quota = sorted(len(cells[length, label]) for label in present)[len(present) // 2]
         for label in present:
             items.extend(rng.sample(cells[length, label], min(quota, len(cells[length, label]))))
@@ -159,7 +159,7 @@ NEEDS_PARSE: Final = frozenset(BUILDERS) - {"Length", "WordContent", "BigramShif
 
 
 def balance(items: list[Item], rng: Random) -> list[Item]:
-    """As many items of each label as the rarest has; labels under 2 % of an equal share are dropped."""
+    """As many items of each label as the rarest has, after dropping labels far below the mean (under 2 %)."""
     by_label: dict[str, list[Item]] = defaultdict(list)
     for item in items:
         by_label[item.label].append(item)
@@ -184,11 +184,11 @@ def split(items: list[Item], rng: Random) -> dict[str, list[Item]]:
     parts: dict[str, list[Item]] = {name: [] for name in weight}
     for group in order:
         label = groups[group][0].label
-        share = {
+        fraction = {
             name: filled[name][label] * sum(weight.values()) / (weight[name] * totals[label])
             for name in weight
         }
-        name = min(weight, key=lambda name: (share[name], -weight[name]))
+        name = min(weight, key=lambda name: (fraction[name], -weight[name]))
         parts[name].extend(groups[group])
         filled[name].update(item.label for item in groups[group])
     for part in parts.values():

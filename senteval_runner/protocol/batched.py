@@ -3,7 +3,7 @@
 Nearly all the time of one-model-at-a-time training is per-step overhead of tiny models. Every fit starts
 from the same seed, so fits with equally many rows share initial weights, permutations and dropout masks;
 they differ in rows and L2 only. :func:`train_fits` groups them, trains a group with one product per step,
-stops each model on its own development accuracy and compacts finished models away.
+stops each model on its own development accuracy and drops finished models.
 
 Shapes: F folds, R regularisers, B rows of a batch, D features with the constant one last, C classes.
 """
@@ -18,22 +18,21 @@ from threading import Event
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.errors import UserError
 from senteval_runner.protocol.config import Protocol
+from senteval_runner.protocol.features import Int
 from senteval_runner.protocol.heads import Head, HiddenHead, LogisticHead
 from senteval_runner.protocol.optimisers import OPTIMISERS, flat
 
-Int = NDArray[np.integer]
-# Gathered bytes of one step's batches: beyond this they leave the cache before the second product.
+# Bytes of one step's gathered batches: larger ones leave the cache before the second product.
 GROUP_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """Rows to train on and to stop on; one model per regulariser."""
+    """Rows to train on and rows for early stopping; one model per regulariser."""
 
     train: Int
     """Rows of the design matrix, in the order the permutations index."""
@@ -42,26 +41,26 @@ class Fit:
     l2: tuple[float, ...]
     """Weight decay of each model."""
     drawn: int = 0
-    """Length of a permutation drawn before the epochs' ones (the 5 % split), 0 for none."""
+    """Length of the permutation drawn before those of the epochs (for the 5 % split); 0 draws none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """What came of one :class:`Fit`, per regulariser."""
+    """Result of one :class:`Fit`, per regulariser."""
 
     accuracy: list[float]
     """Best development accuracy, in [0, 1]."""
     rounds: list[int]
     """Rounds trained."""
     weights: list[list[Tensor]] | None
-    """Per model its best parameters [k, in], when they were asked for."""
+    """The best parameters [k, in] of each model, if they were asked for."""
 
 
 def split_fit(rows: Int, l2: float, seed: int, fraction: float = 0.05) -> Fit:
     """The final fit of the cross-validated tasks: a random 5 % of ``rows`` decide when to stop.
 
     Raises:
-        UserError: so few rows that none is left to decide.
+        UserError: 5 % of the rows are less than one row.
     """
     order = np.random.RandomState(seed).permutation(len(rows))
     cut = int(fraction * len(rows))
@@ -87,12 +86,12 @@ def train_fits(
     *,
     keep_weights: bool = False,
 ) -> list[Fitted]:
-    """Train every fit to its own end.
+    """Train every fit until its own early stopping ends it.
 
     Args:
         x_ND: design matrix, float32, last column all ones (:func:`senteval_runner.protocol.features.design`).
         y_N: class ids.
-        fits: what to train; those that share lengths are trained together.
+        fits: what to train; fits of equal lengths are trained together.
         classes: number of classes C.
         protocol: optimiser, batch size, early stopping, hidden layer.
         seed: every fit's own seed.
@@ -116,13 +115,13 @@ def train_fits(
 
 @dataclass(frozen=True, kw_only=True)
 class _Start:
-    """What every fit of a seed begins with."""
+    """The state in which every fit of a seed begins."""
 
     seed: int
     weights: list[Tensor]
     """One classifier's initial parameters [k, in]."""
     generator_state: Tensor
-    """Torch's generator after they were drawn: dropout goes on from here."""
+    """State of torch's generator after drawing them: dropout continues from here."""
 
     @classmethod
     def draw(cls, head: Head, seed: int) -> _Start:
@@ -135,9 +134,9 @@ class _Start:
 def _side_by_side(
     train: Callable[[list[int], Event], list[Fitted]], groups: Sequence[list[int]]
 ) -> list[list[Fitted]]:
-    """Train groups on as many threads as torch may use, one each: its products are too small to share.
+    """Train groups in parallel, one thread each, because their products are too small to split.
 
-    Which groups run at the same time changes no score; one group alone keeps torch's own threads.
+    The order of groups changes no score. A single group keeps all of torch's threads.
     """
     threads = min(torch.get_num_threads(), len(groups))
     stopped = Event()
@@ -148,13 +147,13 @@ def _side_by_side(
     try:
         return list(pool.map(train, groups, itertools.repeat(stopped)))
     finally:
-        stopped.set()  # after Ctrl-C the threads end with their epoch
+        stopped.set()  # after Ctrl-C the threads end after their round
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(before)
 
 
 def _groups(fits: Sequence[Fit], size: int) -> list[list[int]]:
-    """Indices of fits that share their random streams, at most ``size`` together, evenly cut."""
+    """Groups of fits that share random streams, as indices; of even size, at most ``size``."""
     alike: dict[tuple[int, int, int], list[int]] = {}
     for index, fit in enumerate(fits):
         alike.setdefault((len(fit.train), fit.drawn, len(fit.l2)), []).append(index)
@@ -166,7 +165,7 @@ def _groups(fits: Sequence[Fit], size: int) -> list[list[int]]:
 
 
 class _GroupTrainer:
-    """Fits with one random stream; ``folds`` and ``model_FR`` say which are still trained."""
+    """Trains fits with one random stream; ``folds`` and ``model_FR`` say which are still in training."""
 
     def __init__(
         self,
@@ -201,7 +200,7 @@ class _GroupTrainer:
         self._refresh()
 
     def _refresh(self) -> None:
-        """Derive what depends on which models are alive: train rows [F, n], L2 [F * R], views for numpy."""
+        """Derive train rows [F, n], L2 [F * R] and numpy views of the models still in training."""
         self.train_Fn = torch.as_tensor(np.stack([self.fits[f].train for f in self.folds]))
         l2 = np.array([fit.l2 for fit in self.fits], dtype=np.float32)
         self.l2 = l2[np.array(self.folds)[:, None], self.model_FR].reshape(-1)
@@ -210,7 +209,7 @@ class _GroupTrainer:
         ]
 
     def run(self, stopped: Event) -> list[Fitted]:
-        """Rounds until every model has stopped, or all is called off."""
+        """Train round by round until every model has stopped, or ``stopped`` is set."""
         epochs = 0
         while self.alive_FR.any() and epochs <= self.protocol.max_epoch and not stopped.is_set():
             for _ in range(self.protocol.epoch_size):
@@ -241,7 +240,7 @@ class _GroupTrainer:
                 self.optimiser.update(w, flat(gradient), state, self.l2, self.step)
 
     def _dev_correct(self) -> Int:
-        """Correct development rows of every living model: [F, R]."""
+        """Number of correct development rows of each model still in training: [F, R]."""
         correct = []
         for position, f in enumerate(self.folds):
             rows = torch.as_tensor(self.fits[f].dev)
@@ -252,7 +251,7 @@ class _GroupTrainer:
         return np.stack(correct)
 
     def _stop_or_keep(self, correct_FR: Int) -> None:
-        """Keep better weights; otherwise stop at the (tenacity + 1)-th round without improvement in all."""
+        """Keep better weights, or stop a model at its (tenacity + 1)-th round without improvement."""
         for position, f in enumerate(self.folds):
             for slot, r in enumerate(self.model_FR[position].tolist()):
                 if not self.alive_FR[f, r]:
@@ -268,7 +267,7 @@ class _GroupTrainer:
                     self.misses_FR[f, r] += 1
 
     def _compact(self) -> None:
-        """Pack the living models to the left; finished folds and the widest fold's finished models go."""
+        """Drop finished folds, pack the remaining models of each fold to the left, cut spare columns."""
         alive = self.alive_FR[np.array(self.folds)[:, None], self.model_FR]
         width = int(alive.sum(1).max())
         positions = np.flatnonzero(alive.any(1))
@@ -284,7 +283,7 @@ class _GroupTrainer:
 
 
 def predict(x_ND: Tensor, rows: Int, weights: list[Tensor], head: Head) -> Int:
-    """Class ids one model gives to ``rows``."""
+    """Class ids that a model with parameters [k, in] gives to ``rows``."""
     logits = head.logits(x_ND[torch.as_tensor(rows)][None], [w[None, None] for w in weights])
     classes: Int = logits[0, 0].argmax(0).numpy()
     return classes

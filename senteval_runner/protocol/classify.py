@@ -3,6 +3,9 @@
 ``inner_kfold`` (MR CR SUBJ MPQA): nested cross-validation; ``kfold`` (TREC MRPC): cross-validation on train,
 then test; ``split`` (SICK-E, SST, SNLI, probing): a given development set. Accuracies are percentages
 rounded where the original rounds them: the rounded means decide which regulariser wins (ties to the first).
+
+Everywhere ``x`` is a design matrix [n, d + 1] and ``y`` are class ids [n]; ``train``, ``dev`` and ``test``
+are indices of rows.
 """
 
 from __future__ import annotations
@@ -27,9 +30,8 @@ from senteval_runner.protocol.config import (
     TORCH_REGULARISERS,
     Protocol,
 )
-from senteval_runner.protocol.features import Float, as_tensor
+from senteval_runner.protocol.features import Float, Int, as_tensor
 
-Int = NDArray[np.integer]
 Scheme = Literal["inner_kfold", "kfold", "split"]
 NOMINAL_L2, NOMINAL_INVERSE = 1e-9, 1e9
 
@@ -73,7 +75,7 @@ class _Torch:
     def split(
         self, x: Float, y: Int, train: Int, dev: Int, test: Int
     ) -> tuple[NDArray[np.float64], list[Int]]:
-        """Search on given development rows; the final fit would repeat the search fit: its weights serve."""
+        """Search on a given development set. A final fit would repeat the search, so its weights are used."""
         fits = [Fit(train=train, dev=dev, l2=self.candidates)]
         wanted = [(test, r) for r in range(len(self.candidates))]
         predictions, accuracy = self._train_and_predict(x, y, fits, wanted)
@@ -82,7 +84,7 @@ class _Torch:
     def _train_and_predict(
         self, x: Float, y: Int, fits: Sequence[Fit], wanted: Sequence[tuple[Int, int]]
     ) -> tuple[list[Int], NDArray[np.float64]]:
-        """``wanted``: rows and model; one per fit, or several of the only fit."""
+        """``wanted``: (rows, model) to predict; one per fit, or several if there is a single fit."""
         tensor = as_tensor(x)
         fitted = train_fits(tensor, y, fits, self.classes, self.protocol, self.seed, keep_weights=True)
         head = make_head(x.shape[1] - 1, self.classes, self.protocol)
@@ -147,7 +149,7 @@ def _percent(correct: NDArray[np.bool_]) -> float:
 
 
 def _means(accuracy: NDArray[np.float64]) -> list[float]:
-    """Mean over folds per candidate, in percent, rounded: what the choice is made on."""
+    """Mean over folds of [folds, candidates], in percent and rounded: the candidate is chosen by it."""
     return [float(round(100 * np.mean(column), 2)) for column in accuracy.T]
 
 
@@ -201,7 +203,7 @@ def split(
     *,
     nominal: bool = False,
 ) -> Classification:
-    """Choose and stop on the development rows; ``nominal`` (SNLI) tries one token regulariser only."""
+    """Choose and stop on the development rows; ``nominal`` (SNLI) tries a single, tiny regulariser."""
     backend = _backend(protocol, classes, seed, "split", nominal=nominal)
     accuracy, predictions = backend.split(x, y, train, dev, test)
     dev_scores = [round(100 * float(a), 2) for a in accuracy[0]]

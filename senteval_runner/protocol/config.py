@@ -26,7 +26,7 @@ class Protocol:
     """How classifiers are trained, stopped and chosen."""
 
     name: str
-    """Under which name the scores are reported."""
+    """Name under which the scores are reported."""
     backend: Literal["torch", "sklearn"] = "torch"
     """``torch``: Adam or RMSprop with early stopping; ``sklearn``: ``LogisticRegression``."""
     kfold: int = 10
@@ -36,11 +36,11 @@ class Protocol:
     batch_size: int = 64
     """Rows per step."""
     tenacity: int = 5
-    """Rounds without improvement that are forgiven, over the whole fit."""
+    """Rounds without improvement allowed over the whole fit."""
     epoch_size: int = 4
     """Epochs per round; development accuracy is measured after each round."""
     max_epoch: int = 200
-    """Rounds begin while at most this many epochs are done."""
+    """No round begins once more than this many epochs are done."""
     nhid: int = 0
     """Width of the hidden sigmoid layer; 0 is logistic regression."""
     dropout: float = 0.0
@@ -78,7 +78,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
 
 
 def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protocol:
-    """A configuration by name, or as given; ``nhid`` replaces the width of the hidden layer.
+    """A configuration, given itself or by name; ``nhid`` replaces the width of the hidden layer.
 
     Raises:
         UserError: no such name.

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 Float = NDArray[np.float32]
+Int = NDArray[np.integer]
 Number = TypeVar("Number", bound=np.floating[Any])
 
 
@@ -30,12 +31,12 @@ def design(blocks: Sequence[Float]) -> Float:
 
 
 def pair_blocks(u: Float, v: Float) -> tuple[Float, ...]:
-    """[|u - v|, u ∗ v], the features of MRPC, SICK and STS-B."""
+    """[|u - v|, u ∗ v] of u, v [n, d]: the features of MRPC, SICK and STS-B."""
     return np.abs(u - v), u * v
 
 
 def snli_blocks(u: Float, v: Float) -> tuple[Float, ...]:
-    """[u, v, u ∗ v, |u - v|], the features of SNLI."""
+    """[u, v, u ∗ v, |u - v|] of u, v [n, d]: the features of SNLI."""
     return u, v, u * v, np.abs(u - v)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from multiview.engines.products import Products
 
 WIDE = 16_384
-"""Weights of one fold from which oneDNN's product is the faster one (see :func:`fold_products`)."""
+"""With at least this many weights per fold oneDNN's product is faster (see :func:`fold_products`)."""
 
 
 class Head(Protocol):
@@ -54,7 +54,7 @@ def _onednn_is_faster() -> bool:
 def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
     """Product fold by fold: a @ b, [F, K, N].
 
-    From about 16 thousand ``weights`` a fold on it goes to oneDNN where that is the faster library
+    From about 16 thousand ``weights`` per fold oneDNN computes it where that is the faster library
     (:mod:`multiview.engines.products`): 60 and 48 us against MKL's 75 and 77 for the two products of one step
     at 4,800 dimensions (8 rows of weights, 64 items), 100 and 75 against 142 and 155 at 9,600.
     """
@@ -131,7 +131,7 @@ class HiddenHead:
         a_FRHB = _apply(x_FBD, params[0])
         mask_HB = None
         if self.dropout:
-            # Every classifier's own stream would be the same one, so all share one mask.
+            # Every classifier would draw the same mask from its own stream, so all share one.
             keep = torch.empty(x_FBD.shape[1], self.hidden).bernoulli_(1 - self.dropout, generator=generator)
             mask_HB = keep.t() / (1 - self.dropout)
             a_FRHB = a_FRHB * mask_HB

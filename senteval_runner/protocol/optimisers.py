@@ -11,10 +11,9 @@ from typing import Protocol
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from torch import Tensor
 
-Float = NDArray[np.float32]
+from senteval_runner.protocol.features import Float
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")

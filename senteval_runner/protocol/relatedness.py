@@ -10,15 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from senteval_runner.protocol.correlation import pearson, spearman
+from senteval_runner.protocol.correlation import Scores, pearson, spearman
 from senteval_runner.protocol.features import Float, as_tensor
 from senteval_runner.protocol.heads import LogisticHead, fold_products
 from senteval_runner.protocol.optimisers import Adam, flat
 
-Scores = NDArray[np.float64]
 CLASSES = 5
 BATCH = 64
 EPOCHS_PER_ROUND = 50
@@ -39,9 +37,9 @@ class Relatedness:
 
 
 def target_distribution(scores: Scores) -> Float:
-    """With i = floor(y): weight y - i on class i + 1 and i + 1 - y on class i; [n, 5].
+    """Targets [n, 5] of scores y [n]: with i = floor(y), y - i on class i + 1 and i + 1 - y on class i.
 
-    Scores under 1 (STS-B has them) lose the weight of class 0, as in the original.
+    Scores below 1 (STS-B has them) lose the weight of class 0, as in the original.
     """
     targets = np.zeros((len(scores), CLASSES), dtype=np.float32)
     floor = np.floor(scores).astype(int)
@@ -72,7 +70,7 @@ def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
 def relatedness(
     train: tuple[Float, Scores], dev: tuple[Float, Scores], test: tuple[Float, Scores], seed: int
 ) -> Relatedness:
-    """Train on (design matrix, scores), stop on development Pearson, score the test rows."""
+    """Train on (design matrix [n, d + 1], scores [n]), stop on dev Pearson, score the test rows."""
     x_ND, x_dev, x_test = (as_tensor(part[0]) for part in (train, dev, test))
     targets_NK = torch.from_numpy(target_distribution(train[1]))
     stream = np.random.RandomState(seed)

@@ -1,11 +1,9 @@
-"""What an evaluation returns, and its JSON form."""
+"""What an evaluation returns."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from senteval_runner.protocol.config import Protocol
 
@@ -61,7 +59,3 @@ class Results:
 
     def __len__(self) -> int:
         return len(self.tasks)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, per-item predictions included."""
-        return dataclasses.asdict(self)

@@ -10,7 +10,7 @@ from senteval_runner.protocol.correlation import Scores, pearson, spearman
 
 
 def summarise(predicted: Mapping[str, Scores], gold: Mapping[str, Scores]) -> dict[str, float]:
-    """Pearson and Spearman per subset, and over subsets.
+    """Pearson and Spearman per subset, and over subsets, of cosines [n] and human scores [n] by subset.
 
     ``all.*.mean`` and ``all.*.wmean`` are the original's mean and size-weighted mean over subsets;
     ``concatenated.*`` is one coefficient over all pairs together, as other papers report. The two are not

@@ -1,1 +1,1 @@
-"""Scores as Markdown and HTML: tables, plots, significance, published figures."""
+"""Scores as Markdown and HTML: tables, plots, significance, published scores."""

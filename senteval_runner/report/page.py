@@ -4,8 +4,8 @@
     write_text(folder / "report.html", page.html())
     write_text(folder / "report.md", page.markdown())
 
-The HTML file fetches nothing: style and figures are part of it, and every text is escaped. Markdown has the
-tables and the prose; it leaves out figures, and sections that hold nothing else.
+The HTML file is self-contained: it includes its style and figures, and every text is escaped. Markdown has
+tables and prose only; sections with nothing but figures are left out.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class Figure:
     """A drawing, or the reason why there is none."""
 
     svg: str
-    """Markup that is safe to set as it is; empty when the figure is left out."""
+    """Markup that needs no escaping; empty when the figure is left out."""
     caption: str = ""
     note: str = ""
     """Why the figure was left out."""
 
 
 Block = Table | Figure | str
-"""What a section is made of; a text is a paragraph."""
+"""Content of a section; a string is a paragraph."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it."""
+    """A heading and its content."""
 
     title: str
     blocks: Sequence[Block]
@@ -43,7 +43,7 @@ class Section:
     """A remark below the heading."""
 
     def markdown(self) -> str:
-        """The section at level 2; empty when it holds figures alone."""
+        """The section at level 2; empty when it has nothing but figures."""
         parts = [
             block.markdown() if isinstance(block, Table) else f"{escaped(block)}\n"
             for block in self.blocks

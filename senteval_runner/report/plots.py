@@ -2,8 +2,8 @@
 
     Section("Per task", [plots.bars(["dep,const"], ["MR", "CR"], {("dep,const", "MR"): 74.2})])
 
-Equal input gives equal bytes. Values and texts show on hovering where that is cheap (an SVG title). Where
-matplotlib is not installed a plot becomes a figure with a note that names the extra to install.
+Equal input gives equal bytes. Bars and points show their value or text on hovering (an SVG title). Without
+matplotlib a plot becomes a figure with a note that names the extra to install.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 Points = NDArray[np.floating] | Sequence[tuple[float, float]]
 Tips = dict[str, Sequence[str]]
-"""By the id of a group in the SVG: what its shapes show on hovering, in drawing order."""
+"""Texts that the shapes of an SVG group show on hovering, in drawing order, by the group's id."""
 COLOURS = ("#1f5f8b", "#b3541e", "#3d7a3a", "#7a3d77", "#8a7a1f", "#4a4a4a", "#2a8a8a", "#a33b4b")
 BAR, LETTER, GAP, WIDEST = 0.16, 0.085, 0.25, 10.0
-"""Inches: a bar, a letter below it, the space between groups, a row of bars."""
+"""Widths in inches: of a bar, of a letter below it, of the gap between groups, of a row of bars."""
 NOTHING = "there are no values to draw"
 
 
@@ -44,8 +44,8 @@ def bars(
     """Grouped vertical bars from zero, wrapped into rows: one group per task, one bar per model.
 
     Args:
-        series: what the colours stand for.
-        groups: what the groups stand for.
+        series: names of the colours.
+        groups: names of the groups.
         values: height by series and group; missing bars are left out.
         spread: half the length of a whisker, by series and group.
         caption: above the figure.
@@ -164,7 +164,7 @@ def heat_map(
         columns: names of the columns.
         low: value of the lowest colour; None is the 2nd percentile.
         high: value of the highest colour; None is the largest value.
-        diverging: colours around zero (of differences), as far as the 98th percentile of the sizes.
+        diverging: colours around zero, for differences; the scale ends at their 98th percentile.
         label: beside the colour bar.
         caption: above the figure.
     """
@@ -215,7 +215,7 @@ def _figure(draw: Callable[[Canvas], Tips], caption: str, drawable: bool) -> Fig
         from matplotlib.figure import Figure as Canvas
     except ImportError:
         return Figure("", caption, str(MissingExtraError("matplotlib", "report")))
-    # A fixed salt, no date: equal input gives equal bytes. A name is no formula, whatever signs it has.
+    # With a fixed salt and no date equal input gives equal bytes. Names are never parsed as formulas.
     out = io.StringIO()
     with rc_context(
         {
@@ -233,7 +233,7 @@ def _figure(draw: Callable[[Canvas], Tips], caption: str, drawable: bool) -> Fig
 
 
 def _inline(svg: str, tips: Tips) -> str:
-    """A stand-alone SVG as a part of an HTML page: no prolog, no name spaces, texts to show on hovering."""
+    """Turn a stand-alone SVG into part of an HTML page: no prolog, no name spaces, texts on hovering."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")

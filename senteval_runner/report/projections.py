@@ -15,12 +15,12 @@ NO_PLANE = "too few texts or dimensions for a plane"
 
 
 def has_plane(vectors: NDArray[np.floating]) -> bool:
-    """Whether there is something to draw: five rows, two dimensions, not all rows the same."""
+    """Whether vectors [n, d] can be drawn: n >= 5, d >= 2, and they are not all equal."""
     return len(vectors) >= FEWEST and vectors.shape[1] >= 2 and bool(np.ptp(vectors, axis=0).any())
 
 
 def pca(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The first two principal components: [n, 2], the sign fixed so that the largest loading is positive."""
+    """The first two principal components [n, 2] of [n, d], signed so that the largest loading is positive."""
     centred = vectors - vectors.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     largest = axes[[0, 1], np.abs(axes[:2]).argmax(axis=1)]
@@ -29,7 +29,7 @@ def pca(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def tsne(vectors: NDArray[np.floating], seed: int = 0) -> NDArray[np.floating]:
-    """t-SNE (van der Maaten & Hinton 2008) from a PCA start: [n, 2]."""
+    """t-SNE (van der Maaten & Hinton 2008) of [n, d], started from PCA: [n, 2]."""
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, max(2.0, (len(vectors) - 1) / 3))
@@ -41,7 +41,14 @@ def tsne(vectors: NDArray[np.floating], seed: int = 0) -> NDArray[np.floating]:
 def nearest(
     queries: Float, vectors: Float, sentences: Sequence[Tokens], count: int = 5
 ) -> list[list[tuple[float, str]]]:
-    """Per query the ``count`` sentences of largest cosine, the query's own text included if it is there."""
+    """The ``count`` sentences nearest to each query by cosine, its own text included if it is among them.
+
+    Args:
+        queries: vectors [q, d].
+        vectors: vectors of the sentences, [n, d].
+        sentences: the n sentences.
+        count: neighbours per query.
+    """
     cosines = unit(queries) @ unit(vectors).T
     order = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
     return [

@@ -1,11 +1,11 @@
-"""Published SentEval figures, to be set beside ours: nothing here was computed by this program.
+"""Published SentEval scores to compare ours with: nothing here was computed by this program.
 
 Source of every row: the SentEval tables of Simoulin & Crabbé, "Contrasting distinct structured views to learn
 sentence embeddings" (EACL SRW 2021, pages 71-79), as the first author prints them in his thesis (chapter
 "structured", github.com/AntoineSimoulin/phd_manuscript, chapters/structured.tex, commit 0856e4e3). Rows of
-other models are quoted there from the papers named with them. The proceedings' own PDF was not at hand: a
-figure that was changed between the two would be the thesis's here. The published averages of the view pairs
-equal :func:`senteval_runner.report.tables.paper_average` of their rows, which a test checks.
+other models are quoted there from the papers named with them. The proceedings' own PDF was not at hand; if
+the two differ, these are the thesis's scores. The published averages of the view pairs equal
+:func:`senteval_runner.report.tables.paper_average` of their rows, which a test checks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ NOTE = (
     "Published rows are quoted, not computed here: other training data, sizes and library versions, so "
     f"tenths mean nothing. Source: {SOURCE}."
 )
-MARK = "published"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +28,16 @@ class PublishedRow:
 
     model: str
     quoted_from: str
-    """Whose figures they are; the paper's own are "re-trained by the authors"."""
+    """Paper that the scores come from."""
     dim: str
     """Dimensions of a sentence vector, as printed."""
-    figures: tuple[float | None, ...]
-    """MR CR SUBJ MPQA TREC, MRPC accuracy and F1, SICK-R r, ρ, MSE; times 100. None is not published."""
+    scores: tuple[float | None, ...]
+    """MR CR SUBJ MPQA TREC, MRPC accuracy and F1, SICK-R r, ρ, MSE; times 100. None: not published."""
 
 
-def _row(model: str, quoted_from: str, dim: str, figures: str) -> PublishedRow:
-    values = tuple(None if figure == "-" else float(figure) for figure in figures.split())
-    return PublishedRow(model=model, quoted_from=quoted_from, dim=dim, figures=values)
+def _row(model: str, quoted_from: str, dim: str, scores: str) -> PublishedRow:
+    values = tuple(None if score == "-" else float(score) for score in scores.split())
+    return PublishedRow(model=model, quoted_from=quoted_from, dim=dim, scores=values)
 
 
 OWN = "Simoulin & Crabbé 2021"

@@ -21,7 +21,7 @@ from senteval_runner.report.published import CONTROLS, NOTE, SENTEVAL
 from senteval_runner.report.table import Cell, Table, mean_and_deviation
 from senteval_runner.vectors.embed import SentenceVectors, Tokens
 
-PAPER_NOTE = "SICK-R times 100, of MSE less is better. The average is set only when no task is missing."
+PAPER_NOTE = "SICK-R times 100; lower MSE is better. The average is shown only when no task is missing."
 MAX_POINTS = 400
 MAX_NEIGHBOURS = 20_000
 
@@ -38,7 +38,7 @@ def score_sections(
         models: scores by model.
         parsed: models that read parses.
         parser_labelled: probing tasks whose labels a parser gave; marked when a model reads parses.
-        published: add the multi-view paper's rows, set apart below ours.
+        published: add the multi-view paper's rows below ours.
     """
     found: list[Section] = []
     if any(tables.paper_row(scores) for seeds in models.values() for scores in seeds):
@@ -58,7 +58,7 @@ def comparison_sections(models: Mapping[str, Sequence[Mapping[str, TaskResult]]]
     """Bars per task, and the significance of differences between models.
 
     Args:
-        models: per model its results by task, one entry per seed; at least one model.
+        models: results by task of each model, one entry per seed; at least one model.
     """
     scores = {name: [{t: r.metrics for t, r in by.items()} for by in seeds] for name, seeds in models.items()}
     found = [_bars(scores)]

@@ -1,4 +1,4 @@
-"""What chance explains: intervals of a mean, and whether model A is better than B (Koehn 2004)."""
+"""Bootstrap intervals of a mean, and the paired bootstrap test of two models (Koehn 2004)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from corpora.senteval.tasks import STS_SUBSETS
 from senteval_runner.protocol.correlation import row_pearsons
 from senteval_runner.protocol.results import TaskResult
 
-Items = NDArray[np.float64]
 RESAMPLES = 1000
 
 
@@ -27,7 +26,7 @@ class Interval:
 def bootstrap(
     values_A: NDArray[np.floating], group_A: NDArray[np.integer], *, samples: int = 2000, seed: int = 0
 ) -> Interval:
-    """A mean with an interval from resampling whole groups, because items of one are not independent.
+    """A mean with an interval from resampling whole groups, because items of a group are not independent.
 
     Args:
         values_A: one value per item, [A].
@@ -46,11 +45,6 @@ def bootstrap(
     return Interval(mean=float(values_A.mean()), low=float(low), high=float(high))
 
 
-def _items(values: dict[str, list[float]], split: str) -> Items:
-    """One split's or subset's values."""
-    return np.asarray(values[split], dtype=np.float64)
-
-
 def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
     """Two-sided p of "A and B score the same" on one task: accuracy, or Pearson (mean over STS subsets).
 
@@ -62,13 +56,14 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
     is_score = a.task in STS_SUBSETS or a.task in ("SICKRelatedness", "STSBenchmark")
     differences = np.zeros(RESAMPLES)
     whole = 0.0
-    for split in sorted(a.gold):  # by name: a result that was stored has its subsets in another order
-        gold, pa, pb = _items(a.gold, split), _items(a.predictions, split), _items(b.predictions, split)
+    for split in sorted(a.gold):  # sorted because stored results have their subsets in another order
+        lists = (a.gold[split], a.predictions[split], b.predictions[split])
+        gold, pa, pb = (np.asarray(values, dtype=np.float64) for values in lists)
         n = len(gold)
         if not is_score:
             gain = (pa == gold).astype(np.float64) - (pb == gold)
             whole += float(gain.mean())
-            # How often each of the three outcomes is drawn decides the mean: no need to draw the items.
+            # The mean depends only on how often each of the three outcomes is drawn.
             fractions = np.array([(gain == value).mean() for value in (-1.0, 0.0, 1.0)])
             counts = stream.multinomial(n, fractions / fractions.sum(), size=RESAMPLES)
             differences += (counts[:, 2] - counts[:, 0]) / n

@@ -26,7 +26,7 @@ DASH = "–"
 
 @dataclass(frozen=True)
 class Score:
-    """A number with its uncertainty."""
+    """A number and its uncertainty."""
 
     value: float
     deviation: float | None = None
@@ -56,7 +56,7 @@ class Column:
     digits: int = 2
     """Decimals of floats and scores."""
     best: Literal["high", "low"] | None = None
-    """Which value is set bold; ties (as printed) are all bold, a single row never is."""
+    """Which value is bold; values that are printed alike are all bold, a single row never is."""
     align: Literal["left", "right"] | None = None
     """None is left for the first column and columns with text, right for numbers."""
     shade: tuple[float, float] | None = None
@@ -76,14 +76,14 @@ class ShownCell:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns and rows, with what a reader must know about them."""
+    """Columns, rows and notes."""
 
     columns: Sequence[Column | str]
     rows: Sequence[Sequence[Cell]]
     title: str = ""
     notes: Sequence[str] = ()
     quoted: Sequence[Sequence[Cell]] = ()
-    """Rows of another origin: printed below in italics, never marked as best."""
+    """Rows from elsewhere: printed below in italics, never marked as best."""
     quoted_title: str = ""
     """The line above them."""
 

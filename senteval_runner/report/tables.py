@@ -1,8 +1,8 @@
 """Scores as tables: the multi-view paper's columns, every other task, differences between models.
 
-MR CR SUBJ MPQA TREC accuracy, MRPC accuracy and F1, SICK-R r, ρ and MSE (times 100). The average is over
-tasks, of percentages with 100 - MSE, a task's several metrics averaged first; it exists only when all
-tasks do: a partial average beside the paper's would compare different things.
+MR CR SUBJ MPQA TREC accuracy, MRPC accuracy and F1, SICK-R r, ρ and MSE (times 100). For the average a
+task's metrics are averaged first, with 100 - MSE in place of the MSE. There is no average when a task is
+missing, because it could not be compared with the paper's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Metrics = Mapping[str, float]
 Scores = Mapping[str, Metrics]
 """Metrics by task."""
 Models = Mapping[str, Sequence[Scores]]
-"""By name of a model its scores, one entry per seed."""
+"""Scores by model, one entry per seed."""
 
 PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
     ("MR", "MR", "acc", 1),
@@ -54,7 +54,7 @@ def headline(task: str, metrics: Metrics) -> float:
 
 
 def paper_row(scores: Scores) -> dict[str, float]:
-    """Scores by column of the paper's table, as far as the tasks are there, with ``average`` when all are."""
+    """Scores by column of the paper's table; ``average`` is added when no task is missing."""
     row = {
         column: scores[task][metric] * factor
         for column, task, metric, factor in PAPER_COLUMNS
@@ -77,16 +77,16 @@ def paper_average(scores: Scores) -> float:
 def published_scores(row: PublishedRow) -> dict[str, dict[str, float]]:
     """A published row's scores by task and metric, in this module's units."""
     scores: dict[str, dict[str, float]] = {}
-    for (_, task, metric, factor), value in zip(PAPER_COLUMNS, row.figures, strict=True):
+    for (_, task, metric, factor), value in zip(PAPER_COLUMNS, row.scores, strict=True):
         if value is not None:
             scores.setdefault(task, {})[metric] = value / factor
     return scores
 
 
 def published_cells(row: PublishedRow) -> list[str]:
-    """A published row's scores as printed, and its average where none is missing."""
-    cells = ["–" if value is None else f"{value:.1f}" for value in row.figures]
-    complete = None not in row.figures
+    """A published row's scores as printed, and their average if none is missing."""
+    cells = ["–" if value is None else f"{value:.1f}" for value in row.scores]
+    complete = None not in row.scores
     return [*cells, f"{paper_average(published_scores(row)):.1f}" if complete else "–"]
 
 
@@ -157,7 +157,7 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
     """Every two models compared on one seed, a row per task.
 
     Args:
-        results: by model its results by task.
+        results: results by model and task.
     """
     tasks = list(dict.fromkeys(task for by_task in results.values() for task in by_task))
     pairs = list(itertools.combinations(results, 2))

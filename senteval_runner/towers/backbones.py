@@ -1,14 +1,12 @@
-"""What a study looks into: Hugging Face encoders, and tree encoders of ``multiview.train``.
+"""Encoders with layers: Hugging Face encoders, and tree encoders of ``multiview.train``.
 
-A backbone names its columns (layer, pooling) and turns sentences into all of them in one pass.
+A backbone lists its columns (layer, pooling) and computes all of them in one pass over the sentences.
 
 Legend of dimension suffixes: K columns, n sentences, B sentences of a batch, T word pieces, D vector size.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import version
@@ -20,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import read_json
+from corpora.support.files import json_digest, read_json
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
@@ -34,7 +32,7 @@ class Backbone(Protocol):
     """An encoder with layers."""
 
     name: str
-    """For tables."""
+    """Name in tables."""
     source: Source
     layers: tuple[str, ...]
     """From the bottom up."""
@@ -42,16 +40,16 @@ class Backbone(Protocol):
     """The layers a comparison of poolings averages over."""
     poolings: tuple[str, ...]
     columns: list[Column]
-    """The vectors ``encode`` gives, in order; what is not asked for is not made."""
+    """The vectors that ``encode`` returns, in order; remove those that are not needed."""
     dim: int
     """D, size of each vector."""
 
     def identity(self) -> list[Any]:
-        """All that decides the vectors, columns aside."""
+        """Everything that determines the vectors, except the columns."""
         ...
 
     def notes(self, cut: int) -> list[str]:
-        """What a reader of its scores must know; ``cut`` sentences were shortened."""
+        """Remarks for readers of the scores; ``cut`` sentences were shortened."""
         ...
 
     def encode(self, sentences: Sequence[list[str]]) -> tuple[Float, NDArray[np.bool_]]:
@@ -63,7 +61,7 @@ class TransformerBackbone:
     """A Hugging Face encoder: hidden states of every layer, pooled.
 
     Args:
-        source: a name or a folder; of a sentence-transformers folder the first module is taken.
+        source: a name or a folder; the first module of a sentence-transformers folder is used.
         config: length, special tokens, device, batch size.
 
     Raises:
@@ -87,7 +85,7 @@ class TransformerBackbone:
         self.dim = int(self.shape.hidden_size)
 
     def _load(self, load: Any, **options: Any) -> Any:
-        """Call a library's loader; its errors become one line."""
+        """Call a library's loader and report its errors in one line."""
         try:
             return load(self.path, **options)
         except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
@@ -110,12 +108,12 @@ class TransformerBackbone:
 
     @cached_property
     def model(self) -> Any:
-        """The weights, float32, on the device; of an encoder-decoder the encoder."""
+        """The model on its device, in float32; only the encoder of an encoder-decoder."""
         from transformers import AutoModel
 
         quiet()
-        # Safetensors only: the older .bin weights are pickle. Some files hold half precision.
-        with torch.random.fork_rng(devices=[]):  # weights a folder lacks (a pooler) are drawn, and unused
+        # Safetensors only: the older .bin weights are pickle. Some files have half precision.
+        with torch.random.fork_rng(devices=[]):  # missing weights (a pooler) are drawn but never used
             model = self._load(AutoModel.from_pretrained, use_safetensors=True, dtype=torch.float32)
         if getattr(self.shape, "is_encoder_decoder", False):
             model = model.get_encoder()
@@ -147,11 +145,11 @@ class TransformerBackbone:
         if positions < 1:  # relative positions: XLNet says -1, T5 nothing
             positions = self.config.max_length
         elif self.shape.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-            positions -= self.shape.pad_token_id + 1  # their positions begin after the padding's
+            positions -= self.shape.pad_token_id + 1  # their positions start after the padding index
         return max(4, min(self.config.max_length, int(positions), int(self.tokenizer.model_max_length)))
 
     def encode(self, sentences: Sequence[list[str]]) -> tuple[Float, NDArray[np.bool_]]:
-        """All columns, computed in order of length: float32 [K, n, D]; and which were cut [n]."""
+        """All columns, float32 [K, n, D], computed in order of length; and which sentences were cut [n]."""
         texts = [text_of(tokens) for tokens in sentences]
         limit = self._limit()
         pieces = self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
@@ -190,7 +188,7 @@ class TransformerBackbone:
 
 
 def transformer_folder(spec: str) -> str:
-    """Where the transformer of a sentence-transformers folder lies; any other name as it is.
+    """Folder of the transformer inside a sentence-transformers folder; other names are returned unchanged.
 
     Raises:
         UserError: its first module is no transformer.
@@ -205,7 +203,7 @@ def transformer_folder(spec: str) -> str:
 
 
 def _short_name(spec: str) -> str:
-    """A folder's last part that says something, or the name of the hub."""
+    """Last meaningful part of a folder, or the name on the hub."""
     if not Path(spec).exists():
         return spec
     parts = Path(spec).absolute().parts
@@ -229,6 +227,5 @@ def open_backbone(spec: str, config: BackboneConfig) -> Backbone:
 
 
 def store_name(backbone: Backbone, storage: str) -> str:
-    """Folder of a backbone's vectors: a digest of all that decides them."""
-    text = json.dumps([*backbone.identity(), storage, backbone.columns])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    """Folder name of a backbone's vectors: a digest of everything that determines them."""
+    return json_digest([*backbone.identity(), storage, backbone.columns], 16)

@@ -1,4 +1,4 @@
-"""How encoders are read; imports nothing heavy."""
+"""Options for reading an encoder's layers; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Pieces = Annotated[int, Ge(4)]
 
 @configuration
 class BackboneConfig:
-    """How an encoder's layers are read."""
+    """Options for reading an encoder's layers."""
 
     special_tokens: bool = True
     """Whether mean and max count [CLS], [SEP] and their like; padding never counts."""
     max_length: Pieces = 256
     """Word pieces per sentence, special ones included; longer sentences are cut and counted."""
     heights: tuple[CountOrNone, ...] = (0, 1, 2, 3, 4, 6, 8)
-    """Tree encoders: heights that are layers of their own (words without dependents have 0)."""
+    """Tree encoders: node heights that count as layers (words without dependents have height 0)."""
     batch_size: Count = 32
     """Sentences encoded at a time."""
     trees: Path | None = None
-    """Tree encoders: tree cache of the sentences (parsing.run senteval); none: they are parsed here."""
+    """Tree encoders: tree cache of the sentences (parsing.run senteval); None parses them on the fly."""
     device: str | None = None
-    """Where backbones compute, e.g. cpu or cuda; None is a GPU if there is one."""
+    """Device of the backbones, e.g. cpu or cuda; None is a GPU if there is one."""

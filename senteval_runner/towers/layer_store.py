@@ -26,7 +26,7 @@ class LayerStore(Shards):
     """Columns of vectors by text.
 
     Args:
-        folder: where shards lie and go; the caller names it by all that decides the vectors.
+        folder: folder of the shards; the caller derives its name from everything that determines the vectors.
         columns: K, vectors per sentence.
         dtype: ``float16`` or ``float32``.
     """
@@ -57,10 +57,10 @@ class LayerStore(Shards):
         return sum(shard.nbytes for shard in self.shards)
 
     def check_space(self, sentences: int, dim: int) -> None:
-        """Refuse before hours of work what the disk cannot hold.
+        """Check the disk before hours of work.
 
         Raises:
-            UserError: the sentences to come need more than is free.
+            UserError: the sentences need more space than is free.
         """
         needed = sentences * self.columns * dim * self.dtype.itemsize
         folder = next(p for p in (self.folder, *self.folder.absolute().parents) if p.exists())
@@ -72,7 +72,7 @@ class LayerStore(Shards):
             )
 
     def add(self, texts: Sequence[str], vectors_KND: Float, cut_n: NDArray[np.bool_]) -> None:
-        """Keep the vectors of ``n`` distinct new texts, and which of these were shortened.
+        """Keep the vectors of n distinct new texts; ``cut_n`` [n] says which were shortened.
 
         Raises:
             UserError: a value is not finite, or too large for the number format.

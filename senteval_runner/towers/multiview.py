@@ -20,11 +20,11 @@ from parsing.cache.format import Batch
 
 
 class MultiViewTower(nn.Module):
-    """Reads one sentence at a time; its vector is the concatenation of all views, there is nothing to pool.
+    """Reads one sentence at a time; its vector is the concatenation of all views, so nothing is pooled.
 
     Args:
-        folder: of the model.
-        device: where to compute.
+        folder: folder of the model.
+        device: device of the model.
     """
 
     joint = False
@@ -39,13 +39,13 @@ class MultiViewTower(nn.Module):
         self._parsed: Batch | None = None
 
     def prepare(self, texts: Iterable[str]) -> None:
-        """Parse all distinct texts now: a step's sentences are then a selection of arrays."""
+        """Parse all distinct texts now, so that a step only selects from arrays."""
         distinct = sorted(set(texts))
         self._rows = {text: row for row, text in enumerate(distinct)}
         self._parsed = self._parse(distinct)
 
     def embed(self, texts: Sequence[str], pooling: str | None = None) -> Tensor:
-        """Vectors [B, D] of all views; ``pooling`` has no meaning here."""
+        """Vectors [B, D] of all views; ``pooling`` is ignored."""
         if self._parsed is not None and all(text in self._rows for text in texts):
             batch = select(self._parsed, np.array([self._rows[text] for text in texts]))
         else:

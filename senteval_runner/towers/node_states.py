@@ -1,8 +1,8 @@
-"""Tree encoders under the same study: the root, mean and maximum over nodes, nodes by height.
+"""Tree encoders read like layers: the root, mean and maximum over nodes, nodes by height.
 
-The "layers" are ``all`` nodes and ``h0``, ``h1``, ... the nodes of one height (words without dependents, or
-leaves, have 0); a sentence without a node of that height gives its root. Several views stand side by side
-as in the model's own vectors.
+The "layers" are ``all`` nodes and ``h0``, ``h1``, ... the nodes of one height (leaves and words without
+dependents have height 0). A sentence without a node of that height gives its root. Several views are
+concatenated as in the model's own vectors.
 
 Legend of dimension suffixes: K columns, n sentences, B sentences of a batch, N nodes, D vector size.
 """
@@ -64,7 +64,7 @@ class TreeBackbone:
 
     @cached_property
     def cache(self) -> TreeCache | None:
-        """Trees parsed before."""
+        """The tree cache of the sentences, if one was given."""
         from parsing.cache.reader import TreeCache
 
         return TreeCache.open(self.config.trees) if self.config.trees else None
@@ -101,7 +101,7 @@ class TreeBackbone:
 
 
 def pool_nodes(root_BD: Tensor, h_ND: Tensor, sentence_N: Tensor, pooling: str) -> Tensor:
-    """Mean or maximum over the nodes of each sentence; without any, the root: [B, D]."""
+    """Mean or maximum [B, D] over the nodes of each sentence; the root of a sentence without nodes."""
     count_B1 = torch.bincount(sentence_N, minlength=len(root_BD))[:, None]
     if pooling == "mean":
         total_BD = torch.zeros_like(root_BD).index_add_(0, sentence_N, h_ND)

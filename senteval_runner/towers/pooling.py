@@ -63,9 +63,9 @@ def frame_of(tokenizer: Any) -> Frame:
 
 
 def counted(mask_BT: Tensor, frame: Frame, *, special_tokens: bool) -> Tensor:
-    """Which positions mean and maximum are over: bool [B, T].
+    """Positions that mean and maximum count: bool [B, T].
 
-    All real ones, or without the special tokens; a sentence of special tokens alone keeps them.
+    These are all real ones, with or without special tokens. A sentence of special tokens alone keeps them.
     """
     real_BT = mask_BT.bool()
     if special_tokens:

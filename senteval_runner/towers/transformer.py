@@ -1,4 +1,4 @@
-"""Towers: what turns texts into vectors with gradients. Heads and objectives never look inside.
+"""Towers turn texts into vectors with gradients. Heads and objectives never look inside.
 
 ``load_tower`` takes the name or folder of any Hugging Face encoder, a sentence-transformers folder, or a
 multi-view model folder. Shapes: B texts, T word pieces, D width.
@@ -34,7 +34,7 @@ class Tower(Protocol):
     """Whether :meth:`embed_pairs` exists: two texts read together."""
 
     def prepare(self, texts: Iterable[str]) -> None:
-        """Announce the texts to come: towers that parse do it now, all at once."""
+        """Announce all texts; towers that parse do so now."""
         ...
 
     def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
@@ -64,10 +64,12 @@ class TransformerTower(nn.Module):
         super().__init__()
         self.model = model
         self.pooling = pooling
-        self.dim: int = model.get_embedding_dimension()  # type: ignore[assignment]
+        dim = model.get_embedding_dimension()
+        assert dim is not None
+        self.dim = dim
 
     def prepare(self, texts: Iterable[str]) -> None:
-        """Nothing to do: word pieces are quick."""
+        """Do nothing: word pieces are quick."""
 
     def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
         """Pooled last hidden states, [B, D]."""
@@ -84,7 +86,7 @@ class TransformerTower(nn.Module):
         self.model.save(str(folder), create_model_card=False, safe_serialization=True)
 
     def _pooled(self, inputs: list[Any], pool: nn.Module) -> Tensor:
-        """Vectors [B, D], computed in groups of like length on a CPU (a GPU prefers one full batch)."""
+        """Vectors [B, D]; a CPU computes them in groups of similar length, a GPU in one batch."""
         from sentence_transformers.util import batch_to_device
 
         device = next(self.parameters()).device
@@ -147,7 +149,7 @@ def load_tower(
 
 
 def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.device = "cpu") -> nn.Module:
-    """A tower that embeds as the model does: its own pooling and whatever follows it.
+    """A tower with the model's own pooling and all modules after it.
 
     Args:
         backbone: name or folder of a sentence-transformers model, or folder of a multi-view model.

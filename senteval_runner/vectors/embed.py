@@ -31,8 +31,8 @@ def text_of(tokens: Sequence[str]) -> str:
 class Encoder(Protocol):
     """What the runner evaluates.
 
-    ``encode`` gets sentences as tokens joined by one space (an empty one as "."), or as token lists when the
-    encoder has ``pretokenized = True``, and returns an array or tensor [n, d], one row per sentence.
+    ``encode`` gets sentences as tokens joined by one space (an empty one as "."), or as token lists if the
+    encoder has ``pretokenized = True``. It returns an array or tensor [n, d], one row per sentence.
     """
 
     def encode(self, sentences: Any, /) -> Any:
@@ -71,7 +71,7 @@ class VectorStore(Shards):
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder and how it is called."""
+    """An encoder and how to call it."""
 
     encoder: Encoder
     tokens: bool
@@ -80,17 +80,17 @@ class LoadedEncoder:
     """Further arguments of ``encode``."""
 
     def encode(self, sentences: Sequence[Any]) -> Any:
-        """What the encoder returns."""
+        """The encoder's own output, [n, d]."""
         return self.encoder.encode(sentences, **self.options)
 
 
 class StoredEncoder:
-    """An encoder that is loaded when it is first needed, and asked for every distinct sentence once.
+    """An encoder that is loaded when it is first needed and that encodes every distinct sentence once.
 
     Args:
         encoder: see :class:`Encoder`; or a function that loads one, called when a vector is missing.
-        store: where vectors are kept; None is in memory.
-        name: how messages call the model.
+        store: where vectors are kept; None keeps them in memory.
+        name: name of the model in messages.
     """
 
     def __init__(
@@ -164,7 +164,8 @@ class CombinedEncoder:
     Args:
         parts: the encoders.
         normalize: scale each part's rows to length 1 first.
-        project: dimensions of a fixed Glorot random projection, the control for embedding size; None is none.
+        project: dimensions of a fixed Glorot random projection, the control for embedding size; None does
+            not project.
         seed: of the projection.
     """
 
@@ -179,11 +180,11 @@ class CombinedEncoder:
         self.parts, self.normalize, self.project, self.seed = list(parts), normalize, project, seed
 
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """One row per token list, in order."""
+        """Vectors [n, d] of token lists."""
         return self._combined([part(sentences) for part in self.parts])
 
     def encode(self, texts: Sequence[str]) -> Float:
-        """One row per raw text, in order."""
+        """Vectors [n, d] of raw texts."""
         return self._combined([part.encode(texts) for part in self.parts])
 
     def _combined(self, blocks: list[Float]) -> Float:
@@ -197,7 +198,7 @@ class CombinedEncoder:
 
 
 def as_vectors(encoder: Encoder | SentenceVectors) -> SentenceVectors:
-    """An encoder behind a store in memory; what gives sentence vectors already stays as it is."""
+    """Put an encoder behind a store in memory; sentence vectors are returned unchanged."""
     if isinstance(encoder, Encoder) and not isinstance(encoder, StoredEncoder | CombinedEncoder):
         return StoredEncoder(encoder)
     return encoder

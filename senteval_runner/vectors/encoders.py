@@ -1,4 +1,4 @@
-"""Encoders by name (see :mod:`senteval_runner.vectors.sources`): loaded on first use, their vectors kept.
+"""Encoders by name (see :mod:`senteval_runner.vectors.sources`), loaded on first use; vectors are kept.
 
 encoder = resolve_encoder("runs/models/mine+glove.txt", normalize_parts=True)
 encoder([["A", "sentence", "."]])         # token lists, as evaluations have them
@@ -18,8 +18,8 @@ import numpy as np
 from corpora.support.errors import MissingExtraError, UserError
 from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.embed import CombinedEncoder, LoadedEncoder, StoredEncoder, VectorStore
+from senteval_runner.vectors.evaluation_trees import EvaluationTrees, open_trees
 from senteval_runner.vectors.sources import Source, find_source, split_parts
-from senteval_runner.vectors.trees import EvaluationTrees, open_trees
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -30,33 +30,33 @@ VECTOR_CACHE = Path("runs/vectors")
 
 
 class ModelOptions(TypedDict, total=False):
-    """How a model is opened, beside its name."""
+    """How to open a model, apart from its name."""
 
     seed: int
-    """Of random encoders and of the projection; 0."""
+    """Seed of random encoders and of the projection; 0 by default."""
     normalize_parts: bool
-    """Scale the parts of ``A+B`` to length 1 first; False."""
+    """Scale the vectors of A and B to length 1 before ``A+B`` joins them."""
     project: int | None
-    """Dimensions of a random projection; None is none."""
+    """Dimensions of a random projection; None does not project."""
     device: str | None
-    """Where models compute; None is a GPU if there is one."""
+    """Device of the models; None is a GPU if there is one."""
     trees: EvaluationTrees | Path | None
-    """Where tree encoders find their trees (:func:`senteval_runner.vectors.trees.open_trees`); None."""
+    """Source of a tree encoder's trees, see :func:`senteval_runner.vectors.evaluation_trees.open_trees`."""
     batch_size: int
-    """Sentences encoded at a time; 128."""
+    """Sentences encoded at a time; 128 by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredModel:
-    """A model by name behind a store of its vectors; loaded when a sentence is not there yet."""
+    """A named model and the store of its vectors; it is loaded for the first sentence not in the store."""
 
     name: str
-    """For tables."""
+    """Name in tables."""
     spec: str
-    """As it was given."""
+    """Name as given by the user."""
     sources: list[Source]
     identity: list[str | int | bool]
-    """All that decides its vectors."""
+    """Everything that determines its vectors."""
     vectors: StoredEncoder | CombinedEncoder
 
 
@@ -122,7 +122,7 @@ def _loader(source: Source, options: ModelOptions) -> Callable[[], LoadedEncoder
 def tree_reading(
     model: MultiViewEncoder, trees: EvaluationTrees | Path | None = None, batch_size: int = 128
 ) -> LoadedEncoder:
-    """A multi-view encoder that looks its trees up; sentences that are not there are parsed on the fly."""
+    """A multi-view encoder with stored trees; sentences without one are parsed on the fly."""
     options = {"batch_size": batch_size, "trees": open_trees(model, trees), "show_progress_bar": False}
     return LoadedEncoder(model, tokens=True, options=options)
 
@@ -168,9 +168,9 @@ def quiet() -> None:
 
 
 class WordAverage:
-    """Mean of pre-trained word vectors; an unknown word counts in lower case if that is known, or not.
+    """Mean of pre-trained word vectors; unknown words are looked up in lower case, then ignored.
 
-    A sentence without a known word is the zero vector.
+    The vector of a sentence without a known word is zero.
     """
 
     pretokenized = True
@@ -200,7 +200,7 @@ class PrecomputedVectors:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            # Opened here: numpy leaves a damaged archive open.
+            # Opened here because numpy does not close a damaged archive.
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
                 sentences, self.vectors = arrays["sentences"], arrays["vectors"]
         except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:

@@ -25,7 +25,7 @@ DIGEST = 16
 
 
 def text_digest(text: str) -> bytes:
-    """16 bytes that stand for a text."""
+    """The 16-byte digest of a text."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST).digest()
 
 
@@ -35,11 +35,11 @@ def digest_rows(texts: Sequence[str]) -> Bytes:
 
 
 class Shards(ABC):
-    """What stores of vectors share: files, and where each text stands.
+    """Base class of the vector stores: their files, and the place of each text.
 
     Args:
-        folder: where shards lie and go; None keeps them in memory. The caller names it by all that decides
-            the vectors.
+        folder: folder of the shards; None keeps them in memory. The caller derives its name from everything
+            that determines the vectors.
 
     Raises:
         UserError: a damaged shard, or one of another shape than the store's.
@@ -55,7 +55,12 @@ class Shards(ABC):
 
     @abstractmethod
     def check(self, vectors: Stored, rows: Bytes) -> None:
-        """Raise ValueError where a shard is none of this store's."""
+        """Raise ValueError if a shard does not belong to this store.
+
+        Args:
+            vectors: [n, d], or [K, n, d] of a store with K vectors per text.
+            rows: digests, uint8 [n, 16 or more].
+        """
 
     def _open(self, digests: Path) -> None:
         path = digests.with_name(digests.name.replace(".digests.", ".vectors."))
@@ -74,7 +79,7 @@ class Shards(ABC):
             self.place[digest.tobytes()] = len(self.shards) - 1, row
 
     def _keep(self, vectors: Stored, rows: Bytes) -> None:
-        """A new shard, on disk where the store has a folder."""
+        """Add a shard, on disk if the store has a folder."""
         if self.folder is None:
             self._index(vectors, rows)
             return
@@ -87,7 +92,7 @@ class Shards(ABC):
         self._open(path)
 
     def _gather(self, texts: Sequence[str], part: Callable[[Stored], Stored]) -> Float:
-        """Rows of texts that are all in the store, from the [n, D] that ``part`` takes of a shard."""
+        """Vectors [n, D] of texts that are all in the store; ``part`` selects [m, D] from a shard."""
         places = np.array([self.place[text_digest(text)] for text in texts])
         out = np.empty((len(texts), self.shards[0].shape[-1]), dtype=np.float32)
         for shard in np.unique(places[:, 0]):

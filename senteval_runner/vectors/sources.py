@@ -31,10 +31,10 @@ class Source:
     """A model by name, not yet loaded."""
 
     spec: str
-    """As it was given."""
+    """Name as given by the user."""
     kind: Kind
     key: str
-    """Hex digest of the model's files; of a random encoder's or a hub's name with seed or library."""
+    """Hex digest of the model's files; without files, of its name and the seed or library version."""
     seed: int
     """Seed of random encoders."""
 
@@ -46,7 +46,7 @@ class Source:
 
 
 def split_parts(spec: str) -> list[str]:
-    """``A+B`` as its parts; a path that exists is one part whatever its name."""
+    """Split ``A+B`` into its parts; an existing path is one part whatever its name."""
     parts = [spec] if Path(spec).exists() else spec.split("+")
     if not all(parts):
         raise UserError(f"model {spec!r}: an empty part; write A+B")
@@ -54,12 +54,12 @@ def split_parts(spec: str) -> list[str]:
 
 
 def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
-    """Names of models; two of one name are told apart by how they were typed."""
+    """Names of models; models of the same name are called by their specs instead."""
     return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
 
 
 def find_source(spec: str, *, seed: int = 0) -> Source:
-    """What a name means, without loading it; folders and files are hashed.
+    """Find out what a name means without loading it; folders and files are hashed.
 
     Raises:
         UserError: the name cannot mean any model.
@@ -85,7 +85,7 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
 
 
 def is_multiview(folder: Path) -> bool:
-    """Whether ``multiview.train`` wrote it: its config.json has a format number, a transformer's has not.
+    """Whether ``multiview.train`` wrote it: its config.json has a format number, unlike a transformer's.
 
     Raises:
         UserError: config.json is no JSON.
@@ -100,7 +100,7 @@ def _digest(text: str) -> str:
 
 
 def _folder_digest(folder: Path) -> str:
-    """Digest over the names and contents of a model folder's files, its log and checkpoints left out."""
+    """Digest of the names and contents of a model folder's files, without its log and checkpoints."""
     files = sorted({path for pattern in MODEL_FILES for path in folder.rglob(pattern) if path.is_file()})
     kept = [f for f in files if not {"checkpoints", "log.txt"} & set(f.relative_to(folder).parts)]
     return _digest("\n".join(f"{f.relative_to(folder)} {sha256_file(f)}" for f in kept))

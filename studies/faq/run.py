@@ -9,9 +9,9 @@ from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_json, write_text
+from senteval_runner.vectors.dry_run import encoding_dry_run
 from senteval_runner.vectors.embed import as_vectors
 from senteval_runner.vectors.encoders import resolve_encoder
-from senteval_runner.vectors.estimate import encoding_dry_run
 from studies.faq.config import FaqConfig
 from studies.faq.encoder import EncoderTuner, refuse_untunable
 from studies.faq.evaluate import (

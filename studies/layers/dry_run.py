@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from corpora.senteval.files import TaskData
 from corpora.support.dry_run import Work, dry_run_text, rate
-from senteval_runner.vectors.estimate import parameter_count, sample_parts
+from senteval_runner.vectors.dry_run import parameter_count, sample_parts
 from studies.layers.config import LayersConfig
 from studies.layers.subject import Subject
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from corpora.support.errors import UserError
+from corpora.support.files import json_digest
 from corpora.support.progress import progress
 from senteval_runner.protocol.features import Float
 from senteval_runner.protocol.results import TaskResult
@@ -41,7 +40,7 @@ class Subject:
     def key(self, unit: Unit, storage: str, drawn: Sequence[int]) -> str:
         """Digest of everything that decides a cell's score, except protocol and data."""
         values = [*self.backbone.identity(), storage, unit.layers, unit.pooling, drawn]
-        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
+        return json_digest(values, 16)
 
     def encode(self, sentences: Sequence[Tokens]) -> None:
         """Encode the sentences that are not stored yet and store all their columns."""

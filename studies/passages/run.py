@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import shutil
 from collections.abc import Sequence
@@ -16,12 +14,12 @@ from corpora.ranking.read import read_set
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
-from corpora.support.files import read_json, write_json, write_text
+from corpora.support.files import json_digest, read_json, write_json, write_text
 from corpora.support.progress import progress
 from senteval_runner.cells import installed
+from senteval_runner.vectors.dry_run import encoding_dry_run
 from senteval_runner.vectors.embed import VectorStore
 from senteval_runner.vectors.encoders import StoredModel, open_model, resolve_encoder
-from senteval_runner.vectors.estimate import encoding_dry_run
 from senteval_runner.vectors.sources import distinct_names
 from studies.passages.config import PassagesConfig
 from studies.passages.methods import (
@@ -136,7 +134,7 @@ def make_plan(config: PassagesConfig, log: logging.Logger | None = None) -> Plan
 def cell_key(chosen: LoadedSet, method: Method, seed: int) -> str:
     """Digest of all that decides a cell."""
     values = [FORMAT, installed(LIBRARIES), chosen.identity, method.identity, seed]
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:20]
+    return json_digest(values, 20)
 
 
 def run(config: PassagesConfig) -> int:

@@ -15,7 +15,7 @@ from corpora.support.config import check
 from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from senteval_runner import cells, running
-from senteval_runner.config import RunConfig
+from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report import tables
 from senteval_runner.run import main as run_main
@@ -24,9 +24,9 @@ from senteval_runner.vectors.encoders import resolve_encoder
 from senteval_runner.vectors.sources import find_source, split_parts
 
 
-def config(tmp_path: Path, data: Path, *models: str, **options) -> RunConfig:
+def config(tmp_path: Path, data: Path, *models: str, **options) -> SentEvalConfig:
     options = {"tasks": "CR,MRPC,SICK-R,WordContent", "protocol": "fast", **options}
-    return RunConfig(
+    return SentEvalConfig(
         models=models, data=data, output=tmp_path / "report", cache=tmp_path / "cache", **options
     )
 

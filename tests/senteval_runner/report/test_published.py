@@ -21,9 +21,9 @@ def test_the_papers_averages_follow_from_its_rows() -> None:
 
 @pytest.mark.parametrize("row", [*SENTEVAL, *CONTROLS], ids=lambda row: row.model)
 def test_rows_are_whole(row) -> None:
-    assert len(row.figures) == len(tables.PAPER_COLUMNS) and row.quoted_from and row.dim
-    assert all(value is None or 20 < value < 100 for value in row.figures)
-    assert (tables.published_cells(row)[-1] == "–") == (None in row.figures)
+    assert len(row.scores) == len(tables.PAPER_COLUMNS) and row.quoted_from and row.dim
+    assert all(value is None or 20 < value < 100 for value in row.scores)
+    assert (tables.published_cells(row)[-1] == "–") == (None in row.scores)
 
 
 def test_reports_set_them_apart(tmp_path, data, words, monkeypatch) -> None:

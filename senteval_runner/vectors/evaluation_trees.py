@@ -2,9 +2,9 @@
 
     runs/trees/senteval-<parsers>/<sentences>/     one tree cache per run that met new sentences
 
-A tree encoder needs the parses of its own parsers. The sentences of the requested tasks that no cache here
-holds yet are parsed into a new one; a run that is killed keeps its finished shards, because what counts is
-which sentences are there, not which run wrote them. All fitting caches are read as one.
+A tree encoder needs the parses of its own parsers. Sentences of the requested tasks that no cache holds yet
+are parsed into a new one. All caches by the same parsers are read as one, whichever run wrote them, so a
+killed run keeps its finished shards.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpora.support.errors import UserError
+from corpora.support.files import json_digest
 from parsing.cache.format import ShardRow
 from parsing.pipeline.driver import locked, run_corpus
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 Tokens = tuple[str, ...]
 DEFAULT_FOLDER = Path("runs/trees")
-# A killed run loses the shards under way: 4,096 sentences are some seconds of one core.
+# A killed run loses its unfinished shards; one core parses 4,096 sentences in a few seconds.
 SHARD_SENTENCES = 4096
-# Starting a worker costs as much as parsing so many sentences here.
+# Starting workers takes as long as parsing this many sentences in this process.
 WORTH_WORKERS = 2048
 
 
@@ -41,29 +41,29 @@ class EvaluationTrees:
     """The trees of some tasks' sentences."""
 
     folder: Path
-    """Where tree caches lie: ``senteval`` of ``parsing.run``, and ``senteval-<parsers>`` written here."""
+    """Folder of the tree caches: ``senteval`` by ``parsing.run``, ``senteval-<parsers>`` written here."""
     data: Path
     """SentEval's data folder."""
     tasks: Sequence[str]
-    """Whose sentences are parsed when they are missing."""
+    """Tasks whose missing sentences are parsed."""
     workers: int | None = None
     """Parser processes; None is one per core."""
 
     def cache(self, reader: Reader, needs: set[str]) -> TreeCache | None:
-        """Trees of the tasks' sentences by a model's own parsers; what is missing is parsed now.
+        """Trees of the tasks' sentences by a model's own parsers; missing sentences are parsed now.
 
         Args:
-            reader: the model's, which knows its parsers.
+            reader: the model's reader, which knows its parsers.
             needs: ``dep``, ``const`` or both.
 
         Returns:
-            The caches as one, or None when there is no sentence.
+            All caches as one, or None if there are no sentences.
 
         Raises:
             UserError: the parsers are not those the model was trained with, or the folder cannot be written.
         """
         identities = {need: reader.identities.get(need) or reader.parser(need).identity for need in needs}
-        name = f"senteval-{_key(identities)}"
+        name = f"senteval-{json_digest({need: dict(who) for need, who in identities.items()}, 12)}"
         with locked(self.folder / name, option="--trees", wait=True):
             found = find_caches(self.folder, identities)
             missing = self._sentences()
@@ -76,12 +76,12 @@ class EvaluationTrees:
         return found
 
     def _sentences(self) -> list[Tokens]:
-        """Distinct sentences of the tasks that can be read, as encoders get them (an empty one is ".")."""
+        """Distinct sentences of all readable tasks, as encoders get them (an empty one is ".")."""
         from corpora.senteval.files import read_task
 
         distinct: dict[Tokens, None] = {}
         for name in self.tasks:
-            with contextlib.suppress(UserError):  # the evaluation itself says what is wrong with a task
+            with contextlib.suppress(UserError):  # the evaluation reports what is wrong with a task
                 for part in read_task(name, self.data).splits.values():
                     distinct.update((tuple(tokens) or (".",), None) for tokens in part.sentences())
         return list(distinct)
@@ -149,7 +149,7 @@ def find_caches(folder: Path, identities: dict[str, Any]) -> TreeCache | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _PlacedRow(ShardRow):
-    """A manifest's row whose shard lies in a folder below the joined cache's."""
+    """A manifest's row whose shard lies in a subfolder of the joined cache."""
 
     place: str
 
@@ -164,11 +164,6 @@ def _digest(sentences: Sequence[Tokens], length: int = 12) -> str:
     for sentence in sentences:
         digest.update("\t".join(sentence).encode("utf-8", "surrogatepass") + b"\n")
     return digest.hexdigest()[:length]
-
-
-def _key(identities: dict[str, Any]) -> str:
-    text = json.dumps({need: dict(who) for need, who in identities.items()}, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _loaded(reader: Reader, needs: set[str]) -> ParserFactories:
@@ -194,14 +189,14 @@ def _to_load(reader: Reader, needs: set[str]) -> ParserFactories:
 
 
 def open_trees(model: MultiViewEncoder, trees: EvaluationTrees | Path | None = None) -> TreeCache | None:
-    """Where a model looks its trees up.
+    """The tree cache of a model.
 
     Args:
         model: the encoder.
-        trees: trees of tasks, a finished cache's folder, or None for whatever fits below ``runs/trees``.
+        trees: trees of tasks, folder of a finished cache, or None for all matching caches in ``runs/trees``.
 
     Returns:
-        None when every sentence has to be parsed, or none needs to be.
+        None if no trees are stored or the model needs none.
     """
     from parsing.cache.reader import TreeCache
 

@@ -1,4 +1,4 @@
-"""``--dry-run`` of the commands that encode texts and score them: the time is that of the encoding."""
+"""``--dry-run`` of the commands that encode texts and score them: it measures the encoding."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PARTS = 4
 
 
 def sample_parts(texts: Sequence[Tokens], size: int) -> list[Sequence[Tokens]]:
-    """Every n-th text, ``size`` of them or up to twice as many, in about four parts for a calibration."""
+    """Every n-th text, between ``size`` and twice as many, in about four parts to time one by one."""
     sample = texts[:: max(1, len(texts) // size)]
     step = max(1, len(sample) // PARTS)
     return [sample[start : start + step] for start in range(0, len(sample), step)]
 
 
 def parameter_count(value: Any) -> int:
-    """Number of parameters of the networks among an object's attributes, however deep; 0 without any."""
+    """Number of parameters of all networks reachable through an object's attributes."""
     import torch
 
     found: dict[int, int] = {}
@@ -53,15 +53,15 @@ def encoding_dry_run(
     stored: bool = False,
     not_counted: str = "",
 ) -> str:
-    """What encoding ``texts`` by every encoder would take, from some of them; nothing is kept.
+    """Estimate what encoding ``texts`` with every encoder takes by encoding a sample; nothing is kept.
 
     Args:
         config: options of the command.
-        encoders: by name.
-        texts: what is to be encoded; repeats count once.
-        facts: what else to print.
-        stored: whether the command keeps the vectors on disk; reports are not counted.
-        not_counted: what comes after the encoding.
+        encoders: encoders by name.
+        texts: texts to encode; repeats count once.
+        facts: further lines to print.
+        stored: whether the command keeps the vectors on disk (the size of reports is not counted).
+        not_counted: the work after the encoding.
     """
     distinct = [list(tokens) for tokens in dict.fromkeys(map(tuple, texts))]
     parts = sample_parts(distinct, SAMPLE)
@@ -79,7 +79,7 @@ def encoding_dry_run(
         per_s = rate(encode, parts)
         size += 4.0 * dimensions[0] * len(distinct)
         work.append(Work(name=f"{name} ({dimensions[0]})", units=len(distinct), unit="texts", per_s=per_s))
-        parameters[name] = parameter_count(vectors)  # now that the model is loaded
+        parameters[name] = parameter_count(vectors)  # only now is the model loaded
     return dry_run_text(
         config,
         facts={**(facts or {}), "texts": f"{len(distinct):,} different ones"},

@@ -13,11 +13,11 @@ from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
 from senteval_runner import evaluate, running
-from senteval_runner.config import RunConfig
-from senteval_runner.vectors import encoders, trees
+from senteval_runner.config import SentEvalConfig
+from senteval_runner.vectors import encoders, evaluation_trees
 from senteval_runner.vectors.embed import LoadedEncoder
 from senteval_runner.vectors.encoders import tree_reading
-from senteval_runner.vectors.trees import EvaluationTrees, find_caches, open_trees
+from senteval_runner.vectors.evaluation_trees import EvaluationTrees, find_caches, open_trees
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
 TOYS = {"dep": ToyDependencyParser, "const": ToyConstituencyParser}
@@ -99,7 +99,7 @@ def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
 
 
 def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) -> None:
-    monkeypatch.setattr(trees, "SHARD_SENTENCES", 8)
+    monkeypatch.setattr(evaluation_trees, "SHARD_SENTENCES", 8)
     folder = tmp_path / "trees"
     wanted = EvaluationTrees(folder=folder, data=data, tasks=["CR", "MRPC"])
 
@@ -128,7 +128,7 @@ def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch
     here, there = tmp_path / "here", tmp_path / "there"
     untrained = MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)  # the builtin parsers
     a = open_trees(untrained, EvaluationTrees(folder=here, data=data, tasks=["CR"]))
-    monkeypatch.setattr(trees, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(evaluation_trees, "WORTH_WORKERS", 0)
     b = open_trees(untrained, EvaluationTrees(folder=there, data=data, tasks=["CR"], workers=1))
     assert isinstance(a, TreeCache) and isinstance(b, TreeCache) and len(a) == len(b)
     one, other = a.read(0, len(a)), b.read(0, len(b))
@@ -148,7 +148,7 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
     assert not seen
 
     monkeypatch.setattr(encoders, "load_multiview", lambda source, device: model(seen))
-    options = RunConfig(
+    options = SentEvalConfig(
         models=("random:dep,const",),
         data=data,
         tasks="CR,SICK-R",
