@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any
 
 import numpy as np
 import torch
@@ -70,7 +69,7 @@ def _take(size_bytes: int) -> NDArray[np.uint8]:
     return lent
 
 
-def _give_back(memory: Any) -> None:
+def _give_back(memory: NDArray[np.uint8]) -> None:
     _free.append(memory)  # without the lock: a finalizer may run inside _take on the same thread
 
 
