@@ -1,12 +1,13 @@
 """What a training run is: frozen dataclasses, one per part of the program, and four presets.
 
-Each part takes its own group as it is: the word tables read ``vocabulary`` and ``table``, the encoders read
-``encoder``, and so on. On the command line an option carries the name of its group: ``--encoder.dim 128``.
+Each part reads only its own group: the word tables ``vocabulary`` and ``table``, the encoders ``encoder``,
+and so on. On the command line an option carries the name of its group: ``--encoder.dim 128``.
 
 The defaults are the preset ``laptop``, which learns within minutes on two cores. ``paper`` follows Simoulin &
-Crabbé 2021. The paper reports 4800 dimensions without saying how they come about, so both readings are
-presets: ``paper`` (two models of 2 views x 1200, one with trained and one with fixed words, concatenated) and
-``paper-2400`` (one model of 2 views x 2400). ``gpu`` is the paper's size at a GPU's pace. Imports no torch.
+Crabbé 2021. The paper reports 4800 dimensions but not how they are made up, so both readings are presets:
+``paper`` (two models of 2 views x 1200, one with trained and one with fixed words, concatenated) and
+``paper-2400`` (one model of 2 views x 2400). ``gpu`` has the paper's sizes and settings that suit a GPU.
+Imports no torch.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all"]
 SelfScore = Literal["minus-inf", "zero"]
 
-# Why the laptop's defaults are what they are, as neighbour recall@1 on held-out documentation after 45 CPU
-# seconds on 22k sentences (untrained: 0.09 to 0.10). Views that start from equal tables but with input
-# weights of their own cannot match each other at first: 0.113; with equal input weights 0.122; with
-# recurrent weights at a fifth, so that a tree starts as a weighted bag of words, 0.132; in lower case 0.140.
-# Then over-fitting rules: on 43k sentences the validation loss rose from 4.88 to 5.74 in 7 epochs; word
-# dropout and a slower table keep it under 5.03. Xavier tables at the paper's rate stay below the untrained
-# encoder for longer than that.
+# How the laptop's defaults were chosen: neighbour recall@1 on held-out documentation after 45 CPU seconds on
+# 22k sentences. An untrained encoder has 0.09 to 0.10. Views with equal tables but different input weights
+# do not match each other at first: 0.113. With equal input weights it is 0.122; with recurrent weights at a
+# fifth, so that a tree starts as a weighted bag of words, 0.132; in lower case 0.140. Xavier tables at the
+# paper's rate are still below the untrained encoder by then. After that, over-fitting is the problem: on
+# 43k sentences the validation loss rose from 4.88 to 5.74 in 7 epochs. Word dropout and a lower rate for the
+# tables keep it under 5.03.
 
 
 @configuration
@@ -56,9 +57,9 @@ class VocabularyConfig:
     buckets: CountOrNone = 2_000
     """Hash buckets for other words; 0: one unknown word."""
     case: Case = "lower"
-    """How a word that is not listed as written is looked up."""
+    """How to look up a word that is not listed as written."""
     vector_words: Count = 2_000_000
-    """Words to read from the pre-trained vectors at most, from the top."""
+    """Pre-trained vectors to read at most, from the top of the file."""
 
 
 @configuration
@@ -66,17 +67,17 @@ class TableConfig:
     """The trained word tables, one per view."""
 
     dim: Count = 128
-    """Size E of trained word vectors; fixed ones bring their own."""
+    """Size E of trained word vectors; fixed vectors keep the size they have."""
     init: Literal["xavier", "unit"] = "unit"
     """Initial values: Xavier uniform, or standard normal scaled by smooth inverse frequency."""
     equal: bool = True
     """The tables of all views start equal."""
     dropout: Fraction = 0.15
-    """Fraction of the words of a training step that are read as the unknown word."""
+    """Fraction of a training step's words that are replaced by the unknown word."""
     rate: NotNegative = 5.0
     """Factor on the learning rate of the tables."""
     update: Literal["dense", "rows"] = "rows"
-    """Adam over whole tables, or over the rows of the step only (moments of other rows stay)."""
+    """Update whole tables, or only the rows a step uses (the moments of other rows stay)."""
 
 
 @configuration
@@ -97,20 +98,20 @@ class EncoderConfig:
 
 @configuration
 class ObjectiveConfig:
-    """Which of the published variants of the objective is computed."""
+    """Which published variant of the objective to use."""
 
     boundary: Boundary = "document"
     """Whether neighbours must share a document."""
     denominator: Denominator = "all"
-    """Each positive against the sentences outside the context, or one softmax over everyone."""
+    """Each positive against the sentences outside the context, or one softmax over all."""
     score: Literal["bilinear", "dot"] = "dot"
     """S = F W Fᵀ or S = F Fᵀ."""
     direction: Literal["forward", "both"] = "both"
-    """Anchors in the first view of a pair only, or in both in turn."""
+    """Take anchors from the first view of each pair, or from both views in turn."""
     self_score: SelfScore = "minus-inf"
-    """The sentence itself is no candidate, or scores 0 (QuickThought's code)."""
+    """Leave the sentence itself out, or give it score 0 as QuickThought's code does."""
     negatives: Literal["segment", "step"] = "segment"
-    """Contrast within a segment, or with all segments of the step (gathered with gradient)."""
+    """Contrast within a segment, or over all segments of the step, with gradients."""
 
 
 @configuration
@@ -122,19 +123,19 @@ class OptimiserConfig:
     warmup_steps: CountOrNone = 20
     """Steps over which the learning rate rises linearly."""
     schedule: Literal["constant", "cosine"] = "cosine"
-    """Learning rate after the warm-up; cosine ends at a tenth."""
+    """Learning rate after the warm-up; cosine falls to a tenth."""
     clip: NotNegative = 5.0
-    """Largest norm of the whole gradient; 0: no clipping."""
+    """Clip the whole gradient to this norm; 0: no clipping."""
 
 
 @configuration
 class LoopConfig:
-    """What a step is, how many there are, and how they are computed."""
+    """The size of a step, the number of steps, and how they are computed."""
 
     batch: Annotated[int, Ge(2)] = 200
-    """Sentences of a segment: successive ones, contrasted with each other."""
+    """Sentences of a segment; they follow each other in the text and are contrasted with each other."""
     segments: Count = 1
-    """Segments per step, divided over the processes of torchrun."""
+    """Segments per step, divided among the processes of torchrun."""
     micro_batch: CountOrNone = 0
     """Sentences encoded at a time (gradient caching); 0: a whole segment."""
     epochs: Count = 8
@@ -142,14 +143,14 @@ class LoopConfig:
     max_steps: CountOrNone = 0
     """Stop after this many steps; 0: no limit."""
     max_minutes: NotNegative = 0.0
-    """Stop after this many minutes of training, resumed ones included; 0: no limit. A falling learning
-    rate then follows the clock where that is ahead of the steps."""
+    """Stop after this many minutes of training, counted over resumptions; 0: no limit. The learning rate
+    then also falls with the clock."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the matrix products; bfloat16 by autocast on a GPU."""
+    """Arithmetic of the matrix products; bfloat16 uses autocast."""
     threads: CountOrNone = 0
     """CPU threads; 0: torch's default."""
     prefetch: Count = 4
-    """Steps read and planned ahead by the loader thread."""
+    """Steps that the loader thread prepares ahead."""
     checkpoint_every: Count = 200
     """Steps between checkpoints."""
     keep: Count = 2
@@ -158,14 +159,14 @@ class LoopConfig:
 
 @configuration
 class ValidationConfig:
-    """The validation set and what depends on its scores."""
+    """The validation set and early stopping."""
 
     sentences: CountOrNone = 2000
-    """Sentences of the validation set: whole documents spread over the corpus."""
+    """Size of the validation set: whole documents from all over the corpus."""
     every: CountOrNone = 0
-    """Steps between validations; 0: ten per run, evenly over its steps or minutes."""
+    """Steps between validations; 0: ten, spread evenly over the run."""
     patience: CountOrNone = 0
-    """Validations without better retrieval before stopping early; 0: never."""
+    """Stop after this many validations without better retrieval; 0: never."""
 
 
 @configuration
@@ -173,25 +174,25 @@ class TrainConfig:
     """Options of ``python -m multiview.train``; in Python, :func:`preset` gives those of a preset."""
 
     preset: Preset = "laptop"
-    """Where the other defaults come from (shown below for the chosen one)."""
+    """Where the other defaults come from; --help shows those of the preset given."""
     config: Path | None = None
-    """A train.json of an earlier run to take the defaults from, instead of a preset."""
+    """Take the defaults from the train.json of an earlier run instead of a preset."""
     views: str = "dep,const"
     """Views in order, separated by commas; at least two, repeats allowed."""
     trees: Path | None = None
-    """Tree cache to train on; by default the only one under runs/trees."""
+    """Tree cache to train on; by default the only one in runs/trees."""
     words: Literal["trained", "fixed", "both"] = "trained"
-    """Trained word tables, fixed pre-trained vectors, or both as two models in one folder."""
+    """Trained word tables, fixed pre-trained vectors, or both (two models in one folder)."""
     vectors: Path | None = None
-    """Pre-trained vectors (GloVe or word2vec, text or .bin), needed for fixed words."""
+    """Pre-trained vectors for fixed words (GloVe or word2vec, text or .bin)."""
     name: str = ""
     """Name of the model; by default the views and the preset."""
     out: Path = Path("runs/models")
     """Folder of models; the model goes to OUT/NAME."""
     fresh: bool = False
-    """Delete what an earlier run left under this name instead of resuming it."""
+    """Delete an earlier run of this name instead of resuming it."""
     dry_run: bool = False
-    """Print configuration, sizes and a time estimate from a short calibration; write nothing."""
+    """Print configuration, sizes and a time estimate from a few real steps; write nothing."""
     device: str = "auto"
     """cpu, cuda, cuda:1, ...; auto takes a GPU if there is one."""
     seed: int = 0
@@ -217,9 +218,19 @@ class TrainConfig:
         return [view.strip() for view in self.views.split(",") if view.strip()]
 
     @property
+    def nearest_preset(self) -> Preset:
+        """The preset that differs from these values in the fewest options; among equals, the one named.
+
+        Records use this, because ``TrainConfig(preset="paper")`` in Python has the values of ``laptop``.
+        """
+        return min(
+            _PRESETS.values(), key=lambda p: (len(differing_options(p, self)), p.preset != self.preset)
+        ).preset
+
+    @property
     def model_name(self) -> str:
         """The name, or one made of views and preset."""
-        return self.name or f"{'-'.join(self.view_list)}-{self.preset}"
+        return self.name or f"{'-'.join(self.view_list)}-{self.nearest_preset}"
 
     @property
     def folder(self) -> Path:
@@ -240,7 +251,7 @@ class TrainConfig:
             )
         if self.words != "trained" and self.vectors is None:
             raise UserError(f"--words {self.words}: needs --vectors FILE (GloVe or word2vec)")
-        # Here, not when the file is read: "both" trains a whole model with trained words before that.
+        # Checked here because "both" reads the file only after it has trained a whole model.
         if self.words != "trained" and not Path(self.vectors or "").is_file():
             raise UserError(f"--vectors {self.vectors}: no such file; it wants GloVe or word2vec vectors")
 
@@ -272,11 +283,11 @@ _PRESETS: dict[str, TrainConfig] = {
 
 
 def preset(name: str, **changes: Any) -> TrainConfig:
-    """The configuration of a preset.
+    """The configuration of a preset; the way to get one in Python.
 
     Args:
         name: ``laptop``, ``paper``, ``paper-2400`` or ``gpu``.
-        changes: fields of the configuration that differ, as for :func:`dataclasses.replace`.
+        changes: fields to change, as for :func:`dataclasses.replace`.
 
     Raises:
         UserError: no preset of that name.
@@ -310,8 +321,7 @@ def defaults_from(args: Sequence[str]) -> TrainConfig:
     return preset(chosen["--preset"])
 
 
-# Options that say where and how a run proceeds but not what its weights become; a resumed run may change
-# them.
+# Options that do not change what the weights become; a resumed run may change them.
 _FREE_OPTIONS = (
     *("config", "preset", "trees", "name", "out", "fresh", "dry-run", "device"),
     *("loop.max-minutes", "loop.prefetch", "loop.keep", "loop.checkpoint-every", "loop.threads"),

@@ -1,11 +1,11 @@
-"""Sentences in, vectors out.
+"""Encode a file or a tree cache into sentence vectors.
 
     python -m multiview.encode runs/models/dep-const-laptop sentences.txt --output vectors.npy
     python -m multiview.encode runs/models/dep-const-laptop runs/trees/pydocs --output vectors.h5
 
-In: a text file with one sentence per line (an empty line gives a vector too, so that row i is line i), or a
-tree cache. Out: ``.npy``, or HDF5 with the dataset ``embeddings`` (float32 [n, D]) and the options as JSON
-beside it. ``python -m multiview.search`` finds the nearest sentences.
+In: a text file with one sentence per line, or a tree cache. An empty line gets a vector, too, so row i is
+line i. Out: ``.npy``, or HDF5 with the dataset ``embeddings`` (float32 [n, D]), and a JSON file with the
+options beside it. ``python -m multiview.search`` finds the nearest sentences.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class EncodeConfig:
     file: Annotated[Path, tyro.conf.Positional]
     """Text file, one sentence per line, or a tree cache."""
     output: Path | None = None
-    """Where the vectors go, .npy or .h5; by default FILE.npy beside the input."""
+    """Where the vectors go (.npy or .h5); by default FILE.npy."""
     trees: Path | None = None
-    """Tree cache that holds (some of) the sentences, to skip parsing them."""
+    """Tree cache; sentences found in it are not parsed again."""
     dep_model: str = ""
-    """Dependency parser the model was trained with, when it is not the builtin one."""
+    """Dependency parser the model was trained with, unless it is the builtin one."""
     const_model: str = ""
-    """Constituency parser the model was trained with, when it is not the builtin one."""
+    """Constituency parser the model was trained with, unless it is the builtin one."""
     views: str = ""
     """Only these views, separated by commas; all by default."""
     normalize: bool = False
     """Scale every vector to length 1."""
     expand: Path | None = None
-    """Pre-trained vectors to expand the model's vocabulary with before encoding."""
+    """Expand the model's vocabulary from these pre-trained vectors first."""
     expand_words: Count = 200_000
     """Words to add at most."""
     batch_size: Count = 64
@@ -69,10 +69,7 @@ def main(config: EncodeConfig) -> int:
     if output.suffix not in (".npy", ".h5", ".hdf5"):
         raise UserError(f"--output {output}: must end in .npy, .h5 or .hdf5")
     encoder = MultiViewEncoder.load(
-        config.model,
-        config.device,
-        dep_model=config.dep_model,
-        const_model=config.const_model,
+        config.model, config.device, dep_model=config.dep_model, const_model=config.const_model
     )
     if config.expand is not None:
         added = encoder.expand_vocabulary(config.expand, limit=config.expand_words)
@@ -84,11 +81,7 @@ def main(config: EncodeConfig) -> int:
     views = config.views.split(",") if config.views else None
     start = time.perf_counter()
     vectors = encoder.encode(
-        texts,
-        batch_size=config.batch_size,
-        normalize_embeddings=config.normalize,
-        views=views,
-        trees=trees,
+        texts, batch_size=config.batch_size, normalize_embeddings=config.normalize, views=views, trees=trees
     )
     seconds = time.perf_counter() - start
     _write(output, np.asarray(vectors), config)

@@ -2,8 +2,7 @@
 
     python -m multiview.export runs/models/dep-const-laptop
 
-Writes ``modules.json`` and what goes with it into the folder; see
-``multiview/sentence_transformers.py``.
+Writes ``modules.json`` and its configuration into the folder; see ``multiview/sentence_transformers.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model folder or a run is: views, words, parsers, metrics, progress, curves.
+"""Show the views, words, parsers, metrics and progress of a model or training run.
 
 python -m multiview.info runs/models/dep-const-laptop
 """
@@ -24,11 +24,11 @@ class InfoConfig:
     run: Annotated[Path, tyro.conf.Positional]
     """Model folder, finished or in training."""
     plot: bool = False
-    """Draw curves.png anew from the log."""
+    """Draw curves.png again from the log."""
 
 
 def main(config: InfoConfig) -> int:
-    """Print one screen about a run."""
+    """Print a summary of a model or run."""
     from multiview.training.log import plot_curves, read_log
 
     folder = config.run

@@ -1,11 +1,11 @@
-"""Sentences in, vectors out: load a trained model folder and encode.
+"""The public API: load a model folder and encode sentences.
 
     from multiview.model import MultiViewEncoder
     encoder = MultiViewEncoder.load("runs/models/dep-const-laptop")
     vectors = encoder.encode(["A cat sat down.", ["already", "tokenised"]])      # float32 [2, D]
 
-Trees come from the parsers the model was trained with, on the fly, or from a tree cache that holds the
-sentences. Every input gives one vector, whatever its punctuation, in input order.
+Sentences are parsed on the fly by the parsers the model was trained with, or their trees are read from a
+tree cache. Every input gives one vector, in input order; an input is never split into sentences.
 
 Legend of dimension suffixes: n sentences, B sentences of a batch, N tokens or nodes, E word-vector size, D
 embedding size.
@@ -42,16 +42,16 @@ UNTRAINED_BUCKETS = 50_000
 
 
 class MultiViewEncoder:
-    """Trained encoders of several views behind one ``encode``.
+    """Sentence encoder: the vectors of all views, concatenated.
 
     Args:
-        members: networks whose vectors are concatenated, views in order within each.
+        members: networks whose vectors are concatenated, in this order.
         device: where to compute.
         name: for messages.
     """
 
     pretokenized = True
-    """Evaluation may hand over token lists instead of strings."""
+    """Sentences may be given as token lists (SentEval's adapters ask)."""
 
     def __init__(
         self, members: Sequence[Member], *, device: str | torch.device = "cpu", name: str = ""
@@ -77,8 +77,8 @@ class MultiViewEncoder:
         Args:
             folder: written by ``python -m multiview.train``.
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
-            dep_model: where the dependency parser of the training lies, when it is not the builtin one.
-            const_model: likewise the constituency parser.
+            dep_model: the dependency parser the model was trained with, unless it is the builtin one.
+            const_model: the same for the constituency parser.
 
         Raises:
             UserError: the folder is incomplete or damaged; the file is named.
@@ -100,15 +100,15 @@ class MultiViewEncoder:
         seed: int = 0,
         device: str | torch.device | None = None,
     ) -> Self:
-        """Random weights, unit-scale word vectors: what a trained model has to beat.
+        """A model with random weights, the baseline that a trained model has to beat.
 
         Args:
             views: ``"dep,const"`` or a list.
             dim: hidden size of each view.
             word_dim: word-vector size.
-            like: take vocabulary, sizes, forget bias and parsers from this model; otherwise words are hashed.
-            forget_bias: of the trees' forget gates, without ``like``.
-            seed: of all weights.
+            like: take vocabulary, sizes, forget bias and parsers from this model; else words are hashed.
+            forget_bias: initial bias of the trees' forget gates; ignored with ``like``.
+            seed: of the weights.
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
@@ -128,12 +128,12 @@ class MultiViewEncoder:
 
     @property
     def views(self) -> list[str]:
-        """View names in the order of their vectors, over all members."""
+        """Names of the views, in the order of their vectors."""
         return [view for member in self.members for view in member.network.views]
 
     @property
     def requires(self) -> set[str]:
-        """What the encoders read of a sentence: ``tokens``, ``dep``, ``const``."""
+        """Annotations that the encoders read: of ``tokens``, ``dep``, ``const``."""
         return self._requires(self._chosen(None))
 
     def get_sentence_embedding_dimension(self) -> int:
@@ -184,16 +184,16 @@ class MultiViewEncoder:
         """Vectors of sentences.
 
         Args:
-            inputs: one sentence, or a list of sentences, each a string or a list of tokens; None with
-                ``trees``: all sentences of the cache in order.
+            inputs: one sentence, or a list of sentences, each a string or a list of tokens. None encodes
+                all sentences of ``trees`` in order.
             batch_size: sentences encoded at a time.
-            show_progress_bar: None: when standard error is a terminal.
+            show_progress_bar: None shows it when standard error is a terminal.
             convert_to_numpy: return an array; with both conversions off, a list of tensors.
             convert_to_tensor: return a tensor on the device; wins over ``convert_to_numpy``.
-            device: compute here from now on.
-            normalize_embeddings: scale every vector to length 1 (a zero vector stays).
-            views: only these, by name (``dep``) or position (``0-dep``), in model order.
-            trees: cache of a corpus parsed by the model's parsers; sentences it holds are not parsed.
+            device: move the model to this device, for later calls as well.
+            normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
+            views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
+            trees: cache made with the model's parsers; sentences found in it are not parsed again.
 
         Returns:
             float32 [D] for a string, [n, D] for a list, in input order.
@@ -220,7 +220,7 @@ class MultiViewEncoder:
 
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Input vectors of words, every view's table side by side: float32 [n, views x word size]."""
+        """Input vectors of words, the tables of all views side by side: float32 [n, views x word size]."""
         types, inverse = np.unique(list(words), return_inverse=True)
         parts = [
             words.rows(view, words.vocabulary.lookup(types.tolist()))
@@ -246,10 +246,10 @@ class MultiViewEncoder:
     def expand_vocabulary(
         self, vectors: Path | str, *, limit: int = 200_000, cache: Path = Path("runs/vectors")
     ) -> int:
-        """Give words the model was not trained on a vector, by least squares from pre-trained ones.
+        """Add words the model was not trained on, mapped from pre-trained vectors by least squares.
 
         Every trained table gets its own map (Kiros et al. 2015, section 2.2). Existing rows keep their
-        values; hash buckets still serve the words that neither the corpus nor the vectors know.
+        values. Words that are still not listed use the hash buckets, as before.
 
         Args:
             vectors: GloVe or word2vec file.
@@ -266,7 +266,7 @@ class MultiViewEncoder:
         return max((member.network.words.expand(loaded, limit) for member in self.members), default=0)
 
     def vectors(self, batch: Batch) -> Tensor:
-        """Vectors [B, D] of parsed sentences, all views; with gradients where they are enabled."""
+        """Vectors [B, D] of parsed sentences, all views; keeps gradients where they are enabled."""
         return self._vectors(batch, self._chosen(None))
 
     def _move(self, device: torch.device) -> None:
@@ -291,7 +291,7 @@ class MultiViewEncoder:
         return chosen
 
     def _requires(self, chosen: list[list[int]]) -> set[str]:
-        """What the chosen encoders read of a sentence."""
+        """Annotations that the chosen encoders read."""
         encoders = [
             member.network.encoder_list[position]
             for member, positions in zip(self.members, chosen, strict=True)
@@ -308,53 +308,58 @@ class MultiViewEncoder:
         show_progress_bar: bool | None,
         trees: TreeCache | None,
     ) -> Tensor:
-        """Vectors in input order, computed in order of length within a chunk."""
+        """Vectors [n, D] in input order."""
         requires = self._requires(chosen)
         dims = [len(p) * m.network.config.dim for m, p in zip(self.members, chosen, strict=True)]
         total = len(texts) if texts is not None else len(trees) if trees is not None else 0
         vectors = torch.zeros(total, sum(dims), device=self.device)
         shown: dict[str, Any] = {} if show_progress_bar is None else {"disable": not show_progress_bar}
         with progress(total=total, description="encode", **shown) as bar:
-            for places, batch in self.reader.batches(texts, requires, trees):
-                order = np.argsort(-np.diff(batch.sentence_offsets), kind="stable")
-                for start in range(0, len(order), batch_size):
-                    rows = order[start : start + batch_size]
-                    where = torch.from_numpy(places[rows]).to(self.device)
-                    vectors[where] = self._vectors(select(batch, rows), chosen)
-                bar.update(len(order))
+            for places, batch in self._batches(texts, requires, trees, batch_size):
+                vectors[torch.from_numpy(places).to(self.device)] = self._vectors(batch, chosen)
+                bar.update(len(places))
         return vectors
+
+    def _batches(
+        self,
+        texts: Sequence[str | Tokens] | None,
+        requires: set[str],
+        trees: TreeCache | None,
+        batch_size: int,
+    ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
+        """Places in the input and trees of sentences of similar length: each chunk sorted by length."""
+        for places, chunk in self.reader.batches(texts, requires, trees):
+            order = np.argsort(-np.diff(chunk.sentence_offsets), kind="stable")
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                yield places[rows], select(chunk, rows)
 
     @torch.inference_mode()
     def node_states(
         self, inputs: Sequence[str | Tokens], *, batch_size: int = 32, trees: TreeCache | None = None
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Tensor, Tensor, Tensor, Tensor]]]]:
-        """What the encoders know of every node, batch by batch.
+        """The state of every tree node, batch by batch.
 
         Args:
             inputs: sentences, as in :meth:`encode`.
             batch_size: sentences at a time.
-            trees: cache of a corpus parsed by the model's parsers.
+            trees: cache made with the model's parsers; sentences found in it are not parsed again.
 
         Yields:
-            Places of a batch's sentences in ``inputs``, and per view: sentence vectors [B, D], states [N, D],
-            heights [N] and the sentence of each node [N], in sentence order.
+            Places of a batch's sentences in ``inputs``, int64 [B], and per view: sentence vectors [B, D],
+            states [N, D], heights [N] and the sentence of each node [N], in sentence order.
         """
         chosen = self._chosen(None)
-        for where, whole in self.reader.batches(list(inputs), self.requires, trees):
-            order = np.argsort(-np.diff(whole.sentence_offsets), kind="stable")
-            for start in range(0, len(order), batch_size):
-                rows = order[start : start + batch_size]
-                batch = select(whole, rows)
-                words_B = torch.from_numpy(np.diff(batch.sentence_offsets)).to(self.device)
-                views = []
-                for encoder, x_NE in self._views(batch, chosen):
-                    plan = encoder.plan(batch)
-                    root_BD, (h_ND, height_N) = encoder(x_NE, plan), encoder.forward_nodes(x_NE, plan)
-                    internal = len(h_ND) > len(x_NE)  # of a constituency tree: n - 1 more than words
-                    count_B = 2 * words_B - 1 if internal else words_B
-                    sentence_N = torch.repeat_interleave(count_B)
-                    views.append((root_BD, h_ND, height_N, sentence_N))
-                yield where[rows], views
+        for places, batch in self._batches(list(inputs), self.requires, trees, batch_size):
+            words_B = torch.from_numpy(np.diff(batch.sentence_offsets)).to(self.device)
+            views = []
+            for encoder, x_NE in self._views(batch, chosen):
+                plan = encoder.plan(batch)
+                root_BD, (h_ND, height_N) = encoder(x_NE, plan), encoder.forward_nodes(x_NE, plan)
+                # A constituency tree has n - 1 internal nodes besides its n words.
+                count_B = 2 * words_B - 1 if len(h_ND) > len(x_NE) else words_B
+                views.append((root_BD, h_ND, height_N, torch.repeat_interleave(count_B)))
+            yield places, views
 
     def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:
         """Concatenated vectors [B, D] of parsed sentences."""

@@ -4,8 +4,8 @@
     python -m multiview.search runs/models/dep-const-laptop runs/trees/pydocs --vectors v.npy < queries.txt
 
 In: a model folder; a text file with one sentence per line, or a tree cache; queries as arguments, or one per
-line of standard input. Out: per query its nearest sentences with cosine and row. ``--vectors`` takes what
-``python -m multiview.encode`` wrote for the same corpus, so that only the queries are encoded.
+line of standard input. Out: the nearest sentences of each query, with cosine and row. ``--vectors`` reads
+the corpus vectors that ``python -m multiview.encode`` wrote, so that only the queries are encoded.
 
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
@@ -51,8 +51,8 @@ def semantic_search(
     The corpus may be a memory-mapped array; it is read block by block. Equal scores rank by row.
 
     Args:
-        queries_QD: one row per query, or a single vector [D].
-        corpus_ND: one row per sentence.
+        queries_QD: [Q, D], one row per query, or a single vector [D].
+        corpus_ND: [N, D], one row per sentence.
         top_k: results per query, at most N.
     """
     queries = _unit(np.atleast_2d(queries_QD))
@@ -88,15 +88,15 @@ class SearchConfig:
     corpus: Annotated[Path, tyro.conf.Positional]
     """Text file, one sentence per line, or a tree cache."""
     queries: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="QUERY...")] = ()
-    """Sentences to look for; without any, the lines of standard input."""
+    """Sentences to search for; without any, the lines of standard input."""
     vectors: Path | None = None
-    """Vectors of the corpus that multiview.encode wrote (.npy, .h5); None encodes the corpus now."""
+    """Vectors of the corpus written by multiview.encode (.npy, .h5); without them it is encoded now."""
     top: Count = 10
     """Sentences to print per query."""
     dep_model: str = ""
-    """Dependency parser the model was trained with, when it is not the builtin one."""
+    """Dependency parser the model was trained with, unless it is the builtin one."""
     const_model: str = ""
-    """Constituency parser the model was trained with, when it is not the builtin one."""
+    """Constituency parser the model was trained with, unless it is the builtin one."""
     views: str = ""
     """Only these views, separated by commas; all by default."""
     batch_size: Count = 64
@@ -112,10 +112,7 @@ def main(config: SearchConfig) -> None:
     from parsing.cache.reader import TreeCache
 
     encoder = MultiViewEncoder.load(
-        config.model,
-        config.device,
-        dep_model=config.dep_model,
-        const_model=config.const_model,
+        config.model, config.device, dep_model=config.dep_model, const_model=config.const_model
     )
     views = config.views.split(",") if config.views else None
     trees = TreeCache.open(config.corpus) if config.corpus.is_dir() else None
@@ -142,7 +139,7 @@ def main(config: SearchConfig) -> None:
 
 
 def read_vectors(path: Path) -> NDArray[np.floating]:
-    """Vectors that ``multiview.encode`` wrote; ``.npy`` is memory-mapped.
+    """Vectors [N, D] that ``multiview.encode`` wrote; ``.npy`` is memory-mapped.
 
     Raises:
         UserError: no such file, or not vectors.
@@ -162,7 +159,7 @@ def read_vectors(path: Path) -> NDArray[np.floating]:
 
 
 def _typed(lines: Iterable[str]) -> Iterable[str]:
-    """Queries from a stream, empty lines left out.
+    """The lines of a stream that are not empty.
 
     Raises:
         UserError: bytes that are not UTF-8.

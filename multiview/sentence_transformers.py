@@ -3,8 +3,8 @@
     python -m multiview.export runs/models/dep-const-laptop        # writes modules.json into the folder
     SentenceTransformer("runs/models/dep-const-laptop", trust_remote_code=True).encode([...])
 
-``trust_remote_code`` is sentence-transformers' word for modules outside its own package; the code is this
-file. ``load`` needs no export and no such trust.
+sentence-transformers asks for ``trust_remote_code`` because the module, this file, is outside its own
+package. :func:`load` needs neither that nor the export.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ except ImportError:
 
 
 class MultiViewModule(InputModule):
-    """The whole model as one module: text in, sentence vectors out."""
+    """The whole model as one sentence-transformers module."""
 
     def __init__(self, encoder: MultiViewEncoder, folder: Path) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.encoder = encoder
         self.folder = folder
-        # Registered, so that .to(device) and .parameters() reach the weights.
+        # A module list, so that .to(device) and .parameters() reach the weights.
         self.networks = torch.nn.ModuleList(member.network for member in encoder.members)
 
     @classmethod
     def load(cls, model_name_or_path: str, *_: Any, **__: Any) -> MultiViewModule:
-        """Load a model folder; sentence-transformers' loading options do not apply."""
+        """Load a model folder; sentence-transformers' loading options are ignored."""
         folder = Path(model_name_or_path)
         return cls(MultiViewEncoder.load(folder, "cpu"), folder)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """Keep the texts; they are parsed in :meth:`forward`."""
+        """Pass the texts on; :meth:`forward` parses them."""
         texts = [str(text) for text in inputs]
         return {"texts": [prompt + text for text in texts] if prompt else texts}
 
@@ -68,7 +68,7 @@ class MultiViewModule(InputModule):
         return self.encoder.get_sentence_embedding_dimension()
 
     def get_embedding_dimension(self) -> int:
-        """D, under the name of sentence-transformers 6."""
+        """D; sentence-transformers 6 calls it this."""
         return self.encoder.get_sentence_embedding_dimension()
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
@@ -89,7 +89,7 @@ def load(folder: Path | str) -> SentenceTransformer:
 
 
 def export(folder: Path | str) -> None:
-    """Make a model folder loadable by name: writes ``modules.json`` and its configuration beside the model.
+    """Make a model folder loadable by name: write ``modules.json`` and its configuration into it.
 
     Raises:
         UserError: no model there.
@@ -97,21 +97,11 @@ def export(folder: Path | str) -> None:
     folder = Path(folder)
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
-    for name, value in export_files().items():
-        write_json(folder / name, value)
-
-
-def export_files() -> dict[str, Any]:
-    """What :func:`export` writes, by file name."""
-    module = {
-        "idx": 0,
-        "name": "0",
-        "path": "",
-        "type": "multiview.sentence_transformers.MultiViewModule",
-    }
+    module = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transformers.MultiViewModule"}
     config = {
         "__version__": {"sentence_transformers": __version__},
         "model_type": "SentenceTransformer",
         "similarity_fn_name": "cosine",
     }
-    return {"modules.json": [module], "config_sentence_transformers.json": config}
+    write_json(folder / "modules.json", [module])
+    write_json(folder / "config_sentence_transformers.json", config)

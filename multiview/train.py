@@ -7,8 +7,8 @@
 Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
 ``runs/models/NAME/``: the model (best by neighbour retrieval on the validation set), ``train.json`` (this
 run's configuration; ``--config`` repeats it), ``log.jsonl``, TensorBoard events, ``curves.png`` and
-checkpoints. The same command resumes an interrupted run. Exit codes: 0 done, 2 bad input or a loss that
-is not finite, 130 and 143 stopped by Ctrl-C or SIGTERM with a checkpoint, 1 a fault.
+checkpoints. The same command resumes an interrupted run. Exit codes: 0 done; 2 bad input, or a loss that
+is not finite; 130 or 143 stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a bug.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def main(config: TrainConfig) -> int:
-    """Train one model, or both of the paper's configurations into one folder."""
+    """Train one model, or two in one folder (``--words both``)."""
     config.check()
     import torch
 
@@ -57,16 +57,17 @@ def main(config: TrainConfig) -> int:
 
 
 def train_one(config: TrainConfig, distributed: DistributedContext) -> int:
-    """Train one model, resuming what an interrupted run left."""
+    """Train one model, or resume an interrupted run."""
     from multiview.training.data import open_trees
     from multiview.training.dry_run import dry_run
     from multiview.training.trainer import Trainer
 
+    config = dataclasses.replace(config, preset=config.nearest_preset)
     cache = open_trees(config.trees)
-    if config.dry_run:
-        return dry_run(Trainer(config, cache, distributed))
-    # Before the folder is claimed: a refused command must not stand in the way of the corrected one.
+    # Made before the folder is claimed: it may refuse the command, and the corrected one needs the folder.
     trainer = Trainer(config, cache, distributed)
+    if config.dry_run:
+        return dry_run(trainer)
     if distributed.first:
         _claim_folder(config, str(cache.identity.get("content_sha256", "")))
     distributed.barrier()
@@ -83,7 +84,7 @@ def train_one(config: TrainConfig, distributed: DistributedContext) -> int:
 
 
 def keep_model(trainer: Trainer) -> None:
-    """Write the model folder: the trainer's current weights are the best so far."""
+    """Write the model folder, with the trainer's current weights."""
     from multiview.folder.card import model_card
     from multiview.folder.files import Member, parsers_of, save_member
 
@@ -102,11 +103,11 @@ def keep_model(trainer: Trainer) -> None:
 
 
 def _claim_folder(config: TrainConfig, content: str) -> None:
-    """Start a new model folder, or make sure that what is there is this very run.
+    """Start a new model folder, or check that the existing one holds this same run.
 
     Raises:
-        UserError: the folder holds a run with other options or on another cache, or --fresh would delete
-            what is no run.
+        UserError: the folder holds a run with other options or another cache, or --fresh would delete
+            something that is not a run.
     """
     folder, record = config.folder, config.folder / "train.json"
     if config.fresh and folder.exists():
@@ -129,7 +130,7 @@ def _claim_folder(config: TrainConfig, content: str) -> None:
 
 
 def _finish(trainer: Trainer) -> None:
-    """Curves and the one-screen summary."""
+    """Draw the curves and print a summary."""
     from multiview.training.log import plot_curves
 
     position, folder = trainer.position, trainer.config.folder

@@ -35,11 +35,11 @@ class ConstEncoder(Encoder):
         self.recurrent_weight = nn.Parameter(torch.empty(5 * hidden, 2 * hidden))
         """[5D, 2D]: U of i, o, u, f_l, f_r (rows) from the left and right child (columns)."""
         self.bias = nn.Parameter(torch.empty(4 * hidden))
-        """[4D]: i, o, u and the one of both forget gates."""
+        """[4D]: of i, o, u, and one that both forget gates share."""
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier per gate matrix, biases 0 but the forget gates' ``forget_bias``."""
+        """Xavier for each gate matrix; biases 0, except ``forget_bias`` for the forget gates."""
         xavier_blocks_(self.input_weight, self.dim, self.word_dim)
         xavier_blocks_(self.recurrent_weight, self.dim, self.dim)
         with torch.no_grad():

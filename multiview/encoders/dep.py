@@ -46,7 +46,7 @@ class DepEncoder(Encoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier per matrix, biases 0 but the forget gates' ``forget_bias``."""
+        """Xavier for each matrix; biases 0, except ``forget_bias`` for the forget gates."""
         for weight in (self.input_weight, self.parent_weight):
             xavier_blocks_(weight, self.dim, self.word_dim)
         for weight in (self.child_weight, self.recurrent_weight):

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> Tensor:
-    """Fills each [rows, columns] block of a fused weight by Xavier on its own.
+    """Xavier initialisation of each [rows, columns] block of a fused weight, in place.
 
-    The fused matrix as a whole would be given the bounds of a wider layer: 1.7 times too small for [5D, 2D].
+    Initialised as one matrix, a weight of [5D, 2D] would get values 1.7 times too small.
     """
     with torch.no_grad():
         for block_row in weight.split(rows, 0):

@@ -1,4 +1,4 @@
-"""Views by name: a view is one encoder class in one file."""
+"""The views by name. A view is one encoder class in one file."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from corpora.support.errors import UserError
 from multiview.engines.plan import Plan, TreeBatch
 
 ENGINES = ("native", "torch", "dgl")
-"""``native``: the fastest kernels of the device; ``torch``: the portable ones; ``dgl``: the reference."""
+"""``native``: the device's fastest kernels; ``torch``: the portable ones; ``dgl``: the reference."""
 
 FIELDS = {"tokens": ("token",), "dep": ("head", "dep_height"), "const": ("left", "right", "const_height")}
-"""What encoders read of each annotation of a tree cache, which holds more (labels, tags, relations)."""
+"""Fields of a tree cache that the encoders read for each annotation; a cache also has labels and tags."""
 
 _BUILTIN = ("seq", "dep", "const")
 _views: dict[str, type[Encoder]] = {}
 
 
 class Encoder(nn.Module, ABC):
-    """One view: the word vectors of a batch and its trees to one vector per sentence.
+    """One view: turns the word vectors and trees of a batch into one vector per sentence.
 
     Subclasses set ``requires`` and implement ``plan`` and ``states``.
 
@@ -37,7 +37,7 @@ class Encoder(nn.Module, ABC):
     name: ClassVar[str]
     """Name under which the view is registered."""
     requires: ClassVar[frozenset[str]]
-    """Fields of a batch that ``plan`` reads, of ``tokens``, ``dep``, ``const``."""
+    """Annotations that ``plan`` reads, of ``tokens``, ``dep``, ``const``."""
 
     def __init__(
         self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
@@ -51,14 +51,14 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def plan(self, batch: TreeBatch) -> Plan:
-        """Schedule of the batch: numpy only, for loader workers; picklable, ``.to(device)`` moves it."""
+        """Schedule of the batch. Numpy only, so that loader threads can make it; ``.to(device)`` moves it."""
 
     def forward(self, x_NE: Tensor, plan: Plan) -> Tensor:
         """Sentence vectors.
 
         Args:
-            x_NE: [T, word_dim], word vectors of all tokens of the batch in order.
-            plan: what ``plan`` returned, on any device.
+            x_NE: [T, E], word vectors of all tokens of the batch in order.
+            plan: from :meth:`plan`, on any device.
 
         Returns:
             [B, D] in sentence order.
@@ -66,10 +66,10 @@ class Encoder(nn.Module, ABC):
         return self.states(x_NE, plan)[0]
 
     def forward_nodes(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """All node states in sentence order and their heights: ``(h [N, D], height int32 [N])``.
+        """States of all nodes in sentence order and their heights: ``(h [N, D], height int32 [N])``.
 
-        Dependency nodes are the words; constituency nodes are a sentence's n words, then its n - 1 internal
-        nodes.
+        The nodes of a dependency tree are its words; those of a constituency tree are its n words, then its
+        n - 1 internal nodes. ``x_NE`` is [T, E], as for :meth:`forward`.
         """
         plan = plan.to(x_NE.device)
         h = self.states(x_NE, plan)[1]
@@ -77,11 +77,11 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Sentence vectors [B, D] and the states of all nodes [N, D] in the plan's slot order."""
+        """Sentence vectors [B, D] and states of all nodes [N, D] in slot order, from word vectors [T, E]."""
 
 
 def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
-    """Class decorator: makes an encoder available as view ``name``."""
+    """Class decorator that makes an encoder available as view ``name``."""
 
     def register(view: type[Encoder]) -> type[Encoder]:
         if name in _views:
@@ -94,7 +94,7 @@ def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
 
 
 def fields_of(requires: Collection[str]) -> tuple[str, ...]:
-    """Cache fields of annotations (``tokens``, ``dep``, ``const``); the tokens always."""
+    """Cache fields of annotations (``tokens``, ``dep``, ``const``); tokens are always included."""
     return tuple(name for need in FIELDS if need in {"tokens", *requires} for name in FIELDS[need])
 
 
@@ -114,7 +114,7 @@ def view_class(name: str) -> type[Encoder]:
 def build_view(
     name: str, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
 ) -> Encoder:
-    """A new encoder; initialisation draws from torch's global generator.
+    """A new encoder; its weights are drawn from torch's global generator.
 
     Args:
         name: registered name of the view.

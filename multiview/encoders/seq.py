@@ -1,4 +1,4 @@
-"""SEQ: bidirectional GRU of D/2 each way; the sentence is the last forward and the last backward state."""
+"""SEQ: bidirectional GRU, D/2 in each direction; the sentence is the last state of both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from multiview.engines.plan import Plan, SequencePlan, TreeBatch, plan_sequence
 
 @register_view("seq")
 class SeqEncoder(Encoder):
-    """Bidirectional GRU on packed input; ``engine`` and ``forget_bias`` mean nothing to it."""
+    """Bidirectional GRU on packed input; it ignores ``engine`` and ``forget_bias``."""
 
     requires = frozenset({"tokens"})
 
@@ -30,7 +30,7 @@ class SeqEncoder(Encoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier per gate matrix, biases 0."""
+        """Xavier for each gate matrix, biases 0."""
         for parameter in self.gru.parameters():
             if parameter.dim() == 2:
                 xavier_blocks_(parameter, self.dim // 2, parameter.shape[1])

@@ -1,4 +1,4 @@
-"""The views of a model side by side: one encoder per view over one table of words.
+"""The views of a model: one encoder per view, over one vocabulary.
 
 Legend of dimension suffixes: N tokens, U distinct rows of a batch, E word-vector size, B sentences, D hidden.
 """
@@ -33,7 +33,7 @@ class PlannedBatch(Protocol):
 
 
 class ViewStack(nn.Module):
-    """Encoders and word vectors of all views; new weights are drawn from torch's global generator.
+    """Encoders and word vectors of all views; weights are drawn from torch's global generator.
 
     Args:
         views: registered names in order, repeats allowed.
@@ -70,10 +70,10 @@ class ViewStack(nn.Module):
     def scale_and_equalise(self) -> None:
         """Adjust the tree encoders' new weights as the configuration says.
 
-        ``recurrent_scale`` multiplies the weights that act on children: below 1, a tree starts nearer to a
-        weighted sum of its words. ``equal_inputs`` copies the first tree view's input weights of i, o, u to
-        the others: views of one sentence then start out alike, where random projections of their own have
-        cosine 0.
+        ``recurrent_scale`` multiplies the weights that act on children; below 1, a tree starts closer to a
+        weighted sum of its words. ``equal_inputs`` copies the input weights of i, o, u from the first tree
+        view to the others, so that the views of a sentence start out alike. With different random
+        projections they would start at cosine 0.
         """
         weights = [dict(encoder.named_parameters()) for encoder in self.encoder_list]
         trees = [named for named in weights if "recurrent_weight" in named]
@@ -86,14 +86,14 @@ class ViewStack(nn.Module):
         """Sentence vectors [B, D] of each view.
 
         Args:
-            batch: tokens as indices into ``rows``, and plans.
+            batch: tokens as indices into ``rows``, and a plan per view.
             rows: word vectors [U, E] per view, or a single entry for all (fixed vectors).
         """
         token_N = torch.from_numpy(batch.token).to(rows[0].device, non_blocking=True)
         features = []
         for position, (encoder, plan) in enumerate(zip(self.encoders, batch.plans, strict=True)):
-            # embedding, not index_select: its backward is deterministic on every device and adds whole
-            # rows, 20x faster than index_add_ on CPU at 7k tokens.
+            # embedding, not index_select: its backward pass is deterministic on every device, and on a CPU
+            # 20x faster than index_add_ at 7k tokens, because it adds whole rows.
             x_NE = nn.functional.embedding(token_N, rows[position % len(rows)])
             features.append(encoder(x_NE, plan))
         return features
@@ -101,10 +101,10 @@ class ViewStack(nn.Module):
     def inputs(
         self, positions: Sequence[int], types: list[str], token: NDArray[np.int64]
     ) -> Iterator[tuple[Encoder, Tensor]]:
-        """Encoders of some views and their word vectors [N, E].
+        """The encoders of some views and the word vectors [N, E] that each reads.
 
         Args:
-            positions: of the views.
+            positions: which views.
             types: distinct words, U of them.
             token: int64 [N], index of each token's word in ``types``.
         """
@@ -116,7 +116,7 @@ class ViewStack(nn.Module):
             yield encoders[position], nn.functional.embedding(token_N, rows_UE)
 
     def weights(self) -> dict[str, Tensor]:
-        """What a model folder keeps: encoders and word tables, on the CPU."""
+        """The weights that a model folder keeps: encoders and word tables, on the CPU."""
         kept = {
             name: value
             for name, value in self.state_dict().items()

@@ -1,9 +1,8 @@
-"""What the kernels take: the buffers of a whole batch in groups, so that no call has seventeen arguments.
+"""The buffers of a whole batch, in groups, so that kernels need few arguments.
 
 Gate columns are in the order i, o, u, then the forget gates.
 
-Shapes: N nodes and as many slots, I internal nodes, E edges, D hidden; G rows and columns of gates as the
-sweep has them.
+Shapes: N nodes and as many slots, I internal nodes, E edges, D hidden, G nodes that the gates are of.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ class Cells(NamedTuple):
     """Gates and states of nodes."""
 
     gates: Tensor
-    """[G, 3D] or, of binary nodes, [I, 5D]: pre-activations without bias, then in place the activations."""
+    """[G, 3D], or [I, 5D] for binary nodes: pre-activations without bias, then the activations, in place."""
     slot: Tensor
-    """int64 [N]: where the state of each rank is kept."""
+    """int64 [N]: slot of each rank."""
     h: Tensor
     """[N, D] by slot."""
     c: Tensor
@@ -30,9 +29,9 @@ class CellGradients(NamedTuple):
     """Gradients of the cells."""
 
     gates: Tensor
-    """Of the pre-activations, rows as in :class:`Cells`."""
+    """[G, 3D] or [I, 5D], of the pre-activations; rows as in :class:`Cells`."""
     bias: Tensor
-    """[4D] or [6D], added to."""
+    """[4D] or [6D]; the kernels add to it."""
     h: Tensor
     """[N, D] by slot."""
     c: Tensor
@@ -40,16 +39,16 @@ class CellGradients(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """What the words with dependents compute from them; the children of a node are a range of slots."""
+    """Attention of the words with dependents over these; a node's children are a range of slots."""
 
     offsets: Tensor
     """int64 [I + 1]: slots of each node's children."""
     edge_parent: Tensor
     """int64 [E]: node of each child."""
     parents: Tensor
-    """[I, 2D]: W_q x, in place q; W_f x."""
+    """[I, 2D]: W_q x, then q in its place; W_f x."""
     children: Tensor
-    """[E, 2D]: W_p h_k, in place p_k; U_f h_k, in place f_k."""
+    """[E, 2D]: W_p h_k, then p_k in its place; U_f h_k, then f_k in its place."""
     alpha: Tensor
     """[E]: attention weights."""
     cosine: Tensor

@@ -1,8 +1,8 @@
-"""The reference engine: a batch as one DGL graph, states passed along its edges in topological order.
+"""The reference engine: a batch is one DGL graph whose states pass along the edges, children first.
 
-The cells are written as DGL's message, reduce and apply functions that read like the equations in
-``multiview.encoders.const`` and ``multiview.encoders.dep``. Chosen by ``engine="dgl"``; parameters are the
-encoders'.
+The cells are DGL message, reduce and apply functions that read like the equations in
+``multiview.encoders.const`` and ``multiview.encoders.dep``. ``engine="dgl"`` selects it; the parameters are
+the encoders' own.
 
 Shapes: N nodes, E edges, n nodes of one frontier with k children each, D hidden, V word vector.
 """
@@ -29,8 +29,8 @@ from multiview.engines.plan import IntArray, Plan, TreeBatch
 def load_dgl() -> Any:
     """The dgl module.
 
-    Its last release asks setuptools for the copy of ``packaging`` that current setuptools no longer
-    carries, so the real one is put in that place first.
+    Its last release imports ``packaging`` from setuptools, which no longer has a copy of it; so the real one
+    is put in that place first.
 
     Raises:
         MissingExtraError: dgl is not installed.
@@ -51,20 +51,20 @@ def load_dgl() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPlan(Plan):
-    """Edges from children to parents of every sentence; ``to`` makes the graph and its frontiers."""
+    """The edges from children to parents of every sentence; ``to`` makes the graph and its frontiers."""
 
     node_offsets: IntArray
     """int64 [B + 1]: nodes of each sentence."""
     source: Sequence[IntArray]
-    """Per sentence the children, sorted by (parent, side): N-ary mailboxes follow the order of edges."""
+    """Children per sentence, sorted by (parent, side), since mailboxes follow the order of edges."""
     target: Sequence[IntArray]
-    """Per sentence the parents."""
+    """Parents per sentence."""
     root: IntArray
     """int64 [B], node of each root."""
     word: IntArray
     """int64 [T], node of each word."""
     node_slot: IntArray
-    """int64 [N], identity: states are in sentence order already."""
+    """int64 [N], the identity: states are already in sentence order."""
     node_height: IntArray
     """int32 [N]."""
     graph: Any = field(default=None, repr=False)
@@ -88,7 +88,7 @@ class GraphPlan(Plan):
 
 
 def plan_const_graph(batch: TreeBatch) -> GraphPlan:
-    """A sentence's n words, then its internal nodes; edges from the left and right child of each."""
+    """Nodes are a sentence's n words, then its internal nodes; edges go from children to parents."""
     offsets = np.asarray(batch.sentence_offsets, dtype=np.int64)
     sentences = len(offsets) - 1
     node_offsets = 2 * offsets - np.arange(sentences + 1)
@@ -114,7 +114,7 @@ def plan_const_graph(batch: TreeBatch) -> GraphPlan:
 
 
 def plan_dep_graph(batch: TreeBatch) -> GraphPlan:
-    """Nodes are words; edges from each dependent to its head."""
+    """Nodes are words; edges go from each dependent to its head."""
     offsets = np.asarray(batch.sentence_offsets, dtype=np.int64)
     source, target, roots = [], [], []
     for start, stop in pairwise(offsets):
@@ -186,7 +186,7 @@ def dep_states(
 
 
 def _send(edges: Any) -> dict[str, Tensor]:
-    """What a child tells its parent."""
+    """The message from a child to its parent."""
     return {"h": edges.src["h"], "c": edges.src["c"]}
 
 

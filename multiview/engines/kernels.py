@@ -1,4 +1,4 @@
-"""Which element-wise kernels serve a tensor: those of ``kernels_torch`` in several implementations."""
+"""The choice of kernels: several modules implement the functions of ``kernels_torch``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ Kernels = ModuleType
 
 
 def kernels_for(x: Tensor, engine: str) -> Kernels:
-    """The kernels for tensors like ``x`` under an engine: ``torch`` are the portable ones."""
+    """The kernels for tensors of the type and device of ``x``.
+
+    Args:
+        x: any shape.
+        engine: ``native`` takes the device's fastest kernels, ``torch`` the portable ones.
+    """
     if engine == "native" and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
         from multiview.engines import kernels_numba
 

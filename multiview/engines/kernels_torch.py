@@ -1,7 +1,7 @@
-"""The engines' element-wise steps in plain torch: runs on any device, and is the other kernels' oracle.
+"""The element-wise steps in plain torch: they run on any device and are the oracle of the other kernels.
 
 The kernels take the buffers of the whole batch (see ``buffers``) and the range of one level, so that compiled
-ones pay for no slicing. Activations stay in the gates' place: the backward pass needs them.
+kernels need no slicing. Activations replace the pre-activations in place; the backward pass needs them.
 
 Shapes: n nodes of the level, m their children, I internal nodes, E edges, N nodes and as many slots, D
 hidden.
@@ -23,7 +23,7 @@ NORM_FLOOR = 1e-8
 
 
 def array(tensor: Tensor) -> Tensor:
-    """A single buffer, likewise."""
+    """A single buffer of any shape, in the form in which the kernels take it."""
     return tensor
 
 
@@ -46,7 +46,7 @@ def leaf_forward(cells: Cells, bias: Tensor, count: int) -> None:
 
 
 def leaf_backward(cells: Cells, gradients: CellGradients, count: int) -> None:
-    """Gradient of ``leaf_forward``: writes that of the gates, adds to that of the bias."""
+    """Gradient of ``leaf_forward``: writes the gates' gradient and adds to the bias's."""
     gates, slot, _, c = cells
     dgates, dbias, dh, dc = gradients
     cell = _through_output(gates[:count], slot[:count], c, dh, dc, dgates[:count])
@@ -74,7 +74,7 @@ def const_forward(cells: Cells, bias: Tensor, words: int, low: int, high: int) -
 
 
 def const_backward(cells: Cells, gradients: CellGradients, words: int, low: int, high: int) -> None:
-    """Gradient of ``const_forward``: writes that of the gates and of the children's c, adds to the bias's."""
+    """Gradient of ``const_forward``: writes that of gates and children's c and adds to that of the bias."""
     gates, slot, _, c = cells
     dgates, dbias, dh, dc = gradients
     hidden = c.shape[1]
@@ -92,7 +92,7 @@ def const_backward(cells: Cells, gradients: CellGradients, words: int, low: int,
 
 
 def const_bias(dleaf: Tensor, gradients: CellGradients) -> None:
-    """Completes the bias's gradient after the sweep, in kernels that do not add to it on the way; these do.
+    """Complete the bias's gradient after the sweep. Nothing to do here: these kernels add to it in the sweep.
 
     Args:
         dleaf: [T, 3D], gradient of the leaves' gates.
@@ -104,7 +104,7 @@ def dep_attend(cells: Cells, attention: Attention, bias: Tensor, level: Level) -
     """Attention over children: q = W_q x + b_q, p_k = W_p h_k + b_p, α = softmax(cos(q, p)), h̃ = Σ α_k h_k.
 
     Args:
-        cells: h is read; children are the first E slots.
+        cells: h is read; the children fill the first E slots.
         attention: products on entry; q, p_k, α, the cosines and h̃ on return.
         bias: [6D], of i, o, u, q, f, p.
         level: which nodes.
@@ -119,7 +119,7 @@ def dep_attend(cells: Cells, attention: Attention, bias: Tensor, level: Level) -
     keys = children[edges, :hidden].add_(bias[5 * hidden :])
     norms = query.norm(dim=1).clamp_min(NORM_FLOOR)[parent] * keys.norm(dim=1).clamp_min(NORM_FLOOR)
     torch.div((query[parent] * keys).sum(1), norms, out=cosine[edges])
-    # |cosine| <= 1: exp neither overflows nor vanishes, so the softmax needs no maximum.
+    # |cosine| <= 1, so exp cannot overflow and the softmax need not subtract the maximum.
     weight = torch.exp(cosine[edges])
     torch.div(weight, _segment_sum(weight, offsets)[parent], out=alpha[edges])
     mixed[nodes] = _segment_sum(alpha[edges, None] * h[edges], offsets)
@@ -134,18 +134,18 @@ def dep_attend_backward(
     *,
     accumulate: bool,
 ) -> None:
-    """Gradient of ``dep_attend``: writes those of q and p, puts α_k dh̃ into the children's ``dh``.
+    """Gradient of ``dep_attend``: writes that of q and p, and α_k dh̃ into the children's ``dh``.
 
     With s_k = cos_k: ds_k = α_k (dα_k - Σ α dα), ∂s/∂p = (q̂ - s p̂) / ‖p‖, ∂s/∂q = (p̂ - s q̂) / ‖q‖,
     where the second terms vanish for norms below ε.
 
     Args:
         cells: h is read.
-        attention: what ``dep_attend`` left.
-        gradients: h of the children is written, or added to; the bias of q and p added to.
-        dattention: of h̃ on entry; the first halves of parents and children are written.
+        attention: as ``dep_attend`` left it.
+        gradients: h of the children is written or added to; the bias of q and p is added to.
+        dattention: mixed holds that of h̃; the first halves of parents and children are written.
         level: which nodes.
-        accumulate: the gradient of h holds that of the states themselves already.
+        accumulate: add to the gradient of h, which already holds that of the states as outputs.
     """
     h = cells.h
     offsets, edge_parent, parents, children, alpha, cosine, _ = attention
@@ -180,7 +180,7 @@ def dep_forward(cells: Cells, attention: Attention, bias: Tensor, leaves: int, l
 
     Args:
         cells: gates by rank, W x + U h̃ on entry; internal node k has rank ``leaves + k``.
-        attention: second halves of parents and children; f_k is left in the latter.
+        attention: reads the second halves of parents and children; f_k replaces the latter.
         bias: [6D], of i, o, u, q, f, p.
         leaves: number of leaves.
         level: which nodes.
@@ -206,9 +206,10 @@ def dep_backward(
     leaves: int,
     level: Level,
 ) -> None:
-    """Gradient of ``dep_forward``; adds to that of the bias of i, o, u, f.
+    """Gradient of ``dep_forward``.
 
-    Writes the second halves of ``dattention``, the children's ``dc`` and the nodes' ``dgates``.
+    Writes the second halves of ``dattention``, the children's ``dc`` and the nodes' ``dgates``; adds to the
+    bias of i, o, u, f.
     """
     gates, slot, _, c = cells
     offsets, edge_parent, _, children, *_ = attention
@@ -243,7 +244,7 @@ def _activate_iou(gates: Tensor, bias: Tensor, hidden: int) -> tuple[Tensor, Ten
 
 
 def _store(cell: Tensor, o: Tensor, slot: Tensor, h: Tensor, c: Tensor) -> None:
-    """Keeps c and h = o∘tanh(c) in the nodes' slots."""
+    """Write c and h = o∘tanh(c) into the nodes' slots."""
     c.index_copy_(0, slot, cell)
     h.index_copy_(0, slot, o * cell.tanh())
 
@@ -266,5 +267,5 @@ def _through_input(gates: Tensor, cell: Tensor, dgates: Tensor) -> None:
 
 
 def _segment_sum(rows: Tensor, offsets: Tensor) -> Tensor:
-    """Sum of each node's rows, in order: no atomics, so the same bits every time."""
+    """Sum each node's rows in order; without atomics, so the bits are the same every time."""
     return torch.segment_reduce(rows, "sum", offsets=offsets, axis=0)

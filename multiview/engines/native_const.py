@@ -1,4 +1,4 @@
-"""Binary constituency Tree-LSTM over a batch: level-scheduled sweep with a hand-written backward pass.
+"""Binary constituency Tree-LSTM over a batch: a sweep over levels with a hand-written backward pass.
 
 Shapes: T words, I internal nodes, N = T + I nodes, D hidden, E word vector.
 """
@@ -21,9 +21,8 @@ from multiview.engines.workspace import Workspace
 class ConstSweep(torch.autograd.Function):
     """States of all nodes of the batch: ``apply(...) -> roots [B, D], h [N, D] in slot order``.
 
-    The children of internal nodes 0..I-1 (in rank order) fill slots 0..2I-1, so those states read as [I,
-    2D] are at once the input of every level's product and, after the sweep, the one operand of the weight
-    gradient.
+    The children of internal nodes 0..I-1 (in rank order) fill slots 0..2I-1. Viewed as [I, 2D], their states
+    are the input of every level's product and, after the sweep, an operand of the weight gradient.
     """
 
     @staticmethod
@@ -44,7 +43,7 @@ class ConstSweep(torch.autograd.Function):
             x: [T, E] word vectors.
             input_weight: [3D, E], rows i, o, u.
             recurrent_weight: [5D, 2D], rows i, o, u, f_l, f_r; columns left child, right child.
-            bias: [4D], i, o, u and the one that both forget gates share.
+            bias: [4D], of i, o, u, and one that both forget gates share.
             plan: the schedule, on the device of ``x``.
             kernels: element-wise steps.
             products: matrix products.
@@ -102,7 +101,15 @@ class ConstSweep(torch.autograd.Function):
 def start_gradients(
     dh: Tensor, dc: Tensor, droots: Tensor | None, dh_all: Tensor | None, first_root: int
 ) -> None:
-    """Fills what is known before the sweep: the roots' gradients. Other slots are written by their parent."""
+    """Fill the gradients that are known before the sweep; other slots are written by their parent.
+
+    Args:
+        dh: [N, D], to fill.
+        dc: [N, D], to fill.
+        droots: [B, D], gradient of the roots; None if they were not used.
+        dh_all: [N, D], gradient of all states; None if they were not used.
+        first_root: slot of the first root.
+    """
     dc[first_root:] = 0
     if dh_all is not None:
         dh.copy_(dh_all)
@@ -113,5 +120,5 @@ def start_gradients(
 
 
 def _pairs(states: Tensor, internal: int) -> Tensor:
-    """The children's states of all internal nodes as rows [left, right]: [I, 2D], a view."""
+    """States of the children as rows of left and right, [I, 2D]: a view of ``states`` [N, D]."""
     return states[: 2 * internal].view(internal, -1) if internal else states.new_empty(0, 2 * states.shape[1])

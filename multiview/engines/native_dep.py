@@ -1,4 +1,4 @@
-"""Attentive Child-Sum Tree-LSTM over a batch: level-scheduled sweep with a hand-written backward pass.
+"""Attentive Child-Sum Tree-LSTM over a batch: a sweep over levels with a hand-written backward pass.
 
 Shapes: N words (each one a node), I of them with dependents, E = N - B edges, D hidden, V word vector.
 """
@@ -22,8 +22,8 @@ from multiview.engines.workspace import Workspace
 class DepSweep(torch.autograd.Function):
     """States of all nodes of the batch: ``apply(...) -> roots [B, D], h [N, D] in slot order``.
 
-    The children of a level are one slice of slots, which makes ``h_k @ [W_p; U_f]ᵀ`` one product per level;
-    W_f and W_q are applied to words with dependents only (a third of them).
+    The children of a level are one slice of slots, so ``h_k @ [W_p; U_f]ᵀ`` is one product per level. W_f and
+    W_q are applied only to words with dependents, a third of all words.
     """
 
     @staticmethod
@@ -39,7 +39,7 @@ class DepSweep(torch.autograd.Function):
         kernels: Kernels,
         products: Products,
     ) -> tuple[Tensor, Tensor]:
-        """Leaves; then per level the children's product, attention, the product with h̃, the gates.
+        """Leaves; then, per level, the children's product, attention, the product with h̃ and the gates.
 
         Args:
             ctx: autograd's context.

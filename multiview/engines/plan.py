@@ -1,11 +1,11 @@
-"""The order in which a batch's tree nodes are computed and where each state is kept.
+"""In which order the tree nodes of a batch are computed, and where each state is kept.
 
-A plan is integers only: loader workers compute it with numba beside the batch, so the process that trains
-spends nothing on it. Nodes get a *rank*, a stable counting sort by height: a level is a range of ranks.
-States live in *slots* ordered by (rank of the parent, side), roots last in sentence order. Every node but a
-root has one parent, so this is a permutation, and the children of a level are one contiguous slice of
-states: no gather and no concatenation before the recursive product, and every slot's gradient is written
-once.
+A plan only holds integers. The loader thread computes it with numba, so the training loop spends no time on
+it. Each node has a *rank*, its place in a stable counting sort by height, so a level is a range of ranks. Its
+state is kept in a *slot*. Slots are ordered by (rank of the parent, side), with the roots last, in sentence
+order. Every node but a root has one parent, so this is a permutation, and the children of a level are one
+contiguous slice of states. The recursive product therefore needs no gather and no concatenation, and the
+gradient of every slot is written once.
 
 Shapes: B sentences, T tokens, N nodes (T for dependency trees, 2T - B for constituency trees), I internal
 nodes, E edges (N - B), L levels of internal nodes.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -29,46 +29,46 @@ IntArray = NDArray[np.integer]
 
 
 class TreeBatch(Protocol):
-    """What plans read of a batch: concatenated sentences with token offsets and, per view, its trees."""
+    """What a plan reads: concatenated sentences with token offsets and the trees of a view."""
 
     @property
-    def sentence_offsets(self) -> Any:
-        """int64 [B + 1], from 0; every sentence has a token."""
+    def sentence_offsets(self) -> IntArray:
+        """int64 [B + 1], from 0; every sentence has at least one token."""
 
     @property
-    def head(self) -> Any:
+    def head(self) -> IntArray:
         """Integers [T], 1-based within the sentence, 0 for the root."""
 
     @property
-    def dep_height(self) -> Any:
-        """Integers [T], 0 for a word without dependents, else one more than its highest dependent."""
+    def dep_height(self) -> IntArray:
+        """Integers [T]: 0 for a word without dependents, else 1 + that of its highest dependent."""
 
     @property
-    def left(self) -> Any:
+    def left(self) -> IntArray:
         """Integers [T - B], left child of each internal node: words 0..n-1, internal nodes n..2n-2."""
 
     @property
-    def right(self) -> Any:
+    def right(self) -> IntArray:
         """Integers [T - B], right child."""
 
     @property
-    def const_height(self) -> Any:
-        """Integers [T - B], one more than the higher child; words have height 0."""
+    def const_height(self) -> IntArray:
+        """Integers [T - B]: 1 + that of the higher child; words have height 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Base of the plans: host arrays, and after ``to`` their copies on a device."""
+    """Base class: arrays on the host and, after ``to``, their copies on a device."""
 
     sentences: int
     """B."""
     on: torch.device | None = None
-    """Where ``tensors`` live; None before ``to``."""
+    """Device of ``tensors``; None before ``to``."""
     tensors: dict[str, Tensor] | None = None
-    """The index arrays as tensors; host arrays stay, the level loop runs on the host."""
+    """The index arrays as tensors; the loop over levels still needs the arrays on the host."""
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
-        """The same plan with its index arrays also on ``device`` (no copy where they already are)."""
+        """The plan with its index arrays also on ``device``; itself if they are there already."""
         device = torch.device(device)
         if self.on == device:
             return self
@@ -156,15 +156,15 @@ class SequencePlan(Plan):
     packed: IntArray
     """int64 [T]: token of each packed row."""
     batch_sizes: IntArray
-    """int64 [longest sentence]: sentences alive at each step."""
+    """int64 [longest sentence]: number of sentences that have a token at each step."""
     sorted_sentences: IntArray
     """int64 [B]: sentence of each packed column."""
     unsorted_sentences: IntArray
-    """int64 [B]: its inverse."""
+    """int64 [B]: the inverse of ``sorted_sentences``."""
     node_slot: IntArray
     """int64 [T]: packed row of each token."""
     node_height: IntArray
-    """int32 [T]: zeros, a sequence has no levels."""
+    """int32 [T]: zeros, since a sequence has no levels."""
 
 
 def plan_const(batch: TreeBatch) -> ConstPlan:
@@ -211,12 +211,12 @@ def plan_dep(batch: TreeBatch) -> DepPlan:
         order=order,
         slot=slot,
         node_slot=node_slot,
-        node_height=height.copy(),  # a cache hands out read-only views, torch wants writable arrays
+        node_height=height.copy(),  # a cache returns read-only views, and torch needs writable arrays
     )
 
 
 def plan_sequence(batch: TreeBatch) -> SequencePlan:
-    """Order of the batch as a packed sequence (what ``pack_padded_sequence`` makes, without the padding)."""
+    """The batch as a packed sequence, as ``pack_padded_sequence`` would order it, but without padding."""
     offsets = np.ascontiguousarray(batch.sentence_offsets, dtype=np.int64)
     lengths = np.diff(offsets)
     by_length = np.argsort(-lengths, kind="stable")
@@ -234,7 +234,7 @@ def plan_sequence(batch: TreeBatch) -> SequencePlan:
     )
 
 
-def _int32(array: Any) -> IntArray:
+def _int32(array: IntArray) -> IntArray:
     return np.ascontiguousarray(array, dtype=np.int32)
 
 

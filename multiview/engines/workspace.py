@@ -1,17 +1,15 @@
-"""Memory of a sweep on the CPU, kept between steps.
+"""Memory for the buffers of a sweep on the CPU, reused from step to step.
 
-A step's buffers are hundreds of megabytes that the C library hands back to the system and fetches again,
-one page fault per 4 KB: a quarter of the time of a step at D = 300 (measured: 80,000 faults, 0.16 of 0.62
-s). Here a sweep takes one block and carves its buffers from it; the block returns by itself when the last
-tensor on it is gone, which for saved tensors is the end of the backward pass. On other devices torch's own
-caching allocator does this.
+A step needs hundreds of megabytes. The C library would return them to the system and request them again,
+with one page fault per 4 KB: a quarter of a step's time at D = 300 (measured: 80,000 faults, 0.16 of 0.62 s).
+Here a sweep takes one block for all its buffers. The block becomes free when its last tensor is deleted; for
+saved tensors that is the end of the backward pass. On other devices torch's caching allocator does this.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _ALIGNMENT_BYTES = 64  # a cache line, and the width of the widest vector register
-_SLACK = 1.25  # batches differ in size: a block is made larger than the first one that needs it
+_SLACK = 1.25  # blocks are made a little larger than needed, so that the next batch fits as well
 
 _free: list[NDArray[np.uint8]] = []
 _lock = threading.Lock()
@@ -29,8 +27,8 @@ class Workspace:
     """Buffers of one sweep, all of one type on one device.
 
     Args:
-        like: tensor that gives type and device.
-        shapes: the buffers to come, in order.
+        like: tensor whose type and device the buffers have.
+        shapes: of the buffers, in order.
     """
 
     def __init__(self, like: Tensor, *shapes: tuple[int, ...]) -> None:
@@ -43,7 +41,7 @@ class Workspace:
             block = _take(sum(self._sizes) * like.element_size())
             self._block = torch.from_numpy(block).view(like.dtype)
         self.buffers = [self._carve(i, shape) for i, shape in enumerate(shapes)]
-        """Uninitialised tensors of the shapes."""
+        """Uninitialised tensors of these shapes."""
 
     def _carve(self, index: int, shape: tuple[int, ...]) -> Tensor:
         if self._block is None:
@@ -53,25 +51,25 @@ class Workspace:
 
 
 def release() -> None:
-    """Gives the memory that no tensor uses back to the system."""
+    """Return the memory that no tensor uses to the system."""
     with _lock:
         _free.clear()
 
 
 def _take(size_bytes: int) -> NDArray[np.uint8]:
-    """The smallest free block that is large enough, else a new one in place of the largest free one."""
+    """The smallest free block that is large enough, or else a new one that replaces the largest free one."""
     with _lock:
         fitting = [block for block in _free if len(block) >= size_bytes]
         memory = min(fitting, key=len) if fitting else _aligned(int(size_bytes * _SLACK))
         kept = [block for block in _free if block is not memory]
         _free[:] = kept if fitting else sorted(kept, key=len)[:-1]
-    # torch keeps this view alive as long as a tensor uses its memory; then the block is free again.
+    # torch keeps this view alive while a tensor uses its memory; after that the block is free again.
     lent = memory[:size_bytes]
     weakref.finalize(lent, _give_back, memory).atexit = False
     return lent
 
 
-def _give_back(memory: Any) -> None:
+def _give_back(memory: NDArray[np.uint8]) -> None:
     _free.append(memory)  # without the lock: a finalizer may run inside _take on the same thread
 
 

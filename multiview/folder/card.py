@@ -1,4 +1,4 @@
-"""README.md of a model folder: the command that made it, its metrics, its limits."""
+"""The README.md of a model folder: how it was trained, its metrics, its limits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from multiview.folder.files import Member
 
 
 def training_command(config: TrainConfig) -> str:
-    """The shortest command line that gives this configuration."""
-    defaults = options_of(preset(config.preset))
-    words = ["--preset", config.preset]
+    """A short command line that gives this configuration: a preset and the options that differ."""
+    nearest = config.nearest_preset
+    defaults = options_of(preset(nearest))
+    words = ["--preset", nearest]
     for name, value in options_of(config).items():
         if name in ("preset", "config", "fresh", "dry-run") or value == defaults[name]:
             continue
@@ -25,7 +26,7 @@ def training_command(config: TrainConfig) -> str:
 
 
 def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) -> str:
-    """Markdown card of one model."""
+    """The card of one model, as Markdown."""
     network, words = member.network, member.network.words
     best, untrained = training["best"], training["untrained"]
     metrics = ["| | validation loss | recall@1 |", "|---|---|---|"]
@@ -69,7 +70,7 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
 
 
 def combined_card(config: TrainConfig) -> str:
-    """Markdown card of a folder that holds both of the paper's configurations."""
+    """The card of a folder with both of the paper's configurations, as Markdown."""
     return (
         f"# {config.model_name}\n\nTwo models whose vectors are concatenated: `trained/` with trained word "
         "tables, `fixed/` with fixed pre-trained vectors. One reading of the 4800 dimensions of Simoulin & "

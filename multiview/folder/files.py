@@ -1,7 +1,7 @@
-"""A model on disk: config.json, model.safetensors, vocab.txt, vectors.npy with fixed words, README.md.
+"""A model on disk: config.json, model.safetensors, vocab.txt, README.md; vectors.npy with fixed words.
 
 A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose vectors are
-concatenated, e.g. the paper's two configurations. Nothing in it is executable and nothing is pickled.
+concatenated, such as the paper's two configurations. Nothing in a folder is executable or pickled.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from multiview.words.table import WordTable
 
 FORMAT = 2
 KINDS = {"dep": "dependency", "const": "constituency"}
-"""How a tree cache calls the parser of each annotation."""
+"""The parser of each annotation, as a tree cache names it."""
 
 
 @dataclass
 class Member:
-    """One network and what it needs to read a sentence."""
+    """A network, and the parsers and tokenizer that its sentences need."""
 
     network: ViewStack
     parsers: dict[str, Any] = field(default_factory=dict)
-    """Identity of the parser per annotation (``dep``, ``const``) as the tree cache records it."""
+    """Identity of the parser of each annotation (``dep``, ``const``), as the tree cache records it."""
     corpus: dict[str, Any] = field(default_factory=dict)
     """Identity of the training corpus, tokenizer included."""
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
-    """Parser identities per annotation out of a tree cache's identity."""
+    """The parser of each annotation, from a tree cache's identity."""
     return {need: identity[key] for need, key in KINDS.items() if identity.get(key)}
 
 
 def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
-    """Write a model; each file replaces its predecessor atomically, config.json last.
+    """Write a model. Each file is replaced atomically, config.json last.
 
     Args:
         folder: the model folder.
         member: network and identities.
-        card: README.md.
-        training: configuration and metrics, kept in config.json for the record.
+        card: text of README.md.
+        training: configuration and metrics, recorded in config.json.
     """
     network = member.network
     with atomic_path(folder / "model.safetensors") as temporary:
@@ -69,7 +69,7 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
 
 
 def save_members(folder: Path, names: list[str], *, card: str) -> None:
-    """Make a folder of models out of finished subfolders ``names``."""
+    """Make a folder of models from finished subfolders ``names``."""
     write_text(folder / "README.md", card)
     write_json(folder / "config.json", {"format": FORMAT, "members": names})
 

@@ -1,7 +1,7 @@
-"""From sentences to trees at inference: the training parsers on the fly, or a tree cache.
+"""Trees of sentences at inference: parsed on the fly, or read from a tree cache.
 
-A model records the identity (name, version, SHA-256 of the weights) of the parsers its cache was made
-with. Trees of another parser would be another language to the encoders, so a different one is refused.
+A model records the identity (name, version, SHA-256 of the weights) of the parsers it was trained with. The
+encoders only know the trees of those parsers, so any other parser is refused.
 
 Legend of dimension suffixes: B sentences, N tokens.
 """
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 Tokens = Sequence[str]
 CHUNK_SENTENCES = 4096
-"""Sentences parsed at a time: enough to fill the parsers' batches, little enough memory."""
+"""Sentences parsed at a time: enough to fill the parsers' batches without much memory."""
 
 
 class Reader:
-    """Reads sentences for the members of a model, which must agree on their parsers.
+    """Tokenises and parses sentences for a model, whose members must share their parsers.
 
     Args:
         members: the model's networks.
-        specs: parser to load per annotation (``dep``, ``const``), as ``parsing.run`` takes it; by default
-            the builtin one, or the recorded name.
+        specs: parser to load for an annotation (``dep``, ``const``), as given to ``parsing.run``; by default
+            the builtin one, or the one on record.
     """
 
     def __init__(self, members: Sequence[Member], specs: dict[str, str] | None = None) -> None:
@@ -52,7 +52,7 @@ class Reader:
                     raise UserError(f"the model's parts were trained on trees of different {need} parsers")
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
-        """Tokens of one input; a string is tokenised as the training text was (by spaCy after gold)."""
+        """Tokens of one input; a string is tokenised as the training text (by spaCy if that was not)."""
         if not isinstance(text, str):
             return tuple(text)
         if self._tokenizer is None:
@@ -69,7 +69,7 @@ class Reader:
             UserError: it is not the one the model was trained with.
         """
         if need not in self._parsers:
-            models = import_module("parsing.models")  # parser libraries load only when needed
+            models = import_module("parsing.models")  # here, because it imports parser libraries
             identity = self.identities.get(need)
             load = models.load_dependency_parser if need == "dep" else models.load_constituency_parser
             reduced = {"precision": identity["arithmetic"]} if identity and "arithmetic" in identity else {}
@@ -83,11 +83,14 @@ class Reader:
         return self._parsers[need]
 
     def parser_spec(self, need: str) -> str:
-        """What the loader takes for an annotation: as given, else where the recorded one came from."""
-        return self.specs.get(need) or _spec(self.identities.get(need))
+        """The parser to load for an annotation: as given, else the builtin one or the one on record."""
+        identity = self.identities.get(need) or {}
+        builtin = not identity or str(identity.get("name", "")).startswith("builtin")
+        recorded = "builtin" if builtin else identity.get("spec") or identity.get("path") or identity["name"]
+        return self.specs.get(need) or str(recorded)
 
     def use_parser(self, need: str, parser: Any) -> None:
-        """Take this parser for an annotation instead of loading one.
+        """Use this parser for an annotation instead of loading one.
 
         Raises:
             UserError: it is not the one the model was trained with.
@@ -98,7 +101,7 @@ class Reader:
         self._parsers[need] = parser
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: set[str]) -> Batch:
-        """Parse sentences into one batch with word types."""
+        """Parse tokenised sentences into one batch with word types."""
         from parsing.pipeline.parse_shard import parse_sentences
 
         dependency, constituency = (self.parser(n) if n in requires else None for n in ("dep", "const"))
@@ -124,12 +127,12 @@ class Reader:
     def batches(
         self, texts: Sequence[str | Tokens] | None, requires: set[str], trees: TreeCache | None
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Parsed sentences and their places in the input, a chunk at a time.
+        """Places in the input (int64 [B]) and parsed sentences, a chunk at a time.
 
         Args:
             texts: sentences, as strings or tokens; None reads all of ``trees``.
             requires: annotations to read.
-            trees: cache of a corpus parsed by the model's parsers; sentences it holds are not parsed.
+            trees: cache made with the model's parsers; sentences found in it are not parsed again.
         """
         if texts is None:
             if trees is None:
@@ -150,7 +153,7 @@ class Reader:
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
-        """Places of the sentences a cache does not hold, and places per cache row of the others."""
+        """Places of the sentences that a cache lacks, int64 [n], and places by cache row of the others."""
         if self._index is None or self._index[0] is not trees:
             index: dict[tuple[str, ...], int] = {}
             for start in range(0, len(trees), 8192):
@@ -170,7 +173,7 @@ class Reader:
     def _found(
         self, trees: TreeCache, found: dict[int, list[int]], requires: set[str]
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Places in the result and the trees that belong there, chunk after chunk of the cache."""
+        """Places in the input and their trees, one chunk of the cache at a time."""
         rows = np.array(sorted(found), dtype=np.int64)
         while len(rows):
             start = int(rows[0])
@@ -183,10 +186,10 @@ class Reader:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 file without their ends.
+    """Lines of a UTF-8 file without their line breaks.
 
     Raises:
-        UserError: no such file, or bytes that are not UTF-8; the line is named.
+        UserError: no such file, an empty one, or a line (it is named) that is not UTF-8.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a text file with one sentence per line, or a tree cache")
@@ -203,7 +206,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
-    """The sentences ``rows`` of a batch, in that order, repeats allowed."""
+    """The sentences ``rows`` (integers [B]) of a batch, in that order; repeats are allowed."""
     lengths = np.diff(batch.sentence_offsets)[rows]
     tokens = _ranges(batch.sentence_offsets[:-1][rows], lengths)
     nodes = _ranges((batch.sentence_offsets[:-1] - np.arange(len(batch)))[rows], lengths - 1)
@@ -216,18 +219,11 @@ def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
 
 
 def _ranges(starts: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Concatenation of ``arange(start, start + length)`` over the pairs."""
+    """Concatenate ``arange(start, start + length)`` of all pairs: [sum of lengths]."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     result: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
     return result
-
-
-def _spec(identity: dict[str, Any] | None) -> str:
-    """What to hand to the parsers' loader: the builtin one, or where the recorded one came from."""
-    if not identity or str(identity.get("name", "")).startswith("builtin"):
-        return "builtin"
-    return str(identity.get("spec") or identity.get("path") or identity["name"])
 
 
 def _short(identity: Any) -> str:

@@ -1,9 +1,9 @@
 """From a tree cache to prepared training steps: validation set, segments, order, plans.
 
-Whole documents are kept for validation; the text between them is trained on. An epoch cuts that text into
-segments of ``batch`` successive sentences and shuffles them. The first cut moves from epoch to epoch. Pieces
-shorter than half a segment are left out, and so are the last segments when they do not fill a step. A step's
-number alone decides its sentences: nothing but (epoch, step) has to be saved to resume.
+Whole documents are kept for validation; the text between them is for training. Each epoch cuts it into
+segments of ``batch`` successive sentences, at other places than the last epoch, and shuffles them. Segments
+shorter than half of ``batch`` are dropped, and so are the last ones when they do not fill a step. The epoch
+and step alone decide which sentences a step has, so a checkpoint needs nothing else to resume.
 
 Legend of dimension suffixes: B sentences, N tokens, U distinct table rows of a step, E word-vector size.
 """
@@ -28,16 +28,15 @@ from multiview.training.objective import UNUSABLE_FLAGS, Positions, count_anchor
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary
 from parsing.cache.reader import TreeCache
 
-# Decoded shards to keep, about 8 MB each: a corpus of 250k sentences is decoded once, a larger one is
-# read by ranges.
+# Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once.
 OPEN_SHARDS = 32
 
 Job = TypeVar("Job")
 Prepared = TypeVar("Prepared")
 Span = tuple[int, int]
-"""Sentences ``start..stop`` of the corpus."""
+"""Sentences ``start`` to ``stop`` (excluded) of the corpus."""
 Part = tuple[NDArray[np.int32], list[Plan], int]
-"""Sentences of a segment that are read together: table rows of their tokens, a plan per view, how many."""
+"""Sentences that are read together: table rows of their tokens [N], a plan per view, their number B."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Group:
 
     micro_batches: list[MicroBatch]
     positions: Positions
-    """Of this process's sentences, in the order of the micro-batches."""
+    """Positions of this process's sentences, in the order of the micro-batches."""
     everyone: list[Positions]
     """Positions per process when negatives are gathered; otherwise only ``positions``."""
 
@@ -69,18 +68,18 @@ class Step:
 
     groups: list[Group]
     table_rows: NDArray[np.int64]
-    """int64 [U], distinct rows of the word tables that this process touches, ascending."""
+    """int64 [U], distinct rows of the word tables that this process uses, ascending."""
     anchors: int
-    """Over all processes."""
+    """Number of anchors, over all processes."""
     sentences: int
-    """Over all processes."""
+    """Number of sentences, over all processes."""
 
 
 def open_trees(trees: Path | None, root: Path = Path("runs/trees")) -> TreeCache:
     """Open a tree cache; without a path, the only one under ``root``.
 
     Raises:
-        UserError: none, or several (they are listed), or the folder is no cache of this format.
+        UserError: there is none, or several (they are listed), or the folder is not a cache of this format.
     """
     if trees is not None:
         return TreeCache.open(trees, open_shards=OPEN_SHARDS)
@@ -95,10 +94,10 @@ def open_trees(trees: Path | None, root: Path = Path("runs/trees")) -> TreeCache
 
 
 def required_fields(requires: Collection[str], cache: TreeCache, views: Sequence[str]) -> tuple[str, ...]:
-    """Cache fields for annotations ``requires``.
+    """The cache fields that hold the annotations ``requires``.
 
     Raises:
-        UserError: the cache was parsed without one of them.
+        UserError: the cache lacks one of them.
     """
     for need in sorted(set(requires) - {"tokens"}):
         if not cache.has(need):
@@ -111,16 +110,16 @@ def required_fields(requires: Collection[str], cache: TreeCache, views: Sequence
 
 @dataclass(frozen=True)
 class Split:
-    """Which sentences are trained on and which are the validation set."""
+    """Training and validation sentences."""
 
     training: list[Span]
     validation: list[Span]
 
     @classmethod
     def of(cls, documents: NDArray[np.int64], sentences: int, batch: int) -> Split:
-        """Keep whole documents for validation, in up to ten runs spread evenly over the corpus.
+        """Keep whole documents for validation, in up to ten blocks spread evenly over the corpus.
 
-        Spread, because neighbouring documents are alike; no run is shorter than a segment.
+        They are spread because neighbouring documents are alike. No block is shorter than a segment.
 
         Args:
             documents: int64 [K + 1], sentence offsets of the documents.
@@ -138,7 +137,7 @@ class Split:
             start = max(int(documents[min(start_document, len(documents) - 1)]), last)
             stop_document = int(np.searchsorted(documents, start + each))
             stop = int(documents[min(stop_document, len(documents) - 1)])
-            # A document far longer than a block would take the training data with it.
+            # Skip a document far longer than a block: it would use up the training data.
             if start < stop <= start + 4 * each + 1:
                 held.append((start, stop))
                 last = stop
@@ -160,21 +159,21 @@ class Split:
 
 
 def cut(start: int, stop: int, batch: int, offset: int = 0, *, least: int = 0) -> list[Span]:
-    """Cut a span at ``start + offset + k * batch``; drop pieces under ``least`` (half a segment)."""
+    """Cut a span at ``start + offset + k * batch``; drop pieces shorter than ``least`` (by default half)."""
     edges = [start, *range(start + offset, stop, batch), stop]
     least = least or max(batch // 2, 2)
     return [(a, b) for a, b in pairwise(edges) if b - a >= least]
 
 
 class StepSource:
-    """Prepares steps from a cache; pure in (epoch, step), so any thread may do it.
+    """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
 
     Args:
         cache: the trees.
         vocabulary: maps words to table rows.
         encoders: one per view.
         views: their names, for messages.
-        boundary: of the objective.
+        boundary: whether neighbours must share a document.
     """
 
     def __init__(
@@ -194,15 +193,15 @@ class StepSource:
         self.usable = (np.asarray(cache.flags()) & UNUSABLE_FLAGS) == 0
 
     def positions(self, start: int, stop: int) -> Positions:
-        """Where sentences ``start..stop`` stand."""
+        """Positions of sentences ``start`` to ``stop`` (excluded)."""
         sentence = np.arange(start, stop, dtype=np.int64)
         document = np.searchsorted(self.documents, sentence, side="right") - 1
         return Positions(sentence, document, self.usable[start:stop])
 
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int32], list[Plan]]:
-        """Table rows of the tokens [N] and the plan of each view.
+        """Table rows of the tokens, int32 [N], and the plan of each view.
 
-        Views of one kind share a plan: it depends on the trees alone.
+        Views of the same kind share a plan, since it depends only on the trees.
         """
         batch = self.cache.read(start, stop, fields=self.fields, vocabulary=self.vocabulary)
         plans: dict[str, Plan] = {}
@@ -224,12 +223,12 @@ class StepSource:
         """Read and plan this process's part of a step.
 
         Args:
-            segments: of the whole step.
+            segments: all segments of the step, those of other processes included.
             micro_batch: sentences per micro-batch, 0 for whole segments.
             gathered: contrast all segments of the step with each other.
-            rank: this process.
-            world: number of processes; they take every ``world``-th segment.
-            dropout: fraction of the words that become the unknown word, and the seed of the choice.
+            rank: number of this process.
+            world: number of processes; each takes every ``world``-th segment.
+            dropout: fraction of the words to replace by the unknown word, and the seed that picks them.
         """
         mine = list(segments[rank::world])
         read: list[list[Part]] = []
@@ -258,7 +257,7 @@ class StepSource:
 
 
 def _drop(parts: Sequence[Part], dropout: tuple[float, Sequence[int]], segment: Span) -> list[Part]:
-    """Make random words unknown: a function of seed and segment, however the segment is cut."""
+    """Replace random words by the unknown word; the choice does not depend on the micro-batches."""
     fraction, seed = dropout
     random = np.random.default_rng([*seed, segment[0], sum(len(token) for token, _, _ in parts)])
     return [
@@ -268,10 +267,10 @@ def _drop(parts: Sequence[Part], dropout: tuple[float, Sequence[int]], segment: 
 
 
 def prefetch(jobs: Iterator[Job], prepare: Callable[[Job], Prepared], depth: int) -> Iterator[Prepared]:
-    """Yield ``prepare(job)`` for each job in order, ``depth`` of them ahead in a thread.
+    """Yield ``prepare(job)`` for each job in order; a thread works up to ``depth`` jobs ahead.
 
-    One thread is enough: reading and planning 400 sentences takes milliseconds, a step at the sizes
-    that matter takes seconds, and numba and HDF5 run outside the interpreter lock.
+    One thread is enough: reading and planning 400 sentences takes milliseconds, a training step at the
+    paper's size takes seconds, and numba and HDF5 release the interpreter lock.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
         waiting: list[Future[Prepared]] = [pool.submit(prepare, job) for job in islice(jobs, depth)]

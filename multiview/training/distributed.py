@@ -1,8 +1,8 @@
-"""Several processes as one: which of them this is under torchrun, gathered features, summed gradients.
+"""Training with several processes under torchrun: gathered features and summed gradients.
 
-Gradients are summed by hand, not by DistributedDataParallel: the word rows of a step are sparse, the loss
-is divided by the anchors of all processes beforehand, and gradient caching runs several backward passes per
-step. Sums over segments are the same for any number of processes, up to the order of additions.
+Gradients are summed here and not by DistributedDataParallel, for three reasons: the word rows of a step are
+sparse, the loss is already divided by the anchors of all processes, and gradient caching runs several
+backward passes per step. The result is the same for any number of processes, up to the order of additions.
 
 Legend of dimension suffixes: B own sentences, C all sentences, D features, U own rows, E word-vector size.
 """
@@ -21,21 +21,21 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """This process among all of them."""
+    """The place of this process among all of them."""
 
     rank: int = 0
     world: int = 1
     local_rank: int = 0
-    """Number on this machine: the GPU to take."""
+    """Number of the process on this machine, and of the GPU it uses."""
 
     @property
     def first(self) -> bool:
-        """The one that writes files and talks."""
+        """Whether this is the process that writes files and messages."""
         return self.rank == 0
 
     @classmethod
     def from_environment(cls, cuda: bool) -> DistributedContext:
-        """Join the others when started by torchrun; alone otherwise."""
+        """Join the process group when started by torchrun; otherwise a single process."""
         if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
             return cls()
         if not dist.is_initialized():
@@ -43,32 +43,32 @@ class DistributedContext:
         return cls(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the process group."""
         if self.world > 1:
             dist.destroy_process_group()
 
     def sum(self, values: Tensor) -> Tensor:
-        """Sum over processes, in place."""
+        """Sum a tensor of any shape over processes, in place."""
         if self.world > 1:
             dist.all_reduce(values)
         return values
 
     def barrier(self) -> None:
-        """Wait for the others."""
+        """Wait for the other processes."""
         if self.world > 1:
             dist.barrier()
 
     def gather(self, features: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
-        """Features [C, D] of all processes, with gradient, per view.
+        """The features of all processes, [C, D] per view, with gradients.
 
         Args:
-            features: own ones per view [B, D].
+            features: this process's features per view [B, D].
             sizes: B of every process.
         """
         if self.world == 1:
             return list(features)
         widths = [feature.shape[1] for feature in features]
-        # One collective for all views: fewer launches, and one order of them on every process.
+        # One collective call for all views: fewer launches, and the same order on every process.
         joined: Tensor = _Gather.apply(torch.cat(list(features), dim=1), tuple(sizes), self.rank)  # type: ignore[no-untyped-call]
         return list(joined.split(widths, dim=1))
 
@@ -115,7 +115,7 @@ class DistributedContext:
 
 
 class _Gather(torch.autograd.Function):
-    """Concatenate over processes; the gradient of a row is the sum of what every process makes of it."""
+    """Concatenate over processes; the gradient of a row is summed over all processes."""
 
     @staticmethod
     def forward(ctx: Any, own_BD: Tensor, sizes: tuple[int, ...], rank: int) -> Tensor:

@@ -15,7 +15,7 @@ CALIBRATION_STEPS = 4
 
 
 def step_rate(trainer: Trainer) -> tuple[float, int]:
-    """Steps per second of a few real ones, and the sentences of the largest."""
+    """Steps per second, measured on a few real steps, and the number of sentences in the largest."""
     sentences: list[int] = []
 
     def update(step: Step) -> int:
@@ -28,7 +28,7 @@ def step_rate(trainer: Trainer) -> tuple[float, int]:
 
 
 def dry_run(trainer: Trainer) -> int:
-    """Print what a run would do and cost; nothing is written."""
+    """Print what a run would do and how long it would take; write nothing."""
     config, split, network = trainer.config, trainer.split, trainer.network
     per_s, sentences = step_rate(trainer)
     steps: float = trainer.total_steps

@@ -1,8 +1,8 @@
 """The gradient of one step: plain, cached over micro-batches, or with gathered negatives.
 
-Gradient caching (Gao et al. 2021) trains batches larger than memory: encode the micro-batches without a
-graph, differentiate the loss with respect to the features, then encode each micro-batch again and push its
-slice of that gradient through. Nothing in the encoders is random, so the result is the plain gradient.
+Gradient caching (Gao et al. 2021) trains batches that do not fit into memory: encode the micro-batches
+without a graph, differentiate the loss with respect to the features, then encode each micro-batch again and
+backpropagate its part of that gradient. Nothing in the encoders is random, so the gradient is the same.
 
 Legend of dimension suffixes: B sentences, D hidden, U distinct word rows, E word-vector size.
 """
@@ -32,9 +32,9 @@ class StepResult:
     loss: float
     """Mean over the anchors of the step."""
     pair_loss: dict[str, float] = field(default_factory=dict)
-    """Per pair of views, mean over anchors."""
+    """Loss per pair of views, mean over anchors."""
     pair_accuracy: dict[str, float] = field(default_factory=dict)
-    """Per pair, fraction of anchors whose best candidate is a neighbour."""
+    """Per pair of views, fraction of anchors whose best candidate is a neighbour."""
 
 
 def step_gradient(
@@ -44,12 +44,12 @@ def step_gradient(
     *,
     autocast: bool = False,
 ) -> StepResult:
-    """Compute the gradient of the step's mean loss; dense ones are left in ``.grad``.
+    """Compute the gradient of the step's mean loss; those of dense parameters are left in ``.grad``.
 
     Args:
         network: parameters and objective.
-        step: this process's part.
-        distributed: the processes.
+        step: this process's part of the step.
+        distributed: this process among all.
         autocast: bfloat16 matrix products in the encoders.
     """
     rows = network.words.leaves(step.table_rows)

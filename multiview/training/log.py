@@ -1,4 +1,4 @@
-"""What a run writes while it trains: JSON lines, TensorBoard where installed, curves as a picture."""
+"""The log of a run: JSON lines, TensorBoard events if it is installed, and a picture of the curves."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ class TrainingLog:
 
     Args:
         folder: the model folder.
-        step: the step to go on from; later lines of an interrupted run are dropped, since the resumed
-            run writes them again.
+        step: the step to resume from; later lines are dropped because the resumed run writes them again.
     """
 
     def __init__(self, folder: Path, step: int) -> None:
@@ -37,7 +36,7 @@ class TrainingLog:
                     self._events.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
-        """Flush and close both."""
+        """Close the log and the events."""
         self._stream.close()
         if self._events is not None:
             self._events.close()
@@ -52,7 +51,7 @@ def _event_writer(folder: Path, step: int) -> Any:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Lines of a log; a last line cut by a kill is left out."""
+    """Lines of a log, without a last line that was cut off when the run was killed."""
     if not path.exists():
         return []
     lines = []
@@ -65,7 +64,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def plot_curves(folder: Path) -> Path:
-    """Draw ``curves.png`` from ``log.jsonl``: loss, and retrieval of each pair and of the whole.
+    """Draw ``curves.png`` from ``log.jsonl``: the loss, and retrieval per pair of views and of the model.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -82,15 +81,10 @@ def plot_curves(folder: Path) -> Path:
     validation = [line for line in lines if line["kind"] == "validation"]
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.plot(
-        [line["step"] for line in train], [line["loss"] for line in train], linewidth=0.6, label="train"
-    )
-    left.plot(
-        [line["step"] for line in validation],
-        [line["loss"] for line in validation],
-        "o-",
-        label="validation",
-    )
+    for label, kept, style in (("train", train, "-"), ("validation", validation, "o-")):
+        width = 0.6 if kept is train else None
+        steps, losses = [line["step"] for line in kept], [line["loss"] for line in kept]
+        left.plot(steps, losses, style, linewidth=width, label=label)
     left.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
     names = [name for name in (validation or train or [{}])[-1] if "@1" in name]
     for name in names:

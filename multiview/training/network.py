@@ -1,4 +1,4 @@
-"""What is trained: the views of a model, and the objective over their vectors."""
+"""The network that is trained: the views of a model and the objective over their vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from multiview.words.table import WordTable, new_table
 
 
 class MultiViewNetwork(ViewStack):
-    """The views with their objective; a model folder keeps the views alone.
+    """The views and their objective; a model folder keeps only the views.
 
     Args:
         config: of the training.
@@ -26,7 +26,7 @@ class MultiViewNetwork(ViewStack):
 
     @classmethod
     def new(cls, config: TrainConfig, counts: Counter[str]) -> MultiViewNetwork:
-        """A network with new weights, a function of configuration, seed and the corpus's words.
+        """A network with new weights, which depend only on the configuration and the corpus's words.
 
         Args:
             config: with ``words`` of ``trained`` or ``fixed``.

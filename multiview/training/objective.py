@@ -1,10 +1,10 @@
-"""The contrastive objective: find a sentence's neighbours in one view from another view.
+"""The contrastive objective: from a sentence in one view, find its neighbours in another view.
 
 A batch is B successive sentences. For each pair of view positions i < j, ``S = F_i W_ij F_jᵀ`` scores
-every sentence (row, the anchor, in view i) against every other (column, the candidate, in view j). The
+every sentence in view i (a row, the anchor) against every sentence in view j (a column, the candidate). The
 positives of an anchor are the sentences before and after it in its document. Sources: Simoulin & Crabbé
-2021, section 3 (the denominator over sentences outside the context); Logeswaran & Lee 2018 (QuickThought:
-all candidates in one softmax, uniform target over the neighbours).
+2021, section 3 (the denominator sums over the sentences outside the context); Logeswaran & Lee 2018
+(QuickThought: one softmax over all candidates, uniform target over the neighbours).
 
 Legend of dimension suffixes: B sentences of a batch, A anchors, C candidates, D hidden, P pairs of views.
 """
@@ -23,15 +23,15 @@ from torch import Tensor, nn
 from multiview.config import Boundary, Denominator, ObjectiveConfig, SelfScore
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
-# Replaced bytes alone leave a sentence with real trees.
+# A sentence in which only bytes were replaced still has real trees, so it stays usable.
 UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
-# Finite, so that a row whose every candidate is masked has a zero gradient instead of NaN.
+# Finite: with -inf, a row in which every candidate is masked would have a NaN gradient.
 MASKED = -1e30
 
 
 @dataclass(frozen=True)
 class Positions:
-    """Where the sentences of a batch stand in the corpus; one entry per sentence [B]."""
+    """Where the sentences of a batch stand in the corpus; all arrays are [B]."""
 
     sentence: NDArray[np.int64]
     """Sentence number in the corpus: neighbours differ by one."""
@@ -55,7 +55,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Targets:
-    """Which candidates an anchor is compared with: bool [A, C] over the anchors that have a positive."""
+    """How each anchor that has a positive is compared with each candidate."""
 
     anchor: Tensor
     """int64 [A], each anchor's place in the batch."""
@@ -70,12 +70,12 @@ class Targets:
 def neighbour_targets(
     anchors: Positions, candidates: Positions, boundary: Boundary, device: torch.device
 ) -> Targets:
-    """Compare every usable anchor that has a positive with the candidates.
+    """The targets of every usable sentence that has a positive.
 
     Args:
         anchors: sentences of this process.
         candidates: the same sentences, or those of all processes when negatives are gathered.
-        boundary: whether a document's last sentence and the next one's first are neighbours.
+        boundary: with ``none``, the last sentence of a document and the first of the next are neighbours.
         device: where the masks are needed.
     """
     distance = candidates.sentence[None, :] - anchors.sentence[:, None]
@@ -93,7 +93,13 @@ def neighbour_targets(
 
 
 def count_anchors(positions: Positions, boundary: Boundary, candidates: Positions | None = None) -> int:
-    """Number of anchors among some sentences; no matrix is built when they are successive."""
+    """Number of anchors.
+
+    Args:
+        positions: successive sentences, unless ``candidates`` are given.
+        boundary: as for :func:`neighbour_targets`.
+        candidates: where the neighbours may be, by default among ``positions``; they need a matrix [B, C].
+    """
     if candidates is not None:
         return len(neighbour_targets(positions, candidates, boundary, torch.device("cpu")).anchor)
     joined = (np.diff(positions.sentence) == 1) & positions.usable[1:] & positions.usable[:-1]
@@ -110,14 +116,14 @@ def contrast(score_AC: Tensor, targets: Targets, denominator: Denominator, self_
 
     With s the anchor, p ∈ P(s) its positives, N(s) the sentences outside its context:
 
-    - ``paper``: Σ_p −log( e^{S_sp} / (e^{S_sp} + Σ_{u ∈ N(s)} e^{S_su}) ), each positive on its own;
-    - ``all``: −1/|P(s)| Σ_p log( e^{S_sp} / Σ_{u ∈ P(s) ∪ N(s)} e^{S_su} ), the softmax over everyone.
+    - ``paper``: Σ_p −log( e^{S_sp} / (e^{S_sp} + Σ_{u ∈ N(s)} e^{S_su}) ), each positive separately;
+    - ``all``: −1/|P(s)| Σ_p log( e^{S_sp} / Σ_{u ∈ P(s) ∪ N(s)} e^{S_su} ), one softmax over all.
 
     ``self_score="zero"`` adds the sentence itself to the denominator with score 0, as QuickThought's
     code does by zeroing the diagonal instead of removing it.
 
     Args:
-        score_AC: S of every anchor with every candidate.
+        score_AC: [A, C], S of every anchor with every candidate.
         targets: which candidates count as what.
         denominator: ``paper`` or ``all``.
         self_score: ``minus-inf`` or ``zero``.
@@ -136,7 +142,7 @@ def contrast(score_AC: Tensor, targets: Targets, denominator: Denominator, self_
 
 
 def retrieved(score_AC: Tensor, targets: Targets) -> Tensor:
-    """Whether each anchor's best candidate is one of its positives, bool [A]."""
+    """Whether the best candidate of each anchor is a positive: bool [A], from scores [A, C]."""
     candidates = targets.positive | targets.negative
     best_A1 = score_AC.masked_fill(~candidates, float("-inf")).argmax(dim=1, keepdim=True)
     return targets.positive.gather(1, best_A1).squeeze(1)
@@ -162,7 +168,7 @@ class ObjectiveValue:
 
 
 class Objective(nn.Module):
-    """The contrastive loss over all pairs of view positions; holds W_ij when bilinear.
+    """The contrastive loss over all pairs of views; holds W_ij if the score is bilinear.
 
     Args:
         views: names of the views in order, repeats allowed.
@@ -188,12 +194,12 @@ class Objective(nn.Module):
         positions: Positions,
         candidates: tuple[Sequence[Tensor], Positions] | None = None,
     ) -> ObjectiveValue:
-        """Sum the loss over the anchors of a batch.
+        """The loss of a batch, summed over its anchors.
 
         Args:
             features: per view [B, D], any floating type; scores are computed in at least float32.
-            positions: where the B sentences stand.
-            candidates: features per view [C, D] and positions to retrieve from, by default the batch itself.
+            positions: of the B sentences.
+            candidates: features per view [C, D] and their positions; by default the batch itself.
         """
         wide = [_at_least_float32(feature) for feature in features]
         others, other_positions = candidates or (wide, positions)

@@ -1,11 +1,11 @@
-"""Adam over the network, with word tables updated densely or on the touched rows only.
+"""Adam over the network, with word tables updated densely or only in the rows a step uses.
 
-- ``dense``: Adam as published. Rows without gradient still move by their moments. Exactly
-  ``torch.optim.Adam``; the row gradients are written into a zeroed buffer that is cleared row by row.
-- ``rows``: the rows of the step alone decay their moments and move (the semantics of SparseAdam); the bias
-  correction counts all steps. At 50k x 300 and 2k distinct words a batch it writes 25x less.
+- ``dense``: exactly ``torch.optim.Adam``. Rows without gradient still move because of their moments. The
+  row gradients are written into a zeroed buffer, and only those rows are cleared afterwards.
+- ``rows``: only the rows of the step move and decay their moments (as in SparseAdam); the bias correction
+  counts all steps. At 50k x 300 and 2k distinct words a batch it writes 25x less.
 
-Legend of dimension suffixes: U touched rows, W table rows, E word-vector size.
+Legend of dimension suffixes: U rows of the step, W table rows, E word-vector size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Optimiser:
 
     Args:
         network: the parameters.
-        learning_rate: base rate; :meth:`step` takes a factor for the schedule.
+        learning_rate: base rate; the schedule is a factor given to :meth:`step`.
         table_rate: factor on the rate of the tables.
         table_update: ``dense`` or ``rows``.
     """
@@ -56,12 +56,12 @@ class Optimiser:
         self.adam = torch.optim.Adam(groups, lr=learning_rate, betas=BETAS, eps=EPSILON, fused=True)
 
     def zero(self) -> None:
-        """Forget the dense gradients."""
+        """Clear the gradients of the dense parameters."""
         for parameter in self.dense:
             parameter.grad = None
 
     def gradient_norm(self, row_gradients: Sequence[Tensor]) -> Tensor:
-        """Euclidean norm of the whole gradient, word rows included, scalar."""
+        """Euclidean norm of the whole gradient, that of the word rows [U, E] included; a scalar."""
         gradients = [p.grad for p in self.dense if p.grad is not None]
         return torch.nn.utils.get_total_norm([*gradients, *row_gradients])
 
@@ -115,7 +115,7 @@ class Optimiser:
         return state | adam_tensors(self.adam, "adam.")
 
     def load(self, state: dict[str, Tensor]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Restore what :meth:`state` returned."""
         self.steps = int(state["steps"])
         for name, tensors in (("first", self.first), ("second", self.second)):
             for index, tensor in enumerate(tensors):

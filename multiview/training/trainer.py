@@ -1,8 +1,8 @@
-"""The training loop: prepared steps in, gradients, updates, validation, checkpoints, the best model out.
+"""The training loop: gradients, updates, validation and checkpoints.
 
-A run is a pure function of configuration, cache and seed, step by step; a checkpoint holds what the next
-step depends on. Killed at any instant and started again with the same command it ends in the same bits
-(same device type, thread count, number of processes and versions; a time limit follows the clock).
+Each step depends only on the configuration, the cache and what a checkpoint holds. So a run that is killed
+at any moment and started again with the same command ends with the same bits, given the same type of
+device, threads, processes and versions, and no time limit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TIME_LIMIT = "time limit"
 
 @dataclass
 class Position:
-    """Where a run stands; the JSON part of a checkpoint."""
+    """How far a run has come; the JSON part of a checkpoint."""
 
     step: int = 0
     """Steps done."""
@@ -48,24 +48,24 @@ class Position:
     within: int = 0
     """Steps of that epoch already done."""
     seconds: float = 0.0
-    """Training time, over all resumptions."""
+    """Training time, counted over resumptions."""
     sentences: int = 0
     """Sentences trained on."""
     best: dict[str, float] = field(default_factory=dict)
-    """Validation metrics of the best weights, and their step."""
+    """Step and validation metrics of the best weights."""
     untrained: dict[str, float] = field(default_factory=dict)
     """Validation metrics before the first step."""
     waited: int = 0
     """Validations since the best one."""
     finished: str = ""
-    """Why the run is over, or empty."""
+    """Why the run is over; empty until then."""
     threads: int = 0
     world: int = 1
 
 
 @dataclass(frozen=True)
 class Job:
-    """One step to do."""
+    """A step to prepare and train on."""
 
     epoch: int
     within: int
@@ -155,12 +155,12 @@ class Trainer:
         )
 
     def gradient(self, step: Step) -> StepResult:
-        """Gradient and metrics of one step."""
+        """Compute the gradient and metrics of a step."""
         self.optimiser.zero()
         return step_gradient(self.network, step, self.distributed, autocast=self.autocast)
 
     def update(self, result: StepResult) -> dict[str, float]:
-        """Clip, check and apply a gradient; returns its norm and the learning rate.
+        """Check, clip and apply a gradient; return its norm and the learning rate.
 
         Raises:
             UserError: loss or gradient is not finite; nothing was changed.
@@ -174,17 +174,14 @@ class Trainer:
         config = self.config.optimiser
         scale = min(1.0, config.clip / max(norm, 1e-12)) if config.clip else 1.0
         factor = learning_rate_factor(
-            self.position.step,
-            warmup=config.warmup_steps,
-            progress=self.progress,
-            schedule=config.schedule,
+            self.position.step, warmup=config.warmup_steps, progress=self.progress, schedule=config.schedule
         )
         self.optimiser.step(result.table_rows, result.row_gradients, factor=factor, scale=scale)
         return {"gradient_norm": norm, "learning_rate": config.learning_rate * factor}
 
     @property
     def progress(self) -> float:
-        """Fraction of the run that is done, by steps or by the clock, whichever is ahead."""
+        """Fraction of the run that is done, by steps or by the clock, whichever is further."""
         done = self.position.step / self.total_steps
         limit_s = 60 * self.config.loop.max_minutes
         return min(max(done, self.position.seconds / limit_s if limit_s else 0.0), 1.0)
@@ -205,7 +202,7 @@ class Trainer:
                 log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
 
     def resume(self) -> bool:
-        """Go on from the newest whole checkpoint, if there is one."""
+        """Continue from the newest complete checkpoint; False if there is none."""
         found = self.checkpoints.newest()
         if found is None:
             return False
@@ -224,7 +221,7 @@ class Trainer:
         return True
 
     def run(self, keep_model: KeepModel) -> int:
-        """Train to the end, a limit or a signal.
+        """Train until the end, a limit or a signal.
 
         Args:
             keep_model: called (first process only) when the weights are the best so far.
@@ -297,7 +294,7 @@ class Trainer:
         self._signal = number
 
     def _agreed(self, seconds: float) -> float:
-        """The first process's clock on all: the learning rate and the time limit follow it."""
+        """The seconds of the first process, on all: learning rate and time limit must agree."""
         if self.distributed.world == 1:
             return seconds
         mine = torch.zeros(1, dtype=torch.float64, device=self.device)
@@ -306,7 +303,7 @@ class Trainer:
         return float(self.distributed.sum(mine))
 
     def _agreed_signal(self) -> int:
-        """The signal any process got, so that all stop after the same step."""
+        """The signal that any process received, so that all stop after the same step."""
         if self.distributed.world == 1:
             return self._signal
         asked = torch.zeros(2, device=self.device)
@@ -320,17 +317,13 @@ class Trainer:
         position = self.position
         scores = self.validate()
         values = {"step": position.step, **scores.as_json()}
-        # Without a validation set the newest weights are the best known.
+        # Without a validation set the newest weights count as the best.
         better = not position.best or not scores.anchors or values["recall@1"] > position.best["recall@1"]
         if writer is not None:
             writer.write("validation", position.step, {k: v for k, v in values.items() if k != "step"})
-            log.info(
-                "step %d validation: loss %.3f recall@1 %.4f",
-                position.step,
-                scores.loss,
-                scores.recall_at_1,
-            )
-        # The untrained weights are no candidate: a run that never beats them should say so, not hide it.
+            message = "step %d validation: loss %.3f recall@1 %.4f"
+            log.info(message, position.step, scores.loss, scores.recall_at_1)
+        # The untrained weights do not count: if training never beats them, the summary should show it.
         if position.step:
             position.waited = 0 if better else position.waited + 1
         if position.step and better:

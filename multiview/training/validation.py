@@ -1,8 +1,8 @@
 """The validation set: the objective's loss on it, and neighbour retrieval by cosine.
 
-Retrieval is what a user gets: the views' vectors concatenated, compared by cosine within blocks of 400
-successive sentences; recall@1 is the fraction of sentences whose nearest other sentence is the one
-before or after it in its document.
+Retrieval compares the vectors that users get, all views concatenated, by cosine within blocks of 400
+successive sentences. recall@1 is the fraction of sentences whose nearest other sentence is the one before or
+after it in its document.
 
 Legend of dimension suffixes: B sentences of a block, D embedding size.
 """
@@ -41,11 +41,11 @@ class ValidationScores:
 
 
 class ValidationSet:
-    """Sentences read and planned once: the loader thread has the cache to itself afterwards.
+    """The validation sentences, read and planned once, so that only the loader thread uses the cache later.
 
     Args:
         source: reads and plans.
-        spans: of its sentences.
+        spans: the sentences.
         batch: sentences contrasted with each other, as in training.
     """
 
@@ -56,10 +56,10 @@ class ValidationSet:
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> ValidationScores:
-        """Evaluate a network.
+        """Metrics of a network.
 
         Args:
-            network: the weights.
+            network: the network to evaluate.
             autocast: bfloat16 matrix products, as in training.
         """
         if not self.steps:
@@ -93,8 +93,8 @@ def neighbour_recall(embeddings_ND: Tensor, positions: Positions, block: int = B
     """Fraction of sentences whose nearest other sentence of their block, by cosine, is a neighbour.
 
     Args:
-        embeddings_ND: one row per sentence, in the order of the corpus.
-        positions: where the sentences stand.
+        embeddings_ND: [N, D], one row per sentence, in the order of the corpus.
+        positions: of the N sentences.
         block: sentences compared with each other.
     """
     unit_ND = torch.nn.functional.normalize(embeddings_ND, dim=1)

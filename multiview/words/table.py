@@ -1,11 +1,11 @@
-"""The words of a model and their vectors, the same object in training, at inference and on disk.
+"""The words of a model and their vectors, for training, inference and storage.
 
-``trained``: one table per view, parameters of the network. ``fixed``: pre-trained vectors that stay mapped on
-disk and serve all views; only the rows of a batch are copied to the device.
+``trained``: one table per view; the tables are parameters of the network. ``fixed``: pre-trained vectors for
+all views, memory-mapped; only the rows of a batch are copied to the device.
 
-Tables are not looked up through autograd in training. A step gathers the distinct rows it touches into a
-small leaf tensor per view; the encoders see ``leaf[token]``; the gradient arrives as [U, E], not as a dense
-[W, E]: at 50k x 300 and 7k tokens a batch that is 15x less to write, reduce and clip.
+In training, autograd does not look into the tables. A step gathers the distinct rows it needs into a small
+leaf tensor per view, and the encoders read ``leaf[token]``. So the gradient is [U, E] and not a dense [W, E]:
+at 50k x 300 and 7k tokens a batch that is 15x less to write, reduce and clip.
 
 Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-vector size.
 """
@@ -32,7 +32,7 @@ from multiview.words.vectors import Float, WordVectors, expand_table, load_word_
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency, most_frequent
 
 MEAN_WORDS = 50_000
-"""The unknown word's fixed vector is the mean of the vectors of the most frequent words."""
+"""With fixed vectors, the unknown word has the mean vector of this many most frequent words."""
 
 
 @configuration
@@ -51,8 +51,8 @@ class WordTable(nn.Module):
     Args:
         vocabulary: maps words to rows.
         dim: word-vector size E.
-        views: number of views; each gets a trained table. 0 with fixed vectors.
-        fixed: float32 [W, E], vectors of the words in vocabulary order; None with trained tables.
+        views: number of trained tables, one per view; 0 with fixed vectors.
+        fixed: float32 [W, E], vectors in vocabulary order; None with trained tables.
     """
 
     unknown_E: Tensor | None
@@ -68,7 +68,7 @@ class WordTable(nn.Module):
 
     @classmethod
     def with_fixed(cls, vocabulary: Vocabulary, vectors: Float) -> Self:
-        """Fixed vectors float32 [W, E] in vocabulary order."""
+        """Words with fixed vectors, float32 [W, E] in vocabulary order."""
         return cls(vocabulary, int(vectors.shape[1]), views=0, fixed=vectors)
 
     @property
@@ -79,14 +79,14 @@ class WordTable(nn.Module):
     def initialise(
         self, config: TableConfig, *, counts: NDArray[np.int64] | None = None, seed: int = 0
     ) -> None:
-        """Fill the trained tables; torch's global generator is left alone.
+        """Fill the trained tables without drawing from torch's global generator.
 
         ``xavier`` is U(-a, a) with a = sqrt(6 / (W + E)), as in the paper; ``unit`` is standard normal times
-        smooth inverse frequency, so that function words do not rule the sum over a tree.
+        smooth inverse frequency, so that function words do not dominate the sum over a tree.
 
         Args:
-            config: how, and whether all views get the same values.
-            counts: int64 [words], occurrences, for the weights.
+            config: how to fill them, and whether all views get the same values.
+            counts: int64 [words], occurrences of each word, for the weights.
             seed: of the values.
         """
         for position, table in enumerate(self.tables):
@@ -105,30 +105,30 @@ class WordTable(nn.Module):
             table: Tensor = self.tables[view]
             return table[torch.from_numpy(table_rows.astype(np.int64)).to(table.device)]
         assert self.unknown_E is not None
-        # The unknown word is row 0, the first listed word row 1.
+        # Row 0 is the unknown word, row 1 the first word of the vocabulary.
         values_UE = torch.from_numpy(np.asarray(self.fixed[np.maximum(table_rows - 1, 0)], dtype=np.float32))
         values_UE = values_UE.to(self.unknown_E)
         values_UE[torch.from_numpy(table_rows == UNKNOWN_ROW).to(values_UE.device)] = self.unknown_E
         return values_UE
 
     def leaves(self, table_rows: NDArray[np.integer]) -> list[Tensor]:
-        """Vectors [U, E] of rows [U] per view as leaves that collect gradient.
+        """Vectors [U, E] of rows [U] per view, as leaf tensors that receive gradients.
 
-        Fixed vectors are a single entry without gradient, for all views.
+        With fixed vectors, a single entry without gradient for all views.
         """
         if self.fixed is not None:
             return [self.rows(0, table_rows)]
         return [self.rows(view, table_rows).detach().requires_grad_() for view in range(len(self.tables))]
 
     def expand(self, vectors: WordVectors, limit: int) -> int:
-        """Add words from pre-trained vectors: rows between the words and the hash buckets of each table.
+        """Add words from pre-trained vectors; their rows go between the words and the hash buckets.
 
         Args:
-            vectors: see :func:`multiview.words.vectors.expand_table`.
+            vectors: pre-trained vectors, see :func:`multiview.words.vectors.expand_table`.
             limit: words to add at most.
 
         Returns:
-            Number of words added; fixed vectors are left as they are.
+            Number of words added; 0 with fixed vectors.
         """
         old, words = self.vocabulary, list[str]()
         known = {word: row for row, word in enumerate(old.words, start=1)}
@@ -147,17 +147,17 @@ class WordTable(nn.Module):
         return WordsRecord(mode=self.mode, dim=self.dim, buckets=vocabulary.buckets, case=vocabulary.case)
 
     def save(self, folder: Path) -> None:
-        """Write vocab.txt, and vectors.npy with fixed vectors; trained tables are with the weights."""
+        """Write vocab.txt, and vectors.npy if the vectors are fixed; trained tables go with the weights."""
         self.vocabulary.save(folder / "vocab.txt")
         if self.fixed is not None:
             _save_vectors(folder / "vectors.npy", self.fixed)
 
     @classmethod
     def load(cls, folder: Path, stored: object, *, views: int) -> Self:
-        """The words of a model folder; trained tables are still empty.
+        """Read the words of a model folder; trained tables are filled later, from the weights.
 
         Args:
-            folder: with vocab.txt and perhaps vectors.npy.
+            folder: holds vocab.txt and, with fixed vectors, vectors.npy.
             stored: what config.json says about the words.
             views: number of views of the model.
 
@@ -209,7 +209,7 @@ def new_table(
 
 
 def _save_vectors(path: Path, vectors: Float) -> None:
-    """Put fixed vectors into a model folder: a hard link to the converted file where one is possible."""
+    """Put fixed vectors into a model folder, as a hard link to the converted file if possible."""
     if path.exists():
         return
     source = getattr(vectors, "filename", None)

@@ -1,9 +1,9 @@
-"""Pre-trained word vectors: GloVe text, word2vec text and word2vec binary, read once, then mapped.
+"""Pre-trained word vectors: GloVe text, word2vec text and word2vec binary.
 
-A file is converted once into ``<name>.vectors/`` under a cache folder: ``vectors.npy`` (float32 [W, E],
-mapped into memory afterwards: 2,000,000 x 300 is 2.4 GB that no process has to hold), ``words.txt`` and
-``source.json`` (size, time and limit of the file it came from). Also here: the vocabulary expansion of
-Skip-Thought (Kiros et al. 2015, section 2.2), a least-squares map from pre-trained vectors to a trained
+A file is converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
+``words.txt`` and ``source.json`` (size and time of the original file, and the limit). The vectors are
+memory-mapped, so no process holds the 2.4 GB of 2,000,000 x 300 numbers. Also here: the vocabulary expansion
+of Skip-Thought (Kiros et al. 2015, section 2.2), a least-squares map from pre-trained vectors to a trained
 table.
 
 Legend of dimension suffixes: W words, E vector size, K known words, M size of the trained table's rows.
@@ -34,11 +34,11 @@ DEFAULT_WORDS = 2_000_000
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Words and their vectors, in the file's order (by falling frequency in all usual files)."""
+    """Words and their vectors in the order of the file, which is usually by falling frequency."""
 
     words: list[str]
     vectors: Float
-    """float32 [W, E], mapped read-only."""
+    """float32 [W, E], memory-mapped, read-only."""
 
     @property
     def dim(self) -> int:
@@ -47,7 +47,7 @@ class WordVectors:
 
 
 def load_word_vectors(path: Path, cache: Path, limit: int = DEFAULT_WORDS) -> WordVectors:
-    """Map a file of word vectors, converting it into ``cache`` the first time.
+    """Open a file of word vectors, converting it into ``cache`` the first time.
 
     Args:
         path: GloVe or word2vec text, or word2vec binary (``.bin``); also ``.gz``, ``.xz``, ``.zst``.
@@ -55,7 +55,7 @@ def load_word_vectors(path: Path, cache: Path, limit: int = DEFAULT_WORDS) -> Wo
         limit: words to read at most, from the top.
 
     Raises:
-        UserError: the file is missing or a line is not a word and E numbers; file and line are named.
+        UserError: the file is missing, or a line (it is named) is not a word and E numbers.
     """
     path = Path(path)
     if not path.is_file():
@@ -65,21 +65,16 @@ def load_word_vectors(path: Path, cache: Path, limit: int = DEFAULT_WORDS) -> Wo
     tag = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     folder = Path(cache) / f"{path.name}-{tag}.vectors"
     if not (folder / "source.json").exists() or read_json(folder / "source.json") != source:
-        # Killed in between, the folder must not pass for what it was before.
+        # Removed first: if the conversion is killed, the folder must not look complete.
         (folder / "source.json").unlink(missing_ok=True)
         _convert(path, folder, limit)
         write_json(folder / "source.json", source)
-    return open_word_vectors(folder)
-
-
-def open_word_vectors(folder: Path) -> WordVectors:
-    """Map a folder with ``words.txt`` and ``vectors.npy``."""
     text = (folder / "words.txt").read_bytes().decode("utf-8")
     return WordVectors(text.split("\n")[:-1], np.load(folder / "vectors.npy", mmap_mode="r"))
 
 
 def _convert(path: Path, folder: Path, limit: int) -> None:
-    """Copy words and vectors into ``folder``, holding only one chunk in memory."""
+    """Copy words and vectors into ``folder``, one vector at a time."""
     read = _read_binary if stem(path).endswith(".bin") else _read_text
     words: list[str] = []
     seen: set[str] = set()
@@ -106,16 +101,16 @@ def _convert(path: Path, folder: Path, limit: int) -> None:
 
 
 def _write_header(out: IO[bytes], words: int, dim: int) -> None:
-    """A ``.npy`` header whose length does not depend on the number of words, to be rewritten at the end."""
+    """A ``.npy`` header of fixed length, so that it can be rewritten when the number of words is known."""
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({words:>12d}, {dim}), }}"
     padded = header.ljust(117) + "\n"
     out.write(b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded.encode("latin-1"))
 
 
 def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
-    """Word and vector per line; a first line of two integers is word2vec's header.
+    """Words and vectors [E], one per line; a first line of two integers is word2vec's header.
 
-    GloVe 840B holds words with spaces in them, so the numbers are the last E fields.
+    GloVe 840B has words with spaces in them, so the last E fields are taken as the numbers.
     """
     with readable(path) as stream:
         first = stream.readline()
@@ -141,7 +136,7 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
 
 
 def _trailing_numbers(fields: list[bytes]) -> int:
-    """How many fields at the end of a GloVe line are numbers, at most all but the first."""
+    """The number of fields at the end of a GloVe line that are numbers; the first never counts."""
     count = 0
     for field in reversed(fields[1:]):
         try:
@@ -169,28 +164,25 @@ def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
             yield word.decode("utf-8", "replace").lstrip("\n"), np.frombuffer(values, dtype="<f4")
 
 
-def least_squares_map(source_KE: Float, target_KM: Float) -> Float:
-    """W [E, M] = argmin ‖source W − target‖² (un-regularised, as in Skip-Thought)."""
-    solution, *_ = np.linalg.lstsq(source_KE.astype(np.float64), target_KM.astype(np.float64), rcond=None)
-    return solution.astype(np.float32)
-
-
 def expand_table(
     known: dict[str, int], table_RM: Float, vectors: WordVectors, limit: int
 ) -> tuple[list[str], Float]:
-    """Vectors in a trained table's space for words it does not hold.
+    """Map words that a trained table lacks into its space.
+
+    The map W [E, M] minimises ‖source W − target‖² over the shared words (not regularised, as in
+    Skip-Thought).
 
     Args:
-        known: table row per word.
+        known: table row of each word.
         table_RM: trained table, float32 [R, M].
-        vectors: pre-trained vectors that cover some of the known words and the new ones.
+        vectors: pre-trained vectors of known and new words.
         limit: new words to add at most, from the top of ``vectors``.
 
     Returns:
-        New words and their rows float32 [new, M].
+        The new words and their rows, float32 [new, M].
 
     Raises:
-        UserError: fewer shared words than dimensions: the map would be arbitrary.
+        UserError: fewer shared words than dimensions, so the map would be arbitrary.
     """
     shared = [(index, known[word]) for index, word in enumerate(vectors.words) if word in known]
     if len(shared) < vectors.dim:
@@ -199,6 +191,7 @@ def expand_table(
             "the model; use vectors of the same language and case"
         )
     source, target = np.array(shared).T
-    map_EM = least_squares_map(vectors.vectors[source], table_RM[target])
+    source_KE, target_KM = vectors.vectors[source].astype(np.float64), table_RM[target].astype(np.float64)
+    map_EM = np.linalg.lstsq(source_KE, target_KM, rcond=None)[0].astype(np.float32)
     new = [index for index, word in enumerate(vectors.words) if word not in known][:limit]
     return [vectors.words[index] for index in new], np.asarray(vectors.vectors[new] @ map_EM)

@@ -1,8 +1,8 @@
 """Which words an encoder knows, and the table row of every word type.
 
-Rows: 0 is the unknown word, 1..W the words by falling frequency, then the hash buckets. A type that is
-not in the vocabulary as written backs off to its case variants, then to a hash bucket where there are
-any, then to the unknown word (whose vector is as non-zero as any other).
+Row 0 is the unknown word, rows 1 to W are the words by falling frequency, and then come the hash buckets. A
+word that is not listed as written backs off to its case variants, then to a hash bucket if there are any,
+then to the unknown word, which has a vector like any other.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ UNKNOWN_ROW = 0
 
 
 class Vocabulary:
-    """A fixed mapping of word types to table rows.
+    """Maps word types to table rows.
 
     Args:
         words: distinct words, most frequent first.
-        buckets: hash buckets shared by the words that are not listed; 0 gives them the unknown word.
+        buckets: hash buckets for words that are not listed; with 0, they become the unknown word.
         case: ``exact``: as written only; ``backoff``: as written, then lower, Capitalised, UPPER;
-            ``lower``: the words are lower case and every type is lowered first.
+            ``lower``: the words are lower case, and every type is lower-cased first.
     """
 
     def __init__(self, words: Sequence[str], *, buckets: int = 0, case: Case = "backoff") -> None:
@@ -48,7 +48,7 @@ class Vocabulary:
 
     @property
     def rows(self) -> int:
-        """Rows of a table for this vocabulary: unknown word, words, buckets."""
+        """Number of table rows: the unknown word, the words, the buckets."""
         return 1 + len(self.words) + self.buckets
 
     def row(self, word: str) -> int:
@@ -67,10 +67,6 @@ class Vocabulary:
         """Table rows of word types, int32 [len(types)]."""
         return np.fromiter(map(self.row, types), dtype=np.int32, count=len(types))
 
-    def known(self, word: str) -> bool:
-        """Whether the word or a case variant is listed."""
-        return any(variant in self._row for variant in self._variants(word))
-
     def _variants(self, word: str) -> tuple[str, ...]:
         if self.case == "exact":
             return (word,)
@@ -79,7 +75,7 @@ class Vocabulary:
         return (word, word.lower(), word.capitalize(), word.upper())
 
     def save(self, path: Path) -> None:
-        """Write one word per line; buckets and case belong to the model's configuration."""
+        """Write one word per line; buckets and case are in the model's configuration."""
         write_text(path, "".join(word + "\n" for word in self.words))
 
     @classmethod
@@ -103,12 +99,12 @@ def most_frequent(
 ) -> tuple[list[str], NDArray[np.int64]]:
     """The ``limit`` most frequent words and how often each occurs; ties in alphabetical order.
 
-    Words with a line break or a lone surrogate cannot stand in ``vocab.txt`` and stay unknown.
+    Words with a line break or a lone surrogate are left out: ``vocab.txt`` cannot hold them.
 
     Args:
-        counts: word and number of occurrences, repeats allowed.
+        counts: words and how often they occur; a word may be repeated.
         limit: words to keep at most.
-        minimum: occurrences a word needs.
+        minimum: how often a word must occur.
         lower: count lower-cased words.
     """
     total: dict[str, int] = {}
@@ -123,14 +119,19 @@ def most_frequent(
 
 
 def writable(word: str) -> bool:
-    """Whether a word can stand in a file of one word per line: no line break, no lone surrogate."""
+    """Whether a file of one word per line can hold a word: no line break, no lone surrogate."""
     return bool(word) and "\n" not in word and word.encode("utf-8", "ignore").decode() == word
 
 
 def inverse_frequency(counts: NDArray[np.int64], rows: int, a: float = 1e-3) -> NDArray[np.float32]:
     """Smooth inverse frequency a / (a + p(w)) per table row, float32 [rows] (Arora et al. 2017).
 
-    Rows without a count (unknown word, hash buckets) are rare words: weight 1.
+    Rows without a count (the unknown word, hash buckets) stand for rare words and have weight 1.
+
+    Args:
+        counts: int64 [W], occurrences of the words in order.
+        rows: number of table rows.
+        a: of the formula.
     """
     weight = np.ones(rows, dtype=np.float32)
     probability = counts / max(int(counts.sum()), 1)

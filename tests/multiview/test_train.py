@@ -399,6 +399,18 @@ def test_presets_and_repeating_a_configuration(tmp_path: Path) -> None:
         read_config(path)
 
 
+def test_a_record_names_the_preset_whose_values_it_has(tiny: TrainConfig) -> None:
+    named = TrainConfig(preset="paper")
+    assert named.model_name == "dep-const-laptop" and "--preset laptop" in training_command(named)
+    for name in ("laptop", "paper", "paper-2400", "gpu"):
+        assert preset(name, seed=5).nearest_preset == name
+    config = changed(tiny, preset="laptop", loop={"max_steps": 1})
+    main(config)
+    assert read_config(config.folder / "train.json").preset == "paper"
+    stored = json.loads((config.folder / "config.json").read_text())
+    assert stored["training"]["config"]["preset"] == "paper"
+
+
 def test_split_and_segments_cover_whole_documents() -> None:
     documents = np.concatenate([[0], np.cumsum(np.random.default_rng(0).integers(1, 30, 400))])
     split = Split.of(documents, sentences=500, batch=50)
