@@ -45,8 +45,10 @@ RUNS = {
     "multiview.search": "models/m corpus.txt cat",
     "multiview.info": "models/m",
     "multiview.export": "models/m",
-    "studies.burt": "--output {out}/b --nli nli.tsv --objectives nli --epochs 900 --tiny.layers 1",
-    "studies.multitask": "--output {out}/m --data tasks --stages nli --tiny.layers 1 --epochs 900",
+    "studies.burt": "--output {out}/b --backbone tiny --tiny.layers 1 --nli nli.tsv --objectives nli "
+    "--epochs 900",
+    "studies.multitask": "--output {out}/m --backbone tiny --tiny.layers 1 --data tasks --stages NLI "
+    "--epochs 900",
     "senteval_runner.run": "random:seq --data senteval --tasks CR --output {out}/r",
     "studies.similarity": "random:seq --words words --output {out}/s",
     "senteval_runner.build_probing": "--trees trees --output {out}/p",

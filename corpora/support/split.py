@@ -43,12 +43,6 @@ def hold_out(rows: AnyRows, fraction: float, salt: str = "") -> tuple[AnyRows, A
     return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
 
 
-def hold_out_pairs(
-    pairs: Sequence[tuple[str, str]], fraction: float
-) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(training, held out) paraphrase pairs, by the first phrase."""
-    train: list[tuple[str, str]] = []
-    held: list[tuple[str, str]] = []
-    for pair in pairs:
-        (held if in_fraction(pair[0], fraction) else train).append(pair)
-    return train, held
+def pair_in_fraction(a: str, b: str, fraction: float) -> bool:
+    """:func:`in_fraction` of a pair, the same in either order: no pair is on both sides, turned round."""
+    return in_fraction(min(normalised(a), normalised(b)), fraction)

@@ -5,17 +5,26 @@ from __future__ import annotations
 import sys
 
 from corpora.support.cli import Command
+from corpora.support.presets import preset_defaults
 from studies.burt.config import BurtConfig
+from studies.burt.paper import PRESETS, plan, refuse_missing_inputs
 
 
 def main(config: BurtConfig) -> None:
-    """Train and print the scores before and after."""
+    """Train one model, or the rows of an ablation; print the scores."""
+    from studies.burt.ablation import ablate, variants
     from studies.burt.train import describe, dry_run, train
 
+    if config.preset is not None:
+        if config.dry_run:
+            print(plan(config))
+        refuse_missing_inputs(config)
     if config.dry_run:
-        print(dry_run(config))
-        return
-    print(describe(config, train(config)))
+        print(dry_run(config, variants(config) if config.ablation else {"train": config}))
+    elif config.ablation:
+        print(ablate(config))
+    else:
+        print(describe(config, train(config)))
 
 
 cli = Command(
@@ -23,6 +32,7 @@ cli = Command(
     main,
     "studies.burt",
     "Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
+    defaults=preset_defaults(BurtConfig, PRESETS),
     kept="the last saved state is kept; the same command resumes",
 )
 

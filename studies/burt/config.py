@@ -11,6 +11,8 @@ from senteval_runner.towers.config import Pieces, Pooling
 from studies.finetune.config import Concatenation, LoopConfig, TinyConfig
 
 Objective = Literal["nli", "identification", "classification"]
+Ablation = Literal["objectives", "pooling", "concatenation", "negatives"]
+"""The four blocks of BURT's Table 4."""
 
 
 @configuration
@@ -18,8 +20,13 @@ class BurtConfig:
     """Train a Siamese encoder on NLI, paraphrase identification and pairwise text classification."""
 
     output: Path
-    """Result: an ordinary sentence-transformers folder. A run that was stopped there is continued."""
-    backbone: str = "tiny"
+    """Result: an ordinary sentence-transformers folder (--ablation: one per row, below it). A run that was
+    stopped there is continued."""
+    preset: Literal["paper"] | None = None
+    """paper: BURT on BERT-base with the paper's data; ALBURT with --backbone albert-base-v2."""
+    ablation: Ablation | None = None
+    """Train every row of a block of Table 4 in its own folder below --output."""
+    backbone: str | None = None
     """Hugging Face name, local folder (sentence-transformers, multi-view too), or tiny (from scratch)."""
     nli: tuple[Path, ...] = ()
     """NLI training files: published SNLI/MultiNLI .jsonl, or .tsv of label, sentence1, sentence2."""
@@ -50,20 +57,22 @@ class BurtConfig:
     """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v (BURT: u;v;|u-v|)."""
     negatives: CountOrNone = 3
     """Sampled negatives per PPDB pair, drawn afresh each pass (BURT: k = 3)."""
+    per_class: Count = 354_000
+    """Most PPDB pairs of each label, drawn at random, all cut to the smallest (BURT: 354k, UNI: 343k)."""
     max_words: Count = 6
     """Longest phrase taken from PPDB, in words (BURT: 6)."""
     max_length: Pieces = 128
-    """Longest text in word pieces; longer ones are cut."""
+    """Longest text in word pieces; longer ones are cut (not stated in BURT)."""
     limit: CountOrNone = 0
     """Most training rows per file (a fixed random choice); 0 takes all."""
     held_out: Fraction = 0.02
-    """Fraction of each training set held out for scores during training, by a hash of the first text."""
+    """Fraction of each training set held out for scores during training and as phrase test set, by a hash."""
     dev_rows: CountOrNone = 2000
     """Most rows per scored set during training."""
     batch: Count = 16
     """Pairs per step (BURT: 16)."""
     epochs: Positive = 2.0
-    """Passes over the NLI set (UNI: 2); without NLI, over the largest set. The other sets cycle."""
+    """Passes over the NLI set (UNI: 2; BURT does not say); without NLI, the largest set. Others cycle."""
     dropout: Fraction = 0.1
     """Probability in every dropout layer (BURT: 0.1)."""
     loop: LoopConfig = field(default_factory=LoopConfig)

@@ -14,16 +14,17 @@ from corpora.inputs import read_lines
 from corpora.pairs.labelled import read_binary, read_nli, read_phrases
 from corpora.rows import read_rows
 from corpora.support.errors import UserError
-from corpora.support.split import hold_out, hold_out_pairs
+from corpora.support.split import hold_out
 from studies.burt.config import BurtConfig
 from studies.burt.objectives import CLASSES
 from studies.burt.prepare import (
     Phrases,
     at_most,
+    balanced,
     classification_examples,
-    identification_pairs,
+    hold_out_phrases,
     nli_examples,
-    short_enough,
+    usable,
     without_premises,
 )
 from studies.finetune.examples import Examples
@@ -40,7 +41,7 @@ class BurtData:
     nli: Examples = field(default_factory=_none)
     nli_dev: Examples = field(default_factory=_none)
     pairs: list[tuple[str, str]] = field(default_factory=list)
-    """Paraphrase pairs that get sampled negatives."""
+    """Positive pairs of identification, which get sampled negatives: all PPDB pairs that are kept."""
     pairs_dev: list[tuple[str, str]] = field(default_factory=list)
     labelled: Examples = field(default_factory=_none)
     """Paraphrase pairs with labelled negatives."""
@@ -123,14 +124,18 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
     skipped: Counter[str] = Counter()
     for path in config.ppdb:
         rows += (Phrases(*row) for row in at_most(read_phrases(path, skipped), config.limit))
-    short = short_enough(rows, config.max_words)
+    taken = usable(rows, config.max_words)
+    train, held = (
+        balanced(side, config.per_class, config.seed) for side in hold_out_phrases(taken, config.held_out)
+    )
     if config.ppdb:
         data.summary.append(
-            f"ppdb ({_names(config.ppdb)}): {len(short):,} of {len(rows):,} rows have two different phrases "
-            f"of at most {config.max_words} words, once each; {skipped.total():,} lines are not PPDB's"
+            f"ppdb ({_names(config.ppdb)}): {len(taken):,} of {len(rows):,} rows have two different phrases "
+            f"of at most {config.max_words} words and a label that is kept; {_by_label(train)} to train on, "
+            f"{len(held):,} held out; {skipped.total():,} lines are not PPDB's"
         )
     if "identification" in config.objectives:
-        data.pairs, data.pairs_dev = hold_out_pairs(identification_pairs(short), config.held_out)
+        data.pairs, data.pairs_dev = ([(row.a, row.b) for row in side] for side in (train, held))
         _read_labelled(config, data)
         data.summary.append(
             f"identification: {len(data.pairs):,} positive pairs, {config.negatives} sampled negatives each, "
@@ -138,17 +143,22 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
             f"{len(data.pairs_dev):,} and {len(data.labelled_dev):,} held out"
         )
     if "classification" in config.objectives:
-        balanced = classification_examples(short, config.seed)
-        if not len(balanced):
+        data.classes, data.classes_dev = classification_examples(train), classification_examples(held)
+        if len(np.unique(data.classes.target)) < len(CLASSES["classification"]):
             raise UserError(
                 "classification needs PPDB 2.0 rows labelled Equivalence, (Forward|Reverse)Entailment "
                 "and Independent; the files have none of some kind: leave classification out of --objectives"
             )
-        data.classes, data.classes_dev = hold_out(balanced, config.held_out)
         data.summary.append(
             f"classification: {len(data.classes):,} pairs in three equal classes to train on, "
             f"{len(data.classes_dev):,} held out"
         )
+
+
+def _by_label(rows: Iterable[Phrases]) -> str:
+    """``5 equivalence, 5 entailment, 5 independent, 2 unlabelled``."""
+    counts = Counter(row.label or "unlabelled" for row in rows)
+    return ", ".join(f"{count:,} {label}" for label, count in counts.items()) or "none"
 
 
 def _read_labelled(config: BurtConfig, data: BurtData) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from corpora.support.split import normalised
+from corpora.support.split import normalised, pair_in_fraction
 from studies.burt.objectives import CLASSES
 from studies.finetune.examples import Examples, rng
 
@@ -23,7 +23,10 @@ MERGED = {
 
 
 class Phrases(NamedTuple):
-    """A row of PPDB: two phrases and the entailment label (None in PPDB 1.0)."""
+    """A row of PPDB: two phrases and the entailment label (None in PPDB 1.0).
+
+    :func:`usable` replaces PPDB's label by the class it is merged into.
+    """
 
     a: str
     b: str
@@ -48,50 +51,52 @@ def at_most(rows: Iterable[T], limit: int) -> Iterable[T]:
     return kept
 
 
-def short_enough(rows: Iterable[Phrases], max_words: int) -> list[Phrases]:
-    """Rows whose phrases have at most ``max_words`` words each and differ, each unordered pair once."""
-    seen: set[tuple[str, str]] = set()
-    kept = []
-    for row in rows:
-        key = (min(row.a, row.b), max(row.a, row.b))
-        if row.a != row.b and key not in seen and max(len(row.a.split()), len(row.b.split())) <= max_words:
-            seen.add(key)
-            kept.append(row)
-    return kept
+def usable(rows: Iterable[Phrases], max_words: int) -> list[Phrases]:
+    """The rows that training takes, with merged labels.
 
-
-def identification_pairs(rows: Iterable[Phrases]) -> list[tuple[str, str]]:
-    """Positive pairs of paraphrase identification.
-
-    All unlabelled rows, and labelled ones except Independent, Exclusion and OtherRelated: by PPDB 2.0's own
-    label these are not paraphrases.
+    Their phrases differ and have at most ``max_words`` words each; Exclusion and OtherRelated are gone. A
+    pair counts once in each direction: PPDB lists both, and BURT's 3 x 354k pairs out of 1.53M leave no
+    room for one alone.
     """
-    return [
-        (row.a, row.b)
-        for row in rows
-        if row.label is None or MERGED.get(row.label) not in (None, "independent")
-    ]
-
-
-def classification_examples(rows: Iterable[Phrases], seed: int) -> Examples:
-    """Pairwise text classification: labels merged, every class cut at random to the size of the smallest.
-
-    Returns:
-        pairs with classes as in ``CLASSES["classification"]``; empty when a class has no rows.
-    """
-    names = CLASSES["classification"]
-    groups: dict[str, list[Phrases]] = {name: [] for name in names}
+    kept: dict[tuple[str, str], Phrases] = {}
     for row in rows:
-        if row.label in MERGED:
-            groups[MERGED[row.label]].append(row)
-    size = min(map(len, groups.values()))
-    first: list[str] = []
-    second: list[str] = []
-    for name in names:
-        order = rng(seed, "balance/" + name).permutation(len(groups[name]))[:size]
-        first += [groups[name][i].a for i in order]
-        second += [groups[name][i].b for i in order]
-    return Examples(first, second, np.repeat(np.arange(len(names)), size))
+        short = max(len(row.a.split()), len(row.b.split())) <= max_words
+        if short and row.a != row.b and (row.label is None or row.label in MERGED):
+            label = None if row.label is None else MERGED[row.label]
+            kept.setdefault((row.a, row.b), Phrases(row.a, row.b, label))
+    return list(kept.values())
+
+
+def hold_out_phrases(rows: Iterable[Phrases], fraction: float) -> tuple[list[Phrases], list[Phrases]]:
+    """(training, held out); both directions of a pair are on one side."""
+    sides: tuple[list[Phrases], list[Phrases]] = ([], [])
+    for row in rows:
+        sides[pair_in_fraction(row.a, row.b, fraction)].append(row)
+    return sides
+
+
+def balanced(rows: Iterable[Phrases], per_class: int, seed: int) -> list[Phrases]:
+    """A random choice of at most ``per_class`` rows of each label, every label cut to the smallest.
+
+    Unlabelled rows (PPDB 1.0) follow, all of them.
+    """
+    groups: dict[str | None, list[Phrases]] = {}
+    for row in rows:
+        groups.setdefault(row.label, []).append(row)
+    unlabelled = groups.pop(None, [])
+    size = min([per_class, *map(len, groups.values())])
+    kept: list[Phrases] = []
+    for label in CLASSES["classification"]:
+        group = groups.get(label, [])
+        order = rng(seed, f"balance/{label}").permutation(len(group))[:size]
+        kept += [group[i] for i in order]
+    return kept + unlabelled
+
+
+def classification_examples(rows: Iterable[Phrases]) -> Examples:
+    """Pairwise text classification: the labelled rows, classes as in ``CLASSES["classification"]``."""
+    ids = {label: place for place, label in enumerate(CLASSES["classification"])}
+    return Examples.of_pairs((row.a, row.b, ids[row.label]) for row in rows if row.label is not None)
 
 
 def nli_examples(rows: Iterable[tuple[str, str, str]]) -> tuple[Examples, int]:

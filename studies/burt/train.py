@@ -1,6 +1,8 @@
-"""Train BURT: files in, an ordinary sentence-transformers folder out.
+r"""Train BURT: files in, an ordinary sentence-transformers folder out.
 
-    python -m studies.burt --output runs/burt/tiny --nli train.jsonl --ppdb ppdb-2.0-s-phrasal.gz
+    python -m studies.burt --output runs/burt/bert --backbone bert-base-uncased --nli train.jsonl \
+        --ppdb ppdb-2.0-s-phrasal.gz
+    python -m studies.burt --output runs/burt/paper --preset paper --nli ... --nli-dev ... --ppdb ...
 
 The output folder holds the model at its root (``SentenceTransformer(folder)`` loads it),
 ``heads.safetensors``, ``burt.json`` (resolved options), ``history.json`` (scores before, during
@@ -14,7 +16,7 @@ import dataclasses
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,13 @@ from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.burt.config import BurtConfig, Objective
 from studies.burt.data import BurtData, corpus_texts, read_data
 from studies.burt.objectives import CLASSES, Siamese, one_round, steps_per_epoch
+from studies.burt.paper import BACKBONE
+from studies.finetune.backbone import TINY, chosen, ready
 from studies.finetune.examples import Examples, Fixed, Joined, Source, Stream, WithNegatives
 from studies.finetune.loop import Row, Schedule, Task, calibrate, fit
-from studies.finetune.tiny import build_tiny
+
+FREE_OPTIONS = ("dry_run", "preset", "ablation")
+"""Options that do not decide the result: a preset's values are among the others."""
 
 
 def train(config: BurtConfig) -> list[Row]:
@@ -47,6 +53,7 @@ def train(config: BurtConfig) -> list[Row]:
             run with other options.
     """
     config.tiny.heads()
+    chosen(config.backbone, BACKBONE)
     done = config.output / "burt.json"
     resolved = _resolved(config)
     log = log_to(config.output).info
@@ -72,31 +79,40 @@ def train(config: BurtConfig) -> list[Row]:
     return history
 
 
-def dry_run(config: BurtConfig) -> str:
-    """Estimate what training would take from a few steps; write nothing."""
+def dry_run(config: BurtConfig, rows: Mapping[str, BurtConfig]) -> str:
+    """What training would take, from a few steps; nothing is written.
+
+    Args:
+        config: as it was given.
+        rows: what is trained, by a short name: the configuration itself, or the rows of an ablation.
+    """
     config.tiny.heads()
-    with tempfile.TemporaryDirectory() as name:
-        tiny = dataclasses.replace(config.tiny, mlm_steps=0)
-        trial = dataclasses.replace(config, output=Path(name), tiny=tiny)
-        data, net, tasks, schedule = _prepare(trial, lambda line: None)
-        per_s = calibrate(net, tasks, schedule, config.loop, seed=config.seed, folder=Path(name))
-    pretraining = f", {config.tiny.mlm_steps:,} steps of pre-training" if config.backbone == "tiny" else ""
+    work, facts, parameters = [], {}, {}
+    for row, one in rows.items():
+        with tempfile.TemporaryDirectory() as name:
+            tiny = dataclasses.replace(one.tiny, mlm_steps=0)
+            trial = dataclasses.replace(one, output=Path(name), tiny=tiny)
+            data, net, tasks, schedule = _prepare(trial, lambda line: None)
+            per_s = calibrate(net, tasks, schedule, one.loop, seed=one.seed, folder=Path(name))
+        work.append(Work(name=row, units=schedule.steps, unit=f"steps of {one.batch}", per_s=per_s))
+        facts = {"data": "; ".join(data.summary), "schedule": " -> ".join(schedule.cycle)}
+        parameters = {
+            part: sum(p.numel() for p in module.parameters()) for part, module in net.named_children()
+        }
+    pretraining = f", {config.tiny.mlm_steps:,} steps of pre-training" if config.backbone == TINY else ""
     return dry_run_text(
         config,
-        facts={"data": "; ".join(data.summary), "schedule": " -> ".join(schedule.cycle)},
-        parameters={
-            "tower": sum(p.numel() for p in net.tower.parameters()),
-            "heads": sum(p.numel() for p in net.heads.parameters()),
-        },
-        disk_bytes=4.0 * sum(p.numel() for p in net.parameters()),
-        work=[Work(name="train", units=schedule.steps, unit=f"steps of {config.batch}", per_s=per_s)],
+        facts=facts,
+        parameters=parameters,
+        disk_bytes=4.0 * len(rows) * sum(parameters.values()),
+        work=work,
         not_counted=f"scores during training{pretraining}",
     )
 
 
 def _resolved(config: BurtConfig) -> dict[str, Any]:
     """The options that decide the result."""
-    return {key: value for key, value in config_to_json(config).items() if key != "dry_run"}
+    return {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
 
 
 def _prepare(
@@ -124,13 +140,15 @@ def _prepare(
 
 
 def _network(config: BurtConfig, data: BurtData, log: Callable[[str], None]) -> Siamese:
-    """Tower and heads on the chosen device; the seed determines the initial weights."""
-    backbone = config.backbone
-    if backbone == "tiny":
-        texts = corpus_texts(config, data)
-        backbone = str(
-            build_tiny(config.output / "backbone", texts, config.tiny, seed=config.seed, report=log)
-        )
+    """Tower and heads on the chosen device, initial weights a function of the seed."""
+    backbone = ready(
+        chosen(config.backbone, BACKBONE),
+        config.output / "backbone",
+        lambda: corpus_texts(config, data),
+        config.tiny,
+        seed=config.seed,
+        report=log,
+    )
     device = pick_device(config.device)
     tower = load_tower(
         backbone, pooling=config.pooling, max_length=config.max_length, dropout=config.dropout, device=device
@@ -216,12 +234,10 @@ def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str
     """A description with training data, scores and how to use the model."""
     columns: list[Column | str] = ["held-out score", Column("before", digits=4), Column("after", digits=4)]
     table = Table(columns, _scores(history)).markdown()
-    unseen = (
-        "" if config.backbone == "tiny" else " What the backbone itself was trained on, its own card says."
-    )
+    unseen = "" if config.backbone == TINY else " What the backbone itself was trained on, its own card says."
     return "\n".join(
         [
-            f"# BURT on {Path(config.backbone).name}",
+            f"# BURT on {Path(str(config.backbone)).name}",
             "",
             "A Siamese sentence encoder trained on NLI and paraphrases (Li & Zhao 2020).",
             f"Objectives: {', '.join(config.objectives)}; pooling: {config.pooling}; concatenation: "
@@ -243,6 +259,11 @@ def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str
             "",
         ]
     )
+
+
+def final_scores(history: Sequence[Row]) -> dict[str, float]:
+    """The scores after the last step; the losses of training are none."""
+    return {name: after for name, _, after in _scores(history)}
 
 
 def _scores(history: Sequence[Row]) -> list[tuple[str, float, float]]:

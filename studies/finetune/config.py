@@ -32,8 +32,8 @@ class LoopConfig:
     """Fraction of all steps in which the rate rises linearly (BURT: 0.1)."""
     decay: bool = True
     """Decay the rate linearly to 0 at the last step (BURT); otherwise it is constant after the warm-up."""
-    clip_norm: Positive = 1.0
-    """Largest L2 norm of the gradient of all parameters."""
+    clip_norm: NotNegative = 0.0
+    """Largest L2 norm of the gradient of all parameters; 0 clips nothing (no paper here names one)."""
 
 
 @configuration

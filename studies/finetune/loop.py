@@ -227,7 +227,10 @@ def _advance(run: _Run, tasks: Mapping[str, Task], seed: int) -> None:
     loss = task.loss(task.stream.batch(batch_number(run.step, schedule.cycle)))
     run.optimiser.zero_grad(set_to_none=True)
     torch.autograd.backward(loss)
-    value, norm = loss.item(), float(nn.utils.clip_grad_norm_(run.model.parameters(), config.clip_norm))
+    limit = (
+        config.clip_norm or math.inf
+    )  # the norm is wanted all the same: it shows a gradient that is not finite
+    value, norm = loss.item(), float(nn.utils.clip_grad_norm_(run.model.parameters(), limit))
     if not (math.isfinite(value) and math.isfinite(norm)):
         raise UserError(
             f"step {run.step}: the loss of {name} is {value}, the norm of its gradient {norm}; stopped "

@@ -161,7 +161,11 @@ def _pretrain(
         identity={"tiny": identity},
     )
     rate = LoopConfig(
-        learning_rate=config.mlm_learning_rate, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.01
+        learning_rate=config.mlm_learning_rate,
+        betas=(0.9, 0.999),
+        epsilon=1e-8,
+        weight_decay=0.01,
+        clip_norm=1.0,
     )
     tasks = {"mlm": Task(stream, loss)}
     fit(model, tasks, schedule, rate, evaluate=dict, seed=seed, folder=folder, report=report)

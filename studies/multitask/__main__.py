@@ -5,13 +5,21 @@ from __future__ import annotations
 import sys
 
 from corpora.support.cli import Command
+from corpora.support.presets import preset_defaults
 from studies.multitask.config import MultitaskConfig
+from studies.multitask.paper import PRESETS
 
 
 def main(config: MultitaskConfig) -> None:
     """Run the stages and print the tables."""
-    from studies.multitask.run import dry_run, report, run
+    from studies.multitask.preset import plan, refuse_missing_inputs
+    from studies.multitask.report import report
+    from studies.multitask.run import dry_run, run
 
+    if config.preset is not None:
+        if config.dry_run:
+            print(plan(config))
+        refuse_missing_inputs(config)
     if config.dry_run:
         print(dry_run(config))
         return
@@ -24,6 +32,7 @@ cli = Command(
     "studies.multitask",
     "Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
     kept="finished stages and the last saved state are kept; the same command resumes",
+    defaults=preset_defaults(MultitaskConfig, PRESETS),
 )
 
 

@@ -5,6 +5,8 @@ Shapes: B examples, D width, C classes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -26,7 +28,6 @@ from studies.multitask.stages import TASKS, Stage
 
 OUTPUTS = {"sst": 5, "quora": 1, "sts": 1, "nli": 3}
 """Outputs of a head: classes, or one value for the binary and the graded task."""
-METRIC = {"sst": "accuracy", "quora": "accuracy", "sts": "pearson", "nli": "accuracy"}
 
 
 class TaskHead(nn.Module):
@@ -41,9 +42,7 @@ class TaskHead(nn.Module):
     def __init__(self, stage: Stage, tower: Tower, seed: int) -> None:
         super().__init__()
         if stage.pooling is None and stage.task != "sst" and not tower.joint:
-            raise UserError(
-                f"stage {stage}: this encoder reads one sentence at a time; use {stage.task}:mean"
-            )
+            raise UserError(f"stage {stage}: this encoder reads one sentence at a time; use {stage}(M)")
         self.stage = stage
         seed = seed + TASKS.index(stage.task)
         self.layer: nn.Module | None = None
@@ -54,7 +53,7 @@ class TaskHead(nn.Module):
             self.layer = PairHead(tower.dim, OUTPUTS[stage.task], concatenation, seed)
 
     def forward(self, tower: Tower, examples: Examples) -> Tensor:
-        """Logits [B, C], or one value per example [B] for quora (a logit) and sts (cosine or value)."""
+        """Logits [B, C], or one value per example [B] for quora (a logit) and sts (cosine or logit)."""
         stage = self.stage
         if stage.task == "sst":
             assert self.layer is not None
@@ -73,11 +72,16 @@ class TaskHead(nn.Module):
         return out.squeeze(-1) if OUTPUTS[stage.task] == 1 and self.layer is not None else out
 
     def loss(self, tower: Tower, examples: Examples) -> Tensor:
-        """sst, nli: cross-entropy; quora: binary cross-entropy; sts: squared error to the gold score / 5."""
+        """The stage's objective.
+
+        sst, nli: cross-entropy. quora: binary cross-entropy. sts: squared error of the cosine to the gold
+        score / 5; read jointly, the binary cross-entropy of "similar", gold being the probability.
+        """
         out = self(tower, examples)
         target = torch.from_numpy(examples.target).to(out.device)
-        by_task = {"quora": binary_loss, "sts": similarity_loss}
-        return by_task.get(self.stage.task, classification_loss)(out, target)
+        if OUTPUTS[self.stage.task] > 1:
+            return classification_loss(out, target)
+        return binary_loss(out, target) if self.layer is not None else similarity_loss(out, target)
 
     def score(self, tower: Tower, examples: Examples, batch_size: int = 64) -> float:
         """Accuracy (sst, quora, nli) or Pearson correlation (sts) on ``examples``, without gradients."""
@@ -97,6 +101,6 @@ class TaskHead(nn.Module):
         return accuracy(predicted.astype(np.int64), target)
 
 
-def overall(scores: dict[str, float]) -> float:
-    """(SST accuracy + Quora accuracy + (STS Pearson + 1) / 2) / 3."""
+def overall(scores: Mapping[str, float]) -> float:
+    """(SST accuracy + Quora accuracy + (STS Pearson + 1) / 2) / 3; NLI does not count."""
     return (scores["sst"] + scores["quora"] + (scores["sts"] + 1) / 2) / 3

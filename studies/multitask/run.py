@@ -1,9 +1,10 @@
 """Run stages one after the other; every finished stage is a model folder that later runs start from.
 
-    python -m studies.multitask --output runs/multitask/tiny --stages "sst,quora:mean,sts:mean,nli:mean"
+    python -m studies.multitask --output runs/multitask/bert --backbone bert-base-uncased
+    python -m studies.multitask --output runs/multitask/paper --preset paper --quora.train ... --nli.train ...
 
-A stage's folder is named after all stages up to it. So configurations that begin alike share their first
-stages, and a killed grid repeats one epoch at most. Source: Yao 2023 (SEQ-MT).
+A stage's folder is named after all stages up to it, so configurations that begin alike share their first
+stages and a killed grid repeats at most the epoch it was in. Source: Yao 2023 (SEQ-MT).
 """
 
 from __future__ import annotations
@@ -11,97 +12,98 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from safetensors.torch import load_file, save_file
-from torch import nn
 
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.dry_run import Work, dry_run_text
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, read_json, write_json
-from parsing.networks.device import pick_device
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.table import Column, Table
-from senteval_runner.towers.config import Pooling
-from senteval_runner.towers.transformer import load_tower
+from corpora.support.files import read_json, write_json
+from studies.finetune.backbone import chosen, ready
 from studies.finetune.examples import Fixed, Sampled, Source, Stream
-from studies.finetune.heads import TowerModule
 from studies.finetune.loop import Row, Schedule, Task, calibrate, fit
-from studies.finetune.tiny import build_tiny
 from studies.multitask.config import MultitaskConfig
-from studies.multitask.heads import METRIC, TaskHead, overall
-from studies.multitask.stages import GRID, TASKS, Stage, parse_stages
+from studies.multitask.net import MultitaskNet, State
+from studies.multitask.paper import BACKBONE
+from studies.multitask.report import AfterStage, Outcome, best
+from studies.multitask.stages import GRID, TASKS, Stages, TaskName, name_of, parse_stages
 from studies.multitask.tasks import TaskExamples, read_all_tasks
 
-NOTE = "Percent: accuracy; STS: Pearson x 100. In brackets: not trained yet."
-# Options that do not change any score may differ between runs with the same output folder.
-FREE_OPTIONS = ("output", "stages", "grid", "save_every", "dry_run")
+# Options that do not change any number may differ between runs over one output folder.
+FREE_OPTIONS = ("output", "preset", "stages", "grid", "save_every", "dry_run")
+
+Tasks = dict[TaskName, TaskExamples]
+Report = Callable[[str], None]
 
 
-@dataclass
-class State:
-    """What a stage passes on: its model folder and the trained heads."""
+def run(config: MultitaskConfig) -> list[Outcome]:
+    """Run the stages or the grid; the three configurations that are best on dev are scored on test.
 
-    backbone: str
-    heads: dict[str, Path]
-    """The stage folder with the head of each trained task."""
-
-
-def run(config: MultitaskConfig) -> dict[str, Any]:
-    """Run the stages or the grid; return and write ``results.json``.
+    Writes ``results.json``.
 
     Raises:
-        UserError: a bad stage, missing data, an unloadable backbone, or a folder made with other options.
+        UserError: a bad stage, no backbone or one that cannot be loaded, missing data, or a folder of other
+            options.
     """
-    config.tiny.heads()
-    sequences = _sequences(config)
+    start, sequences = _checked(config)
     _refuse_other_options(config)
     tasks = read_all_tasks(config)
     log = log_to(config.output).info
     write_json(config.output / "multitask.json", _binding_options(config))
     for name, task in tasks.items():
         log(f"{name}: {task.describe()}")
-    backbone = _backbone(config, tasks, log)
-    results = []
+    backbone = _backbone(config, start, tasks, log)
+    outcomes: list[Outcome] = []
+    states: dict[str, State] = {}
     for sequence in sequences:
         state = State(backbone, {})
-        rows = []
-        for place in range(len(sequence)):
-            row = run_stage(config, tasks, sequence[: place + 1], state, log)
-            rows.append(row)
-        results.append({"stages": ",".join(map(str, sequence)), "after": rows})
-        write_json(config.output / "results.json", {"options": config_to_json(config), "results": results})
-    return {"options": config_to_json(config), "results": results}
+        after = [
+            run_stage(config, tasks, sequence[: place + 1], state, log) for place in range(len(sequence))
+        ]
+        outcomes.append(Outcome(name=name_of(sequence), after=after))
+        states[name_of(sequence)] = state
+        _write(config, outcomes)
+    for outcome in best(outcomes):
+        outcome.test = _test_scores(config, tasks, parse_stages(outcome.name), states[outcome.name])
+        _write(config, outcomes)
+    return outcomes
 
 
-def _backbone(config: MultitaskConfig, tasks: dict[str, TaskExamples], log: Callable[[str], None]) -> str:
-    """Name or folder of the encoder to start from; a tiny one is built first."""
-    if config.backbone != "tiny":
-        return config.backbone
-    texts = [text for name in TASKS for text in tasks[name].train.texts()]
-    return str(build_tiny(config.output / "backbone", texts, config.tiny, seed=config.seed, report=log))
+def _checked(config: MultitaskConfig) -> tuple[str, list[Stages]]:
+    """Backbone and configurations, before anything is read."""
+    config.tiny.heads()
+    return chosen(config.backbone, BACKBONE), sequences_of(config)
+
+
+def _write(config: MultitaskConfig, outcomes: list[Outcome]) -> None:
+    results = [dataclasses.asdict(outcome) for outcome in outcomes]
+    write_json(config.output / "results.json", {"options": config_to_json(config), "results": results})
+
+
+def _backbone(config: MultitaskConfig, start: str, tasks: Tasks, log: Report) -> str:
+    """Name or folder of the encoder to start from; a tiny one is made."""
+
+    def texts() -> list[str]:
+        return [text for name in TASKS for text in tasks[name].train.texts()]
+
+    return ready(start, config.output / "backbone", texts, config.tiny, seed=config.seed, report=log)
 
 
 def dry_run(config: MultitaskConfig) -> str:
-    """Estimate all stages from a few steps of each kind of stage; write nothing."""
-    config.tiny.heads()
-    sequences = _sequences(config)
+    """What all stages would take, from a few steps of each kind of stage; nothing is written."""
+    start, sequences = _checked(config)
     stages = {sequence[: place + 1] for sequence in sequences for place in range(len(sequence))}
     tasks = read_all_tasks(config)
     work, parameters = [], {}
     with tempfile.TemporaryDirectory() as name:
         tiny = dataclasses.replace(config.tiny, mlm_steps=0)
         trial = dataclasses.replace(config, output=Path(name), tiny=tiny)
-        state = State(_backbone(trial, tasks, lambda line: None), {})
+        state = State(_backbone(trial, start, tasks, lambda line: None), {})
         for stage in sorted({sequence[-1] for sequence in stages}, key=str):
-            net = _Net(trial, stage, state)
+            net = MultitaskNet(trial, stage, state)
             net.encoder.prepare(text for task in tasks.values() for text in task.texts())
-            streams, schedule, _ = _stage_schedule(trial, net, tasks[stage.task])
+            streams, schedule, _ = _stage_schedule(trial, net, tasks)
             per_s = calibrate(net, streams, schedule, config.loop, seed=config.seed, folder=Path(name))
             times = sum(sequence[-1] == stage for sequence in stages)
             work.append(
@@ -113,9 +115,14 @@ def dry_run(config: MultitaskConfig) -> str:
                 )
             )
             parameters = {part: sum(p.numel() for p in m.parameters()) for part, m in net.named_children()}
+    facts: dict[str, str] = {task: examples.describe() for task, examples in tasks.items()}
     return dry_run_text(
         config,
-        facts={task: examples.describe() for task, examples in tasks.items()},
+        facts={
+            **facts,
+            "rows": ", ".join(map(name_of, sequences)),
+            "stages": f"{len(stages)} different ones",
+        },
         parameters=parameters,
         disk_bytes=4.0 * len(stages) * sum(parameters.values()),
         work=work,
@@ -124,87 +131,48 @@ def dry_run(config: MultitaskConfig) -> str:
 
 
 def run_stage(
-    config: MultitaskConfig,
-    tasks: dict[str, TaskExamples],
-    sequence: Sequence[Stage],
-    state: State,
-    log: Callable[[str], None],
-) -> Row:
-    """Train ``sequence[-1]`` from the end of ``sequence[:-1]`` unless it is finished; update ``state``."""
+    config: MultitaskConfig, tasks: Tasks, sequence: Stages, state: State, log: Report
+) -> AfterStage:
+    """Train ``sequence[-1]`` from where ``sequence[:-1]`` ended, unless it is done; update ``state``."""
     stage = sequence[-1]
-    folder = config.output / "stages" / "+".join(part.slug for part in sequence)
+    folder = _folder(config, sequence)
     done = folder / "stage.json"
     if not done.exists():
-        log(f"stage {','.join(map(str, sequence))}")
-        net = _Net(config, stage, state)
+        log(f"stage {name_of(sequence)}")
+        net = MultitaskNet(config, stage, state)
         net.encoder.prepare(text for task in tasks.values() for text in task.texts())
-        train_stage(config, net, tasks[stage.task], folder, log)
-        scores: dict[str, float] = {
-            task: net.head(task).score(net.encoder, tasks[task].test) for task in TASKS
-        }
+        train_stage(config, net, tasks, folder, log)
+        dev = net.scores(tasks, "dev", TASKS)
         net.save(folder)
-        row: Row = {
-            "stage": str(stage),
-            "trained": sorted(net.trained),
-            "test": {**scores, "overall": overall(scores)},
-        }
-        write_json(done, row)
+        write_json(
+            done, dataclasses.asdict(AfterStage(stage=str(stage), trained=sorted(net.trained), dev=dev))
+        )
         shutil.rmtree(folder / "training")
-        log("  ".join(f"{name} {value:.4f}" for name, value in row["test"].items()))
+        log("  ".join(f"{name} {value:.4f}" for name, value in dev.items()))
     state.backbone = str(folder)
     state.heads.pop(stage.task, None)  # the latest stage goes last
     state.heads[stage.task] = folder
-    finished: Row = read_json(done)
-    return finished
+    return AfterStage(**read_json(done))
 
 
-class _Net(TowerModule):
-    """The tower and the heads of all tasks; heads of other tasks stay as their stage left them."""
-
-    def __init__(self, config: MultitaskConfig, stage: Stage, state: State) -> None:
-        device = pick_device(config.device)
-        tower = load_tower(
-            state.backbone,
-            pooling=stage.pooling or _pooling_of(state),
-            max_length=config.max_length,
-            dropout=config.dropout,
-            device=device,
-        )
-        super().__init__(tower)
-        self.stage = stage
-        self.heads = nn.ModuleDict()
-        for task in TASKS:
-            held = state.heads.get(task)
-            head_stage = _head_stage(held) if held else Stage(task, None if task == "sst" else "mean")
-            if task == stage.task:
-                same = held is not None and _style(head_stage) == _style(stage)
-                head_stage, held = stage, held if same else None
-            head = TaskHead(head_stage, self.encoder, config.seed)
-            if held is not None:
-                head.load_state_dict(load_file(held / "head.safetensors"))
-            self.heads[task] = head
-        self.to(device)
-        self.trained = {*state.heads, stage.task}
-
-    def head(self, task: str) -> TaskHead:
-        """The head of a task."""
-        return self.heads[task]  # type: ignore[return-value]
-
-    def save(self, folder: Path) -> None:
-        """Write the tower as a model folder, and the stage's head."""
-        self.cpu().encoder.save(folder)
-        with atomic_path(folder / "head.safetensors") as temporary:
-            head = {
-                name: tensor.contiguous() for name, tensor in self.head(self.stage.task).state_dict().items()
-            }
-            save_file(head, temporary)
+def _folder(config: MultitaskConfig, sequence: Stages) -> Path:
+    return config.output / "stages" / "+".join(stage.slug for stage in sequence)
 
 
-def train_stage(
-    config: MultitaskConfig, net: _Net, task: TaskExamples, folder: Path, log: Callable[[str], None]
-) -> None:
-    """Train on one task and keep the weights of the epoch that is best on dev."""
-    streams, schedule, evaluate = _stage_schedule(config, net, task)
+def _test_scores(config: MultitaskConfig, tasks: Tasks, sequence: Stages, state: State) -> dict[str, float]:
+    """Test scores of a finished configuration, kept beside its last stage."""
+    path = _folder(config, sequence) / "test.json"
+    if not path.exists():
+        net = MultitaskNet(config, sequence[-1], state).eval()
+        net.encoder.prepare(text for task in tasks.values() for text in task.texts())
+        write_json(path, net.scores(tasks, "test", TASKS))
+    scores: dict[str, float] = read_json(path)
+    return scores
+
+
+def train_stage(config: MultitaskConfig, net: MultitaskNet, tasks: Tasks, folder: Path, log: Report) -> None:
+    """Some epochs on one task; the weights of the epoch with the best overall dev score stay."""
+    streams, schedule, evaluate = _stage_schedule(config, net, tasks)
     fit(
         net,
         streams,
@@ -218,33 +186,38 @@ def train_stage(
 
 
 def _stage_schedule(
-    config: MultitaskConfig, net: _Net, task: TaskExamples
+    config: MultitaskConfig, net: MultitaskNet, tasks: Tasks
 ) -> tuple[dict[str, Task], Schedule, Callable[[], Row]]:
-    """Batches, training schedule and dev score of a stage."""
+    """Batches, length and dev scores of a stage."""
     stage = net.stage
-    source: Source = Fixed(task.train)
+    source: Source = Fixed(tasks[stage.task].train)
     if stage.sampled:
-        source = Sampled(task.train, 0.1, config.seed, str(stage))
+        source = Sampled(tasks[stage.task].train, 0.1, config.seed, str(stage))
     stream = Stream(source, config.batch, config.seed, stage.task)
     head = net.head(stage.task)
-    metric = METRIC[stage.task]
+    # The overall score leaves NLI out, so its dev set is scored after an epoch only where it is trained.
+    scored = [task for task in TASKS if task in ("sst", "quora", "sts", stage.task)]
 
     def evaluate() -> Row:
-        return {metric: head.score(net.encoder, task.dev)}
+        return dict(net.scores(tasks, "dev", scored))
 
     schedule = Schedule(
         cycle=(stage.task,),
         steps=config.epochs * stream.batches_per_pass,
         evaluate_every=stream.batches_per_pass,
         save_every=config.save_every,
-        select=metric,
+        select="overall",
         identity={"stage": str(stage)},
     )
     return {stage.task: Task(stream, lambda examples: head.loss(net.encoder, examples))}, schedule, evaluate
 
 
-def _sequences(config: MultitaskConfig) -> list[tuple[Stage, ...]]:
-    """The configurations to run."""
+def sequences_of(config: MultitaskConfig) -> list[Stages]:
+    """The configurations to run.
+
+    Raises:
+        UserError: one cannot be read, or ``--grid`` names no file that has one.
+    """
     if config.grid is None:
         return [parse_stages(config.stages)]
     if config.grid == "paper":
@@ -261,61 +234,13 @@ def _sequences(config: MultitaskConfig) -> list[tuple[Stage, ...]]:
     return found
 
 
-def _binding_options(config: MultitaskConfig) -> dict[str, Any]:
-    """The options that decide the scores of a stage."""
+def _binding_options(config: MultitaskConfig) -> dict[str, object]:
+    """The options that decide the numbers of a stage."""
     return {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
 
 
 def _refuse_other_options(config: MultitaskConfig) -> None:
-    """Refuse to resume a folder made with options that change its scores."""
+    """Refuse to continue a folder made with options that change its numbers."""
     path = config.output / "multitask.json"
     if path.exists() and read_json(path) != _binding_options(config):
         raise UserError(f"{path}: this folder was made with other options; use another --output")
-
-
-def _head_stage(folder: Path) -> Stage:
-    """The stage that trained the head in a stage folder."""
-    return parse_stages(read_json(folder / "stage.json")["stage"])[0]
-
-
-def _style(stage: Stage) -> tuple[str | None, bool]:
-    return stage.pooling, stage.product
-
-
-def _pooling_of(state: State) -> Pooling:
-    """Pooling of the latest Siamese stage, so that the folder embeds as it was trained; mean without one."""
-    for folder in reversed(state.heads.values()):
-        stage = _head_stage(folder)
-        if stage.pooling:
-            return stage.pooling
-    return "mean"
-
-
-def report(results: dict[str, Any]) -> Page:
-    """The final scores of every configuration, and those after every stage, which show forgetting."""
-    final = {entry["stages"]: entry["after"][-1] for entry in results["results"]}
-    # Stages that several configurations share appear once.
-    stages = {
-        " → ".join(entry["stages"].split(",")[: place + 1]): row
-        for entry in results["results"]
-        for place, row in enumerate(entry["after"])
-    }
-    sections = [
-        Section("Configurations", [_table("configuration", final)]),
-        Section("Stages", [_table("after stage", stages)]),
-    ]
-    return Page("Sequential multi-task fine-tuning", sections, NOTE)
-
-
-def _table(name: str, rows: dict[str, Row]) -> Table:
-    columns = [Column(task, align="right") for task in ("SST", "Quora", "STS", "NLI")]
-    return Table(
-        [name, *columns, Column("overall", digits=3)],
-        [[title, *_cells(row), row["test"]["overall"]] for title, row in rows.items()],
-    )
-
-
-def _cells(row: Row) -> list[str]:
-    """Percent accuracies, Pearson x 100."""
-    values = {task: f"{100 * row['test'][task]:.1f}" for task in TASKS}
-    return [value if task in row["trained"] else f"({value})" for task, value in values.items()]

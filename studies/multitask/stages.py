@@ -1,19 +1,22 @@
-"""The language of ``--stages`` and the thirteen configurations of the grid; imports nothing heavy.
+"""Configurations under SEQ-MT's names: which tasks are trained, in which order, under which head.
 
-A stage is ``TASK[:POOLING][*][[sub]]``, stages are joined by commas::
+A configuration is its stages joined by hyphens, a stage is ``TASK[sub](POOLING)*``; all but the task may be
+missing. Table 1 of the paper names its thirteen rows so::
 
-    sst                 the task, both texts of a pair read together (BERT-style head on [CLS])
-    quora:mean          Siamese (SBERT-style), mean pooling; cls and max likewise; features u, v, |u-v|
-    quora:mean*         the same with u*v added: u, v, |u-v|, u*v
-    quora:mean*[sub]    the same, trained on a fresh tenth of the data each epoch
+    SA                sentiment, single sentences: a head on [CLS]
+    P, STS, NLI       both texts of a pair read together, a head on [CLS] (BERT)
+    P(M)              both texts read alone and pooled (SBERT): features u, v, |u-v|; (C) and (X) likewise
+    P(M)*             with u*v added: u, v, |u-v|, u*v
+    P[sub](M)         trained on a fresh random tenth of the data each epoch
+    SA-P-STS(M)       sentiment first, then paraphrases, then similarity
 
-``sst`` has one sentence: without a pooling its head reads [CLS] (a multi-view tower: its vector). ``sts``
-predicts the cosine when Siamese and an output value when joint, so ``*`` has no meaning there.
+Siamese ``STS`` predicts the cosine itself, joint ``STS`` a logit; ``*`` has no meaning for either.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,26 +25,27 @@ from senteval_runner.towers.config import Pooling
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
 TASKS: tuple[TaskName, ...] = ("sst", "quora", "sts", "nli")
+LETTERS: dict[str, TaskName] = {"SA": "sst", "P": "quora", "STS": "sts", "NLI": "nli"}
+POOLINGS: dict[str, Pooling] = {"C": "cls", "M": "mean", "X": "max"}
+_LETTERS_OF = {task: letters for letters, task in LETTERS.items()}
+_POOLING_OF = {pooling: letter for letter, pooling in POOLINGS.items()}
 
 GRID: tuple[str, ...] = (
-    "sst",
-    "sst,quora",
-    "sst,quora:mean",
-    "sst,quora:mean*",
-    "sst,quora,sts",
-    "sst,quora:mean,sts:mean",
-    "sst,quora:cls,sts:cls",
-    "sst,quora:max,sts:max",
-    "sst,quora:mean*,sts:mean",
-    "sst,quora:mean[sub],sts:mean",
-    "quora:mean,sts:mean,sst",
-    "sst,nli:mean,quora:mean,sts:mean",
-    "sst,quora:mean,sts:mean,nli:mean",
+    "SA",
+    "P",
+    "STS",
+    "SA-P-STS",
+    "SA-P-STS(C)",
+    "SA-P-STS(M)",
+    "SA-P(C)-STS(C)",
+    "SA-P(M)-STS(M)",
+    "SA-P(X)-STS(X)",
+    "SA-P[sub]-STS(M)",
+    "SA-P[sub](M)-STS(M)",
+    "SA-P(M)*-STS(M)",
+    "SA-P-STS(M)-NLI(M)",
 )
-"""Thirteen configurations: heads (BERT, SBERT), pooling, concatenation, sampling, order, NLI early or late.
-
-SEQ-MT's Table 1 has thirteen rows along these axes; the exact rows are this project's choice.
-"""
+"""The rows of SEQ-MT's Table 1, in its order."""
 
 
 @dataclass(frozen=True)
@@ -50,39 +54,49 @@ class Stage:
 
     task: TaskName
     pooling: Pooling | None = None
-    """Siamese pooling; None is the joint (BERT-style) head."""
+    """Siamese pooling; None is the joint (BERT) head."""
     product: bool = False
     """Add u*v to u, v, |u-v|."""
     sampled: bool = False
     """Train on a fresh tenth of the examples each epoch."""
 
     def __str__(self) -> str:
-        pooling = f":{self.pooling}" if self.pooling else ""
-        return f"{self.task}{pooling}{'*' * self.product}{'[sub]' * self.sampled}"
+        pooling = f"({_POOLING_OF[self.pooling]})" if self.pooling else ""
+        return f"{_LETTERS_OF[self.task]}{'[sub]' * self.sampled}{pooling}{'*' * self.product}"
 
     @property
     def slug(self) -> str:
         """The stage as part of a folder name."""
-        return str(self).replace(":", "-").replace("*", "-prod").replace("[sub]", "-sub")
+        parts = [self.task, "sub" * self.sampled, self.pooling or "", "prod" * self.product]
+        return "-".join(filter(None, parts))
 
 
-def parse_stages(text: str) -> tuple[Stage, ...]:
-    """Read ``--stages``.
+Stages = tuple[Stage, ...]
+"""A configuration."""
+
+
+def name_of(stages: Sequence[Stage]) -> str:
+    """The configuration's name, as :func:`parse_stages` reads it."""
+    return "-".join(map(str, stages))
+
+
+def parse_stages(text: str) -> Stages:
+    """Read a configuration's name.
 
     Raises:
         UserError: a stage does not have the form above.
     """
-    return tuple(_parse_stage(part.strip()) for part in text.split(","))
+    return tuple(_parse_stage(part) for part in text.strip().split("-"))
 
 
 def _parse_stage(text: str) -> Stage:
-    found = re.fullmatch(r"(sst|quora|sts|nli)(?::(cls|mean|max))?(\*)?(\[sub\])?", text)
+    found = re.fullmatch(r"(SA|P|STS|NLI)(\[sub\])?(?:\(([CMX])\))?(\*)?", text)
     if not found:
         raise UserError(
-            f"stage {text!r} is not TASK[:cls|mean|max][*][[sub]] with TASK one of {', '.join(TASKS)}; "
-            "e.g. sst,quora:mean*,sts:mean"
+            f"stage {text!r} is not TASK[sub](C|M|X)* with TASK one of {', '.join(LETTERS)}; "
+            "e.g. SA-P(M)*-STS(M)"
         )
-    task, pooling, star, sub = found.groups()
-    if star and (not pooling or task in ("sst", "sts")):
-        raise UserError(f"stage {text!r}: * adds u*v to a Siamese pair head (quora or nli with a pooling)")
-    return Stage(task, pooling, bool(star), bool(sub))  # type: ignore[arg-type]
+    letters, sub, letter, star = found.groups()
+    if star and (not letter or letters in ("SA", "STS")):
+        raise UserError(f"stage {text!r}: * adds u*v to a Siamese pair head, P(M)* or NLI(M)*")
+    return Stage(LETTERS[letters], POOLINGS[letter] if letter else None, bool(star), bool(sub))

@@ -1,7 +1,6 @@
 """The four tasks' examples: SST-5, Quora, STS-B and NLI, from published files or the data folder.
 
-SEQ-MT used SST-5, Quora and SNLI as published, and another split of the STS data (6,040 / 863 / 1,725 pairs).
-Here STS is STS-B's own split. Sets that are not in the data folder are replaced:
+Sets that are not in the data folder are replaced:
 
 =======  =====================================  ====================================================
 task     published                              data folder
@@ -9,6 +8,9 @@ task     published                              data folder
 quora    quora_duplicate_questions.tsv          paraphrase/twitter_url_{train,test}: same form, tweets
 nli      SNLI/MultiNLI train .jsonl             nli/snli_dev for training, nli/snli_test for the test
 =======  =====================================  ====================================================
+
+SEQ-MT splits Quora's one file and all 8,628 pairs of STS-B at random, 7 : 1 : 2. Which pair went where it
+does not say; ``--splits paper`` draws such a split.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from corpora.support.errors import UserError
 from corpora.support.split import hold_out
 from studies.finetune.examples import Examples, rng
 from studies.multitask.config import MultitaskConfig, SplitFiles
+from studies.multitask.paper import SIZES
+from studies.multitask.stages import TaskName
 
 
 @dataclass(frozen=True)
@@ -46,20 +50,21 @@ class TaskExamples:
             yield from examples.texts()
 
 
-def read_all_tasks(config: MultitaskConfig) -> dict[str, TaskExamples]:
+def read_all_tasks(config: MultitaskConfig) -> dict[TaskName, TaskExamples]:
     """All four tasks, since every stage is scored on all of them.
 
     Raises:
         UserError: a set is neither given nor in the data folder.
     """
-    data = config.data or _data_from_environment()
-    read = {
+    data = data_folder(config)
+    sts = _graded(read_task("STSBenchmark", data).splits, scale=5.0)
+    read: dict[TaskName, TaskExamples] = {
         "sst": _graded(read_task("SST5", data).splits, scale=None),
         "quora": _pairs(
-            "quora", config.quora, data / "paraphrase" / "twitter_url_{}.tsv.gz", ("train", "test")
+            "quora", config, config.quora, data / "paraphrase" / "twitter_url_{}.tsv.gz", ("train", "test")
         ),
-        "sts": _graded(read_task("STSBenchmark", data).splits, scale=5.0),
-        "nli": _pairs("nli", config.nli, data / "nli" / "snli_{}.tsv", ("dev", "test")),
+        "sts": resplit("sts", sts) if config.splits == "paper" else sts,
+        "nli": _pairs("nli", config, config.nli, data / "nli" / "snli_{}.tsv", ("dev", "test")),
     }
     return {
         name: TaskExamples(
@@ -71,8 +76,13 @@ def read_all_tasks(config: MultitaskConfig) -> dict[str, TaskExamples]:
     }
 
 
-def _data_from_environment() -> Path:
-    folder = os.environ.get("MULTIVIEW_DATA")
+def data_folder(config: MultitaskConfig) -> Path:
+    """``--data``, or what the environment names.
+
+    Raises:
+        UserError: neither is given.
+    """
+    folder = config.data or os.environ.get("MULTIVIEW_DATA")
     if not folder:
         raise UserError("no data folder: give --data FOLDER or set MULTIVIEW_DATA")
     return Path(folder)
@@ -90,11 +100,15 @@ def _graded(splits: dict[str, Split], scale: float | None) -> TaskExamples:
     return TaskExamples(examples(splits["train"]), examples(splits["dev"]), examples(splits["test"]))
 
 
-def _pairs(task: str, files: SplitFiles, pattern: Path, parts: tuple[str, str]) -> TaskExamples:
+def _pairs(
+    task: TaskName, config: MultitaskConfig, files: SplitFiles, pattern: Path, parts: tuple[str, str]
+) -> TaskExamples:
     """The given files, else the data folder's. Missing splits are held out of the training pairs."""
     own = files.train is not None
     train = _read(task, files.train or Path(str(pattern).format(parts[0])))
     test_file = files.test or (None if own else Path(str(pattern).format(parts[1])))
+    if config.splits == "paper" and test_file is None and files.dev is None:
+        return resplit(task, TaskExamples(train, _none(train), _none(train)))
     if test_file is None:
         train, test = hold_out(train, 0.1, "test")
     else:
@@ -106,7 +120,25 @@ def _pairs(task: str, files: SplitFiles, pattern: Path, parts: tuple[str, str]) 
     return TaskExamples(train, dev, test)
 
 
-def _read(task: str, path: Path) -> Examples:
+def _none(examples: Examples) -> Examples:
+    return examples.take(np.zeros(0, dtype=np.int64))
+
+
+def resplit(task: TaskName, parts: TaskExamples) -> TaskExamples:
+    """All examples of three parts, split at random in the proportions of SEQ-MT."""
+    sides = (parts.train, parts.dev, parts.test)
+    second = [text for side in sides for text in side.second or ()]
+    every = Examples(
+        [text for side in sides for text in side.first], second, np.concatenate([s.target for s in sides])
+    )
+    total = sum(SIZES[task])
+    dev, test = (round(len(every) * size / total) for size in SIZES[task][1:])
+    order = rng(0, "split/" + task).permutation(len(every))
+    chosen = (order[dev + test :], order[:dev], order[dev : dev + test])
+    return TaskExamples(*(every.take(np.sort(rows)) for rows in chosen))
+
+
+def _read(task: TaskName, path: Path) -> Examples:
     if task == "nli":
         ids = {label: place for place, label in enumerate(NLI_LABELS)}
         return Examples.of_pairs((a, b, ids[label]) for a, b, label in read_nli(path) if label in ids)

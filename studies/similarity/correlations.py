@@ -12,13 +12,15 @@ from corpora.pairs.labelled import read_ppdb
 from corpora.pairs.similarity import SETS, find_set
 from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
-from corpora.support.split import in_fraction
+from corpora.support.split import pair_in_fraction
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import cosines, pearson, spearman
 from senteval_runner.vectors.embed import Encoder, SentenceVectors, as_vectors
+from studies.similarity.columns import STS_TASKS
 
-SENTENCE_TASKS = ("STSBenchmark", "SICKRelatedness")
+HEAD_TASKS = ("STSBenchmark", "SICKRelatedness")
+"""Sets with a training part: BURT trains a regression on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +68,29 @@ def word_similarity(encoder: Encoder, folder: Path) -> tuple[dict[str, Correlati
 def sentence_similarity(
     encoder: Encoder, data: Path, *, seed: int = 1111
 ) -> tuple[dict[str, Correlation], dict[str, str]]:
-    """STS-B and SICK-R test pairs: with a trained regression head, and by cosine.
+    """STS12-16 by cosine, the mean over their parts; STS-B and SICK-R with a trained head, and by cosine.
 
-    The head is SentEval's (:mod:`senteval_runner.protocol.relatedness`) on frozen vectors.
+    The head is SentEval's regression (:mod:`senteval_runner.protocol.relatedness`) on frozen vectors.
 
     Returns:
         Scores by set, and for skipped tasks the reason (missing or bad files).
     """
     vectors = as_vectors(encoder)
-    found, skipped = {}, {}
-    for name in SENTENCE_TASKS:
+    found: dict[str, Correlation] = {}
+    skipped = {}
+    for name in (*STS_TASKS, *HEAD_TASKS):
         try:
             task = read_task(name, data)
             result = evaluate_task(vectors, task, get_protocol("default"), seed)
         except UserError as error:
             skipped[name] = str(error)
+            continue
+        if name in STS_TASKS:
+            found[name] = Correlation(
+                spearman=100 * result["all.spearman.mean"],
+                pearson=100 * result["all.pearson.mean"],
+                pairs=sum(map(len, task.splits.values())),
+            )
             continue
         split = task.splits["test"]
         assert split.b is not None
@@ -93,7 +103,7 @@ def sentence_similarity(
 
 
 def phrase_similarity(encoder: Encoder, file: Path, held_out: float = 0.0) -> Correlation:
-    """Correlation with PPDB's score of equivalence on its phrase pairs.
+    """Correlation with PPDB's score of equivalence on its phrase pairs; two single words are none.
 
     Args:
         encoder: any encoder.
@@ -108,9 +118,12 @@ def phrase_similarity(encoder: Encoder, file: Path, held_out: float = 0.0) -> Co
     scored = [(pair, gold) for pair, gold in rows if gold is not None]
     if not scored:
         raise UserError(f"{file}: no row has the feature Equivalence (PPDB 2.0 has it, PPDB 1.0 has not)")
+    phrases = [(pair, gold) for pair, gold in scored if " " in pair.left or " " in pair.right]
+    if not phrases:
+        raise UserError(f"{file}: all rows are pairs of single words; give a phrasal file")
     if held_out:
-        scored = [(pair, gold) for pair, gold in scored if in_fraction(pair.left, held_out)]
-    if not scored:
+        phrases = [(p, gold) for p, gold in phrases if pair_in_fraction(p.left, p.right, held_out)]
+    if not phrases:
         raise UserError(f"{file}: no row is in the held-out fraction {held_out:g}; raise --held-out")
-    left, right = [pair.left for pair, _ in scored], [pair.right for pair, _ in scored]
-    return correlate(encoder, left, right, [gold for _, gold in scored])
+    left, right = [pair.left for pair, _ in phrases], [pair.right for pair, _ in phrases]
+    return correlate(encoder, left, right, [gold for _, gold in phrases])

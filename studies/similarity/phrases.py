@@ -71,10 +71,10 @@ def score_phrases(
     return PhraseScores(
         devacc=outcome.devacc,
         acc=outcome.acc,
-        f1=_f1(gold, outcome.predictions),
+        f1=percent_f1(gold, outcome.predictions),
         threshold=threshold,
         threshold_acc=round(100 * float(np.mean(by_threshold == gold)), 2),
-        threshold_f1=_f1(gold, by_threshold),
+        threshold_f1=percent_f1(gold, by_threshold),
         pairs=len(test),
     )
 
@@ -97,5 +97,11 @@ def _encoded(
     return vectors([word.split() for word in part.words]), vectors([text.split() for text in part.phrases])
 
 
-def _f1(gold: NDArray[np.integer], predicted: NDArray[np.generic]) -> float:
+def percent_f1(gold: NDArray[np.integer], predicted: NDArray[np.generic]) -> float:
+    """F1 of the positive class in percent.
+
+    Args:
+        gold: [n] of 0 and 1.
+        predicted: [n] of 0 and 1.
+    """
     return round(100 * float(f1_score(gold, predicted, zero_division=0)), 2)

@@ -51,9 +51,16 @@ def config(files: dict[str, Path], output: Path, **options: object) -> BurtConfi
         ppdb=(files["ppdb"],),
         similarity=(files["similarity"],),
         tiny=TinyConfig(layers=1, hidden=32, vocabulary=400),
-        **{"batch": 8, "epochs": 3.0, "dropout": 0.0, "held_out": 0.0, "evaluate_every": 10**6,
-           "loop": LoopConfig(learning_rate=3e-3), **options},  # type: ignore[arg-type]
+        **{"backbone": "tiny", "batch": 8, "epochs": 3.0, "dropout": 0.0, "held_out": 0.0,
+           "evaluate_every": 10**6, "loop": LoopConfig(learning_rate=3e-3), **options},  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def unlabelled(folder: Path) -> Path:
+    """The synonyms as PPDB 1.0 lists them."""
+    path = folder / "ppdb1.txt"
+    path.write_text("\n".join(ppdb_line(a, b) for a, b in SYNONYMS), encoding="utf-8")
+    return path
 
 
 def test_data_is_filtered_counted_and_split(files: dict[str, Path], tmp_path: Path) -> None:
@@ -63,9 +70,12 @@ def test_data_is_filtered_counted_and_split(files: dict[str, Path], tmp_path: Pa
     assert not set(data.nli.first) & set(data.nli_dev.first)
     assert 0 < len(data.pairs_dev) < len(data.pairs)
     assert len(data.labelled) + len(data.labelled_dev) == 40
-    counts = np.bincount(data.classes.target) + np.bincount(data.classes_dev.target)
-    assert counts.tolist() == [15, 15, 15]
-    assert any("ppdb.txt" in line and "90 rows" in line for line in data.summary)
+    assert set(data.pairs) == set(zip(data.classes.first, data.classes.second or [], strict=True))
+    sizes = np.bincount(data.classes.target), np.bincount(data.classes_dev.target)
+    assert all(len(set(size.tolist())) == 1 for size in sizes), "equal classes on both sides"
+    assert any("ppdb.txt" in line and "60 of 90 rows" in line for line in data.summary)
+    few = read_data(config(files, tmp_path, per_class=4))
+    assert np.bincount(few.classes.target).tolist() == [4, 4, 4] and len(few.pairs) == 12
 
 
 def test_missing_data_is_named(files: dict[str, Path], tmp_path: Path) -> None:
@@ -73,13 +83,11 @@ def test_missing_data_is_named(files: dict[str, Path], tmp_path: Path) -> None:
         read_data(BurtConfig(output=tmp_path))
     with pytest.raises(UserError, match="--ppdb"):
         read_data(BurtConfig(output=tmp_path, nli=(files["nli"],)))
-    unlabelled = tmp_path / "ppdb1.txt"
-    unlabelled.write_text("\n".join(ppdb_line(a, b) for a, b in SYNONYMS), encoding="utf-8")
     with pytest.raises(UserError, match="leave classification out"):
-        read_data(config({**files, "ppdb": unlabelled}, tmp_path))
+        read_data(config({**files, "ppdb": unlabelled(tmp_path)}, tmp_path))
     bad = tmp_path / "scores.txt"
     bad.write_text("a\tb\t1\na\tb\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"scores\.txt:2: expected two phrases and a score"):
+    with pytest.raises(UserError, match=r"scores\.txt:2: expected 3 cells"):
         read_data(config({**files, "similarity": bad}, tmp_path))
 
 
@@ -88,8 +96,11 @@ def test_training_improves_nli_and_phrase_similarity(files: dict[str, Path], tmp
 
     from studies.burt.train import describe, train
 
+    # PPDB 1.0 has paraphrases alone; in 2.0 Independent pairs, gold's low scores here, are positives as well.
+    synonyms = {**files, "ppdb": unlabelled(tmp_path)}
     # |u-v|, u*v: with so few phrases the paper's u, v would be learnt by heart.
-    settings = config(files, tmp_path / "burt", batch=16, epochs=4.0, concatenation="diff-prod")
+    options = {"objectives": ("nli", "identification"), "concatenation": "diff-prod"}
+    settings = config(synonyms, tmp_path / "burt", batch=16, epochs=4.0, **options)
     history = train(settings)
     before, after = history[0], history[-1]
     assert before["nli"] < 0.5
@@ -114,7 +125,18 @@ def test_a_killed_run_ends_in_the_same_bits(files: dict[str, Path], tmp_path: Pa
     def start(output: Path) -> subprocess.Popen[bytes]:
         options = [
             *("--nli", files["nli"], "--nli-dev", files["nli_dev"], "--ppdb", files["ppdb"]),
-            *("--output", output, "--tiny.layers", 1, "--tiny.hidden", 32, "--tiny.vocabulary", 400),
+            *(
+                "--output",
+                output,
+                "--backbone",
+                "tiny",
+                "--tiny.layers",
+                1,
+                "--tiny.hidden",
+                32,
+                "--tiny.vocabulary",
+                400,
+            ),
             *("--epochs", 1, "--save-every", 5, "--evaluate-every", 40, "--batch", 8),
         ]
         return subprocess.Popen(
@@ -150,14 +172,15 @@ def test_the_command_explains_itself_quickly_and_refuses_bad_input(
     shown = command("studies.burt", "--help")
     assert shown.returncode == 0
     assert "--concatenation" in shown.stdout
-    refused = command("studies.burt", "--output", tmp_path / "x", "--nli", tmp_path / "none.jsonl")
+    here = ("--output", tmp_path / "x", "--nli", tmp_path / "none.jsonl")
+    assert "no backbone: give --backbone" in command("studies.burt", *here).stderr
+    refused = command("studies.burt", *here, "--backbone", "tiny")
     assert refused.returncode == 2
     assert "none.jsonl" in refused.stderr
 
 
 def test_dry_run_counts_the_steps_and_writes_nothing(files: dict[str, Path], tmp_path: Path, capsys) -> None:
-    options = config(files, tmp_path / "out", dry_run=True)
-    main(options)
+    main(config(files, tmp_path / "out", dry_run=True))
     text = capsys.readouterr().out
     # 400 NLI pairs in batches of 8 take half of the steps: 3 passes are 300.
     assert "train        300 steps of 8 at" in text and "nli -> identification" in text

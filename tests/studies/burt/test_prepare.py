@@ -6,15 +6,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.support.split import hold_out, hold_out_pairs, normalised
+from corpora.support.split import hold_out, normalised
 from studies.burt.objectives import one_round, steps_per_epoch
 from studies.burt.prepare import (
     Phrases,
     at_most,
+    balanced,
     classification_examples,
-    identification_pairs,
+    hold_out_phrases,
     nli_examples,
-    short_enough,
+    usable,
     without_premises,
 )
 from studies.finetune.examples import Examples
@@ -40,28 +41,47 @@ def test_a_limit_is_a_fixed_even_choice() -> None:
     assert all(abs(sum(row // 4_000 == part for row in rows) - 400) < 75 for part in range(10))
 
 
-def test_phrases_are_short_different_and_once() -> None:
+def test_phrases_are_short_and_different_and_their_labels_are_kept_ones() -> None:
     rows = [
         Phrases("a b c d e f", "x", None),
         Phrases("a b c d e f g", "x", None),
         Phrases("x", "a b c d e f", None),
+        Phrases("a b c d e f", "x", None),
         Phrases("x", "x", None),
     ]
-    assert short_enough(rows, 6) == rows[:1]
+    assert usable(rows, 6) == [rows[0], rows[2]], "each direction once"
+    assert [row.label for row in usable(ROWS, 6)] == [
+        *["equivalence"] * 2,
+        *["entailment"] * 2,
+        "independent",
+        None,
+    ]
 
 
-def test_paraphrases_are_rows_that_ppdb_does_not_call_otherwise() -> None:
-    assert identification_pairs(ROWS) == [(r.a, r.b) for r in (*ROWS[:4], ROWS[7])]
+def test_both_directions_of_a_pair_are_on_one_side() -> None:
+    rows = [Phrases(f"a {i}", f"b {i * i}", None) for i in range(200)]
+    turned = [Phrases(row.b, row.a, None) for row in rows]
+    for train, held in (hold_out_phrases(side, 0.3) for side in (rows, turned)):
+        assert len(train) + len(held) == 200 and 30 < len(held) < 90
+    (train, held), (other_train, other_held) = (hold_out_phrases(side, 0.3) for side in (rows, turned))
+    assert [(row.b, row.a) for row in held] == [(row.a, row.b) for row in other_held]
+    assert len(train) == len(other_train)
 
 
-def test_classes_are_merged_filtered_and_balanced() -> None:
-    examples = classification_examples(ROWS, seed=1)
+def test_classes_are_balanced_and_all_are_positive_pairs() -> None:
+    """BURT counts more than a million positive pairs: three labels of 354k, Independent among them."""
+    rows = balanced(usable(ROWS, 6), per_class=354_000, seed=1)
+    assert [row.label for row in rows] == ["equivalence", "entailment", "independent", None]
+    assert rows[1].a in ("very big", "large") and rows[2].a == "red" and rows[3].a == "shop"
+    examples = classification_examples(rows)
     assert examples.target.tolist() == [0, 1, 2]
-    assert examples.first[2] == "red"
-    assert examples.first[1] in ("very big", "large")
-    assert len(classification_examples(ROWS[:4], seed=1)) == 0
-    many = classification_examples(ROWS * 4, seed=2)
-    assert np.bincount(many.target).tolist() == [4, 4, 4]
+    assert examples.first == [row.a for row in rows[:3]]
+    many = [row._replace(a=f"{row.a} {i}") for row in usable(ROWS, 6) for i in range(4)]
+    assert np.bincount(classification_examples(balanced(many, 10**6, 2)).target).tolist() == [4, 4, 4]
+    assert np.bincount(classification_examples(balanced(many, 3, 2)).target).tolist() == [3, 3, 3]
+    assert balanced(many, 3, 2) != balanced(many, 3, 3), "a random choice"
+    only = [row for row in many if row.label != "independent"]
+    assert np.bincount(classification_examples(balanced(only, 10**6, 2)).target).tolist() == [8, 8]
 
 
 def test_nli_rows_without_a_three_way_label_are_counted() -> None:
@@ -82,11 +102,6 @@ def test_a_first_text_is_on_one_side_only(texts: list[str], share: float) -> Non
     train, held = hold_out(examples, share)
     assert sorted([*train.target, *held.target]) == list(range(len(texts)))
     assert not {normalised(t) for t in train.first} & {normalised(t) for t in held.first}
-    pairs = [(text, text) for text in texts]
-    assert [list(side) for side in hold_out_pairs(pairs, share)] == [
-        [(t, t) for t in train.first],
-        [(t, t) for t in held.first],
-    ]
 
 
 def test_every_second_batch_is_nli_and_the_others_alternate() -> None:

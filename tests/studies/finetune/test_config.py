@@ -104,7 +104,7 @@ def test_the_command_checks_before_it_writes(tmp_path: Path, capsys: pytest.Capt
 def test_nothing_to_train_on_is_told(tmp_path: Path) -> None:
     path = write_tsv(tmp_path / "odd.tsv", [("maybe", "a dog", "a cat")])
     with pytest.raises(UserError, match=r"odd\.tsv leave no training pair: 1 without a three-way label"):
-        train(BurtConfig(output=tmp_path / "out", nli=(path,), objectives=("nli",)))
+        train(BurtConfig(output=tmp_path / "out", backbone="tiny", nli=(path,), objectives=("nli",)))
     (tmp_path / "grid.txt").write_text("\n\n")
     with pytest.raises(UserError, match="holds no line with stages"):
-        run(MultitaskConfig(output=tmp_path / "out", grid=str(tmp_path / "grid.txt")))
+        run(MultitaskConfig(output=tmp_path / "out", backbone="tiny", grid=str(tmp_path / "grid.txt")))

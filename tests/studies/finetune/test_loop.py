@@ -176,7 +176,11 @@ class Net(torch.nn.Module):
 
 
 def net_run(
-    folder: Path, stop_after: int | None = None, select: str | None = None, factor: float = 1.0
+    folder: Path,
+    stop_after: int | None = None,
+    select: str | None = None,
+    factor: float = 1.0,
+    clip_norm: float = 0.0,
 ) -> Net:
     net = Net()
     stream = Stream(Fixed(numbered(23)), 4, 0, "t")
@@ -191,7 +195,8 @@ def net_run(
 
     schedule = Schedule(cycle=("t",), steps=30, evaluate_every=10, save_every=3, select=select)
     score = iter([0.0, 0.5, 0.9, 0.1])
-    fit(net, {"t": Task(stream, loss)}, schedule, LoopConfig(learning_rate=0.01), seed=1, folder=folder,
+    config = LoopConfig(learning_rate=0.01, clip_norm=clip_norm)
+    fit(net, {"t": Task(stream, loss)}, schedule, config, seed=1, folder=folder,
         evaluate=lambda: {"score": next(score)})  # fmt: skip
     return net
 
@@ -212,6 +217,15 @@ def test_the_best_weights_on_dev_are_kept(tmp_path: Path) -> None:
     best = bests.newest()
     assert best is not None
     assert torch.equal(best.weights["layer.0.weight"], net.layer[0].weight)
+
+
+def test_a_norm_of_nothing_clips_nothing(tmp_path: Path) -> None:
+    """The loss is scaled until gradients are longer than 1; Adam forgets a common scale but not clipping."""
+    free, wide, clipped = (
+        net_run(tmp_path / str(norm), factor=100.0, clip_norm=norm).layer[0].weight
+        for norm in (0.0, 1e9, 1.0)
+    )
+    assert torch.equal(free, wide) and not torch.allclose(free, clipped)
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_update(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from corpora.support.errors import UserError
 from studies.finetune.config import LoopConfig, TinyConfig
@@ -18,7 +19,9 @@ from studies.multitask import run as runner
 from studies.multitask.__main__ import main
 from studies.multitask.config import MultitaskConfig, SplitFiles
 from studies.multitask.heads import TaskHead, overall
-from studies.multitask.run import report, run
+from studies.multitask.net import MultitaskNet, State
+from studies.multitask.report import report
+from studies.multitask.run import run
 from studies.multitask.stages import Stage, parse_stages
 from studies.multitask.tasks import read_all_tasks
 from tests.studies.finetune.fixtures import write_tasks
@@ -34,7 +37,8 @@ def config(data: Path, output: Path, **options: object) -> MultitaskConfig:
     return MultitaskConfig(
         output=output,
         data=data,
-        **{"epochs": 2, "batch": 16, "tiny": TinyConfig(layers=1, hidden=32, vocabulary=300), "dropout": 0.0,
+        **{"backbone": "tiny", "epochs": 2, "batch": 16,
+           "tiny": TinyConfig(layers=1, hidden=32, vocabulary=300), "dropout": 0.0,
            "loop": LoopConfig(learning_rate=3e-3, warmup=0.0, decay=False), **options},  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -68,9 +72,7 @@ class Lookup(torch.nn.Module):
         return self.embed([a for a, _ in pairs]) - self.embed([b for _, b in pairs])
 
 
-@pytest.mark.parametrize(
-    "text", ["sst", "sst:max", "quora", "quora:mean*", "sts", "sts:cls", "nli", "nli:mean"]
-)
+@pytest.mark.parametrize("text", ["SA", "SA(X)", "P", "P(M)*", "STS", "STS(C)", "NLI", "NLI(M)"])
 def test_heads_equal_plain_formulas(text: str) -> None:
     stage, tower = parse_stages(text)[0], Lookup()
     rng = np.random.default_rng(0)
@@ -98,12 +100,14 @@ def test_heads_equal_plain_formulas(text: str) -> None:
     assert tower.pooling == (stage.pooling or ("cls" if stage.task == "sst" else None))
     goal = torch.from_numpy(target)
     if stage.task == "sts":
-        plain = (expected - goal).square().mean()
         score = np.corrcoef(expected.detach().numpy(), target)[0, 1]
     elif stage.task == "quora":
+        score = ((expected > 0) == goal.bool()).float().mean().item()
+    if stage.task == "sts" and stage.pooling:
+        plain = (expected - goal).square().mean()
+    elif stage.task in ("quora", "sts"):  # a joint STS head says how likely "similar" is
         chance = torch.sigmoid(expected)
         plain = -(goal * chance.log() + (1 - goal) * (1 - chance).log()).mean()
-        score = ((expected > 0) == goal.bool()).float().mean().item()
     else:
         plain = -expected.log_softmax(1)[torch.arange(6), goal].mean()
         score = (expected.argmax(1) == goal).float().mean().item()
@@ -115,7 +119,7 @@ def test_a_tower_of_single_sentences_refuses_joint_pairs() -> None:
     tower = Lookup()
     tower.joint = False
     TaskHead(Stage("sst"), tower, 0)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="use nli:mean"):
+    with pytest.raises(UserError, match=r"use NLI\(M\)"):
         TaskHead(Stage("nli"), tower, 0)  # type: ignore[arg-type]
 
 
@@ -129,7 +133,7 @@ def test_a_grid_shares_stages_resumes_and_shows_forgetting(
     from sentence_transformers import SentenceTransformer
 
     grid = tmp_path / "grid.txt"
-    grid.write_text("sst,nli:mean\nsst,quora:max*[sub],sts:mean\n", encoding="utf-8")
+    grid.write_text("SA-NLI(M)\nSA-P[sub](X)*-STS(M)\n", encoding="utf-8")
     trained: list[str] = []
     train_stage = runner.train_stage
 
@@ -144,22 +148,71 @@ def test_a_grid_shares_stages_resumes_and_shows_forgetting(
         patch.setattr(runner, "train_stage", watched)
         with pytest.raises(KeyboardInterrupt):
             run(settings)
-        results = run(settings)
-    assert trained == ["sst", "nli:mean", "quora:max*[sub]", "quora:max*[sub]", "sts:mean"]
-    first, second = results["results"]
-    assert first["after"][0] == second["after"][0], "both begin with the same stage"
-    assert first["after"][0]["trained"] == ["sst"]
-    assert first["after"][1]["test"]["nli"] > first["after"][0]["test"]["nli"] + 0.3
-    assert second["after"][-1]["trained"] == ["quora", "sst", "sts"]
-    shown = report(results).markdown()
-    assert shown.count("| sst |") == 1
-    assert "| sst → quora:max*[sub] → sts:mean |" in shown
-    assert "(" in next(line for line in shown.splitlines() if line.startswith("| sst |"))
-    last = tmp_path / "out/stages/sst+quora-max-prod-sub+sts-mean"
+        outcomes = run(settings)
+    assert trained == ["SA", "NLI(M)", "P[sub](X)*", "P[sub](X)*", "STS(M)"]
+    first, second = outcomes
+    assert first.after[0] == second.after[0], "both begin with the same stage"
+    assert first.after[0].trained == ["sst"]
+    assert first.after[1].dev["nli"] > first.after[0].dev["nli"] + 0.3
+    assert second.after[-1].trained == ["quora", "sst", "sts"]
+    shown = report(outcomes).markdown()
+    assert shown.count("| SA |") == 1
+    assert "| SA → P[sub](X)* → STS(M) |" in shown
+    assert "(" in next(line for line in shown.splitlines() if line.startswith("| SA |"))
+    last = tmp_path / "out/stages/sst+quora-sub-max-prod+sts-mean"
     assert SentenceTransformer(str(last), device="cpu").encode(["the film"]).shape == (1, 32)
     assert not (last / "training").exists()
     with pytest.raises(UserError, match="other options"):
         run(dataclasses.replace(settings, seed=2))
+
+
+def test_dev_chooses_and_test_is_read_for_the_best_three_only(data: Path, tmp_path: Path) -> None:
+    """Four configurations of one epoch; the dev scores name the three that are scored on test."""
+    grid = tmp_path / "grid.txt"
+    grid.write_text("STS(M)\nSTS(X)\nSTS(C)\nP(M)\n", encoding="utf-8")
+    settings = config(data, tmp_path / "out", grid=str(grid), epochs=1)
+    outcomes = run(settings)
+    ranked = sorted(outcomes, key=lambda outcome: -outcome.after[-1].dev["overall"])
+    assert [outcome.test is not None for outcome in ranked] == [True, True, True, False]
+    assert ranked[0].test != ranked[0].after[-1].dev
+    shown = report(outcomes).markdown()
+    assert shown.index("## Table 1") < shown.index("## Table 2")
+    stored = {path.parent.name: path for path in (tmp_path / "out/stages").rglob("test.json")}
+    assert len(stored) == 3
+    assert run(settings) == outcomes, "a finished grid reads what it wrote"
+
+
+def test_the_epoch_with_the_best_overall_score_is_kept(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With made-up scores: the stage's metric is best in the last epoch, the overall score in the first."""
+    calls: list[float] = []
+
+    def scores(net: MultitaskNet, *_: object) -> dict[str, float]:
+        weight = next(net.tower.parameters()).detach().sum().item()
+        calls.append(weight)
+        turn = len(calls)
+        return {"sst": turn / 10, "quora": 0.5, "sts": 0.5, "nli": 0.0, "overall": {2: 0.9}.get(turn, 0.1)}
+
+    monkeypatch.setattr(MultitaskNet, "scores", scores)
+    run(config(data, tmp_path / "out", stages="SA", epochs=3))
+    before, first, second, third, kept, tested = calls
+    assert kept == tested == first and len({before, first, second, third}) == 4
+
+
+def test_a_head_without_a_stage_reads_pairs_as_the_last_stage_did(data: Path, tmp_path: Path) -> None:
+    settings = config(data, tmp_path / "out", stages="SA-STS(M)", epochs=1, limit=8)
+    run(settings)
+    folders = {"sst": tmp_path / "out/stages/sst", "sts": tmp_path / "out/stages/sst+sts-mean"}
+    start = State(str(tmp_path / "out/backbone"), {})
+    assert MultitaskNet(settings, Stage("sst"), start).head("nli").stage.pooling is None
+    after = State(str(folders["sts"]), dict(folders))  # type: ignore[arg-type]
+    net = MultitaskNet(settings, Stage("sts", "mean"), after)
+    assert net.head("nli").stage.pooling == net.head("quora").stage.pooling == "mean"
+    joint = MultitaskNet(settings, Stage("quora"), after)
+    assert joint.head("nli").stage.pooling is None
+    saved = load_file(folders["sts"].parent / "sst" / "head.safetensors")
+    assert torch.equal(net.head("sst").state_dict()["layer.weight"], saved["layer.weight"])
 
 
 def test_a_grid_that_is_not_there_is_named(data: Path, tmp_path: Path) -> None:
@@ -171,16 +224,19 @@ def test_the_command_explains_itself_and_refuses_bad_stages(
     command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     assert "--stages" in command("studies.multitask", "--help").stdout
-    refused = command("studies.multitask", "--output", tmp_path / "x", "--stages", "sst,cola")
+    refused = command(
+        "studies.multitask", "--output", tmp_path / "x", "--backbone", "tiny", "--stages", "SA-cola"
+    )
     assert refused.returncode == 2
     assert "'cola'" in refused.stderr
 
 
 def test_dry_run_counts_shared_stages_once(data: Path, tmp_path: Path, capsys) -> None:
     grid = tmp_path / "grid.txt"
-    grid.write_text("sst,quora:mean\nsst,sts:mean\n")
+    grid.write_text("SA-P(M)\nSA-STS(M)\n")
     options = MultitaskConfig(
         output=tmp_path / "out",
+        backbone="tiny",
         data=data,
         grid=str(grid),
         tiny=TinyConfig(layers=1, hidden=32, vocabulary=300),
@@ -190,7 +246,7 @@ def test_dry_run_counts_shared_stages_once(data: Path, tmp_path: Path, capsys) -
     )
     main(options)
     text = capsys.readouterr().out
-    # 60 training examples of sst: 8 batches, two passes, one stage for both configurations.
-    assert "sst          16 steps of 8 at" in text
-    assert "quora:mean" in text and "sts:mean" in text
+    # 60 training examples of SST: 8 batches, two passes, one stage for both configurations.
+    assert "SA           16 steps of 8 at" in text
+    assert "P(M) " in text and "STS(M) " in text
     assert not (tmp_path / "out").exists()

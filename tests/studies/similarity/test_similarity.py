@@ -16,6 +16,7 @@ from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.vectors.embed import as_vectors
+from studies.burt.prepare import Phrases, hold_out_phrases
 from studies.similarity.__main__ import main
 from studies.similarity.config import SimilarityConfig
 from studies.similarity.correlations import (
@@ -78,6 +79,13 @@ def test_correlation_follows_the_cosine() -> None:
     expected = np.corrcoef(np.cos([0.1, 0.2, 0.5, 0.9]), [4, 3, 2, 1])[0, 1]
     assert perfect.pearson == pytest.approx(100 * expected)
     assert correlate(Numbers(), ["1", "2"], ["1", "2"], [1.0, 2.0]).spearman == 0.0
+
+
+class FirstNumber(Numbers):
+    """The same for the first word alone."""
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        return super().encode([sentence.split()[0] for sentence in sentences])
 
 
 @pytest.mark.data
@@ -181,23 +189,30 @@ def test_the_threshold_is_the_best_one(rows: list[tuple[int, int]]) -> None:
     assert right(best_threshold(values, same)) == best
 
 
-def test_held_out_phrases(tmp_path: Path) -> None:
-    """The share is the one BURT's training leaves out."""
-    from corpora.support.split import in_fraction
-
-    lines = [
-        f"[NP] ||| {i} ||| {i % 7} ||| Equivalence=0.{i % 7} Abc=1 ||| 0-0 ||| Equivalence\n"
-        for i in range(60)
-    ]
-    (tmp_path / "ppdb.txt").write_text("".join(lines))
-    every = phrase_similarity(Numbers(), tmp_path / "ppdb.txt")
-    held = phrase_similarity(Numbers(), tmp_path / "ppdb.txt", 0.3)
-    assert every.pairs == 60 and held.pairs == sum(in_fraction(str(i), 0.3) for i in range(60)) < 60
+def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> None:
+    """Pairs of two single words do not count; both directions of a pair are held out together."""
+    rows = [(f"{i} x", f"{i % 7}") for i in range(60)] + [(f"{i % 7}", f"{i} x") for i in range(60)]
+    words = [(f"{i}", f"{i % 7}") for i in range(60)]
+    file = tmp_path / "ppdb.txt"
+    file.write_text(
+        "".join(
+            f"[NP] ||| {a} ||| {b} ||| Equivalence=0.{len(a) % 7} Abc=1 ||| 0-0 ||| Equivalence\n"
+            for a, b in rows + words
+        )
+    )
+    every = phrase_similarity(FirstNumber(), file)
+    held = phrase_similarity(FirstNumber(), file, 0.3)
+    trained, left_out = hold_out_phrases([Phrases(a, b, None) for a, b in rows], 0.3)
+    assert every.pairs == 120 == len(trained) + len(left_out)
+    assert held.pairs == len(left_out) and 0 < held.pairs < 120
     with pytest.raises(UserError, match="raise --held-out"):
-        phrase_similarity(Numbers(), tmp_path / "ppdb.txt", 1e-9)
-    (tmp_path / "one.txt").write_text("[NP] ||| a ||| b ||| Abc=1 ||| 0-0\n")
+        phrase_similarity(FirstNumber(), file, 1e-9)
+    file.write_text("[NP] ||| a ||| b ||| Abc=1 ||| 0-0\n")
     with pytest.raises(UserError, match="feature Equivalence"):
-        phrase_similarity(Numbers(), tmp_path / "one.txt")
+        phrase_similarity(FirstNumber(), file)
+    file.write_text("[NP] ||| a ||| b ||| Equivalence=1 ||| 0-0 ||| Equivalence\n")
+    with pytest.raises(UserError, match="pairs of single words"):
+        phrase_similarity(FirstNumber(), file)
 
 
 def test_sentence_pairs_with_and_without_a_head(data: Path) -> None:
