@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 from corpora.support.errors import UserError
@@ -37,7 +38,7 @@ def preset_defaults(config: type[Config], presets: Presets) -> Callable[[Sequenc
 
 def _named(args: Sequence[str]) -> str:
     """What follows ``--preset`` on a command line, or nothing."""
-    for arg, following in zip(args, [*args[1:], ""], strict=True):
+    for arg, following in zip_longest(args, args[1:], fillvalue=""):
         name, equals, value = arg.partition("=")
         if name == "--preset":
             return value if equals else following

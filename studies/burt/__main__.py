@@ -15,12 +15,13 @@ def main(config: BurtConfig) -> None:
     from studies.burt.ablation import ablate, variants
     from studies.burt.train import describe, dry_run, train
 
+    rows = variants(config) if config.ablation else {}
     if config.preset is not None:
         if config.dry_run:
-            print(plan(config))
+            print(plan(config, tuple(rows)))
         refuse_missing_inputs(config)
     if config.dry_run:
-        print(dry_run(config, variants(config) if config.ablation else {"train": config}))
+        print(dry_run(config, rows or {"train": config}))
     elif config.ablation:
         print(ablate(config))
     else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from corpora.support.presets import Need, refuse_missing
-from studies.burt.config import BurtConfig
+from studies.burt.config import BurtConfig, Objective
 
 BACKBONE = "bert-base-uncased"
 """BERT-base; that the paper's is uncased is our reading."""
@@ -27,24 +27,33 @@ held-out 3 % of 1.06M pairs are as many.
 """
 
 
-def plan(config: BurtConfig) -> str:
-    """What is trained at the sizes that the paper states, known before anything is read."""
+def plan(config: BurtConfig, rows: Sequence[str] = ()) -> str:
+    """What is trained at the sizes that the paper states, known before anything is read.
+
+    Args:
+        config: as it was given.
+        rows: names of the models of an ablation; sizes are those of its full model.
+    """
     pairs = PPDB_LABELS * config.per_class
-    per_epoch = 2 * -(-NLI_PAIRS // config.batch)
     loop = config.loop
-    return "\n".join(
-        [
-            f"preset paper: {config.backbone}, {', '.join(config.objectives)}",
-            f"nli             {NLI_PAIRS:>9,} pairs to train on, {NLI_DEV_PAIRS:,} scored (paper: 942k, 29k)",
-            f"classification  {pairs:>9,} pairs, {config.per_class:,} of each label (paper: 1.06M, 354k)",
-            f"identification  {pairs:>9,} positive pairs and {config.negatives} sampled negatives each, "
-            f"{pairs * (1 + config.negatives):,} in all",
-            f"batch {config.batch}, every second one NLI; {per_epoch:,} steps an epoch, "
-            f"{round(config.epochs * per_epoch):,} in all",
-            f"Adam {loop.betas}, epsilon {loop.epsilon:g}; rate {loop.learning_rate:g} "
-            f"after {loop.warmup:.0%} warm-up, then linearly to 0; dropout {config.dropout:g}",
-        ]
+    sizes: dict[Objective, str] = {
+        "nli": f"{NLI_PAIRS:,} pairs to train on, {NLI_DEV_PAIRS:,} scored (paper: 942k, 29k)",
+        "classification": f"{pairs:,} pairs, {config.per_class:,} of each label (paper: 1.06M, 354k)",
+        "identification": f"{pairs:,} positive pairs and {config.negatives} sampled negatives each, "
+        f"{pairs * (1 + config.negatives):,} in all",
+    }
+    lines = [f"preset paper: {config.backbone}, {', '.join(config.objectives)}"]
+    lines += [f"  {row}" for row in rows]
+    lines += [f"{name:<15} {size}" for name, size in sizes.items() if name in config.objectives]
+    if "nli" in config.objectives:
+        share = 2 if len(config.objectives) > 1 else 1
+        per_epoch = share * -(-NLI_PAIRS // config.batch)
+        lines.append(f"steps           {per_epoch:,} an epoch, {round(config.epochs * per_epoch):,} in all")
+    lines.append(
+        f"batch {config.batch}; Adam {loop.betas}, epsilon {loop.epsilon:g}; rate {loop.learning_rate:g} "
+        f"after {loop.warmup:.0%} warm-up, then linearly to 0; dropout {config.dropout:g}"
     )
+    return "\n".join(lines)
 
 
 def refuse_missing_inputs(config: BurtConfig) -> None:

@@ -87,6 +87,9 @@ def test_the_plan_has_the_papers_sizes() -> None:
     text = plan(BurtConfig(output=Path("x"), **PRESETS["paper"]))
     assert "942,069" in text and "29,489" in text
     assert "1,062,000 positive pairs" in text and "354,000 of each label" in text
+    assert "117,760 an epoch" in text, "NLI is every second batch of 16"
+    only = plan(BurtConfig(output=Path("x"), objectives=("nli",), **PRESETS["paper"]), ["NLI"])
+    assert "58,880 an epoch" in only and "354,000" not in only and "  NLI\n" in only
 
 
 def test_all_that_the_preset_lacks_is_listed_at_once(
