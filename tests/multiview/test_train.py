@@ -406,9 +406,9 @@ def test_a_record_names_the_preset_whose_values_it_has(tiny: TrainConfig) -> Non
         assert preset(name, seed=5).nearest_preset == name
     config = changed(tiny, preset="laptop", loop={"max_steps": 1})
     main(config)
-    assert read_config(config.folder / "train.json").preset == "paper"
+    assert read_config(config.folder / "train.json").preset == "paper-2400"
     stored = json.loads((config.folder / "config.json").read_text())
-    assert stored["training"]["config"]["preset"] == "paper"
+    assert stored["training"]["config"]["preset"] == "paper-2400"
 
 
 def test_split_and_segments_cover_whole_documents() -> None:
