@@ -57,7 +57,7 @@ def open_corpus(
     """
     sentences = parse_limit(limit)
     name = str(spec)
-    folder = Path(data) if data is not None else Path(os.environ.get(DATA_VARIABLE) or "data")
+    folder = data_folder(data)
     if split is not None and name != "pydocs":
         raise UserError(f"--split {split}: only pydocs is split; {name} is read whole")
     if name == "pydocs":
@@ -76,6 +76,11 @@ def open_corpus(
         _refuse(name, format, "lines", tokenize, "space")
         return senteval_corpus(folder, limit=sentences)
     return _open_path(Path(spec), format, tokenize, sentences)
+
+
+def data_folder(data: Path | None) -> Path:
+    """Where named corpora lie: the folder given, else that of MULTIVIEW_DATA, else ``data``."""
+    return Path(data) if data is not None else Path(os.environ.get(DATA_VARIABLE) or "data")
 
 
 def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int | None) -> StreamCorpus:

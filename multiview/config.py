@@ -3,11 +3,11 @@
 Each part reads only its own group: the word tables ``vocabulary`` and ``table``, the encoders ``encoder``,
 and so on. On the command line an option carries the name of its group: ``--encoder.dim 128``.
 
-The defaults are the preset ``laptop``, which learns within minutes on two cores. ``paper`` follows Simoulin &
-Crabbé 2021. The paper reports 4800 dimensions but not how they are made up, so both readings are presets:
-``paper`` (two models of 2 views x 1200, one with trained and one with fixed words, concatenated) and
-``paper-2400`` (one model of 2 views x 2400). ``gpu`` has the paper's sizes and settings that suit a GPU.
-Imports no torch.
+The defaults are the preset ``laptop``, which learns within minutes on two cores. ``paper`` is the system of
+Simoulin & Crabbé 2021 (:mod:`multiview.paper`). The paper reports 4800 dimensions but not how they are made
+up, so both readings are presets: ``paper`` (two models of 2 views x 1200, one with trained and one with fixed
+words, concatenated) and ``paper-2400`` (one model of 2 views x 2400). ``gpu`` has the paper's sizes and
+settings that suit a GPU. Imports no torch.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class VocabularyConfig:
     """How to look up a word that is not listed as written."""
     vector_words: Count = 2_000_000
     """Pre-trained vectors to read at most, from the top of the file."""
+    expand: CountOrNone = 0
+    """Expand trained words after training by this many of --vectors, from the top; 0: no expansion."""
 
 
 @configuration
@@ -237,6 +239,16 @@ class TrainConfig:
         """Where the model goes."""
         return self.out / self.model_name
 
+    @property
+    def wants_vectors(self) -> bool:
+        """Whether pre-trained vectors are read."""
+        return self.words != "trained" or self.vocabulary.expand > 0
+
+    @property
+    def dimensions(self) -> int:
+        """Size of a sentence vector over all views and models."""
+        return (2 if self.words == "both" else 1) * len(self.view_list) * self.encoder.dim
+
     def check(self) -> None:
         """Refuse values that do not go together; single values are checked by their types.
 
@@ -249,15 +261,18 @@ class TrainConfig:
             raise UserError(
                 f"--encoder.dim {self.encoder.dim}: must be even for seq (half for each direction)"
             )
-        if self.words != "trained" and self.vectors is None:
-            raise UserError(f"--words {self.words}: needs --vectors FILE (GloVe or word2vec)")
+        if self.wants_vectors and self.vectors is None:
+            option = f"--words {self.words}"
+            if self.words == "trained":
+                option = f"--vocabulary.expand {self.vocabulary.expand}"
+            raise UserError(f"{option}: needs --vectors FILE (GloVe or word2vec)")
         # Checked here because "both" reads the file only after it has trained a whole model.
-        if self.words != "trained" and not Path(self.vectors or "").is_file():
+        if self.wants_vectors and not Path(self.vectors or "").is_file():
             raise UserError(f"--vectors {self.vectors}: no such file; it wants GloVe or word2vec vectors")
 
 
-_PAPER = TrainConfig(
-    preset="paper",
+# The paper's size, before its own rules.
+_LARGE = TrainConfig(
     vocabulary=VocabularyConfig(size=50_000, min_count=1, buckets=0, case="backoff"),
     table=TableConfig(dim=300, init="xavier", equal=False, dropout=0.0, rate=1.0, update="dense"),
     encoder=EncoderConfig(dim=1200, forget_bias=0.0, recurrent_scale=1.0, equal_inputs=False),
@@ -266,18 +281,31 @@ _PAPER = TrainConfig(
     loop=LoopConfig(batch=400, epochs=1),
     validation=ValidationConfig(sentences=4000),
 )
+# Nothing is on that the paper does not have. multiview/paper.py says where each value stands in it.
+_PAPER = dataclasses.replace(
+    _LARGE,
+    preset="paper",
+    words="both",
+    vocabulary=dataclasses.replace(_LARGE.vocabulary, case="exact", expand=2_000_000),
+    objective=dataclasses.replace(_LARGE.objective, boundary="none"),
+    optimiser=dataclasses.replace(_LARGE.optimiser, clip=0.0),
+    validation=ValidationConfig(sentences=0),
+)
 _PRESETS: dict[str, TrainConfig] = {
     "laptop": TrainConfig(),
     "paper": _PAPER,
     "paper-2400": dataclasses.replace(
-        _PAPER, preset="paper-2400", encoder=dataclasses.replace(_PAPER.encoder, dim=2400)
+        _PAPER,
+        preset="paper-2400",
+        words="trained",
+        encoder=dataclasses.replace(_PAPER.encoder, dim=2400),
     ),
     "gpu": dataclasses.replace(
-        _PAPER,
+        _LARGE,
         preset="gpu",
-        table=dataclasses.replace(_PAPER.table, update="rows"),
-        optimiser=dataclasses.replace(_PAPER.optimiser, warmup_steps=500, schedule="cosine"),
-        loop=dataclasses.replace(_PAPER.loop, segments=4, precision="bfloat16", checkpoint_every=1000),
+        table=dataclasses.replace(_LARGE.table, update="rows"),
+        optimiser=dataclasses.replace(_LARGE.optimiser, warmup_steps=500, schedule="cosine"),
+        loop=dataclasses.replace(_LARGE.loop, segments=4, precision="bfloat16", checkpoint_every=1000),
     ),
 }
 

@@ -49,8 +49,8 @@ class EncodeConfig:
     """Scale every vector to length 1."""
     expand: Path | None = None
     """Expand the model's vocabulary from these pre-trained vectors first."""
-    expand_words: Count = 200_000
-    """Words to add at most."""
+    expand_words: Count = 2_000_000
+    """Words of those vectors to read at most, from the top."""
     batch_size: Count = 64
     """Sentences encoded at a time."""
     device: str = "auto"
@@ -72,7 +72,7 @@ def main(config: EncodeConfig) -> int:
         config.model, config.device, dep_model=config.dep_model, const_model=config.const_model
     )
     if config.expand is not None:
-        added = encoder.expand_vocabulary(config.expand, limit=config.expand_words)
+        added = encoder.expand_vocabulary(config.expand, words=config.expand_words)
         print(f"words    {added} added from {config.expand}")
     is_cache = config.file.is_dir()
     texts = None if is_cache else read_lines(config.file)

@@ -24,21 +24,18 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
-from multiview.config import EncoderConfig, TableConfig
+from multiview.config import EncoderConfig
 from multiview.encoders.registry import Encoder
 from multiview.encoders.stack import ViewStack
 from multiview.folder.files import Member, load_members
 from multiview.folder.reading import Reader, Tokens, select
 from multiview.words.table import WordTable
-from multiview.words.vectors import load_word_vectors
-from multiview.words.vocabulary import Vocabulary
+from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.cache.format import Batch
 from parsing.networks.device import pick_device
 
 if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
-
-UNTRAINED_BUCKETS = 50_000
 
 
 class MultiViewEncoder:
@@ -96,6 +93,7 @@ class MultiViewEncoder:
         dim: int = 128,
         word_dim: int = 128,
         like: MultiViewEncoder | None = None,
+        words: WordTable | None = None,
         forget_bias: float = 0.0,
         seed: int = 0,
         device: str | torch.device | None = None,
@@ -106,21 +104,22 @@ class MultiViewEncoder:
             views: ``"dep,const"`` or a list.
             dim: hidden size of each view.
             word_dim: word-vector size.
-            like: take vocabulary, sizes, forget bias and parsers from this model; else words are hashed.
+            like: take vocabulary, sizes, forget bias and parsers from this model.
+            words: take these fixed vectors; without ``like`` and ``words``, words are hashed.
             forget_bias: initial bias of the trees' forget gates; ignored with ``like``.
             seed: of the weights.
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
-        vocabulary = Vocabulary([], buckets=UNTRAINED_BUCKETS)
         parsers, corpus = {}, {}
         if like is not None:
             first = like.members[0]
             dim, forget_bias = first.network.config.dim, first.network.config.forget_bias
-            word_dim, vocabulary = first.network.words.dim, first.network.words.vocabulary
+            listed = first.network.words
+            words = WordTable.random(listed.vocabulary, listed.dim, views=len(names), seed=seed)
             parsers, corpus = first.parsers, first.corpus
-        words = WordTable(vocabulary, word_dim, views=len(names))
-        words.initialise(TableConfig(init="unit", equal=True), seed=seed)
+        elif words is None:
+            words = WordTable.hashed(word_dim, views=len(names), seed=seed)
         config = EncoderConfig(dim=dim, forget_bias=forget_bias, recurrent_scale=1.0, equal_inputs=False)
         torch.manual_seed(seed)
         member = Member(ViewStack(names, words, config), parsers, corpus)
@@ -244,16 +243,16 @@ class MultiViewEncoder:
         return left @ right.to(left.device).T
 
     def expand_vocabulary(
-        self, vectors: Path | str, *, limit: int = 200_000, cache: Path = Path("runs/vectors")
+        self, vectors: Path | str, *, words: int = DEFAULT_WORDS, cache: Path = Path("runs/vectors")
     ) -> int:
         """Add words the model was not trained on, mapped from pre-trained vectors by least squares.
 
-        Every trained table gets its own map (Kiros et al. 2015, section 2.2). Existing rows keep their
-        values. Words that are still not listed use the hash buckets, as before.
+        Every trained table gets its own map (:class:`multiview.words.expansion.Expansion`) and keeps its own
+        rows; hash buckets still serve the words that neither the corpus nor the vectors know.
 
         Args:
             vectors: GloVe or word2vec file.
-            limit: words to add at most, from the top of the file.
+            words: of the file to read at most, from the top.
             cache: where the converted vectors are kept.
 
         Returns:
@@ -262,8 +261,8 @@ class MultiViewEncoder:
         Raises:
             UserError: the file is malformed, or shares too few words with the model.
         """
-        loaded = load_word_vectors(Path(vectors), cache)
-        return max((member.network.words.expand(loaded, limit) for member in self.members), default=0)
+        loaded = load_word_vectors(Path(vectors), cache, words)
+        return max((member.network.words.expand(loaded) for member in self.members), default=0)
 
     def vectors(self, batch: Batch) -> Tensor:
         """Vectors [B, D] of parsed sentences, all views; keeps gradients where they are enabled."""

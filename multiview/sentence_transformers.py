@@ -20,6 +20,7 @@ from torch import Tensor
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import write_json
 from multiview.model import MultiViewEncoder
+from multiview.words.table import FILES
 
 try:
     from sentence_transformers import SentenceTransformer, __version__
@@ -76,7 +77,7 @@ class MultiViewModule(InputModule):
         target = Path(output_path)
         for path in self.folder.rglob("*"):
             relative = path.relative_to(self.folder)
-            wanted = path.name in ("config.json", "model.safetensors", "vocab.txt", "vectors.npy")
+            wanted = path.name in ("config.json", "model.safetensors", *FILES)
             if path.is_file() and wanted and "checkpoints" not in relative.parts:
                 (target / relative).parent.mkdir(parents=True, exist_ok=True)
                 if path.resolve() != (target / relative).resolve():

@@ -1,7 +1,7 @@
 """Train encoders of several views of a sentence by contrast with its neighbours.
 
     python -m multiview.train --views dep,const --trees runs/trees/pydocs
-    python -m multiview.train --preset paper --words both --vectors glove.840B.300d.txt
+    python -m multiview.train --preset paper --vectors glove.840B.300d.txt
     torchrun --nproc-per-node 4 -m multiview.train --preset gpu --views dep,const
 
 Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
@@ -22,32 +22,50 @@ from corpora.support.cli import Command, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, write_json
+from multiview import paper
 from multiview.config import TrainConfig, defaults_from, differing_options, read_config
 
 if TYPE_CHECKING:
     from multiview.training.distributed import DistributedContext
     from multiview.training.trainer import Trainer
+    from parsing.cache.reader import TreeCache
 
 
 def main(config: TrainConfig) -> int:
     """Train one model, or two in one folder (``--words both``)."""
+    follows_paper = config.preset in paper.PRESETS
+    if follows_paper:
+        if config.dry_run:
+            print(paper.summary(config))
+        paper.refuse_incomplete(config)
     config.check()
     import torch
 
     from multiview.folder.card import combined_card
     from multiview.folder.files import save_members
+    from multiview.training.data import open_trees
     from multiview.training.distributed import DistributedContext
 
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     distributed = DistributedContext.from_environment(wants_cuda)
     try:
+        cache = open_trees(config.trees)
+        if follows_paper and distributed.first:
+            if not config.dry_run:
+                print(paper.summary(config))
+            print(
+                "".join(f"deviates   {text}\n" for text in paper.data_deviations(cache)), end="", flush=True
+            )
         if config.words != "both":
-            return train_one(config, distributed)
+            return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
             part = dataclasses.replace(config, words=words, out=config.folder, name=words)
-            code = train_one(part, distributed)
-            if code or config.dry_run:
+            code = train_one(part, cache, distributed)
+            if code:
                 return code
+            if config.dry_run:
+                print("and again    the model of fixed vectors: the same encoders, no tables, less time")
+                return 0
         if distributed.first:
             save_members(config.folder, ["trained", "fixed"], card=combined_card(config))
             print(f"model  {config.folder} (both configurations, concatenated)")
@@ -56,14 +74,12 @@ def main(config: TrainConfig) -> int:
         distributed.close()
 
 
-def train_one(config: TrainConfig, distributed: DistributedContext) -> int:
+def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
-    from multiview.training.data import open_trees
     from multiview.training.dry_run import dry_run
     from multiview.training.trainer import Trainer
 
     config = dataclasses.replace(config, preset=config.nearest_preset)
-    cache = open_trees(config.trees)
     # Made before the folder is claimed: it may refuse the command, and the corrected one needs the folder.
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
@@ -79,8 +95,24 @@ def train_one(config: TrainConfig, distributed: DistributedContext) -> int:
         logger.info("resuming %s at step %d", config.folder, trainer.position.step)
     code = trainer.run(keep_model)
     if distributed.first:
+        if not code:
+            _expand(config)
         _finish(trainer)
     return code
+
+
+def _expand(config: TrainConfig) -> None:
+    """Give a finished model of trained words its larger vocabulary, once."""
+    from multiview.folder.expanded import expand_into
+
+    if not config.vocabulary.expand or config.words == "fixed":
+        return
+    if read_json(config.folder / "config.json")["words"]["expanded"]:
+        return
+    assert config.vectors is not None
+    expand_into(config.folder, config.folder, config.vectors, words=config.vocabulary.expand)
+    added = read_json(config.folder / "config.json")["words"]["expanded"]
+    print(f"expanded   {added:,} words of {config.vectors}")
 
 
 def keep_model(trainer: Trainer) -> None:
@@ -131,9 +163,11 @@ def _claim_folder(config: TrainConfig, content: str) -> None:
 
 def _finish(trainer: Trainer) -> None:
     """Draw the curves and print a summary."""
+    from multiview.folder.files import TIME
     from multiview.training.log import plot_curves
 
     position, folder = trainer.position, trainer.config.folder
+    write_json(folder / TIME, {"seconds": position.seconds})
     try:
         plot_curves(folder)
     except MissingExtraError as error:

@@ -3,6 +3,7 @@
     python -m parsing.run pydocs
     python -m parsing.run corpus.txt.xz --format lines --tokenize space --output runs/trees/mine
     python -m parsing.run umbc --limit 1M --dry-run
+    python -m parsing.run umbc --preset paper --dep-model runs/parsers/dep --const-model benepar_en3
 
 Input: a corpus (see corpora.registry). Output: ``runs/trees/<corpus>/`` with HDF5 shards,
 ``manifest.json``, the resolved configuration and a log. The same command finishes a run that was
@@ -15,14 +16,16 @@ import dataclasses
 import functools
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import tyro
 from tyro.conf import Positional
 
 from corpora.support.cli import Command
 from corpora.support.config import Count, config_to_json, configuration
+from parsing import paper
 from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ class ParseConfig:
 
     corpus: Positional[str]
     """pydocs, umbc, senteval, or a text file or folder."""
+    preset: Literal["default", "paper"] = "default"
+    """paper: the sentences and parsers of Simoulin & Crabbé 2021, whose checkpoints have to be given."""
     output: Path | None = None
     """Folder of the tree cache; None is runs/trees/<corpus>."""
     views: str = "dep,const"
@@ -81,6 +86,8 @@ def main(config: ParseConfig) -> None:
     from parsing.pipeline.local import available_cores
     from parsing.pipeline.parse_shard import ShardOptions
 
+    if config.preset == "paper":
+        _follow_paper(config)
     if config.address is not None and config.pool != "ray":
         raise UserError(f"--address {config.address}: needs --pool ray")
     corpus = open_corpus(
@@ -111,6 +118,23 @@ def main(config: ParseConfig) -> None:
         config={**config_to_json(config), "output": str(output), "command": command_of(config)},
     )
     print(report(corpus, output, summary))
+
+
+def _follow_paper(config: ParseConfig) -> None:
+    """Refuse what the preset cannot do without; say what the run changes of the paper's data."""
+    from corpora.registry import data_folder
+
+    models = {"dep": config.dep_model, "const": config.const_model}
+    wanted = {view: spec for view, spec in models.items() if view in config.views}
+    paper.refuse_incomplete(config.corpus, data_folder(config.data), wanted)
+    found = paper.deviations(
+        corpus=config.corpus,
+        limit=config.limit,
+        tokenize=config.tokenize,
+        precision=config.precision,
+        max_tokens=config.max_tokens,
+    )
+    print("".join(f"deviates   {text}\n" for text in found), end="")
 
 
 def worker_pool(config: ParseConfig) -> Callable[[ParserFactories, int | None], WorkerPool]:
@@ -180,8 +204,24 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
     return "\n".join(lines)
 
 
+def defaults_from(args: Sequence[str]) -> ParseConfig:
+    """The defaults that ``--preset`` on a command line asks for."""
+    chosen = [
+        arg.partition("=")[2] or following
+        for arg, following in zip(args, [*args[1:], ""], strict=True)
+        if arg.partition("=")[0] == "--preset"
+    ]
+    if "paper" not in chosen:
+        return ParseConfig(corpus=tyro.MISSING)
+    return ParseConfig(corpus=tyro.MISSING, preset="paper", limit=paper.LIMIT, tokenize=paper.TOKENIZE)
+
+
 cli = Command(
-    ParseConfig, main, "parsing.run", "Parse a corpus into a cache of dependency and constituency trees."
+    ParseConfig,
+    main,
+    "parsing.run",
+    "Parse a corpus into a cache of dependency and constituency trees.",
+    defaults=defaults_from,
 )
 
 

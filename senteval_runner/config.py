@@ -15,7 +15,8 @@ class SentEvalConfig:
     """Options of ``senteval_runner.run``."""
 
     models: Positional[tuple[str, ...]]
-    """Model folders, sentence-transformers names, .npz, word-vector files, random:dep,const; A+B joins."""
+    """Model folders, sentence-transformers names, .npz, word-vector files, cls:NAME (a transformer's [CLS]),
+    random:dep,const@4800?vectors=FILE, random:lstm@4096?vectors=FILE; A+B joins."""
     tasks: str = "mv"
     """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all, SentEval's names."""
     data: Path | None = None
@@ -30,6 +31,11 @@ class SentEvalConfig:
     """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
     normalize_parts: bool = False
     """Scale the vectors of A and B to length 1 before A+B joins them."""
+    expand: Path | None = None
+    """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought); the
+    expanded model stays in a folder beside the model."""
+    expand_words: Count = 2_000_000
+    """Words of those vectors to read at most, from the top."""
     random_seed: CountOrNone = 0
     """Seed of random encoders and of the projection."""
     output: Path = Path("runs/reports/senteval")

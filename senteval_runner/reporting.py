@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import torch
 from threadpoolctl import threadpool_info
@@ -15,6 +16,7 @@ from corpora.support.config import config_to_json
 from corpora.support.files import read_json, write_json, write_text
 from senteval_runner.cells import FORMAT, versions
 from senteval_runner.config import SentEvalConfig
+from senteval_runner.expansion import known_words_section, words_of
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.page import Page, Section
@@ -26,8 +28,8 @@ from senteval_runner.report.sections import (
     score_sections,
 )
 from senteval_runner.report.table import Cell, Table
-from senteval_runner.report.tables import paper_row
-from senteval_runner.vectors.embed import SentenceVectors
+from senteval_runner.report.tables import Effort, paper_row
+from senteval_runner.vectors.embed import CombinedEncoder, StoredEncoder
 from senteval_runner.vectors.sources import Source
 
 COUNTS_TITLE = "Row counts that differ from the published ones"
@@ -45,7 +47,7 @@ class Model:
     key: str
     """Digest of everything that determines its vectors."""
     sources: list[Source]
-    vectors: SentenceVectors
+    vectors: StoredEncoder | CombinedEncoder
     results: dict[int, dict[str, TaskResult]] = field(default_factory=dict)
     """By seed and task."""
     skipped: dict[str, str] = field(default_factory=dict)
@@ -56,13 +58,23 @@ class Model:
         """Whether a parser's trees go into its vectors."""
         return any(source.kind in ("multiview", "random") for source in self.sources)
 
+    @property
+    def hours(self) -> float | None:
+        """Hours of training, all parts together; None where one part's are not recorded."""
+        hours = [source.hours for source in self.sources]
+        return None if None in hours else sum(filter(None, hours))
+
     def scores(self) -> list[dict[str, dict[str, float]]]:
         """Metrics by task, one entry per seed."""
         return [{task: result.metrics for task, result in by.items()} for by in self.results.values()]
 
 
 def write_results(
-    config: SentEvalConfig, protocol: Protocol, models: Sequence[Model], tasks: Sequence[TaskData]
+    config: SentEvalConfig,
+    protocol: Protocol,
+    models: Sequence[Model],
+    tasks: Sequence[TaskData],
+    expanded: Sequence[Path] = (),
 ) -> None:
     """Write all three files; print the tables of our own scores.
 
@@ -71,23 +83,29 @@ def write_results(
         protocol: how scores were computed.
         models: all models, with their results.
         tasks: the tasks that every model with results was scored on.
+        expanded: folders of models whose vocabulary was expanded.
     """
-    write_json(config.output / "results.json", _results(config, protocol, models))
+    results, remarks = _results(config, protocol, models), _remarks(models)
+    if expanded and tasks:
+        section, results["known_words"] = known_words_section(expanded, words_of(tasks))
+        remarks = [section, *remarks]
+    write_json(config.output / "results.json", results)
     scored = [model for model in models if model.results]
     scores = {model.name: model.scores() for model in scored}
     parsed = [model.name for model in scored if model.reads_parses]
     labelled = [task.name for task in tasks if _labelled_by_parser(task)]
+    efforts = {model.name: Effort(model.vectors.dim, model.hours) for model in scored}
     projected = f", projected to {config.project} dimensions" if config.project else ""
     page = Page(
         "SentEval",
-        [*score_sections(scores, parsed, labelled, published=False), *_remarks(models)],
+        [*score_sections(scores, parsed, labelled, False, efforts), *remarks],
         f"Protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}.",
     )
     print(page.markdown(), end="")
-    sections = score_sections(scores, parsed, labelled, published=config.published)
+    sections = score_sections(scores, parsed, labelled, config.published, efforts)
     if scored:
         sections += comparison_sections({model.name: list(model.results.values()) for model in scored})
-    page = replace(page, sections=[*sections, *_remarks(models)])
+    page = replace(page, sections=[*sections, *remarks])
     write_text(config.output / "results.md", page.markdown())
     print(f"written: {config.output / 'results.json'}, results.md")
     if scored:
@@ -143,6 +161,8 @@ def _results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]
             model.name: {
                 "spec": model.spec,
                 "key": model.key,
+                "dim": model.vectors.dim,
+                "hours": model.hours,
                 "parts": [dataclasses.asdict(source) for source in model.sources],
             }
             for model in models

@@ -16,6 +16,7 @@ from corpora.support.progress import progress
 from senteval_runner.cells import Cells, data_folder
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import evaluate_task
+from senteval_runner.expansion import expand_models
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report.sections import read_examples
 from senteval_runner.report.tables import PAPER_COLUMNS, headline
@@ -86,7 +87,11 @@ def run(config: SentEvalConfig) -> int:
     trees: EvaluationTrees | Path = config.trees
     if not (config.trees / "manifest.json").exists():  # a folder of caches, not one finished cache
         trees = EvaluationTrees(folder=config.trees, data=data, tasks=tasks, workers=config.parse_workers)
-    models = [_model(spec, config, trees) for spec in dict.fromkeys(config.models)]
+    specs, expanded = list(dict.fromkeys(config.models)), None
+    if config.expand is not None:
+        expanded = expand_models(specs, config.expand, config.expand_words)
+        specs = expanded.specs
+    models = [_model(spec, config, trees) for spec in specs]
     names = distinct_names([model.name for model in models], [model.spec for model in models])
     for model, name in zip(models, names, strict=True):
         model.name = name
@@ -111,7 +116,13 @@ def run(config: SentEvalConfig) -> int:
                 bar.update(len(seeds))
     scored = [model for model in models if model.results]
     done = [name for name in tasks if all(name not in model.skipped for model in scored)] if scored else []
-    write_results(config, protocol, models, [read_task(name, data) for name in done])
+    write_results(
+        config,
+        protocol,
+        models,
+        [read_task(name, data) for name in done],
+        expanded.folders if expanded else (),
+    )
     return 0 if scored else 2
 
 
@@ -136,8 +147,9 @@ def dry_run(config: SentEvalConfig) -> str:
         [list(tokens) for tokens in texts],
         facts={"tasks": ", ".join(task.name for task in found), **facts},
         stored=True,
-        not_counted=f"classifiers ({len(found)} tasks x {len(_seeds(config.seeds))} seeds); vectors in "
-        f"{config.cache} and trees in {config.trees} are reused and save time",
+        not_counted=f"{'the expansion; ' if config.expand else ''}classifiers ({len(found)} tasks x "
+        f"{len(_seeds(config.seeds))} seeds); vectors in {config.cache} and trees in {config.trees} are "
+        "reused and save time",
     )
 
 

@@ -29,10 +29,22 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
     """The card of one model, as Markdown."""
     network, words = member.network, member.network.words
     best, untrained = training["best"], training["untrained"]
-    metrics = ["| | validation loss | recall@1 |", "|---|---|---|"]
+    metrics = []
     for name, values in (("untrained", untrained), (f"step {training['step']}", best)):
         if values.get("anchors"):
             metrics.append(f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |")
+    if metrics:
+        metrics = [
+            "## Metrics",
+            "",
+            "On a validation set of the same corpus: recall@1 is the fraction of sentences whose nearest of "
+            "400 by cosine is the sentence before or after it.",
+            "",
+            "| | validation loss | recall@1 |",
+            "|---|---|---|",
+            *metrics,
+            "",
+        ]
     parsers = [
         f"- {need}: {identity.get('name', '?')} {identity.get('version', '')}"
         for need, identity in sorted(member.parsers.items())
@@ -55,13 +67,7 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         f"{training['sentences']} sentences seen. The configuration is in config.json.",
         "",
         *(["Parsers it reads trees from:", "", *parsers, ""] if parsers else []),
-        "## Metrics",
-        "",
-        "On a validation set of the same corpus: recall@1 is the fraction of sentences whose nearest of 400 "
-        "by cosine is the sentence before or after it.",
-        "",
         *metrics,
-        "",
         "## Limits",
         "",
         "English of the corpus above; other text, other languages and single words are untested.",

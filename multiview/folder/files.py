@@ -22,6 +22,8 @@ from multiview.encoders.stack import ViewStack
 from multiview.words.table import WordTable
 
 FORMAT = 2
+TIME = "time.json"
+"""Seconds of training: apart from config.json, which is a function of the run's options alone."""
 KINDS = {"dep": "dependency", "const": "constituency"}
 """The parser of each annotation, as a tree cache names it."""
 
@@ -95,6 +97,26 @@ def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Membe
         raise UserError(f"{folder / 'config.json'}: damaged ({error})") from None
 
 
+def member_names(folder: Path) -> list[str]:
+    """Subfolders of a folder of several models; ``[""]`` where the folder is itself the model.
+
+    Raises:
+        UserError: no model there.
+    """
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
+    names: list[str] = read_json(folder / "config.json").get("members", [""])
+    return names
+
+
+def training_hours(folder: Path) -> float | None:
+    """How long a model was trained, all its parts together; None where that is not recorded."""
+    records = [folder / name / TIME for name in member_names(folder)]
+    if not all(record.is_file() for record in records):
+        return None
+    return sum(float(read_json(record)["seconds"]) for record in records) / 3600
+
+
 def _load_member(folder: Path, config: dict[str, Any], device: torch.device) -> Member:
     views = tuple(config["views"])
     words = WordTable.load(folder, config["words"], views=len(views))
@@ -103,9 +125,10 @@ def _load_member(folder: Path, config: dict[str, Any], device: torch.device) -> 
     path = folder / "model.safetensors"
     try:
         weights = load_file(path)
-        rows = len(weights.get("words.tables.0", ())) or words.vocabulary.rows
-        if rows != words.vocabulary.rows:
-            raise UserError(f"{folder / 'vocab.txt'}: {words.vocabulary.rows} rows, the tables have {rows}")
+        wanted = words.trained_vocabulary.rows
+        rows = len(weights.get("words.tables.0", ())) or wanted
+        if rows != wanted:
+            raise UserError(f"{folder / 'vocab.txt'}: {wanted} rows, the tables have {rows}")
         network.load_state_dict(weights)
     except (FileNotFoundError, SafetensorError, RuntimeError) as error:
         raise UserError(f"{path}: cannot be loaded ({str(error).splitlines()[0]})") from None

@@ -319,7 +319,7 @@ class Trainer:
         values = {"step": position.step, **scores.as_json()}
         # Without a validation set the newest weights count as the best.
         better = not position.best or not scores.anchors or values["recall@1"] > position.best["recall@1"]
-        if writer is not None:
+        if writer is not None and scores.anchors:
             writer.write("validation", position.step, {k: v for k, v in values.items() if k != "step"})
             message = "step %d validation: loss %.3f recall@1 %.4f"
             log.info(message, position.step, scores.loss, scores.recall_at_1)

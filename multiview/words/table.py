@@ -12,8 +12,6 @@ Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-v
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,11 +24,15 @@ from torch import Tensor, nn
 
 from corpora.support.config import config_from_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path
 from multiview.config import Case, TableConfig, TrainConfig
-from multiview.words.vectors import Float, WordVectors, expand_table, load_word_vectors
+from multiview.words.expansion import Expansion
+from multiview.words.vectors import Float, WordVectors, load_word_vectors, save_vectors
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency, most_frequent
 
+FILES = ("vocab.txt", "vectors.npy", "expansion.txt", "expansion.safetensors")
+"""Of a model folder, those that hold its words."""
+HASH_BUCKETS = 50_000
+"""Of a table without listed words."""
 MEAN_WORDS = 50_000
 """With fixed vectors, the unknown word has the mean vector of this many most frequent words."""
 
@@ -43,6 +45,8 @@ class WordsRecord:
     dim: int
     buckets: int
     case: Case
+    expanded: int = 0
+    """Words of expansion.txt, which follow those of vocab.txt; 0: no such file."""
 
 
 class WordTable(nn.Module):
@@ -57,11 +61,15 @@ class WordTable(nn.Module):
 
     unknown_E: Tensor | None
 
+    expansion: Expansion | None
+    """Words beyond the trained tables; they stand between the trained words and the hash buckets."""
+
     def __init__(self, vocabulary: Vocabulary, dim: int, *, views: int, fixed: Float | None = None) -> None:
         super().__init__()
         self.vocabulary = vocabulary
         self.dim = dim
         self.fixed = fixed
+        self.expansion = None
         self.tables = nn.ParameterList(nn.Parameter(torch.empty(vocabulary.rows, dim)) for _ in range(views))
         unknown_E = None if fixed is None else torch.from_numpy(np.asarray(fixed[:MEAN_WORDS]).mean(axis=0))
         self.register_buffer("unknown_E", unknown_E, persistent=False)
@@ -70,6 +78,18 @@ class WordTable(nn.Module):
     def with_fixed(cls, vocabulary: Vocabulary, vectors: Float) -> Self:
         """Words with fixed vectors, float32 [W, E] in vocabulary order."""
         return cls(vocabulary, int(vectors.shape[1]), views=0, fixed=vectors)
+
+    @classmethod
+    def random(cls, vocabulary: Vocabulary, dim: int, *, views: int, seed: int = 0) -> Self:
+        """Untrained vectors of unit scale, the same in every view."""
+        table = cls(vocabulary, dim, views=views)
+        table.initialise(TableConfig(init="unit", equal=True), seed=seed)
+        return table
+
+    @classmethod
+    def hashed(cls, dim: int, *, views: int, seed: int = 0) -> Self:
+        """Untrained vectors without a vocabulary: every word has the vector of its hash."""
+        return cls.random(Vocabulary([], buckets=HASH_BUCKETS), dim, views=views, seed=seed)
 
     @property
     def mode(self) -> Literal["trained", "fixed"]:
@@ -99,11 +119,23 @@ class WordTable(nn.Module):
                 if counts is not None:
                     table *= torch.from_numpy(inverse_frequency(counts, len(table)))[:, None]
 
+    @property
+    def expanded(self) -> int:
+        """Words of the vocabulary that come from the expansion."""
+        return 0 if self.expansion is None else len(self.expansion)
+
+    @property
+    def trained_vocabulary(self) -> Vocabulary:
+        """The vocabulary without the expansion."""
+        whole = self.vocabulary
+        if not self.expanded:
+            return whole
+        return Vocabulary(whole.words[: -self.expanded], buckets=whole.buckets, case=whole.case)
+
     def rows(self, view: int, table_rows: NDArray[np.integer]) -> Tensor:
         """Vectors [U, E] of rows [U] in one view, with gradient where the table has one."""
         if self.fixed is None:
-            table: Tensor = self.tables[view]
-            return table[torch.from_numpy(table_rows.astype(np.int64)).to(table.device)]
+            return self._trained_rows(view, table_rows.astype(np.int64))
         assert self.unknown_E is not None
         # Row 0 is the unknown word, row 1 the first word of the vocabulary.
         values_UE = torch.from_numpy(np.asarray(self.fixed[np.maximum(table_rows - 1, 0)], dtype=np.float32))
@@ -120,37 +152,56 @@ class WordTable(nn.Module):
             return [self.rows(0, table_rows)]
         return [self.rows(view, table_rows).detach().requires_grad_() for view in range(len(self.tables))]
 
-    def expand(self, vectors: WordVectors, limit: int) -> int:
-        """Add words from pre-trained vectors; their rows go between the words and the hash buckets.
+    def _trained_rows(self, view: int, table_rows: NDArray[np.int64]) -> Tensor:
+        table: Tensor = self.tables[view]
+        if self.expansion is None:
+            return table[torch.from_numpy(table_rows).to(table.device)]
+        start = 1 + len(self.vocabulary) - self.expanded
+        new = (table_rows >= start) & (table_rows < start + self.expanded)
+        own = np.where(table_rows < start, table_rows, table_rows - self.expanded)
+        values_UE = table[torch.from_numpy(np.where(new, UNKNOWN_ROW, own)).to(table.device)]
+        values_UE[torch.from_numpy(new).to(table.device)] = self.expansion.rows(view, table_rows[new] - start)
+        return values_UE
+
+    def expand(self, vectors: WordVectors) -> int:
+        """Take in the words of pre-trained vectors that the trained tables lack, in place of earlier ones.
 
         Args:
-            vectors: pre-trained vectors, see :func:`multiview.words.vectors.expand_table`.
-            limit: words to add at most.
+            vectors: see :meth:`multiview.words.expansion.Expansion.fit`.
 
         Returns:
             Number of words added; 0 with fixed vectors.
         """
-        old, words = self.vocabulary, list[str]()
-        known = {word: row for row, word in enumerate(old.words, start=1)}
-        for table in self.tables:
-            values = table.detach().cpu().numpy()
-            words, rows = expand_table(known, values, vectors, limit)
-            end = 1 + len(old)
-            table.data = torch.from_numpy(np.concatenate([values[:end], rows, values[end:]])).to(table.device)
-        if words:
-            self.vocabulary = Vocabulary([*old.words, *words], buckets=old.buckets, case=old.case)
-        return len(words)
+        if self.mode == "trained":
+            trained = self.trained_vocabulary
+            tables = [table.detach().cpu().numpy() for table in self.tables]
+            self._extend(trained, Expansion.fit(trained, tables, vectors).to(self.tables[0].device))
+        return self.expanded
+
+    def _extend(self, trained: Vocabulary, expansion: Expansion) -> None:
+        self.expansion = expansion
+        self.vocabulary = Vocabulary(
+            [*trained.words, *expansion.words], buckets=trained.buckets, case=trained.case
+        )
 
     def record(self) -> WordsRecord:
         """What config.json says about the words."""
         vocabulary = self.vocabulary
-        return WordsRecord(mode=self.mode, dim=self.dim, buckets=vocabulary.buckets, case=vocabulary.case)
+        return WordsRecord(
+            mode=self.mode,
+            dim=self.dim,
+            buckets=vocabulary.buckets,
+            case=vocabulary.case,
+            expanded=self.expanded,
+        )
 
     def save(self, folder: Path) -> None:
-        """Write vocab.txt, and vectors.npy if the vectors are fixed; trained tables go with the weights."""
-        self.vocabulary.save(folder / "vocab.txt")
+        """Write :data:`FILES`, those that there are; trained tables are with the weights."""
+        self.trained_vocabulary.save(folder / "vocab.txt")
         if self.fixed is not None:
-            _save_vectors(folder / "vectors.npy", self.fixed)
+            save_vectors(folder / "vectors.npy", self.fixed)
+        if self.expansion is not None:
+            self.expansion.save(folder)
 
     @classmethod
     def load(cls, folder: Path, stored: object, *, views: int) -> Self:
@@ -167,7 +218,10 @@ class WordTable(nn.Module):
         record = config_from_json(WordsRecord, stored, where=folder / "config.json")
         vocabulary = Vocabulary.load(folder / "vocab.txt", buckets=record.buckets, case=record.case)
         if record.mode == "trained":
-            return cls(vocabulary, record.dim, views=views)
+            table = cls(vocabulary, record.dim, views=views)
+            if record.expanded:
+                table._extend(vocabulary, Expansion.load(folder))
+            return table
         path = folder / "vectors.npy"
         try:
             vectors: Float = np.load(path, mmap_mode="r")
@@ -206,20 +260,3 @@ def new_table(
     table = WordTable(vocabulary, config.table.dim, views=len(views))
     table.initialise(config.table, counts=numbers, seed=config.seed)
     return table
-
-
-def _save_vectors(path: Path, vectors: Float) -> None:
-    """Put fixed vectors into a model folder, as a hard link to the converted file if possible."""
-    if path.exists():
-        return
-    source = getattr(vectors, "filename", None)
-    with atomic_path(path) as temporary:
-        temporary.unlink()
-        try:
-            os.link(source or "", temporary)
-        except OSError:  # another file system, or not mapped from a file
-            if source:
-                shutil.copyfile(source, temporary)
-            else:
-                with open(temporary, "wb") as stream:
-                    np.save(stream, np.asarray(vectors))

@@ -2,11 +2,9 @@
 
 A file is converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
 ``words.txt`` and ``source.json`` (size and time of the original file, and the limit). The vectors are
-memory-mapped, so no process holds the 2.4 GB of 2,000,000 x 300 numbers. Also here: the vocabulary expansion
-of Skip-Thought (Kiros et al. 2015, section 2.2), a least-squares map from pre-trained vectors to a trained
-table.
+memory-mapped, so no process holds the 2.4 GB of 2,000,000 x 300 numbers.
 
-Legend of dimension suffixes: W words, E vector size, K known words, M size of the trained table's rows.
+Legend of dimension suffixes: W words, E vector size.
 """
 
 from __future__ import annotations
@@ -14,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,10 +58,7 @@ def load_word_vectors(path: Path, cache: Path, limit: int = DEFAULT_WORDS) -> Wo
         UserError: the file is missing, or a line (it is named) is not a word and E numbers.
     """
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; --vectors wants GloVe or word2vec vectors")
-    stat = path.stat()
-    source = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
+    source = vectors_record(path, limit)
     tag = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     folder = Path(cache) / f"{path.name}-{tag}.vectors"
     if not (folder / "source.json").exists() or read_json(folder / "source.json") != source:
@@ -69,6 +66,23 @@ def load_word_vectors(path: Path, cache: Path, limit: int = DEFAULT_WORDS) -> Wo
         (folder / "source.json").unlink(missing_ok=True)
         _convert(path, folder, limit)
         write_json(folder / "source.json", source)
+    return open_word_vectors(folder)
+
+
+def vectors_record(path: Path, limit: int) -> dict[str, int]:
+    """Tells whether a file of word vectors has changed, without reading it.
+
+    Raises:
+        UserError: no such file.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; it wants GloVe or word2vec vectors")
+    stat = path.stat()
+    return {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
+
+
+def open_word_vectors(folder: Path) -> WordVectors:
+    """Map a folder with ``words.txt`` and ``vectors.npy``."""
     text = (folder / "words.txt").read_bytes().decode("utf-8")
     return WordVectors(text.split("\n")[:-1], np.load(folder / "vectors.npy", mmap_mode="r"))
 
@@ -164,34 +178,28 @@ def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
             yield word.decode("utf-8", "replace").lstrip("\n"), np.frombuffer(values, dtype="<f4")
 
 
-def expand_table(
-    known: dict[str, int], table_RM: Float, vectors: WordVectors, limit: int
-) -> tuple[list[str], Float]:
-    """Map words that a trained table lacks into its space.
-
-    The map W [E, M] minimises ‖source W − target‖² over the shared words (not regularised, as in
-    Skip-Thought).
+def save_vectors(path: Path, vectors: Float) -> None:
+    """Put vectors into a model folder: a hard link to their converted file where one is possible.
 
     Args:
-        known: table row of each word.
-        table_RM: trained table, float32 [R, M].
-        vectors: pre-trained vectors of known and new words.
-        limit: new words to add at most, from the top of ``vectors``.
-
-    Returns:
-        The new words and their rows, float32 [new, M].
-
-    Raises:
-        UserError: fewer shared words than dimensions, so the map would be arbitrary.
+        path: of the file; one that holds these vectors already is left alone.
+        vectors: float32 [W, E].
     """
-    shared = [(index, known[word]) for index, word in enumerate(vectors.words) if word in known]
-    if len(shared) < vectors.dim:
-        raise UserError(
-            f"vocabulary expansion needs {vectors.dim} words in common, the vectors share {len(shared)} with "
-            "the model; use vectors of the same language and case"
-        )
-    source, target = np.array(shared).T
-    source_KE, target_KM = vectors.vectors[source].astype(np.float64), table_RM[target].astype(np.float64)
-    map_EM = np.linalg.lstsq(source_KE, target_KM, rcond=None)[0].astype(np.float32)
-    new = [index for index, word in enumerate(vectors.words) if word not in known][:limit]
-    return [vectors.words[index] for index in new], np.asarray(vectors.vectors[new] @ map_EM)
+    source = getattr(vectors, "filename", None)
+    if source and path.exists() and _stamp(path) == _stamp(Path(source)):
+        return
+    with atomic_path(path) as temporary:
+        temporary.unlink()
+        try:
+            os.link(source or "", temporary)
+        except OSError:  # another file system, or not mapped from a file
+            if source:
+                shutil.copy2(source, temporary)
+            else:
+                with open(temporary, "wb") as stream:
+                    np.save(stream, np.asarray(vectors))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns

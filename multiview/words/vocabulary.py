@@ -63,6 +63,10 @@ class Vocabulary:
             return 1 + len(self.words) + hashed % self.buckets
         return UNKNOWN_ROW
 
+    def folded(self, word: str) -> str:
+        """A word as this vocabulary would list it."""
+        return word.lower() if self.case == "lower" else word
+
     def lookup(self, types: list[str]) -> NDArray[np.int32]:
         """Table rows of word types, int32 [len(types)]."""
         return np.fromiter(map(self.row, types), dtype=np.int32, count=len(types))

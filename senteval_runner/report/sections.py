@@ -31,6 +31,7 @@ def score_sections(
     parsed: Sequence[str] = (),
     parser_labelled: Sequence[str] = (),
     published: bool = True,
+    efforts: Mapping[str, tables.Effort] | None = None,
 ) -> list[Section]:
     """The tables of scores.
 
@@ -39,11 +40,12 @@ def score_sections(
         parsed: models that read parses.
         parser_labelled: probing tasks whose labels a parser gave; marked when a model reads parses.
         published: add the multi-view paper's rows below ours.
+        efforts: dimensions and hours of training by model.
     """
     found: list[Section] = []
     if any(tables.paper_row(scores) for seeds in models.values() for scores in seeds):
         quoted, notes = ((*SENTEVAL, *CONTROLS), [PAPER_NOTE, NOTE]) if published else ((), [PAPER_NOTE])
-        blocks: list[Block] = [tables.paper_table(models, quoted, notes)]
+        blocks: list[Block] = [tables.paper_table(models, quoted, notes, efforts)]
         if published:
             blocks.append(tables.pair_table())
         found.append(Section("Classification and relatedness", blocks))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from corpora.senteval.tasks import PROBING_FILES, STS_SUBSETS
 from senteval_runner.protocol.results import TaskResult
@@ -22,6 +23,17 @@ Scores = Mapping[str, Metrics]
 """Metrics by task."""
 Models = Mapping[str, Sequence[Scores]]
 """Scores by model, one entry per seed."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a model takes: the paper's columns Dim and Hrs."""
+
+    dim: int | None = None
+    """Size of a sentence vector."""
+    hours: float | None = None
+    """Hours of training, on whatever machine it was."""
+
 
 PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
     ("MR", "MR", "acc", 1),
@@ -37,7 +49,7 @@ PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
 )
 """Column, task, metric, factor; in the paper's order."""
 LOWER_IS_BETTER = ("SICK-R MSE",)
-QUOTED_TITLE = "Published, not computed here: model, dimensions (whose scores)"
+QUOTED_TITLE = "Published, not computed here: model (whose scores)"
 
 
 def main_metric(task: str) -> str:
@@ -90,12 +102,31 @@ def published_cells(row: PublishedRow) -> list[str]:
     return [*cells, f"{paper_average(published_scores(row)):.1f}" if complete else "–"]
 
 
-def paper_table(models: Models, published: Sequence[PublishedRow] = (), notes: Sequence[str] = ()) -> Table:
-    """The paper's columns; ``published`` rows stand apart below."""
+def paper_table(
+    models: Models,
+    published: Sequence[PublishedRow] = (),
+    notes: Sequence[str] = (),
+    efforts: Mapping[str, Effort] | None = None,
+) -> Table:
+    """The paper's columns.
+
+    Args:
+        models: scores by model.
+        published: rows that stand apart below.
+        notes: below the table.
+        efforts: what models take, by name; a dash for others.
+    """
     names = [*(column for column, *_ in PAPER_COLUMNS), "average"]
     rows = {name: [paper_row(scores) for scores in seeds] for name, seeds in models.items()}
-    quoted = [[f"{row.model}, {row.dim} ({row.quoted_from})", *published_cells(row)] for row in published]
-    return _score_table(names, rows, notes, quoted)
+    quoted = [
+        [f"{row.model} ({row.quoted_from})", row.dim, row.hours, *published_cells(row)] for row in published
+    ]
+    known = [(efforts or {}).get(name, Effort()) for name in models]
+    leading: dict[Column, Sequence[Cell]] = {
+        Column("Dim", digits=0, align="right"): [effort.dim for effort in known],
+        Column("Hrs", align="right"): [effort.hours for effort in known],
+    }
+    return _score_table(names, rows, notes, quoted, leading)
 
 
 def pair_table() -> Table:
@@ -192,15 +223,21 @@ def _score_table(
     by_model: Mapping[str, Sequence[Mapping[str, float]]],
     notes: Sequence[str],
     quoted: Sequence[Sequence[Cell]] = (),
+    leading: Mapping[Column, Sequence[Cell]] | None = None,
 ) -> Table:
-    """Means with deviations over seeds, the best mean of each column marked."""
+    """Means with deviations over seeds, the best mean of each column marked, after ``leading`` columns."""
+    before = leading or {}
     rows: list[list[Cell]] = [
-        [name, *(Score.over_seeds([one[column] for one in seeds if column in one]) for column in columns)]
-        for name, seeds in by_model.items()
+        [
+            name,
+            *(cells[place] for cells in before.values()),
+            *(Score.over_seeds([one[column] for one in seeds if column in one]) for column in columns),
+        ]
+        for place, (name, seeds) in enumerate(by_model.items())
     ]
     best = [Column(name, best="low" if name in LOWER_IS_BETTER else "high") for name in columns]
     title = QUOTED_TITLE if quoted else ""
-    return Table(["model", *best], rows, notes=notes, quoted=quoted, quoted_title=title)
+    return Table(["model", *before, *best], rows, notes=notes, quoted=quoted, quoted_title=title)
 
 
 def _has_similarity(tasks: Sequence[str]) -> bool:

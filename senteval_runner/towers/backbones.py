@@ -24,7 +24,7 @@ from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
 from senteval_runner.towers.units import Column, transformer_layers
 from senteval_runner.vectors.embed import text_of
-from senteval_runner.vectors.encoders import quiet
+from senteval_runner.vectors.pretrained import quiet
 from senteval_runner.vectors.sources import Source, find_source
 
 

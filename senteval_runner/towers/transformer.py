@@ -18,7 +18,7 @@ from corpora.support.errors import UserError
 from senteval_runner.towers.config import Pooling
 from senteval_runner.towers.length_groups import cut_padding, length_groups
 from senteval_runner.towers.multiview import MultiViewTower
-from senteval_runner.vectors.encoders import quiet
+from senteval_runner.vectors.pretrained import assemble, library, load_pretrained, pooling_module
 from senteval_runner.vectors.sources import is_multiview
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ class TransformerTower(nn.Module):
         """Pooled last hidden states, [B, D]."""
         if pooling is None or pooling == self.pooling:
             return self._pooled(list(texts), nn.Sequential(*list(self.model)[1:]))
-        return self._pooled(list(texts), _pooling(self.dim, pooling))
+        return self._pooled(list(texts), pooling_module(self.dim, pooling))
 
     def embed_pairs(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Last hidden state of the first position ([CLS] a [SEP] b [SEP]), [B, D]."""
-        return self._pooled(list(pairs), _pooling(self.dim, "cls"))
+        return self._pooled(list(pairs), pooling_module(self.dim, "cls"))
 
     def save(self, folder: Path) -> None:
         """An ordinary sentence-transformers folder, weights as safetensors."""
@@ -138,8 +138,8 @@ def load_tower(
     """
     if is_multiview(Path(backbone)):
         return MultiViewTower(Path(backbone), device)
-    _, transformer = _library()
-    model = _load(transformer, backbone, max_seq_length=max_length)
+    _, transformer = library()
+    model = load_pretrained(transformer, backbone, max_seq_length=max_length)
     tower = TransformerTower(assemble(model, pooling), pooling)
     if dropout is not None:
         for module in tower.modules():
@@ -161,57 +161,9 @@ def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.devi
     """
     if is_multiview(Path(backbone)):
         return MultiViewTower(Path(backbone), device)
-    whole, transformer = _library()
-    model = _load(whole, backbone, device="cpu")
+    whole, transformer = library()
+    model = load_pretrained(whole, backbone, device="cpu")
     if not isinstance(model[0], transformer):
         raise UserError(f"model {backbone!r} begins with {type(model[0]).__name__}, not with a transformer")
     model.max_seq_length = max_length
     return TransformerTower(model, None).to(device)
-
-
-def assemble(transformer: nn.Module, pooling: Pooling) -> SentenceTransformer:
-    """Transformer + Pooling as a sentence-transformers model on the CPU."""
-    from sentence_transformers import SentenceTransformer
-
-    width: int = transformer.get_embedding_dimension()  # type: ignore[operator]
-    return SentenceTransformer(modules=[transformer, _pooling(width, pooling)], device="cpu")
-
-
-def _library() -> tuple[Any, Any]:
-    """Sentence-transformers' whole models and its transformer module.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    quiet()
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Transformer
-
-    return SentenceTransformer, Transformer
-
-
-def _load(make: Any, backbone: str, **options: Any) -> Any:
-    """``make`` of a name or folder; safetensors only, the older .bin weights are pickle.
-
-    Raises:
-        UserError: nothing loadable is found under that name.
-    """
-    try:
-        # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would
-        # differ in them, and so would the saved files.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return make(backbone, model_kwargs={"use_safetensors": True}, **options)
-    except (OSError, ValueError) as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise UserError(
-            f"backbone {backbone!r} cannot be loaded ({first}); give the folder of an encoder with "
-            "safetensors weights, a Hugging Face name when the machine is online, or tiny"
-        ) from None
-
-
-def _pooling(width: int, mode: Pooling) -> nn.Module:
-    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
-
-    result: nn.Module = PoolingModule(width, mode)
-    return result

@@ -108,6 +108,11 @@ class StoredEncoder:
             return LoadedEncoder(self.given, bool(getattr(self.given, "pretokenized", False)))
         return self.given()
 
+    @property
+    def dim(self) -> int | None:
+        """Size d of a vector; None before the first one."""
+        return self.store.shards[0].shape[1] if self.store.shards else None
+
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
         """Vectors [n, d] of token lists; sentences the store lacks are encoded in chunks.
 
@@ -178,6 +183,12 @@ class CombinedEncoder:
         seed: int = 0,
     ) -> None:
         self.parts, self.normalize, self.project, self.seed = list(parts), normalize, project, seed
+
+    @property
+    def dim(self) -> int | None:
+        """Size of a vector; None before the first one."""
+        sizes = [part.dim for part in self.parts]
+        return self.project or (None if None in sizes else sum(filter(None, sizes)))
 
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
         """Vectors [n, d] of token lists."""

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import UserError
 from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.embed import CombinedEncoder, LoadedEncoder, StoredEncoder, VectorStore
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees, open_trees
+from senteval_runner.vectors.pretrained import pooled_model, whole_model
+from senteval_runner.vectors.random_encoders import RandomLSTM, RandomSpec, untrained_views
 from senteval_runner.vectors.sources import Source, find_source, split_parts
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
     from multiview.model import MultiViewEncoder
 
 VECTOR_CACHE = Path("runs/vectors")
@@ -111,9 +111,16 @@ def _loader(source: Source, options: ModelOptions) -> Callable[[], LoadedEncoder
             return LoadedEncoder(PrecomputedVectors(Path(source.spec)), tokens=False)
         if source.kind == "words":
             return LoadedEncoder(WordAverage(Path(source.spec)), tokens=True)
+        quietly = {"batch_size": batch_size, "show_progress_bar": False, "convert_to_numpy": True}
         if source.kind == "sentence-transformers":
-            quietly = {"batch_size": batch_size, "show_progress_bar": False, "convert_to_numpy": True}
-            return LoadedEncoder(_sentence_transformer(source.spec, device), tokens=False, options=quietly)
+            return LoadedEncoder(whole_model(source.spec, device), tokens=False, options=quietly)
+        if source.kind == "pooled":
+            pooling, _, name = source.spec.partition(":")
+            return LoadedEncoder(pooled_model(name, pooling, device), tokens=False, options=quietly)
+        if source.kind == "lstm":
+            spec = RandomSpec.parse(source.spec)
+            lstm = RandomLSTM(spec, seed=source.seed, device=device, batch_size=batch_size)
+            return LoadedEncoder(lstm, tokens=True)
         return tree_reading(load_multiview(source, device), options.get("trees"), batch_size)
 
     return load
@@ -132,39 +139,8 @@ def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
     from multiview.model import MultiViewEncoder
 
     if source.kind == "random":
-        views = source.spec.removeprefix("random:")
-        return MultiViewEncoder.untrained(views, seed=source.seed, device=device)
+        return untrained_views(RandomSpec.parse(source.spec), seed=source.seed, device=device)
     return MultiViewEncoder.load(source.spec, device)
-
-
-def _sentence_transformer(name: str, device: str | None) -> SentenceTransformer:
-    quiet()
-    from sentence_transformers import SentenceTransformer
-
-    try:
-        return SentenceTransformer(name, device=device)
-    except (OSError, ValueError) as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise UserError(
-            f"model {name!r}: neither a file or folder here nor a sentence-transformers model ({first})"
-        ) from None
-
-
-def quiet() -> None:
-    """Switch off the progress bars of sentence-transformers and its libraries (one per file read).
-
-    Raises:
-        MissingExtraError: sentence-transformers is not installed.
-    """
-    try:
-        import sentence_transformers  # noqa: F401
-        from huggingface_hub.utils.tqdm import disable_progress_bars
-        from transformers.utils import logging
-    except ImportError:
-        raise MissingExtraError("sentence-transformers", "burt") from None
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    disable_progress_bars()
 
 
 class WordAverage:

@@ -6,7 +6,8 @@
 | a sentence-transformers folder, or any other name | ``SentenceTransformer`` |
 | ``FILE.npz`` | precomputed: arrays ``sentences`` (tokens joined by one space) and ``vectors`` [n, d] |
 | any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
-| ``random:dep,const`` | untrained encoders of these views |
+| ``cls:NAME``, ``mean:NAME``, ``max:NAME`` | a transformer's last layer, pooled so |
+| ``random:dep,const``, ``random:lstm@4096?vectors=FILE`` | :mod:`senteval_runner.vectors.random_encoders` |
 | ``A+B`` | the vectors of A and B side by side |
 """
 
@@ -21,8 +22,11 @@ from typing import Literal
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, sha256_file
+from multiview.folder.files import TIME, training_hours
+from senteval_runner.vectors.random_encoders import LSTM, PREFIX, RandomSpec
 
-Kind = Literal["multiview", "sentence-transformers", "vectors", "words", "random"]
+Kind = Literal["multiview", "sentence-transformers", "pooled", "vectors", "words", "random", "lstm"]
+POOLINGS = ("cls", "mean", "max")
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
 
 
@@ -41,8 +45,16 @@ class Source:
     @property
     def name(self) -> str:
         """Short name for tables: a path's last part."""
-        path = Path(self.spec)
-        return path.absolute().name if self.kind != "random" and path.exists() else self.spec
+        if self.kind in ("random", "lstm"):
+            return RandomSpec.parse(self.spec).name
+        prefix, _, rest = self.spec.rpartition(":") if self.kind == "pooled" else ("", "", self.spec)
+        name = Path(rest).absolute().name if Path(rest).exists() else rest
+        return f"{prefix}:{name}" if prefix else name
+
+    @property
+    def hours(self) -> float | None:
+        """Hours of training, where they are recorded."""
+        return training_hours(Path(self.spec)) if self.kind == "multiview" else None
 
 
 def split_parts(spec: str) -> list[str]:
@@ -65,8 +77,17 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
         UserError: the name cannot mean any model.
     """
     path = Path(spec)
-    if spec.startswith("random:"):
-        return Source(spec=spec, kind="random", key=_digest(f"{spec} {seed}"), seed=seed)
+    if spec.startswith(PREFIX):
+        random = RandomSpec.parse(spec)
+        over = sha256_file(random.vectors) if random.vectors else ""
+        key = _digest(f"{PREFIX}{random.views}@{random.dim} {over} {seed}")
+        return Source(spec=spec, kind="lstm" if random.views == LSTM else "random", key=key, seed=seed)
+    pooling, colon, rest = spec.partition(":")
+    if colon and pooling in POOLINGS:
+        model = find_source(rest, seed=seed)
+        if model.kind != "sentence-transformers":
+            raise UserError(f"model {spec!r}: {pooling}: wants a transformer, {rest} is none")
+        return Source(spec=spec, kind="pooled", key=_digest(f"{pooling} {model.key}"), seed=seed)
     if path.is_file():
         kind: Kind = "vectors" if path.suffix == ".npz" else "words"
         return Source(spec=spec, kind=kind, key=sha256_file(path)[:16], seed=seed)
@@ -102,5 +123,5 @@ def _digest(text: str) -> str:
 def _folder_digest(folder: Path) -> str:
     """Digest of the names and contents of a model folder's files, without its log and checkpoints."""
     files = sorted({path for pattern in MODEL_FILES for path in folder.rglob(pattern) if path.is_file()})
-    kept = [f for f in files if not {"checkpoints", "log.txt"} & set(f.relative_to(folder).parts)]
+    kept = [f for f in files if not {"checkpoints", "log.txt", TIME} & set(f.relative_to(folder).parts)]
     return _digest("\n".join(f"{f.relative_to(folder)} {sha256_file(f)}" for f in kept))

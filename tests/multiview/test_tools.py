@@ -130,24 +130,6 @@ def test_info_command(folder: Path, tmp_path: Path, capsys) -> None:
     assert info.cli([str(tmp_path)]) == 2
 
 
-def test_vocabulary_expansion_of_a_model(folder: Path, tmp_path: Path) -> None:
-    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
-    random = np.random.default_rng(0)
-    lines = [f"{w} {' '.join(map(str, random.normal(size=4).round(3)))}\n" for w in [*words, "zyzzyva"]]
-    (tmp_path / "v.txt").write_text("".join(lines))
-    plain, grown = MultiViewEncoder.load(folder), MultiViewEncoder.load(folder)
-    assert grown.expand_vocabulary(tmp_path / "v.txt", cache=tmp_path) == 1
-    known = [" ".join(sentence) for sentence in toy_corpus(20)[0]]
-    unknown = ["zyzzyva", "quokka zyzzyva"]
-    np.testing.assert_allclose(grown.encode(known), plain.encode(known), atol=1e-6)
-    assert np.abs(grown.encode(unknown) - plain.encode(unknown)).max() > 1e-4
-    np.testing.assert_allclose(grown.encode("quokka"), plain.encode("quokka"), atol=1e-6)
-    # The expansion made "zyzzyva" a known word: two in common, four needed.
-    (tmp_path / "few.txt").write_text("the 1 2 3 4\nzyzzyva 1 2 3 4\n")
-    with pytest.raises(UserError, match="share 2"):
-        grown.expand_vocabulary(tmp_path / "few.txt", cache=tmp_path)
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")

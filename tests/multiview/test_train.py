@@ -132,10 +132,10 @@ def test_resume_with_other_options(tiny: TrainConfig, changes: dict, monkeypatch
 
 
 def start(config: TrainConfig, *more: str) -> subprocess.Popen[str]:
-    base = options_of(preset("paper"))
+    base = options_of(preset("gpu"))
     args = [f"--{name}={value}" for name, value in options_of(config).items() if value != base[name]]
     return subprocess.Popen(
-        [sys.executable, "-m", "multiview.train", "--preset=paper", *args, *more],
+        [sys.executable, "-m", "multiview.train", "--preset=gpu", *args, *more],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -406,9 +406,9 @@ def test_a_record_names_the_preset_whose_values_it_has(tiny: TrainConfig) -> Non
         assert preset(name, seed=5).nearest_preset == name
     config = changed(tiny, preset="laptop", loop={"max_steps": 1})
     main(config)
-    assert read_config(config.folder / "train.json").preset == "paper"
+    assert read_config(config.folder / "train.json").preset == "paper-2400"
     stored = json.loads((config.folder / "config.json").read_text())
-    assert stored["training"]["config"]["preset"] == "paper"
+    assert stored["training"]["config"]["preset"] == "paper-2400"
 
 
 def test_split_and_segments_cover_whole_documents() -> None:

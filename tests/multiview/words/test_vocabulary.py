@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
-from multiview.words.vectors import expand_table, load_word_vectors
+from multiview.words.vectors import load_word_vectors
 from multiview.words.vocabulary import Vocabulary, inverse_frequency, most_frequent
 
 WORDS = ["the", "Paris", "cat", "USA"]
@@ -123,22 +123,6 @@ def test_a_conversion_that_was_killed_is_repeated(tmp_path, monkeypatch) -> None
         load_word_vectors(tmp_path / "v.txt", tmp_path, limit=1)
     again = load_word_vectors(tmp_path / "v.txt", tmp_path)
     assert again.words == whole.words and len(again.vectors) == 2
-
-
-def test_expansion_recovers_a_linear_map(tmp_path) -> None:
-    random = np.random.default_rng(0)
-    vectors_WE = random.normal(size=(60, 5)).round(3).astype(np.float32)
-    lines = (f"w{i} {' '.join(map(str, v))}\n" for i, v in enumerate(vectors_WE.tolist()))
-    (tmp_path / "v.txt").write_text("".join(lines))
-    vectors = load_word_vectors(tmp_path / "v.txt", tmp_path)
-    true_EM = random.normal(size=(5, 3)).astype(np.float32)
-    table_RM = np.vstack([np.zeros((1, 3)), vectors_WE[:40] @ true_EM]).astype(np.float32)
-    known = {f"w{i}": i + 1 for i in range(40)}
-    words, rows_NM = expand_table(known, table_RM, vectors, limit=15)
-    assert words == [f"w{i}" for i in range(40, 55)]
-    np.testing.assert_allclose(rows_NM, vectors_WE[40:55] @ true_EM, atol=1e-4)
-    with pytest.raises(UserError, match="share 4"):
-        expand_table({f"w{i}": i for i in range(4)}, table_RM, vectors, limit=1)
 
 
 @pytest.mark.data

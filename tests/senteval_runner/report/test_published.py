@@ -19,6 +19,14 @@ def test_the_papers_averages_follow_from_its_rows() -> None:
         assert tables.published_cells(rows[row])[-1] == f"{PAIR_AVERAGES[pair]:.1f}"
 
 
+def test_dimensions_and_hours_are_the_papers() -> None:
+    effort = {row.model: (row.dim, row.hours) for row in SENTEVAL}
+    assert effort["Skip-Thought"] == ("4800", "336") and effort["Skip-Thought + LN"] == ("4800", "672")
+    assert effort["QuickThought"] == ("4800", "11") and effort["BERT-base [CLS]"] == ("768", "96")
+    ours = {"SEQ, CONST": "41", "DEP, SEQ": "27", "DEP, CONST": "39"}
+    assert {name: effort[name] for name in ours} == {name: ("4800", hours) for name, hours in ours.items()}
+
+
 @pytest.mark.parametrize("row", [*SENTEVAL, *CONTROLS], ids=lambda row: row.model)
 def test_rows_are_whole(row) -> None:
     assert len(row.scores) == len(tables.PAPER_COLUMNS) and row.quoted_from and row.dim
@@ -31,9 +39,12 @@ def test_reports_set_them_apart(tmp_path, data, words, monkeypatch) -> None:
     assert running.run(config(tmp_path, data, str(words), tasks="CR")) == 0
     markdown = (tmp_path / "report/results.md").read_text()
     page = (tmp_path / "report/report.html").read_text()
-    assert "*DEP, CONST, 4800 (Simoulin & Crabbé 2021)*" in markdown and NOTE in markdown
+    assert (
+        "| *DEP, CONST (Simoulin & Crabbé 2021)* | *4800* | *39* | *80.7* |" in markdown and NOTE in markdown
+    )
+    assert "| words.txt | 8 | – | – |" in markdown  # no hours for what we did not train, no MR
     assert "Published, not computed here" in page and "Logeswaran &amp; Lee 2018" in page
-    row = next(line for line in page.split("<tr") if "DEP, CONST, 4800 (" in line)
+    row = next(line for line in page.split("<tr") if "DEP, CONST (" in line)
     assert row.startswith(' class="apart"') and "best" not in row
     assert running.run(config(tmp_path, data, str(words), tasks="CR", published=False)) == 0
     assert "Published, not computed" not in (tmp_path / "report/results.md").read_text()

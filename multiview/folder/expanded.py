@@ -1,0 +1,119 @@
+"""A model with its vocabulary expanded, as a model folder of its own beside the one it came from.
+
+Made once: ``expanded.json`` says from which model and which vectors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpora.inputs import stem
+from corpora.support.errors import UserError
+from corpora.support.files import read_json, sha256_file, write_json
+from multiview.folder.files import TIME, load_members, member_names, save_member, save_members
+from multiview.words.table import WordTable
+from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors, vectors_record
+from multiview.words.vocabulary import Vocabulary
+
+CACHE = Path("runs/vectors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownWords:
+    """What a vocabulary knows of a text."""
+
+    words: int
+    """Words in the vocabulary."""
+    types: int
+    """Distinct words of the text that it knows."""
+    tokens: int
+    """Words of the text that it knows, repeats counted."""
+
+
+def has_trained_words(folder: Path) -> bool:
+    """Whether a model, or one of several in a folder, has word vectors of its own."""
+    configs = [read_json(folder / name / "config.json") for name in member_names(folder)]
+    return any(config["words"]["mode"] == "trained" for config in configs)
+
+
+def expanded_folder(folder: Path, vectors: Path, *, words: int = DEFAULT_WORDS, cache: Path = CACHE) -> Path:
+    """The folder of the expanded model, made now unless it is there.
+
+    Args:
+        folder: of a model, or of several that are concatenated; fixed vectors stay as they are.
+        vectors: GloVe or word2vec file.
+        words: of the file to read at most, from the top.
+        cache: where the converted vectors are kept.
+
+    Raises:
+        UserError: no trained words in the model, malformed vectors, too few words in common, or something
+            else in the folder that the expanded model goes to.
+    """
+    target = folder.with_name(f"{folder.absolute().name}-expanded-{Path(stem(vectors)).stem}")
+    record = {"model": _digest(folder), "vectors": vectors_record(vectors, words)}
+    mark = target / "expanded.json"
+    if mark.exists() and read_json(mark) == record:
+        return target
+    if not mark.exists() and target.exists() and any(target.iterdir()):
+        raise UserError(f"{target}: is where the expanded model goes and holds something else; move it away")
+    write_json(mark, {})  # not finished, but ours
+    expand_into(folder, target, vectors, words=words, cache=cache)
+    write_json(mark, record)
+    return target
+
+
+def expand_into(
+    folder: Path, target: Path, vectors: Path, *, words: int = DEFAULT_WORDS, cache: Path = CACHE
+) -> None:
+    """Write a model into ``target`` with its vocabulary expanded; both may be the same folder.
+
+    Raises:
+        UserError: no trained words in the model, malformed vectors, or too few words in common.
+    """
+    if not has_trained_words(folder):
+        raise UserError(f"{folder}: has fixed word vectors only; there is no trained vocabulary to expand")
+    members, loaded = load_members(folder), load_word_vectors(vectors, cache, words)
+    names = member_names(folder)
+    for name, member in zip(names, members, strict=True):
+        source = folder / name
+        added = member.network.words.expand(loaded)
+        card = (source / "README.md").read_text(encoding="utf-8")
+        if added:
+            card += f"\nVocabulary expanded by {added} words of `{vectors.name}` (least squares).\n"
+        if (source / TIME).exists():
+            write_json(target / name / TIME, read_json(source / TIME))
+        training = read_json(source / "config.json")["training"]
+        save_member(target / name, member, card=card, training=training)
+    if names != [""]:
+        save_members(target, names, card=(folder / "README.md").read_text(encoding="utf-8"))
+
+
+def known_words(folder: Path, counts: Counter[str]) -> tuple[KnownWords, KnownWords]:
+    """What the trained vocabulary of an expanded model knows of a text, without the expansion and with it.
+
+    Args:
+        folder: of the expanded model.
+        counts: occurrences of the text's words.
+    """
+    for name in member_names(folder):
+        record = read_json(folder / name / "config.json")["words"]
+        if record["mode"] == "trained":
+            table = WordTable.load(folder / name, record, views=0)
+            return _known(table.trained_vocabulary, counts), _known(table.vocabulary, counts)
+    raise UserError(f"{folder}: has fixed word vectors only")
+
+
+def _known(vocabulary: Vocabulary, counts: Counter[str]) -> KnownWords:
+    # Row 0 is the unknown word; hash buckets follow the listed words.
+    known = [count for word, count in counts.items() if 0 < vocabulary.row(word) <= len(vocabulary)]
+    return KnownWords(words=len(vocabulary), types=len(known), tokens=sum(known))
+
+
+def _digest(folder: Path) -> str:
+    files = [
+        folder / name / file for name in member_names(folder) for file in ("config.json", "model.safetensors")
+    ]
+    return hashlib.sha256("\n".join(map(sha256_file, files)).encode()).hexdigest()

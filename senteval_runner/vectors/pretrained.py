@@ -1,0 +1,119 @@
+"""Pre-trained transformers by name or folder, as sentence-transformers models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from corpora.support.errors import MissingExtraError, UserError
+from parsing.networks.device import pick_device
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def whole_model(name: str, device: str | None) -> SentenceTransformer:
+    """A sentence-transformers model as it is.
+
+    Raises:
+        UserError: nothing loadable is found under that name.
+    """
+    quiet()
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        return SentenceTransformer(name, device=device)
+    except (OSError, ValueError) as error:
+        first = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"model {name!r}: neither a file or folder here nor a sentence-transformers model ({first})"
+        ) from None
+
+
+def pooled_model(name: str, pooling: str, device: str | None) -> SentenceTransformer:
+    """A transformer whose sentence vector is its last layer's states, pooled; nothing else of it is used.
+
+    Args:
+        name: of any Hugging Face encoder, or the folder of one or of a sentence-transformers model.
+        pooling: ``mean``, ``cls`` or ``max``.
+        device: where to compute; None is a GPU if there is one.
+
+    Raises:
+        UserError: nothing loadable is found under that name.
+    """
+    _, transformer = library()
+    model = assemble(load_pretrained(transformer, name), pooling)
+    return model.to(pick_device(device))
+
+
+def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
+    """Transformer + Pooling as a sentence-transformers model on the CPU."""
+    from sentence_transformers import SentenceTransformer
+
+    width: int = transformer.get_embedding_dimension()  # type: ignore[operator]
+    return SentenceTransformer(modules=[transformer, pooling_module(width, pooling)], device="cpu")
+
+
+def library() -> tuple[Any, Any]:
+    """Sentence-transformers' whole models and its transformer module.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    quiet()
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+
+    return SentenceTransformer, Transformer
+
+
+def load_pretrained(make: Any, backbone: str, **options: Any) -> Any:
+    """``make`` of a name or folder; safetensors only, the older .bin weights are pickle.
+
+    Raises:
+        UserError: nothing loadable is found under that name.
+    """
+    try:
+        # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would
+        # differ in them, and so would the saved files.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return make(backbone, model_kwargs={"use_safetensors": True}, **options)
+    except (OSError, ValueError) as error:
+        first = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"backbone {backbone!r} cannot be loaded ({first}); give the folder of an encoder with "
+            "safetensors weights, a Hugging Face name when the machine is online, or tiny"
+        ) from None
+
+
+def pooling_module(width: int, mode: str) -> nn.Module:
+    """Word pieces [B, T, D] to sentences [B, D].
+
+    Args:
+        width: D.
+        mode: ``mean``, ``cls`` or ``max``.
+    """
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    result: nn.Module = Pooling(width, mode)
+    return result
+
+
+def quiet() -> None:
+    """Switch off the progress bars of sentence-transformers and its libraries (one per file read).
+
+    Raises:
+        MissingExtraError: sentence-transformers is not installed.
+    """
+    try:
+        import sentence_transformers  # noqa: F401
+        from huggingface_hub.utils.tqdm import disable_progress_bars
+        from transformers.utils import logging
+    except ImportError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    disable_progress_bars()

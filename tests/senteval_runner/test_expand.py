@@ -1,0 +1,88 @@
+"""``senteval_runner.run --expand``: end to end, made once, the known words counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from corpora.senteval.files import read_task
+from corpora.support.errors import UserError
+from multiview.config import EncoderConfig, TableConfig
+from multiview.encoders.stack import ViewStack
+from multiview.folder.files import Member, save_member
+from multiview.words.table import WordTable
+from multiview.words.vocabulary import Vocabulary
+from senteval_runner import running
+from senteval_runner.expansion import words_of
+from tests.senteval_runner.test_run import config
+
+TRAINED = ["the", "bad", "good", "tall", "far", "dull", "poor", "near", "rich"]
+"""All but "a" and "bright": the vectors of the fixture have eight dimensions."""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    words = WordTable(Vocabulary(TRAINED, case="exact"), 3, views=2)
+    words.initialise(TableConfig(init="unit", equal=False))
+    stack = ViewStack(("seq", "seq"), words, EncoderConfig(dim=4))
+    folder = tmp_path / "models" / "mine"
+    save_member(folder, Member(stack), card="# Mine\n", training={})
+    (folder / "time.json").write_text('{"seconds": 9000}')
+    return folder
+
+
+def test_expand_end_to_end(tmp_path: Path, data: Path, words: Path, model: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = config(tmp_path, data, str(model), f"{model}+{words}", tasks="CR,MRPC", expand=words)
+    assert running.run(run) == 0
+    said = capsys.readouterr().out
+    made = model.with_name("mine-expanded-words")
+    results = json.loads((tmp_path / "report" / "results.json").read_text())
+    assert set(results["models"]) == {"mine-expanded-words", "mine-expanded-words+words.txt"}
+    row = results["models"]["mine-expanded-words"]
+    assert (row["dim"], row["hours"]) == (8, 2.5)
+    assert results["models"]["mine-expanded-words+words.txt"]["hours"] is None
+    counts = Counter(words_of([read_task("CR", data), read_task("MRPC", data)]))
+    known = results["known_words"]
+    assert (known["types"], known["tokens"]) == (len(counts), counts.total())
+    before, after = known["mine-expanded-words"]["trained"], known["mine-expanded-words"]["expanded"]
+    assert before == {
+        "words": 9,
+        "types": len(set(counts) & set(TRAINED)),
+        "tokens": sum(counts[word] for word in TRAINED),
+    }
+    assert after["words"] == 11 and after["tokens"] == before["tokens"] + counts["a"] + counts["bright"]
+    assert "Known words" in said and "| mine-expanded-words | 8 | 2.50 |" in said
+    assert "Known words" in (tmp_path / "report" / "report.html").read_text()
+    stamp = (made / "model.safetensors").stat().st_mtime_ns
+    assert running.run(run) == 0
+    assert (made / "model.safetensors").stat().st_mtime_ns == stamp
+
+
+def test_new_words_change_the_vectors_of_their_sentences_alone(
+    words: Path, model: Path, tmp_path, monkeypatch
+):
+    from multiview.folder.expanded import expanded_folder
+    from senteval_runner.vectors.encoders import resolve_encoder
+
+    monkeypatch.chdir(tmp_path)
+    plain, grown = resolve_encoder(str(model)), resolve_encoder(str(expanded_folder(model, words)))
+    sentences = [["the", "bad"], ["a", "bright", "good"], ["unheard"]]
+    changed = np.abs(plain(sentences) - grown(sentences)).max(axis=1) > 1e-6
+    assert changed.tolist() == [False, True, False]
+
+
+def test_nothing_to_expand(tmp_path: Path, data: Path, words: Path, model: Path) -> None:
+    with pytest.raises(UserError, match="no model here is a multi-view model with trained words"):
+        running.run(config(tmp_path, data, str(words), "random:seq", expand=words))
+    made = model.with_name("mine-expanded-words")
+    made.mkdir()
+    (made / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds something else"):
+        running.run(config(tmp_path, data, str(model), expand=words))
