@@ -64,8 +64,9 @@ def _tables(studied: Sequence[Studied], pooling: str) -> Iterator[Table]:
     names, rows = likeness_table(studied, best, pooling)
     if rows:
         cells = [[*labels, *(by_name.get(name) for name in names)] for labels, by_name in rows]
-        columns = ["backbone", "layer", *(Column(name, best="high") for name in names)]
-        yield Table(columns, cells, title="Profile over tasks: correlation with whole encoders")
+        columns = [Column(name, best="high") for name in names]
+        title = "Correlation of scores over tasks with encoders taken whole"
+        yield Table(["backbone", "layer", *columns], cells, title=title)
 
 
 def _table(title: str, names: Sequence[str], rows: Sequence[Row], number: int | None = None) -> Table:

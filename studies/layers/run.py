@@ -21,6 +21,7 @@ from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.running import expand_tasks
 from senteval_runner.towers.backbones import open_backbone
+from senteval_runner.towers.units import WHOLE
 from senteval_runner.towers.whole import WholeBackbone
 from senteval_runner.vectors.embed import text_of
 from senteval_runner.vectors.sources import distinct_names, find_source
@@ -51,14 +52,7 @@ def run(config: LayersConfig) -> int:
     protocols = [protocol, *([get_protocol(config.protocol, nhid=config.mlp)] if config.mlp else [])]
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    backbones = [open_backbone(spec, config) for spec in dict.fromkeys(config.backbones)]
-    backbones += [WholeBackbone(find_source(spec), config) for spec in dict.fromkeys(config.encoders)]
-    subjects = [choose(backbone, config) for backbone in backbones]
-    specs = [subject.backbone.source.spec for subject in subjects]
-    for subject, name in zip(
-        subjects, distinct_names([s.studied.name for s in subjects], specs), strict=True
-    ):
-        subject.studied = dataclasses.replace(subject.studied, name=name)
+    subjects = _open(config)
     if config.dry_run:
         return _dry_run(config, subjects, tasks, data)
     logger = log_to(config.output)
@@ -82,6 +76,22 @@ def run(config: LayersConfig) -> int:
             for subject in subjects:
                 _evaluate(config, subject, task, readouts, logger, bar)
     return _write(config, protocol, subjects, reduced)
+
+
+def _open(config: LayersConfig) -> list[Subject]:
+    """All backbones, then the encoders taken whole, under distinct names."""
+    backbones = [open_backbone(spec, config) for spec in dict.fromkeys(config.backbones)]
+    backbones += [WholeBackbone(find_source(spec), config) for spec in dict.fromkeys(config.encoders)]
+    subjects = [choose(backbone, config) for backbone in backbones]
+    specs = [
+        f"{backbone.source.spec} {WHOLE}" if isinstance(backbone, WholeBackbone) else backbone.source.spec
+        for backbone in backbones
+    ]
+    for subject, name in zip(
+        subjects, distinct_names([s.studied.name for s in subjects], specs), strict=True
+    ):
+        subject.studied = dataclasses.replace(subject.studied, name=name)
+    return subjects
 
 
 def _read(name: str, data: Path, config: LayersConfig) -> tuple[TaskData, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from corpora.inputs import input_hash
 from corpora.ranking.questions import PassageSet, filtered
-from corpora.ranking.read import read_set
+from corpora.ranking.read import parse_spec, read_set
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
@@ -96,7 +96,7 @@ def load_sets(config: PassagesConfig, errors: list[str]) -> list[LoadedSet]:
             if data.name in names:
                 raise UserError(f"{spec}: a set of the name {data.name} is there already; rename the folder")
             names.add(data.name)
-            digest = input_hash(data.files[0].parent, data.files)
+            digest = input_hash(parse_spec(spec)[1], data.files)
             depths = dict.fromkeys(config.depths) if data.is_collection else (0,)
             for depth in depths:
                 chosen = cut(data, depth) if depth else data
@@ -237,6 +237,7 @@ def dry_run(config: PassagesConfig) -> int:
     """Print the sets, what is encoded already, which cells are left, and what the encoding would take."""
     plan = make_plan(config)
     parts = {f"{model.name} {part.name}": part for model in plan.models for part in model.parts}
+    encoders: dict[str, StoredEncoder] = {}
     wanted: set[str] = set()
     for chosen in plan.sets:
         data = chosen.data
@@ -249,17 +250,17 @@ def dry_run(config: PassagesConfig) -> int:
         if config.unit == "sentence":
             texts = sentences_of(texts)
         texts |= {q.text for questions in data.splits.values() for q in questions}
-        for part in parts.values():
+        for name, part in parts.items():
             left = {text for text in texts if text not in part.store}
             wanted |= left
+            if left:  # without its store: what the calibration encodes is not kept
+                encoders[name] = StoredEncoder(part.given, name=part.name)
             print(f"  {part.name}: {len(left):,} of {len(texts):,} texts to encode")
     cells = plan.cells()
     done = sum((config.output / "parts" / f"{cell_key(*cell)}.json").exists() for cell in cells)
     print(f"{len(cells)} cells (set, method, seed), {done} of them finished in {config.output}/parts")
     for error in plan.errors:
         print(f"left out: {error}")
-    # Without their stores: what is calibrated is not kept.
-    encoders = {name: StoredEncoder(part.given, name=part.name) for name, part in parts.items()}
     rest = f"ranking ({len(cells) - done} cells)"
     texts_left = [text.split() for text in sorted(wanted)]
     print(encoding_dry_run(config, encoders, texts_left, stored=True, not_counted=rest))
