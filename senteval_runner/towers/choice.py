@@ -1,4 +1,4 @@
-"""A choice of layers and a pooling of an encoder as a model of its own, its vectors kept."""
+"""Chosen layers of an encoder under one pooling, as a model with a store of its vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from senteval_runner.vectors.encoders import StoredModel
 
 
 class LayerVectors:
-    """The columns of a backbone side by side."""
+    """An encoder that puts the columns of a backbone side by side."""
 
     pretokenized = True
 

@@ -1,6 +1,6 @@
-"""Encoders without layers, or whose layers do not matter: one layer, one pooling, one vector per sentence.
+"""Encoders taken whole: one layer, one pooling, one vector per sentence.
 
-EMP sets averaged GloVe, Universal Sentence Encoder and InferSent beside the layers of BERT in this way.
+EMP compares the layers of BERT with averaged GloVe, Universal Sentence Encoder and InferSent in this way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from senteval_runner.vectors.encoders import loader
 from senteval_runner.vectors.sources import Source
 
 UNIT = Unit((WHOLE,), OWN)
-"""The only one there is."""
+"""The only unit of such an encoder."""
 
 
 class WholeBackbone:
@@ -52,11 +52,11 @@ class WholeBackbone:
         return [self.source.key, WHOLE]
 
     def notes(self, cut: int) -> list[str]:
-        """What stands in its only row."""
+        """What its row contains."""
         vectors = "mean over known words" if self.source.kind == "words" else "its own sentence vectors"
         return [f"{self.name}: {vectors}, one row"]
 
     def encode(self, sentences: Sequence[list[str]]) -> tuple[Float, NDArray[np.bool_]]:
-        """The vectors of token lists, float32 [1, n, D]; no sentence is known to be shortened."""
+        """The vectors of token lists, float32 [1, n, D]; no sentence counts as shortened."""
         vectors_ND = StoredEncoder(lambda: self.loaded, name=self.name)(sentences)
         return vectors_ND[None], np.zeros(len(sentences), dtype=bool)

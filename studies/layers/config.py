@@ -20,10 +20,10 @@ class LayersConfig(BackboneConfig):
     """Hugging Face names or folders (sentence-transformers folders too), folders of multiview.train, or
     random:dep,const. Several are compared, each with the first. Files of word vectors join as one row."""
     encoders: tuple[str, ...] = ()
-    """Sentence encoders that join as one row with their own vectors: any name of senteval_runner.run; of
-    other programs .npz files of their vectors (EMP: GloVe, Universal Sentence Encoder, InferSent)."""
+    """Encoders taken whole, one row each: any name that senteval_runner.run takes, or .npz files with the
+    vectors of other programs (EMP: GloVe, Universal Sentence Encoder, InferSent)."""
     preset: Literal["paper"] | None = None
-    """paper: EMP's Tables 1 and 2; the names of its models stand for folders and files you have."""
+    """paper: EMP's Tables 1 and 2. Name your own folders and files in place of its models."""
     layers: str = "all"
     """Layers separated by commas: -1 is the top, -12 the bottom of twelve, emb the embedding output; top,
     bottom; of tree encoders: all nodes, or h0, h1, ... the nodes of that height."""
@@ -40,7 +40,7 @@ class LayersConfig(BackboneConfig):
     protocol: Literal["default", "fast", "sklearn"] = "default"
     """How logistic regressions are trained and chosen (senteval_runner.run); fast may stop too early."""
     mlp: CountOrNone = 0
-    """Also train every classifier with a hidden layer of this many units, and compare; 0 does not."""
+    """Hidden units of a second classifier, compared with logistic regression; 0 trains none."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 1111
     """Seed of classifiers, folds and the rows that --limit draws."""
     output: Path = Path("runs/layers/report")

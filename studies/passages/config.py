@@ -39,19 +39,19 @@ class RankerConfig:
 
 @configuration
 class FrozenConfig:
-    """Encoders whose layers and pooling are chosen, each choice a model of its own."""
+    """Encoders read layer by layer; every choice of layers and pooling is a model."""
 
     backbones: tuple[str, ...] = ()
     """Encoders, named as in studies.layers: Hugging Face names or folders, folders of multiview.train."""
     layers: tuple[str, ...] = ("top,bottom",)
-    """Choices of layers: one (-1, top, emb), or several side by side, separated by commas. EMP ends with the
-    top and the bottom layer."""
+    """Choices of layers: one (-1, top, emb), or several side by side, separated by commas. EMP found the top
+    and the bottom layer together to be best."""
     poolings: tuple[str, ...] = ("mean",)
     """Of cls, sep, mean, max (tree encoders: root, mean, max), each with every choice of layers."""
     special_tokens: bool = True
     """Whether mean and max count [CLS], [SEP] and their like; padding never counts."""
     max_length: Pieces = 512
-    """Word pieces per passage, special ones included, or as many as the encoder reads where that is less."""
+    """Word pieces per passage, special ones included; fewer where the encoder reads fewer."""
     batch_size: Count = 32
     """Passages encoded at a time."""
 
@@ -95,7 +95,7 @@ class PassagesConfig:
     models: tuple[str, ...] = ()
     """Encoders with vectors of their own, named as in senteval_runner.run; A+B puts vectors side by side."""
     preset: Literal["paper"] | None = None
-    """paper: EMP's Table 3; the names of its sets and models stand for folders you have."""
+    """paper: EMP's Table 3. Name your own folders in place of its data sets and models."""
     features: tuple[Feature, ...] = ("cosine", "bilinear", "bilinear-identity", "uv", "uv-diff-prod")
     """What a scorer sees of a question's vector u and a passage's v: cosine (not trained), u'Wv (W starting
     at random, or at the identity, which is the cosine), [u; v], [u; v; |u-v|; u*v]."""
