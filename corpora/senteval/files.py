@@ -116,6 +116,11 @@ def read_task(name: str, data: Path) -> TaskData:
     return _read_rows(name, files, *_ROW_FORMATS[name])
 
 
+def has_files(name: str, data: Path) -> bool:
+    """Whether all files of a task are in a data folder; ``name`` is the toolkit's."""
+    return all(_candidates(path) for paths in task_paths(name, data).values() for path in paths)
+
+
 def find_file(path: Path) -> Path:
     """``path``, or ``path.gz`` when only that exists.
 

@@ -1,4 +1,4 @@
-"""Encoders with layers: Hugging Face encoders, and tree encoders of ``multiview.train``.
+"""Encoders with layers (Hugging Face, tree encoders of ``multiview.train``), and encoders taken whole.
 
 A backbone lists its columns (layer, pooling) and computes all of them in one pass over the sentences.
 
@@ -21,8 +21,10 @@ from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest, read_json
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.config import BackboneConfig
+from senteval_runner.towers.limits import most_pieces
 from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
 from senteval_runner.towers.units import Column, transformer_layers
+from senteval_runner.towers.whole import WholeBackbone
 from senteval_runner.vectors.embed import text_of
 from senteval_runner.vectors.pretrained import quiet
 from senteval_runner.vectors.sources import Source, find_source
@@ -41,8 +43,6 @@ class Backbone(Protocol):
     poolings: tuple[str, ...]
     columns: list[Column]
     """The vectors that ``encode`` returns, in order; remove those that are not needed."""
-    dim: int
-    """D, size of each vector."""
 
     def identity(self) -> list[Any]:
         """Everything that determines the vectors, except the columns."""
@@ -141,12 +141,8 @@ class TransformerBackbone:
 
     def _limit(self) -> int:
         """Word pieces per sentence: the option, or less where the model has fewer positions."""
-        positions = getattr(self.shape, "max_position_embeddings", None) or 0
-        if positions < 1:  # relative positions: XLNet says -1, T5 nothing
-            positions = self.config.max_length
-        elif self.shape.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-            positions -= self.shape.pad_token_id + 1  # their positions start after the padding index
-        return max(4, min(self.config.max_length, int(positions), int(self.tokenizer.model_max_length)))
+        wanted = self.config.max_length
+        return max(4, min(wanted, most_pieces(self.shape, self.tokenizer) or wanted))
 
     def encode(self, sentences: Sequence[list[str]]) -> tuple[Float, NDArray[np.bool_]]:
         """All columns, float32 [K, n, D], computed in order of length; and which sentences were cut [n]."""
@@ -213,12 +209,14 @@ def _short_name(spec: str) -> str:
 def open_backbone(spec: str, config: BackboneConfig) -> Backbone:
     """The backbone a name means; weights load when the first sentence is encoded.
 
+    Word vectors and precomputed vectors have no layers: they are one.
+
     Raises:
-        UserError: no such folder, or an encoder without layers (word vectors, precomputed vectors).
+        UserError: no such file or folder.
     """
     source = find_source(spec)
     if source.kind in ("vectors", "words"):
-        raise UserError(f"backbone {spec!r}: word and sentence vectors have no layers")
+        return WholeBackbone(source, config)
     if source.kind == "sentence-transformers":
         return TransformerBackbone(source, config)
     from senteval_runner.towers.node_states import TreeBackbone

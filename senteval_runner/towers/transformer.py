@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from corpora.support.errors import UserError
 from senteval_runner.towers.config import Pooling
 from senteval_runner.towers.length_groups import cut_padding, length_groups
+from senteval_runner.towers.limits import most_pieces
 from senteval_runner.towers.multiview import MultiViewTower
 from senteval_runner.vectors.pretrained import assemble, library, load_pretrained, pooling_module
 from senteval_runner.vectors.sources import is_multiview
@@ -118,7 +119,7 @@ def load_tower(
     backbone: str,
     *,
     pooling: Pooling = "mean",
-    max_length: int = 128,
+    max_length: int | None = 128,
     dropout: float | None = None,
     device: str | torch.device = "cpu",
 ) -> nn.Module:
@@ -129,7 +130,8 @@ def load_tower(
             (its Transformer is taken; its pooling and normalisation are replaced by ``pooling``), or folder
             of a multi-view model.
         pooling: how word-piece vectors become one vector (multi-view models have their own).
-        max_length: word pieces per text, special ones included; longer texts are cut.
+        max_length: word pieces per text, special ones included; longer texts are cut. None is as many as the
+            encoder has positions for.
         dropout: probability in every dropout layer; None keeps what the backbone has.
         device: ``cpu`` or ``cuda``.
 
@@ -140,6 +142,8 @@ def load_tower(
         return MultiViewTower(Path(backbone), device)
     _, transformer = library()
     model = load_pretrained(transformer, backbone, max_seq_length=max_length)
+    if max_length is None and (most := most_pieces(model.config, model.tokenizer)):
+        model.max_seq_length = most
     tower = TransformerTower(assemble(model, pooling), pooling)
     if dropout is not None:
         for module in tower.modules():

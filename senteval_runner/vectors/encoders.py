@@ -59,6 +59,11 @@ class StoredModel:
     """Everything that determines its vectors."""
     vectors: StoredEncoder | CombinedEncoder
 
+    @property
+    def parts(self) -> list[StoredEncoder]:
+        """Its encoders, one of each part of ``A+B``."""
+        return self.vectors.parts if isinstance(self.vectors, CombinedEncoder) else [self.vectors]
+
 
 def open_model(spec: str, *, cache: Path | None, **options: Unpack[ModelOptions]) -> StoredModel:
     """The model a name means.
@@ -74,7 +79,7 @@ def open_model(spec: str, *, cache: Path | None, **options: Unpack[ModelOptions]
     seed, project = options.get("seed", 0), options.get("project")
     sources = [find_source(part, seed=seed) for part in split_parts(spec)]
     parts = [
-        StoredEncoder(_loader(source, options), VectorStore(cache and cache / source.key), source.name)
+        StoredEncoder(loader(source, options), VectorStore(cache and cache / source.key), source.name)
         for source in sources
     ]
     identity: list[str | int | bool] = [source.key for source in sources]
@@ -96,13 +101,13 @@ def resolve_encoder(spec: str, **options: Unpack[ModelOptions]) -> StoredEncoder
     Raises:
         UserError: no such model, or a damaged one.
     """
-    vectors = open_model(spec, cache=None, **options).vectors
-    for part in vectors.parts if isinstance(vectors, CombinedEncoder) else [vectors]:
+    model = open_model(spec, cache=None, **options)
+    for part in model.parts:
         _ = part.loaded
-    return vectors
+    return model.vectors
 
 
-def _loader(source: Source, options: ModelOptions) -> Callable[[], LoadedEncoder]:
+def loader(source: Source, options: ModelOptions) -> Callable[[], LoadedEncoder]:
     """A function that loads a source's model."""
     device, batch_size = options.get("device"), options.get("batch_size", 128)
 

@@ -2,6 +2,8 @@
 
     python -m studies.layers bert-base-uncased --data data/senteval
     python -m studies.layers MODEL MODEL-AFTER-NLI --concatenate -1,-12 -1,-6 --limit 2000
+    python -m studies.layers BERT --encoders glove.840B.300d.txt use.npz all-MiniLM-L6-v2 --mlp 50
+    python -m studies.layers BERT BERT-MNLI BERT-SNLI --encoders GLOVE USE INFERSENT --preset paper
 
 One forward pass per sentence gives all layers x poolings; vectors go to disk as they are made and finished
 (task, layer, pooling) cells are kept, so the same command resumes a study that was killed. Output:
@@ -13,7 +15,9 @@ from __future__ import annotations
 import sys
 
 from corpora.support.cli import Command
+from corpora.support.presets import preset_defaults
 from studies.layers.config import LayersConfig
+from studies.layers.paper import PRESETS
 
 
 def main(config: LayersConfig) -> int:
@@ -28,6 +32,7 @@ cli = Command(
     main,
     "studies.layers",
     (__doc__ or "").split("\n")[0],
+    defaults=preset_defaults(LayersConfig, PRESETS),
     kept="stored vectors and finished cells are kept; the same command resumes",
 )
 

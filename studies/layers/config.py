@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge, Lt
 
-from corpora.support.config import Count, configuration
+from corpora.support.config import Count, CountOrNone, configuration
 from senteval_runner.towers.config import BackboneConfig
 
 
@@ -16,16 +16,21 @@ from senteval_runner.towers.config import BackboneConfig
 class LayersConfig(BackboneConfig):
     """Evaluate every layer and pooling of encoders on SentEval's tasks."""
 
-    backbones: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BACKBONE...")]
+    backbones: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BACKBONE...")] = ()
     """Hugging Face names or folders (sentence-transformers folders too), folders of multiview.train, or
-    random:dep,const. Several are compared, each with the first."""
+    random:dep,const. Several are compared, each with the first. Files of word vectors join as one row."""
+    encoders: tuple[str, ...] = ()
+    """Encoders taken whole, one row each: any name that senteval_runner.run takes, or .npz files with the
+    vectors of other programs (EMP: GloVe, Universal Sentence Encoder, InferSent)."""
+    preset: Literal["paper"] | None = None
+    """paper: EMP's Tables 1 and 2. Name your own folders and files in place of its models."""
     layers: str = "all"
     """Layers separated by commas: -1 is the top, -12 the bottom of twelve, emb the embedding output; top,
     bottom; of tree encoders: all nodes, or h0, h1, ... the nodes of that height."""
     poolings: tuple[str, ...] = ()
     """Among cls, sep, mean, max (tree encoders: root, mean, max); by default all that the backbone has."""
     concatenate: tuple[str, ...] = ("top,bottom",)
-    """Pairs of layers evaluated side by side, e.g. -1,-12 -1,-6; tree encoders have no top and bottom."""
+    """Layers evaluated side by side, e.g. -1,-12 -1,-6 -1,-2,-3; tree encoders have no top and bottom."""
     tasks: str = "all"
     """Tasks and groups, separated by commas, as in senteval_runner.run; all leaves out SNLI."""
     data: Path | None = None
@@ -34,6 +39,8 @@ class LayersConfig(BackboneConfig):
     """Most rows per split, drawn at random; None takes all. The report says what a task loses."""
     protocol: Literal["default", "fast", "sklearn"] = "default"
     """How logistic regressions are trained and chosen (senteval_runner.run); fast may stop too early."""
+    mlp: CountOrNone = 0
+    """Hidden units of a second classifier, compared with logistic regression; 0 trains none."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 1111
     """Seed of classifiers, folds and the rows that --limit draws."""
     output: Path = Path("runs/layers/report")

@@ -40,7 +40,9 @@ def dry_run(
         backbone, name = subject.backbone, subject.studied.name
         missing = subject.store.missing(texts)
         facts[name] = f"{len(subject.units)} units x {found} tasks = {len(subject.units) * found} cells"
-        size += len(missing) * len(backbone.columns) * backbone.dim * subject.store.dtype.itemsize
+        if missing:
+            columns, _, dim = backbone.encode([missing[0].split(" ")])[0].shape
+            size += len(missing) * columns * dim * subject.store.dtype.itemsize
         parts = sample_parts([text.split(" ") for text in missing], SAMPLE)
 
         def encode(part: Sequence[list[str]], subject: Subject = subject) -> int:

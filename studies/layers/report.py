@@ -10,15 +10,20 @@ from senteval_runner.report import plots
 from senteval_runner.report.page import Figure, Page, Section
 from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.units import Unit
+from studies.layers import published
 from studies.layers.tables import (
+    AVERAGE,
     TASK_GROUPS,
     Row,
     Studied,
+    average_score,
     best_of,
     difference_table,
     layer_table,
+    likeness_table,
     normalised,
     pooling_table,
+    readout_table,
     tasks_of,
 )
 
@@ -41,24 +46,53 @@ def page(studied: Sequence[Studied], pooling: str, remarks: Sequence[str]) -> Pa
 
 
 def _tables(studied: Sequence[Studied], pooling: str) -> Iterator[Table]:
-    """EMP's Tables 1 and 2, raw and normalised, and differences from the first backbone."""
+    """EMP's Tables 1 and 2, raw and normalised; fine-tuning, MLP and likeness to word vectors."""
     tasks, best = tasks_of(studied), best_of(studied)
     for title, scale in (("", None), (", normalised per task by the best", best)):
         rows = pooling_table(studied, tasks, scale)
-        yield _table(f"Poolings, mean over layers{title}", ("backbone", "pooling"), rows)
+        number = 1 if scale else None
+        yield _table(f"Poolings, mean over layers{title}", ("backbone", "pooling"), rows, number)
         rows = layer_table(studied, tasks, pooling, scale)
-        yield _table(f"Layers, {pooling} pooling{title}", ("backbone", "layer"), rows)
+        number = 2 if scale else None
+        yield _table(f"Layers, {pooling} pooling{title}", ("backbone", "layer"), rows, number)
     for other in studied[1:]:
         rows = difference_table(studied[0], other, tasks, pooling)
         if rows:
             yield _table(f"Difference in points, {pooling} pooling", ("difference", "layer"), rows)
+    if rows := readout_table(studied, pooling):
+        yield _table("Multi-layer perceptron minus logistic regression", ("backbone", "layer"), rows)
+    names, rows = likeness_table(studied, best, pooling)
+    if rows:
+        cells = [[*labels, *(by_name.get(name) for name in names)] for labels, by_name in rows]
+        columns = [Column(name, best="high") for name in names]
+        title = "Correlation of scores over tasks with encoders taken whole"
+        yield Table(["backbone", "layer", *columns], cells, title=title)
 
 
-def _table(title: str, names: Sequence[str], rows: Sequence[Row]) -> Table:
-    """A table of group means; groups without a score have no column."""
-    groups = [group for group in TASK_GROUPS if any(group in means for _, means in rows)]
-    cells = [[*labels, *(means.get(group) for group in groups)] for labels, means in rows]
-    return Table([*names, *(Column(group, best="high") for group in groups)], cells, title=title)
+def _table(title: str, names: Sequence[str], rows: Sequence[Row], number: int | None = None) -> Table:
+    """A table of group means. Groups without a score have no column; the average needs all six.
+
+    Args:
+        title: of the table.
+        names: of the two labels.
+        rows: group means.
+        number: of EMP's table whose published rows stand below.
+    """
+    columns = [group for group in TASK_GROUPS if any(group in means for _, means in rows)]
+    if columns == list(TASK_GROUPS):
+        columns.append(AVERAGE)
+    cells = [
+        [*labels, *(average_score(means) if name == AVERAGE else means.get(name) for name in columns)]
+        for labels, means in rows
+    ]
+    return Table(
+        [*names, *(Column(name, best="high") for name in columns)],
+        cells,
+        title=title,
+        notes=(published.NOTE,) if number else (),
+        quoted=published.quoted(number, columns) if number and columns else (),
+        quoted_title=published.TITLE.format(number) if number else "",
+    )
 
 
 def relative(one: Studied, best: Mapping[str, float]) -> dict[Unit, dict[str, float]]:
@@ -80,9 +114,11 @@ def differences(first: Studied, other: Studied) -> dict[Unit, dict[str, float]]:
 
 
 def heat_maps(studied: Sequence[Studied]) -> Iterator[Figure]:
-    """One heat map per backbone, and one per comparison with the first."""
+    """One heat map per backbone with layers, and one per comparison with the first."""
     tasks, best = tasks_of(studied), best_of(studied)
     for number, one in enumerate(studied):
+        if not one.compared:
+            continue
         yield _heat_map(f"{one.name}: % of each task's best", one, tasks, relative(one, best))
         if number:
             caption, change = f"{one.name} − {studied[0].name}", differences(studied[0], one)

@@ -19,42 +19,48 @@ from senteval_runner.cells import FORMAT, Cells, data_folder, versions
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.results import TaskResult
-from senteval_runner.report.tables import headline
 from senteval_runner.running import expand_tasks
 from senteval_runner.towers.backbones import open_backbone
+from senteval_runner.towers.units import WHOLE
+from senteval_runner.towers.whole import WholeBackbone
 from senteval_runner.vectors.embed import text_of
-from senteval_runner.vectors.sources import distinct_names
+from senteval_runner.vectors.sources import distinct_names, find_source
 from studies.layers import report
 from studies.layers.config import LayersConfig
 from studies.layers.dry_run import dry_run
+from studies.layers.paper import BERT, plan, refuse_missing_inputs
 from studies.layers.subject import Subject, choose
 from studies.layers.subset import limited
-from studies.layers.tables import best_of, normalised
+from studies.layers.tables import NO_HIDDEN_LAYER, best_of, normalised
 
 
 def run(config: LayersConfig) -> int:
     """Evaluate every backbone on every task; write the results; print the tables."""
     import torch
 
-    if not config.backbones:
-        raise UserError("name at least one backbone")
+    if config.preset is not None:
+        if config.dry_run:
+            print(plan(config))
+        refuse_missing_inputs(config)
+    if not (config.backbones or config.encoders):
+        raise UserError(
+            f"no backbone: name Hugging Face encoders ({BERT} is the paper's), folders of encoders, or "
+            "--encoders"
+        )
     tasks, data = expand_tasks(config.tasks), data_folder(config.data)
     protocol = get_protocol(config.protocol)
+    protocols = [protocol, *([get_protocol(config.protocol, nhid=config.mlp)] if config.mlp else [])]
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    subjects = [choose(open_backbone(spec, config), config) for spec in dict.fromkeys(config.backbones)]
-    specs = [subject.backbone.source.spec for subject in subjects]
-    for subject, name in zip(
-        subjects, distinct_names([s.studied.name for s in subjects], specs), strict=True
-    ):
-        subject.studied = dataclasses.replace(subject.studied, name=name)
+    subjects = _open(config)
     if config.dry_run:
         return _dry_run(config, subjects, tasks, data)
     logger = log_to(config.output)
     write_json(config.output / "config.json", config_to_json(config))
-    cells = Cells(config.output / "parts", protocol)
+    readouts = [Cells(config.output / "parts", one) for one in protocols]
     reduced = []
-    total = len(tasks) * sum(len(s.units) for s in subjects)
+    per_task = sum(len(subject.units) for subject in subjects)
+    total = sum(_is_trained(name, one) * per_task for name in tasks for one in protocols)
     with progress(total=total, unit="cell", description="evaluate") as bar:
         for name in tasks:
             try:
@@ -63,13 +69,29 @@ def run(config: LayersConfig) -> int:
                 logger.warning("skipped %s: %s", name, error)
                 for subject in subjects:
                     subject.skipped[name] = str(error)
-                    bar.update(len(subject.units))
+                bar.update(sum(_is_trained(name, one) * per_task for one in protocols))
                 continue
             if lost:
                 reduced.append(lost)
             for subject in subjects:
-                _evaluate(config, subject, task, cells, protocol, logger, bar)
+                _evaluate(config, subject, task, readouts, logger, bar)
     return _write(config, protocol, subjects, reduced)
+
+
+def _open(config: LayersConfig) -> list[Subject]:
+    """All backbones, then the encoders taken whole, under distinct names."""
+    backbones = [open_backbone(spec, config) for spec in dict.fromkeys(config.backbones)]
+    backbones += [WholeBackbone(find_source(spec), config) for spec in dict.fromkeys(config.encoders)]
+    subjects = [choose(backbone, config) for backbone in backbones]
+    specs = [
+        f"{backbone.source.spec} {WHOLE}" if isinstance(backbone, WholeBackbone) else backbone.source.spec
+        for backbone in backbones
+    ]
+    for subject, name in zip(
+        subjects, distinct_names([s.studied.name for s in subjects], specs), strict=True
+    ):
+        subject.studied = dataclasses.replace(subject.studied, name=name)
+    return subjects
 
 
 def _read(name: str, data: Path, config: LayersConfig) -> tuple[TaskData, str]:
@@ -77,39 +99,29 @@ def _read(name: str, data: Path, config: LayersConfig) -> tuple[TaskData, str]:
     return (task, "") if config.limit is None else limited(task, config.limit, config.seed)
 
 
+def _is_trained(task: str, protocol: Protocol) -> bool:
+    """Whether a task has cells under a protocol: with a hidden layer only where that changes something."""
+    return protocol.nhid == 0 or task not in NO_HIDDEN_LAYER
+
+
 def _evaluate(
     config: LayersConfig,
     subject: Subject,
     task: TaskData,
-    cells: Cells,
-    protocol: Protocol,
+    readouts: Sequence[Cells],
     logger: logging.Logger,
     bar: Any,
 ) -> None:
     """All cells of one backbone and task; the finished ones are read."""
-    drawn = [] if config.limit is None else [config.limit, config.seed]
-    keys = {unit: subject.key(unit, config.storage, drawn) for unit in subject.units}
-    found = {unit: cells.load(key, config.seed, task) for unit, key in keys.items()}
     started = time.perf_counter()
     try:
-        if not all(found.values()):
-            subject.encode([tokens for split in task.splits.values() for tokens in split.sentences()])
-        for unit in subject.units:
-            result = found[unit]
-            if result is None:
-                result = evaluate_task(subject.vectors(unit), task, protocol, config.seed)
-                # Per-item predictions of every cell would be a hundred times the figures.
-                result = dataclasses.replace(result, predictions={}, gold={})
-                cells.save(keys[unit], config.seed, result)
-            subject.results.setdefault(unit, {})[task.name] = result
-            subject.studied.scores.setdefault(unit, {})[task.name] = headline(task.name, result.metrics)
-            bar.update(1)
+        for cells in readouts:
+            if _is_trained(task.name, cells.protocol):
+                _score(config, subject, task, cells, bar)
     except UserError as error:
         logger.warning("skipped %s of %s: %s", task.name, subject.studied.name, error)
         subject.skipped[task.name] = str(error)
-        for unit in subject.results:
-            subject.results[unit].pop(task.name, None)
-            subject.studied.scores[unit].pop(task.name, None)
+        subject.forget(task.name)
         return
     best = max(subject.units, key=lambda unit: subject.studied.scores[unit][task.name])
     logger.info(
@@ -121,6 +133,24 @@ def _evaluate(
         len(subject.units),
         time.perf_counter() - started,
     )
+
+
+def _score(config: LayersConfig, subject: Subject, task: TaskData, cells: Cells, bar: Any) -> None:
+    """The cells of one classifier, with or without a hidden layer."""
+    drawn = [] if config.limit is None else [config.limit, config.seed]
+    keys = {unit: subject.key(unit, config.storage, drawn) for unit in subject.units}
+    found = {unit: cells.load(key, config.seed, task) for unit, key in keys.items()}
+    if not all(found.values()):
+        subject.encode([tokens for split in task.splits.values() for tokens in split.sentences()])
+    for unit in subject.units:
+        result = found[unit]
+        if result is None:
+            result = evaluate_task(subject.vectors(unit), task, cells.protocol, config.seed)
+            # Per-item predictions of every cell would be a hundred times the figures.
+            result = dataclasses.replace(result, predictions={}, gold={})
+            cells.save(keys[unit], config.seed, result)
+        subject.keep(unit, result, hidden=cells.protocol.nhid > 0)
+        bar.update(1)
 
 
 def _write(config: LayersConfig, protocol: Protocol, subjects: Sequence[Subject], reduced: list[str]) -> int:
@@ -152,6 +182,10 @@ def _remarks(
         f"{config.storage}; mean and max {counted} special tokens",
         "figures: accuracy; Pearson x 100 of SICK-R and STS-B; mean Spearman x 100 over subsets of STS12-16",
     ]
+    if config.mlp:
+        remarks.append(
+            f"multi-layer perceptron: {config.mlp} hidden units; {', '.join(NO_HIDDEN_LAYER)} have none"
+        )
     if reduced:
         remarks.append(f"--limit {config.limit}: not comparable with full tasks. " + "; ".join(reduced))
     remarks += [note for subject in subjects for note in subject.backbone.notes(subject.store.cut)]
@@ -179,9 +213,11 @@ def _results(
                 "normalised": {
                     unit.name: normalised(values, best) for unit, values in subject.studied.scores.items()
                 },
+                "mlp": {unit.name: values for unit, values in subject.studied.mlp.items()},
                 "cells": [
-                    {"layers": unit.layers, "pooling": unit.pooling, **_figures(result)}
-                    for unit, by_task in subject.results.items()
+                    {"layers": unit.layers, "pooling": unit.pooling, "nhid": nhid, **_figures(result)}
+                    for nhid, results in ((0, subject.results), (config.mlp, subject.mlp))
+                    for unit, by_task in results.items()
                     for result in by_task.values()
                 ],
                 "skipped": subject.skipped,

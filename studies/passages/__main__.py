@@ -2,6 +2,8 @@
 
     python -m studies.passages wikiqa trecqa cranfield --models all-MiniLM-L6-v2 runs/models/mine
     python -m studies.passages wikiqa --margin 1 --seeds 5 --models glove.txt --cross.backbones bert
+    python -m studies.passages wikiqa --frozen.backbones BERT --frozen.layers top top,bottom
+    python -m studies.passages wikipassageqa insuranceqa quasar-t searchqa --preset paper
 
 Input: folders of data sets (see corpora.ranking.answers, .insurance, .trivia, .trec) and models
 named as in senteval_runner.run. Output: ``results.json``, ``tables.md``, ``report.html`` in ``--output``.
@@ -14,7 +16,9 @@ from __future__ import annotations
 import sys
 
 from corpora.support.cli import Command
+from corpora.support.presets import preset_defaults
 from studies.passages.config import PassagesConfig
+from studies.passages.paper import PRESETS
 
 
 def main(config: PassagesConfig) -> int:
@@ -29,6 +33,7 @@ cli = Command(
     main,
     "studies.passages",
     (__doc__ or "").split("\n")[0],
+    defaults=preset_defaults(PassagesConfig, PRESETS),
     kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
 )
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from corpora.support.config import Count, CountOrNone, NotNegative, Positive, configuration
-from senteval_runner.towers.config import Pieces
+from senteval_runner.towers.config import BackboneConfig, Pieces
 from studies.finetune.config import LoopConfig
 
 Feature = Literal["cosine", "bilinear", "bilinear-identity", "uv", "uv-diff-prod"]
@@ -38,6 +38,25 @@ class RankerConfig:
 
 
 @configuration
+class FrozenConfig:
+    """Encoders read layer by layer; every choice of layers and pooling is a model."""
+
+    backbones: tuple[str, ...] = ()
+    """Encoders, named as in studies.layers: Hugging Face names or folders, folders of multiview.train."""
+    layers: tuple[str, ...] = ("top,bottom",)
+    """Choices of layers: one (-1, top, emb), or several side by side, separated by commas. EMP found the top
+    and the bottom layer together to be best."""
+    poolings: tuple[str, ...] = ("mean",)
+    """Of cls, sep, mean, max (tree encoders: root, mean, max), each with every choice of layers."""
+    special_tokens: bool = True
+    """Whether mean and max count [CLS], [SEP] and their like; padding never counts."""
+    max_length: Pieces = 512
+    """Word pieces per passage, special ones included; fewer where the encoder reads fewer."""
+    batch_size: Count = 32
+    """Passages encoded at a time."""
+
+
+@configuration
 class CrossConfig:
     """The fine-tuned cross-encoder: question and passage read together, an upper bound."""
 
@@ -53,8 +72,9 @@ class CrossConfig:
     """Irrelevant passages drawn for every relevant one in each pass."""
     hidden: Count = 256
     """Hidden units of the two-layer MLP on the first position ([CLS])."""
-    max_length: Pieces = 128
-    """Word pieces of question and passage together; longer passages are cut."""
+    max_length: Pieces | None = None
+    """Word pieces of question and passage together; longer passages are cut. None is the backbone's maximum
+    (BERT: 512)."""
     evaluate_every: Count = 100
     """Steps between evaluations on the development questions."""
     dev_questions: Count | None = None
@@ -73,7 +93,9 @@ class PassagesConfig:
     """Data sets: folders named wikiqa, trecqa, wikipassageqa, insuranceqa, quasar-t, searchqa, cranfield or
     trec (any TREC-style collection), or FORMAT=FOLDER."""
     models: tuple[str, ...] = ()
-    """Encoders, named as in senteval_runner.run; A+B puts vectors side by side."""
+    """Encoders with vectors of their own, named as in senteval_runner.run; A+B puts vectors side by side."""
+    preset: Literal["paper"] | None = None
+    """paper: EMP's Table 3. Name your own folders in place of its data sets and models."""
     features: tuple[Feature, ...] = ("cosine", "bilinear", "bilinear-identity", "uv", "uv-diff-prod")
     """What a scorer sees of a question's vector u and a passage's v: cosine (not trained), u'Wv (W starting
     at random, or at the identity, which is the cosine), [u; v], [u; v; |u-v|; u*v]."""
@@ -114,7 +136,19 @@ class PassagesConfig:
     """Where models compute, e.g. cpu or cuda; None is a GPU if there is one."""
     dry_run: bool = False
     """Read the sets, print sizes and what is left to do, and stop."""
+    frozen: FrozenConfig = field(default_factory=FrozenConfig)
+    """Encoders read layer by layer."""
     ranker: RankerConfig = field(default_factory=RankerConfig)
     """Scorers over frozen vectors."""
     cross: CrossConfig = field(default_factory=CrossConfig)
     """The cross-encoder."""
+
+    def reading(self) -> BackboneConfig:
+        """How the encoders of ``frozen`` are read."""
+        return BackboneConfig(
+            special_tokens=self.frozen.special_tokens,
+            max_length=self.frozen.max_length,
+            batch_size=self.frozen.batch_size,
+            trees=self.trees,
+            device=self.device,
+        )

@@ -1,9 +1,10 @@
-"""MRR, MAP, precision and recall at 1, 5 and 10 of ranked candidates, by ir-measures.
+"""MRR, MAP, precision, recall and success at 1, 5 and 10 of ranked candidates, by ir-measures.
 
 Ties count against a scorer: a relevant candidate ranks behind irrelevant ones with its score, so a scorer
 that gives every candidate one score ranks the relevant ones last. (The library needs distinct scores, because
 it orders equal ones by name.) Precision divides by k even with fewer than k candidates; recall and average
-precision divide by all relevant passages, missed ones included. Questions without a relevant passage score 0.
+precision divide by all relevant passages, missed ones included; success is 1 if any of them is among the
+first k. Questions without a relevant passage score 0.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from corpora.ranking.queries import metrics_library
 from corpora.ranking.questions import Question
 
-METRICS = ("mrr", "map", "p@1", "p@5", "p@10", "r@1", "r@5", "r@10")
+METRICS = ("mrr", "map", "p@1", "p@5", "p@10", "r@1", "r@5", "r@10", "s@1", "s@5", "s@10")
 DEEPEST = 10
 TIE = 1e-6
 """Scores that differ by at most this count as tied."""
@@ -26,7 +27,7 @@ Scores = Sequence[NDArray[np.floating]]
 
 
 def _measures(library: Any) -> Mapping[str, Any]:
-    at = {"p": library.P, "r": library.R}
+    at = {"p": library.P, "r": library.R, "s": library.Success}
     cut = {name: at[name[0]] @ int(name[2:]) for name in METRICS if "@" in name}
     return {"mrr": library.RR, "map": library.AP, **cut}
 

@@ -9,6 +9,7 @@ from corpora.ranking.questions import PassageSet
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Page, Section
 from senteval_runner.report.table import Column, Score, Table
+from studies.passages import published
 from studies.passages.metrics import METRICS
 
 LABELS = ("model", "feature", "scorer")
@@ -89,7 +90,15 @@ def _set_section(data: PassageSet, rows: Sequence[Row]) -> Section:
     def labelled(row: Row) -> list[str]:
         return [str(row[label]) for label in LABELS]
 
-    blocks: list[Block] = [Table(COLUMNS, [[*labelled(row), *_scores(row)] for row in rows]), _bars(rows)]
+    quoted = published.quoted(data.name)
+    scores = Table(
+        COLUMNS,
+        [[*labelled(row), *_scores(row)] for row in rows],
+        notes=[published.NOTE] if quoted else [],
+        quoted=quoted,
+        quoted_title=published.TITLE if quoted else "",
+    )
+    blocks: list[Block] = [scores, _bars(rows)]
     trained = [row for row in rows if "after" in row["info"][0]]
     if trained:
         blocks.append(Table(PAIR_COLUMNS, [[*labelled(row), *_pairs(row)] for row in trained], notes=[TIES]))

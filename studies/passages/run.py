@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import shutil
 from collections.abc import Sequence
@@ -10,16 +11,17 @@ from typing import Any
 
 from corpora.inputs import input_hash
 from corpora.ranking.questions import PassageSet, filtered
-from corpora.ranking.read import read_set
+from corpora.ranking.read import parse_spec, read_set
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_json, write_json, write_text
 from corpora.support.progress import progress
 from senteval_runner.cells import installed
+from senteval_runner.towers.choice import open_layers
 from senteval_runner.vectors.dry_run import encoding_dry_run
-from senteval_runner.vectors.embed import VectorStore
-from senteval_runner.vectors.encoders import StoredModel, open_model, resolve_encoder
+from senteval_runner.vectors.embed import StoredEncoder
+from senteval_runner.vectors.encoders import StoredModel, open_model
 from senteval_runner.vectors.sources import distinct_names
 from studies.passages.config import PassagesConfig
 from studies.passages.methods import (
@@ -31,10 +33,11 @@ from studies.passages.methods import (
     scorer_methods,
     sentences_of,
 )
+from studies.passages.paper import BERT, plan_of_paper, refuse_missing_inputs
 from studies.passages.report import page
 from studies.passages.rows import Row, summarise
 
-FORMAT = 1
+FORMAT = 2
 """Of the cells: a figure computed under another version is computed again."""
 LIBRARIES = ("torch", "numpy", "bm25s", "ir_measures", "scikit-learn")
 
@@ -71,8 +74,13 @@ def check(config: PassagesConfig) -> None:
         raise UserError("--depths: one or more numbers of candidates, 0 for the whole collection")
     if not config.sets:
         raise UserError("no data set given; name folders, see --help")
-    if not (config.models or config.baselines or config.cross.backbones):
-        raise UserError("nothing to rank with: give --models, --baselines or --cross.backbones")
+    if not (config.models or config.baselines or config.frozen.backbones or config.cross.backbones):
+        raise UserError(
+            f"nothing to rank with: give --models, --baselines, or {BERT} (the paper's) or the folder of an "
+            "encoder as --frozen.backbones and --cross.backbones"
+        )
+    if not (config.frozen.layers and config.frozen.poolings):
+        raise UserError("--frozen.layers and --frozen.poolings: at least one of each")
     if not (config.features and config.scorers):
         raise UserError("--features and --scorers: at least one of each")
 
@@ -88,7 +96,7 @@ def load_sets(config: PassagesConfig, errors: list[str]) -> list[LoadedSet]:
             if data.name in names:
                 raise UserError(f"{spec}: a set of the name {data.name} is there already; rename the folder")
             names.add(data.name)
-            digest = input_hash(data.files[0].parent, data.files)
+            digest = input_hash(parse_spec(spec)[1], data.files)
             depths = dict.fromkeys(config.depths) if data.is_collection else (0,)
             for depth in depths:
                 chosen = cut(data, depth) if depth else data
@@ -119,6 +127,15 @@ def make_plan(config: PassagesConfig, log: logging.Logger | None = None) -> Plan
             plan.errors.append(str(error))
             continue
         plan.models.append(model)
+    for backbone, layers, pooling in itertools.product(
+        dict.fromkeys(config.frozen.backbones), config.frozen.layers, config.frozen.poolings
+    ):
+        try:
+            model = open_layers(backbone, layers, pooling, config.reading(), cache=config.cache)
+        except UserError as error:
+            plan.errors.append(str(error))
+            continue
+        plan.models.append(model)
     names = distinct_names([model.name for model in plan.models], [model.spec for model in plan.models])
     plan.models = [replace(model, name=name) for model, name in zip(plan.models, names, strict=True)]
     for model in plan.models:
@@ -139,6 +156,10 @@ def cell_key(chosen: LoadedSet, method: Method, seed: int) -> str:
 
 def run(config: PassagesConfig) -> int:
     """Rank with every method on every set; write the results; exit code 2 when something was left out."""
+    if config.preset is not None:
+        if config.dry_run:
+            print(plan_of_paper(config))
+        refuse_missing_inputs(config)
     check(config)
     if config.dry_run:
         return dry_run(config)
@@ -215,6 +236,8 @@ def _write(config: PassagesConfig, plan: Plan, rows: Sequence[Row]) -> None:
 def dry_run(config: PassagesConfig) -> int:
     """Print the sets, what is encoded already, which cells are left, and what the encoding would take."""
     plan = make_plan(config)
+    parts = {f"{model.name} {part.name}": part for model in plan.models for part in model.parts}
+    encoders: dict[str, StoredEncoder] = {}
     wanted: set[str] = set()
     for chosen in plan.sets:
         data = chosen.data
@@ -227,22 +250,17 @@ def dry_run(config: PassagesConfig) -> int:
         if config.unit == "sentence":
             texts = sentences_of(texts)
         texts |= {q.text for questions in data.splits.values() for q in questions}
-        for source in (source for model in plan.models for source in model.sources):
-            store = VectorStore(config.cache / source.key)
-            left = {text for text in texts if text not in store}
+        for name, part in parts.items():
+            left = {text for text in texts if text not in part.store}
             wanted |= left
-            print(f"  {source.name}: {len(left):,} of {len(texts):,} texts to encode")
+            if left:  # without its store: what the calibration encodes is not kept
+                encoders[name] = StoredEncoder(part.given, name=part.name)
+            print(f"  {part.name}: {len(left):,} of {len(texts):,} texts to encode")
     cells = plan.cells()
     done = sum((config.output / "parts" / f"{cell_key(*cell)}.json").exists() for cell in cells)
     print(f"{len(cells)} cells (set, method, seed), {done} of them finished in {config.output}/parts")
     for error in plan.errors:
         print(f"left out: {error}")
-    encoders = {
-        model.name: resolve_encoder(
-            model.spec, seed=config.random_seed, device=config.device, trees=config.trees
-        )
-        for model in plan.models
-    }
     rest = f"ranking ({len(cells) - done} cells)"
     texts_left = [text.split() for text in sorted(wanted)]
     print(encoding_dry_run(config, encoders, texts_left, stored=True, not_counted=rest))

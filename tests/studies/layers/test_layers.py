@@ -18,7 +18,7 @@ from corpora.senteval.files import Split, TaskData
 from corpora.senteval.tasks import TASK_NAMES
 from corpora.support.errors import UserError
 from senteval_runner.towers.backbones import TransformerBackbone
-from senteval_runner.towers.units import Unit, chosen_layers, chosen_pairs, transformer_layers, units_of
+from senteval_runner.towers.units import Unit, chosen_joins, chosen_layers, transformer_layers, units_of
 from studies.layers import report, subject
 from studies.layers import run as study
 from studies.layers.config import LayersConfig
@@ -70,9 +70,13 @@ def test_layers_are_counted_as_in_the_paper() -> None:
     layers = transformer_layers(12)
     assert layers[0] == "emb" and layers[1] == "-12" and layers[-1] == "-1" and len(layers) == 13
     assert chosen_layers("top,emb,-3", layers, "x") == ["emb", "-3", "-1"]
-    assert chosen_pairs(["top,bottom", "-1,-12", "-1,-6"], layers, "x") == [("-1", "-12"), ("-1", "-6")]
-    assert chosen_pairs(["top,bottom"], ("emb", "-1"), "x") == []
-    assert chosen_pairs(["top,bottom"], ("all", "h0"), "x") == []
+    assert chosen_joins(["top,bottom", "-1,-12", "-1,-6"], layers, "x") == [("-1", "-12"), ("-1", "-6")]
+    assert chosen_joins(["-1,-2,-3", "top,-2,bottom"], layers, "x") == [
+        ("-1", "-2", "-3"),
+        ("-1", "-2", "-12"),
+    ]
+    assert chosen_joins(["top,bottom"], ("emb", "-1"), "x") == []
+    assert chosen_joins(["top,bottom"], ("all", "h0"), "x") == []
     columns = [("all", "root"), ("all", "mean"), ("h0", "mean")]
     assert [u.name for u in units_of(columns, ["all", "h0"], [("all", "h0")], ["root", "mean"])] == [
         "all root", "all mean", "h0 mean", "all,h0 mean"]  # fmt: skip
@@ -84,10 +88,10 @@ def test_no_such_layer(text: str) -> None:
         chosen_layers(text, transformer_layers(12), "x")
 
 
-@pytest.mark.parametrize("text", ["-1", "-1,-1", "-1,-2,-3", "top,-1"])
+@pytest.mark.parametrize("text", ["-1", "-1,-1", "-1,-2,-1", "top,-1"])
 def test_no_such_pair(text: str) -> None:
-    with pytest.raises(UserError, match=r"expected two|has one such"):
-        chosen_pairs([text], transformer_layers(12), "x")
+    with pytest.raises(UserError, match=r"expected two|layer of x twice"):
+        chosen_joins([text], transformer_layers(12), "x")
 
 
 def studied(name: str, scores: dict[Unit, dict[str, float]]) -> Studied:
@@ -310,7 +314,7 @@ def test_dry_run_writes_nothing(tmp_path, data, bert, capsys) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"backbones": ()}, "at least one backbone"),
+        ({"backbones": ()}, "no backbone: name Hugging Face encoders .bert-base-uncased is the paper's"),
         ({"backbones": ("./nowhere",)}, "no such file or folder"),
         ({"layers": "-9"}, "no layer '-9'; it has emb, -3, -2, -1"),
         ({"concatenate": ("-1,-9",)}, "no layer '-9'"),
@@ -326,8 +330,6 @@ def test_wrong_options_are_one_line(tmp_path, data, bert, options, message) -> N
 
 
 def test_wrong_backbones_are_one_line(tmp_path, data, bert) -> None:
-    words = tmp_path / "words.txt"
-    words.write_text("a 1 2\n")
     empty = tmp_path / "empty"
     empty.mkdir()
     broken = tmp_path / "broken"
@@ -338,7 +340,6 @@ def test_wrong_backbones_are_one_line(tmp_path, data, bert) -> None:
     (strange / "config.json").write_text("{}")
     (strange / "modules.json").write_text('[{"type": "sentence_transformers.models.BoW", "path": ""}]')
     for folder, told in (
-        (words, "have no layers"),
         (empty, "no model here"),
         (broken, "cannot be loaded"),
         (strange, "not a transformer"),

@@ -84,6 +84,7 @@ def test_metrics_equal_a_loop() -> None:
         for k in (1, 5, 10):
             expected[f"p@{k}"].append(sum(hits[:k]) / k)
             expected[f"r@{k}"].append(sum(hits[:k]) / total if total else 0)
+            expected[f"s@{k}"].append(float(any(hits[:k])))
         questions.append(Question("q", "q", np.arange(size), relevant, missed))
         scores.append(values)
     found = measure(questions, scores)

@@ -325,7 +325,7 @@ def test_a_kill_before_the_cell_is_written_loses_no_training(
 
 def test_a_multi_view_model_is_no_cross_encoder(world: Path) -> None:
     (world / "model").mkdir()
-    (world / "model" / "config.json").write_text(json.dumps({"format": 1, "shape": {}}))
+    (world / "model" / "config.json").write_text(json.dumps({"format": 1, "views": {}}))
     config = options(models=(), cross=CrossConfig(backbones=("model",)))
     assert run(config) == 2
     assert "reads one sentence at a time" in json.loads(Path("out/results.json").read_text())["left_out"][0]

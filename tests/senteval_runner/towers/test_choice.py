@@ -1,0 +1,85 @@
+"""Chosen layers as a model, encoders taken whole, and how long a text may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from corpora.support.errors import UserError
+from senteval_runner.towers.backbones import open_backbone
+from senteval_runner.towers.choice import open_layers
+from senteval_runner.towers.config import BackboneConfig
+from senteval_runner.towers.limits import most_pieces
+from senteval_runner.towers.transformer import load_tower
+from senteval_runner.towers.whole import WholeBackbone
+from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.sources import find_source
+from tests.studies.layers.transformers_tiny import build
+
+pytest.importorskip("transformers")
+
+SENTENCES = [text.split() for text in ("a", "the cat sat on the mat .", "good bright rich a the")]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build(tmp_path_factory.mktemp("bert") / "tiny", "bert"))
+
+
+def test_chosen_layers_are_those_of_the_backbone_side_by_side(bert: str, tmp_path: Path) -> None:
+    model = open_layers(bert, "top,bottom", "mean", BackboneConfig(), cache=tmp_path)
+    backbone = open_backbone(bert, BackboneConfig())
+    columns, _ = backbone.encode(SENTENCES)
+    top, bottom = (columns[backbone.columns.index((layer, "mean"))] for layer in ("-1", "-3"))
+    np.testing.assert_array_equal(model.vectors(SENTENCES), np.concatenate([top, bottom], axis=1))
+    assert model.name == "tiny -1,-3 mean"
+    kept = open_layers(bert, "-1,-3", "mean", BackboneConfig(), cache=tmp_path)
+    assert kept.identity == model.identity and kept.parts[0].store.place  # one choice, two spellings
+    for layers, pooling in (("-1", "mean"), ("-3,-1", "mean"), ("top,bottom", "cls")):
+        other = open_layers(bert, layers, pooling, BackboneConfig(), cache=tmp_path)
+        assert other.identity != model.identity and not other.parts[0].store.place
+
+
+@pytest.mark.parametrize(
+    ("layers", "pooling", "told"),
+    [
+        ("-9", "mean", "no layer '-9'"),
+        ("-1,top", "mean", "layer of tiny twice"),
+        ("-1", "root", "no pooling"),
+    ],
+)
+def test_what_a_backbone_lacks_is_one_line(bert: str, layers: str, pooling: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        open_layers(bert, layers, pooling, BackboneConfig(), cache=None)
+
+
+def test_an_encoder_taken_whole_gives_its_own_vectors(bert: str, tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
+    for spec in (str(words), bert):
+        backbone = WholeBackbone(find_source(spec), BackboneConfig())
+        found, cut = backbone.encode(SENTENCES)
+        np.testing.assert_allclose(found[0], resolve_encoder(spec)(SENTENCES), atol=1e-6)
+        assert found.shape[:2] == (1, 3) and not cut.any() and backbone.columns == [("whole", "own")]
+    assert isinstance(open_backbone(str(words), BackboneConfig()), WholeBackbone)
+    assert np.array_equal(open_backbone(str(words), BackboneConfig()).encode([["a"]])[0], [[[5, 5, 5]]])
+
+
+def test_the_longest_text_by_family() -> None:
+    def most(model_type: str, positions: int | None, named: int) -> int | None:
+        shape = SimpleNamespace(model_type=model_type, max_position_embeddings=positions, pad_token_id=1)
+        return most_pieces(shape, SimpleNamespace(model_max_length=named))
+
+    assert most("bert", 512, 512) == most("bert", 512, 10**30) == 512
+    assert most("roberta", 514, 10**30) == 512  # its positions start behind the padding's
+    assert most("bert", 512, 128) == 128
+    assert most("t5", None, 10**30) is most("xlnet", -1, 10**30) is None
+    assert most("t5", None, 300) == 300
+
+
+def test_a_tower_reads_as_many_pieces_as_its_encoder_has(bert: str) -> None:
+    assert load_tower(bert, max_length=None).model.max_seq_length == 64  # type: ignore[union-attr]
+    assert load_tower(bert, max_length=9).model.max_seq_length == 9  # type: ignore[union-attr]
