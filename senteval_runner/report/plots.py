@@ -113,6 +113,7 @@ def scatter(
     names: Sequence[str],
     *,
     titles: Sequence[str] = (),
+    links: Sequence[tuple[int, int]] = (),
     caption: str = "",
 ) -> Figure:
     """Points in the plane, coloured by class.
@@ -122,6 +123,7 @@ def scatter(
         classes: class of each point, an index into ``names``; [N].
         names: of the classes.
         titles: shown on hovering over each point; [N] or empty.
+        links: pairs of points joined by a dashed line.
         caption: above the figure.
     """
     xy_N2, class_N = np.asarray(points_N2, dtype=np.float64), np.asarray(classes)
@@ -130,6 +132,8 @@ def scatter(
         canvas.set_size_inches(4.4, 4.6)
         axes = canvas.subplots()
         tips: Tips = {}
+        for pair in links:
+            axes.plot(*xy_N2[list(pair)].T, "--", color="#bbbbbb", linewidth=0.8)
         for kind in range(len(names)):
             rows = np.flatnonzero(class_N == kind)
             x, y = xy_N2[rows].T

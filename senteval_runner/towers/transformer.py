@@ -146,10 +146,15 @@ def load_tower(
         model.max_seq_length = most
     tower = TransformerTower(assemble(model, pooling), pooling)
     if dropout is not None:
-        for module in tower.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = dropout
+        set_dropout(tower, dropout)
     return tower.to(device)
+
+
+def set_dropout(model: nn.Module, probability: float) -> None:
+    """Give every dropout layer the same probability."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = probability
 
 
 def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.device = "cpu") -> nn.Module:

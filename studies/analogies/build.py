@@ -1,184 +1,152 @@
-"""Building the questions: pairs to word questions, word questions into contexts.
+"""Building the questions: pairs of facts, wrong answers, contexts.
 
-Word level. The possible questions of a category are all ordered pairs of facts that share no word; as many as
-in UNI's Table 3 are drawn at random. The wrong answers of semantic categories are the four words of the
-category with the highest cosine with b − a + c, so that they fit the contexts; words without a vector come
-last in random order. The wrong answer of a participle is the past tense, of a comparative the superlative,
-of a negative the positive of another pair.
+Pairs. UNI's questions are those of Google's file. Without the file the possible questions are all ordered
+pairs of the project's facts that share no word. If there are more than in UNI's Table 3, as many are drawn
+at random.
 
-Phrase and sentence level. Every pair of a category gets one context per level (:mod:`contexts`): the left
-word goes into the frame, its partner into the paraphrase. All candidates of the word question go into the
-same paraphrase, so they differ only in the word in the slot.
+Words. Every category has five candidates (UNI Table 1): the answer and the four best others of a vector
+file's whole vocabulary (:mod:`rank`), or of the category's own words.
+
+Phrases and sentences. Every pair of a category gets one context per level (:mod:`contexts`) into which the
+questions are set (:mod:`texts`). There are five or two candidates (UNI Table 3). Semantic wrong answers are
+the four best of the category's own words, which keeps the contexts grammatical; a participle's is the past
+tense, a comparative's the superlative, a negative's the negated negative.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
-from studies.analogies.contexts import Frame, Frames, fill
-from studies.analogies.lexicon import CATEGORIES, LEVELS, Category, Pair, load_pairs
+from corpora.support.errors import UserError
+from studies.analogies.contexts import Frames
+from studies.analogies.lexicon import CATEGORIES, LEVELS, Category, Pair, Terms, load_pairs
 from studies.analogies.questions import Question
+from studies.analogies.rank import Ranking
+from studies.analogies.texts import Analogy, context_texts, word_texts
 
-if TYPE_CHECKING:
-    from multiview.words.vectors import WordVectors
-
-_POSSESSIVE = {"his", "her", "their", "our", "its", "your"}
-_PRONOUN = {"he", "she", "they", "we", "it", "you"}
-
-
-@dataclass(frozen=True, slots=True)
-class WordQuestion:
-    """Two pairs of a category and the wrong answers."""
-
-    first: Pair
-    second: Pair
-    wrong: tuple[str, ...]
+Google = Mapping[str, Sequence[Terms]]
+"""Questions by section."""
+Best = Callable[[Sequence[str], int], tuple[str, ...]]
+"""(words, count) to the best ``count`` of them for one question."""
+WRONG_WORDS = 4
+"""Of a word question, in every category."""
 
 
-class Ranking:
-    """Ranks words by their cosine with b − a + c.
+def all_pairs(category: Category, google: Google | None) -> list[tuple[Pair, Pair]]:
+    """All possible questions of a category, in the source's order."""
+    facts = load_pairs()[category.name]
+    if google is None:
+        return [(p, q) for p in facts for q in facts if p.left != q.left and p.right != q.right]
+    known = {(p.left, p.right): p for p in facts}
+
+    def pair(left: str, right: str) -> Pair:
+        return known.get((left, right), Pair(category.name, left, right))
+
+    return [(pair(a, b), pair(c, d)) for a, b, c, d in google.get(category.google, ())]
+
+
+def analogies(
+    category: Category,
+    google: Google | None,
+    ranking: Ranking | None,
+    *,
+    whole: bool,
+    seed: int,
+    limit: int | None,
+) -> list[Analogy]:
+    """The questions of a category with their wrong answers: all possible ones, or a random choice of them.
 
     Args:
-        vectors: word vectors; None keeps the given (random) order.
+        category: the relation.
+        google: Google's questions, or None for the project's facts.
+        ranking: ranks the wrong answers; None takes random ones.
+        whole: take the wrong words from the ranking's whole vocabulary, or from the category's own words if
+            the vocabulary lacks a word of the question.
+        seed: seed of the random choices.
+        limit: most questions; None for UNI's number.
     """
-
-    def __init__(self, vectors: WordVectors | None) -> None:
-        self.rows = {word: row for row, word in enumerate(vectors.words)} if vectors else {}
-        self.vectors = vectors.vectors if vectors else np.zeros((0, 0), dtype=np.float32)
-
-    def vector(self, word: str) -> np.ndarray | None:
-        """Unit vector [D] of a word, or of its lower case, or None."""
-        row = self.rows.get(word, self.rows.get(word.lower()))
-        if row is None:
-            return None
-        vector = self.vectors[row].astype(np.float64)
-        norm = float(np.linalg.norm(vector))
-        return vector / norm if norm else None
-
-    def best(self, a: str, b: str, c: str, pool: Sequence[str], count: int) -> tuple[str, ...]:
-        """The ``count`` best of ``pool``; words without a vector follow in the pool's order."""
-        a_D, b_D, c_D = (self.vector(word) for word in (a, b, c))
-        if a_D is None or b_D is None or c_D is None:
-            return tuple(pool[:count])
-        target = b_D - a_D + c_D
-        found = [(word, self.vector(word)) for word in pool]
-        scores = [float(vector @ target) if vector is not None else -np.inf for _, vector in found]
-        order = sorted(range(len(pool)), key=lambda i: -scores[i])
-        return tuple(pool[i] for i in order[:count])
-
-
-def word_questions(category: Category, ranking: Ranking, seed: int, limit: int | None) -> list[WordQuestion]:
-    """The questions of a category: all ordered pairs of facts, or a random choice of them."""
-    pairs = load_pairs()[category.name]
+    both = all_pairs(category, google)
     generator = random.Random(f"{seed} {category.name}")
-    both = [(p, q) for p in pairs for q in pairs if p.left != q.left and p.right != q.right]
     wanted = min(category.questions, limit or category.questions, len(both))
-    chosen = sorted(generator.sample(range(len(both)), wanted))
-    return [_with_wrong(category, *both[i], pairs, ranking, generator) for i in chosen]
+    asked = [both[i] for i in sorted(generator.sample(range(len(both)), wanted))]
+    used = dict.fromkeys(pair for pairs in both for pair in pairs)
+    words = sorted({word for p in used for word in (p.left, p.right, *p.distractors)})
+    slot_words = sorted({word for p in used if not p.distractors for word in (p.left, p.right)})
+    terms = [(p.left, p.right, q.left, q.right) for p, q in asked]
+    nearest = ranking.nearest(terms, WRONG_WORDS) if ranking and whole else [()] * len(terms)
+
+    def question(pairs: tuple[Pair, Pair], own: Terms, near: tuple[str, ...]) -> Analogy:
+        def best(pool: Sequence[str], count: int, also: Sequence[str] = ()) -> tuple[str, ...]:
+            taken = {word.lower() for word in (*own, *also)}
+            left = [word for word in generator.sample(pool, len(pool)) if word.lower() not in taken]
+            return ranking.among(own, left, count) if ranking else tuple(left[:count])
+
+        wrong_words = near + best(words, WRONG_WORDS - len(near), near)
+        return Analogy(*pairs, wrong_words, _wrong_slots(category, pairs[1], own, slot_words, best))
+
+    return [question(*row) for row in zip(asked, terms, nearest, strict=True)]
 
 
-def _with_wrong(
-    category: Category, p: Pair, q: Pair, pairs: Sequence[Pair], ranking: Ranking, generator: random.Random
-) -> WordQuestion:
-    terms = {p.left, p.right, q.left, q.right}
-    if q.distractors:
-        wrong = [word for word in q.distractors if word not in terms]
-        return WordQuestion(p, q, tuple(wrong[: category.candidates - 1]))
-    # Another pair's positive. The question's own positive, paraphrased, is nearly the term c, which 3CosAdd
-    # always prefers: with it phrases scored 0 to 1 % and sentences 3 to 23 % with every model.
-    if category.kind == "predicate":
-        others = [r.left for r in pairs if r.left not in terms]
-        return WordQuestion(p, q, (generator.choice(others),))
-    words = {word for r in pairs if not r.distractors for word in (r.left, r.right)} - terms
-    pool = generator.sample(sorted(words), len(words))
-    return WordQuestion(p, q, ranking.best(p.left, p.right, q.left, pool, category.candidates - 1))
-
-
-def slot_text(kind: str, level: str, word: str, role: str) -> str:
-    """What stands in the slot for a word: "the boy", "her friend", "are walking" in sentences.
-
-    Args:
-        kind: of the category.
-        level: phrase or sentence.
-        word: the word.
-        role: left, right (also the wrong answers of semantic categories) or wrong.
-    """
-    if kind == "person":
-        return word if word in _PRONOUN else f"{word} friend" if word in _POSSESSIVE else f"the {word}"
-    if kind == "verb" and level == "sentence" and role == "right":
-        return f"are {word}"
-    return word
+def _wrong_slots(
+    category: Category, pair: Pair, own: Terms, words: Sequence[str], best: Best
+) -> tuple[str, ...]:
+    """The slot texts of the wrong phrases and sentences for a question that ends in ``pair``."""
+    contexts = category.contexts
+    if contexts is None:
+        return ()
+    if contexts.kind == "predicate":
+        return (f"not {pair.right}",)
+    if pair.distractors:
+        return tuple(word for word in pair.distractors if word not in own)[: contexts.candidates - 1]
+    if not category.semantic:
+        raise UserError(f"{category.google}: no wrong answer beside {pair.right!r} is known for contexts")
+    return best(words, contexts.candidates - 1)
 
 
 def build_questions(
-    frames: Frames, vectors: WordVectors | None, *, seed: int, limit: int | None = None
+    frames: Frames,
+    ranking: Ranking | None,
+    *,
+    google: Google | None = None,
+    whole: bool = False,
+    shared: bool = True,
+    seed: int,
+    limit: int | None = None,
 ) -> list[Question]:
     """All questions of all levels, word questions first; the same arguments give the same questions.
 
     Args:
         frames: contexts by kind and level.
-        vectors: rank the wrong answers; None ranks them at random.
+        ranking: ranks the wrong answers; None takes random ones.
+        google: Google's questions by section; None for the project's facts.
+        whole: see :func:`analogies`.
+        shared: see :func:`studies.analogies.texts.context_texts`.
         seed: seed of questions, contexts and candidate order.
         limit: most questions per category; None for UNI's numbers.
+
+    Raises:
+        UserError: a question of Google's file that cannot be asked.
     """
-    ranking = Ranking(vectors)
     questions: list[Question] = []
     for category in CATEGORIES.values():
-        drawn = word_questions(category, ranking, seed, limit)
-        for level in LEVELS:
-            contexts = _contexts(category, level, frames, seed)
-            for number, word_question in enumerate(drawn):
-                question = _question(category, level, number, word_question, contexts, seed)
+        asked = analogies(category, google, ranking, whole=whole, seed=seed, limit=limit)
+        for level in LEVELS if category.contexts else LEVELS[:1]:
+            texts = (
+                word_texts(asked)
+                if level == "word"
+                else context_texts(category, level, asked, frames, shared=shared, seed=seed)
+            )
+            for number, (terms, wrong, source) in enumerate(texts):
+                identity = f"{category.name}-{level}-{number:04d}"
+                candidates = [terms[3], *wrong]
+                random.Random(f"{seed} {identity}").shuffle(candidates)
+                word_id = f"{category.name}-word-{number:04d}"
+                question = Question(
+                    identity, word_id, level, category.name, *terms, tuple(candidates), source
+                )
                 fault = question.fault()
-                assert fault is None, f"{question.question_id}: {fault}"
+                if fault is not None:
+                    raise UserError(f"{identity}: {fault}")
                 questions.append(question)
     return sorted(questions, key=lambda q: LEVELS.index(q.level))
-
-
-def _contexts(category: Category, level: str, frames: Frames, seed: int) -> dict[Pair, Frame]:
-    """One context per pair: the frames in random order, repeated if there are too few."""
-    pairs = load_pairs()[category.name]
-    if level == "word":
-        return dict.fromkeys(pairs, Frame(("_",), ("_",), "lexicon"))
-    found = frames[category.kind, level]
-    order = random.Random(f"{seed} {category.name} {level}").sample(found, len(found))
-    return {pair: order[i % len(order)] for i, pair in enumerate(pairs)}
-
-
-def _question(
-    category: Category,
-    level: str,
-    number: int,
-    word_question: WordQuestion,
-    contexts: dict[Pair, Frame],
-    seed: int,
-) -> Question:
-    p, q, wrong = word_question.first, word_question.second, word_question.wrong
-    word_id = f"{category.name}-word-{number:04d}"
-    identity = f"{category.name}-{level}-{number:04d}"
-
-    def text(pair: Pair, word: str, role: str) -> str:
-        if level == "word":
-            return word
-        frame = contexts[pair].left if role == "left" else contexts[pair].right
-        return fill(frame, slot_text(category.kind, level, word, role))
-
-    candidates = [text(q, q.right, "right"), *(text(q, word, "wrong") for word in wrong)]
-    random.Random(f"{seed} {identity}").shuffle(candidates)
-    return Question(
-        question_id=identity,
-        word_question_id=word_id,
-        level=level,
-        category=category.name,
-        a=text(p, p.left, "left"),
-        b=text(p, p.right, "right"),
-        c=text(q, q.left, "left"),
-        answer=text(q, q.right, "right"),
-        candidates=tuple(candidates),
-        source=f"{contexts[p].source} {contexts[q].source}",
-    )

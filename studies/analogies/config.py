@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -16,10 +16,21 @@ class BuildConfig:
 
     output: Path = Path("runs/analogies/data")
     """Folder for questions.tsv and build.json."""
+    preset: Literal["paper"] | None = None
+    """``paper`` builds the questions like UNI: from Google's file, a tree cache of Wikipedia, and GloVe."""
+    google: Path | None = None
+    """Google's questions-words.txt, the source of all questions (UNI); None draws them at random from the
+    project's own facts."""
     cache: Path | None = None
     """Tree cache with both kinds of trees to take contexts from; None uses only hand-made contexts."""
     vectors: Path | None = None
-    """Word vectors that rank the wrong answers; None draws them at random."""
+    """Word vectors that rank the wrong answers."""
+    candidates: Literal["vocabulary", "category"] = "vocabulary"
+    """Wrong answers of word questions: from the whole vocabulary of --vectors (UNI), or from the category's
+    own words (random ones without --vectors)."""
+    contexts: Literal["shared", "own"] = "shared"
+    """shared: both pairs of a semantic question are in one context, whose two wordings lead away from the
+    answer (UNI); own: each pair has its own, and all candidates have one wording."""
     sentences: Count = 100_000
     """Most sentences to read from the cache."""
     limit: Count | None = None

@@ -4,8 +4,8 @@ A frame is a text with one slot and a paraphrase of it with the same slot:
 
     left   the streets of _        right   the roads of _
 
-The left word of a pair goes into the left side, its partner and all candidates into the right side, so words
-that both sides share do not give the answer away. Slots are found by their parse:
+Questions mix the two sides, so shared words do not give the answer away (:mod:`texts`). Slots are found by
+their parse:
 
     place      NNP of the lexicon after a preposition
     person     subject noun phrase before a past-tense verb or a modal (no agreement of number)

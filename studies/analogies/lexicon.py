@@ -1,9 +1,11 @@
 """The facts and words of the analogy task: categories, pairs, synonyms, Google's question file.
 
-``lexicon.tsv`` holds the pairs (category, left, right, distractors); their numbers per category are those
-of UNI's Table 3. The column ``distractors`` holds fixed wrong answers: the past tense of a participle
-("reads" for "read", whose past tense is spelled like the base), the superlative of a comparative, other
-pronouns for "she" and "her".
+UNI's questions are Google's, put into contexts: its Table 3 counts the questions of seven of the file's
+fourteen sections (1,322 comparatives where the file has 1,332). The other seven are asked of words alone.
+``lexicon.tsv`` holds pairs of facts (category, left, right, distractors) for builds without Google's file,
+in the numbers of Table 3. Its column ``distractors`` holds wrong answers of phrases and sentences: the past
+tense of a participle ("reads" for "read", whose past tense is spelled like the base), the superlative of a
+comparative, other pronouns for "she" and "her".
 """
 
 from __future__ import annotations
@@ -20,31 +22,73 @@ LEVELS = ("word", "phrase", "sentence")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Contexts:
+    """How a category is asked in phrases and sentences."""
+
+    kind: str
+    """What stands in the slot: place, person, verb, adjective or predicate."""
+    pairs: int
+    """UNI, Table 3: #p."""
+    candidates: int
+    """UNI, Table 3: #c."""
+    tokens: dict[str, float]
+    """UNI, Table 2: mean length by level."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Category:
-    """One of UNI's seven relations."""
+    """One relation: a section of Google's questions."""
 
     name: str
     semantic: bool
-    kind: str
-    """The kind of word in the slot of its contexts: place, person, verb, adjective or predicate."""
+    google: str
+    """Its section of ``questions-words.txt``."""
     questions: int
-    """UNI, Table 3."""
-    candidates: int
-    """UNI, Table 3."""
+    """How many are asked: UNI's Table 3; for a relation of words alone, all of Google's."""
+    contexts: Contexts | None
+    """None where the relation is asked of words alone."""
+
+
+def _category(
+    name: str, google: str, questions: int, kind: str, pairs: int, phrase: float, sentence: float
+) -> Category:
+    semantic = kind in ("place", "person")
+    contexts = Contexts(
+        kind=kind,
+        pairs=pairs,
+        candidates=5 if semantic else 2,
+        tokens={"phrase": phrase, "sentence": sentence},
+    )
+    return Category(name=name, semantic=semantic, google=google, questions=questions, contexts=contexts)
+
+
+def _of_words(name: str, google: str, questions: int, *, semantic: bool = False) -> Category:
+    return Category(name=name, semantic=semantic, google=google, questions=questions, contexts=None)
 
 
 CATEGORIES = {
-    name: Category(name=name, semantic=semantic, kind=kind, questions=questions, candidates=candidates)
-    for name, semantic, kind, questions, candidates in (
-        ("capital-common", True, "place", 506, 5),
-        ("capital-world", True, "place", 4524, 5),
-        ("city-state", True, "place", 2467, 5),
-        ("male-female", True, "person", 506, 5),
-        ("present-participle", False, "verb", 1056, 2),
-        ("positive-comparative", False, "adjective", 1322, 2),
-        ("positive-negative", False, "predicate", 812, 2),
+    category.name: category
+    for category in (
+        _category("capital-common", "capital-common-countries", 506, "place", 23, 6.0, 12.0),
+        _category("capital-world", "capital-world", 4524, "place", 116, 6.0, 12.0),
+        _category("city-state", "city-in-state", 2467, "place", 67, 6.0, 12.0),
+        _category("male-female", "family", 506, "person", 23, 4.1, 10.1),
+        _category("present-participle", "gram5-present-participle", 1056, "verb", 33, 4.8, 8.8),
+        _category("positive-comparative", "gram3-comparative", 1322, "adjective", 37, 3.4, 6.1),
+        _category("positive-negative", "gram2-opposite", 812, "predicate", 29, 4.4, 9.2),
+        _of_words("country-currency", "currency", 866, semantic=True),
+        _of_words("adjective-adverb", "gram1-adjective-to-adverb", 992),
+        _of_words("positive-superlative", "gram4-superlative", 1122),
+        _of_words("country-nationality", "gram6-nationality-adjective", 1599),
+        _of_words("past-tense", "gram7-past-tense", 1560),
+        _of_words("singular-plural", "gram8-plural", 1332),
+        _of_words("verb-third-person", "gram9-plural-verbs", 870),
     )
 }
+"""UNI's seven relations, then those Google's file has for words alone."""
+
+Terms = tuple[str, str, str, str]
+"""a is to b as c is to d."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +99,7 @@ class Pair:
     left: str
     right: str
     distractors: tuple[str, ...] = ()
-    """Fixed wrong answers; empty if they are chosen per question."""
+    """Fixed wrong answers of phrases and sentences; empty where they are chosen per question."""
 
 
 @cache
@@ -83,14 +127,14 @@ def content_words() -> frozenset[str]:
     return frozenset(word for text in texts for word in text.lower().split()) | {"him", "himself", "herself"}
 
 
-def read_google(path: Path) -> dict[str, list[tuple[str, str, str, str]]]:
+def read_google(path: Path) -> dict[str, list[Terms]]:
     """Google's ``questions-words.txt``: ``: section`` lines, then four words (a b c d) per line.
 
     Raises:
         UserError: missing file, a line of another number of words, or words before the first section.
     """
-    sections: dict[str, list[tuple[str, str, str, str]]] = {}
-    current: list[tuple[str, str, str, str]] | None = None
+    sections: dict[str, list[Terms]] = {}
+    current: list[Terms] | None = None
     for line in text_lines(path):
         words = line.text.split()
         if words[0] == ":":

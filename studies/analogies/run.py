@@ -10,13 +10,10 @@ from corpora.support.files import sha256_file, write_json, write_text
 from senteval_runner.vectors.embed import SentenceVectors, as_vectors
 from senteval_runner.vectors.encoders import resolve_encoder
 from studies.analogies.config import ScoreConfig
-from studies.analogies.lexicon import read_google
+from studies.analogies.lexicon import Terms, read_google
 from studies.analogies.questions import Question, read_questions
 from studies.analogies.report import figures, tables
 from studies.analogies.score import OpenScores, TextVectors, open_accuracy, score_analogies
-
-Terms = tuple[str, str, str, str]
-"""a is to b as c is to d."""
 
 
 def run(config: ScoreConfig) -> None:

@@ -4,14 +4,19 @@ A question a : b = c : d is answered by 3CosAdd: the candidate whose vector has 
 b − a + c, all vectors scaled to length 1 first. Ties count against the answer: a candidate within 1e-6 of
 the answer's cosine ranks before it, so an encoder that gives all texts the same vector scores 0.
 
-Transfer (UNI Table 6). The paper's exact definition could not be checked; this is our reading of it. Every
-phrase or sentence question is linked to the word question it was made from.
+Averages (UNI Table 4). Per level: the accuracy over all semantic questions, over all syntactic ones, and the
+mean of the two. Over the levels: the mean of their averages. That the first two are over questions, not over
+categories, is our reading. The paper's SALBERT fits it: its semantic phrases (55.8) and sentences (56.4) both
+follow from its transfer rates in Table 6 if 74.5 % of the word questions were right.
 
-    PPR = fraction of word questions answered right whose phrase (sentence) question is right too
-    PNR = fraction of word questions answered wrong whose phrase (sentence) question is wrong too
+Transfer (UNI Table 6), over the semantic questions alone. Every phrase or sentence question is linked to the
+word question it was made from. With P (N) the questions whose word question is answered right (wrong), and PP
+(PN) those of them that are answered right at the higher level,
 
-Averages (UNI Table 4): semantic and syntactic are means over their categories, overall is the mean over all
-categories. Legend of dimension suffixes: Q questions, K candidates, D embedding size, W words.
+    PPR = |PP| / |P|        what is right in words stays right
+    PNR = |PN| / |N|        what is wrong in words is right in context
+
+Legend of dimension suffixes: Q questions, K candidates, D embedding size, W words.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from numpy.typing import NDArray
 
 from senteval_runner.protocol.features import unit
 from senteval_runner.vectors.embed import SentenceVectors
-from studies.analogies.lexicon import CATEGORIES, LEVELS
+from studies.analogies.lexicon import CATEGORIES, LEVELS, Terms
 from studies.analogies.questions import Question
 
 Float = NDArray[np.floating]
@@ -79,7 +84,11 @@ class AnalogyScores:
     """Scores of one encoder; fractions between 0 and 1."""
 
     accuracy: dict[str, dict[str, float]]
-    """level -> category, ``semantic``, ``syntactic``, ``overall``."""
+    """level -> category."""
+    averages: dict[str, dict[str, float]]
+    """level -> ``semantic``, ``syntactic`` and the mean of the two, ``average``."""
+    overall: float | None
+    """Mean of the three levels' averages (UNI Table 4, All); None where one is missing."""
     rank_counts: dict[str, dict[str, list[int]]]
     """level -> category -> number of questions whose answer came 1st, 2nd, ... (UNI Figures 1 and 2)."""
     transfer: dict[str, dict[str, float | None]]
@@ -88,14 +97,22 @@ class AnalogyScores:
     """Number per level."""
 
 
-def averages(by_category: Mapping[str, float]) -> dict[str, float]:
-    """``semantic``, ``syntactic`` and ``overall`` means over the categories there are."""
-    groups = {
-        "semantic": [v for name, v in by_category.items() if CATEGORIES[name].semantic],
-        "syntactic": [v for name, v in by_category.items() if not CATEGORIES[name].semantic],
-        "overall": list(by_category.values()),
-    }
-    return {name: float(np.mean(values)) for name, values in groups.items() if values}
+def averages(ranks: Mapping[str, Sequence[int]]) -> dict[str, float]:
+    """``semantic``, ``syntactic`` and ``average`` of a level (see the module's docstring).
+
+    Args:
+        ranks: of the right answers, from 1, by category.
+    """
+    means: dict[str, float] = {}
+    for name, semantic in (("semantic", True), ("syntactic", False)):
+        found = [
+            rank for category, r in ranks.items() if CATEGORIES[category].semantic is semantic for rank in r
+        ]
+        if found:
+            means[name] = float(np.mean(np.array(found) == 1))
+    if len(means) == 2:
+        means["average"] = sum(means.values()) / 2
+    return means
 
 
 def transfer_rates(
@@ -108,9 +125,10 @@ def transfer_rates(
         right: question id to whether the answer came first.
         level: phrase or sentence.
     """
-    pairs = [(right[q.word_question_id], right[q.question_id]) for q in questions if q.level == level]
+    semantic = [q for q in questions if q.level == level and CATEGORIES[q.category].semantic]
+    pairs = [(right[q.word_question_id], right[q.question_id]) for q in semantic]
     positive = [here for word, here in pairs if word]
-    negative = [not here for word, here in pairs if not word]
+    negative = [here for word, here in pairs if not word]
     return {
         "PPR": float(np.mean(positive)) if positive else None,
         "PNR": float(np.mean(negative)) if negative else None,
@@ -118,33 +136,33 @@ def transfer_rates(
 
 
 def score_analogies(questions: Sequence[Question], vectors: TextVectors) -> AnalogyScores:
-    """Accuracies, rank distributions and transfer rates of one encoder."""
-    ranks = answer_ranks(questions, vectors)
-    right = {q.question_id: bool(rank == 1) for q, rank in zip(questions, ranks, strict=True)}
-    accuracy: dict[str, dict[str, float]] = {}
-    counts: dict[str, dict[str, list[int]]] = {}
-    for level in LEVELS:
-        found: dict[str, list[int]] = {}
-        for question, rank in zip(questions, ranks, strict=True):
-            if question.level == level:
-                found.setdefault(question.category, []).append(int(rank))
-        if found:
-            by_category = {name: float(np.mean(np.array(r) == 1)) for name, r in found.items()}
-            accuracy[level] = {**by_category, **averages(by_category)}
-            counts[level] = {name: np.bincount(r, minlength=3)[1:].tolist() for name, r in found.items()}
+    """Accuracies, averages, rank distributions and transfer rates of one encoder."""
+    all_ranks = answer_ranks(questions, vectors)
+    right: dict[str, bool] = {}
+    ranks: dict[str, dict[str, list[int]]] = {}
+    for question, rank in zip(questions, all_ranks.tolist(), strict=True):
+        right[question.question_id] = rank == 1
+        ranks.setdefault(question.level, {}).setdefault(question.category, []).append(rank)
+    levels = {level: ranks[level] for level in LEVELS if level in ranks}
+    means = {level: averages(found) for level, found in levels.items()}
+    of_levels = [means[level]["average"] for level in LEVELS if "average" in means.get(level, {})]
     return AnalogyScores(
-        accuracy=accuracy,
-        rank_counts=counts,
-        transfer={
-            level: transfer_rates(questions, right, level) for level in LEVELS[1:] if level in accuracy
+        accuracy={
+            level: {name: float(np.mean(np.array(r) == 1)) for name, r in found.items()}
+            for level, found in levels.items()
         },
-        questions={level: sum(q.level == level for q in questions) for level in accuracy},
+        averages=means,
+        overall=float(np.mean(of_levels)) if len(of_levels) == len(LEVELS) else None,
+        rank_counts={
+            level: {name: np.bincount(r, minlength=3)[1:].tolist() for name, r in found.items()}
+            for level, found in levels.items()
+        },
+        transfer={level: transfer_rates(questions, right, level) for level in LEVELS[1:] if level in levels},
+        questions={level: sum(map(len, found.values())) for level, found in levels.items()},
     )
 
 
-def open_accuracy(
-    questions: Sequence[tuple[str, str, str, str]], words: Sequence[str], vectors_WD: Float
-) -> tuple[float, int]:
+def open_accuracy(questions: Sequence[Terms], words: Sequence[str], vectors_WD: Float) -> tuple[float, int]:
     """Open-vocabulary 3CosAdd: is d nearest to b − a + c among all words but a, b and c?
 
     Args:

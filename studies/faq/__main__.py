@@ -1,9 +1,10 @@
-"""FAQ retrieval: BM25, TF-IDF and encoders, frozen and tuned with hard negatives (UNI Table 8).
+"""FAQ retrieval: TF-IDF, BM25 and encoders, frozen and tuned on retrieved negatives (UNI Table 8).
 
-    python -m studies.faq stackfaq covidfaq --models all-MiniLM-L6-v2 runs/models/demo
+    python -m studies.faq insurance --preset paper
+    python -m studies.faq stackfaq covidfaq --split random --models all-MiniLM-L6-v2 runs/models/demo
     python -m studies.faq --chat faq.tsv --models all-MiniLM-L6-v2
 
-A set is a folder with ``faq.tsv``, ``queries.tsv`` and ``qrels.tsv`` (see :mod:`corpora.ranking.faq`).
+A set is a folder with ``faq.tsv``, ``qrels.tsv`` and the queries (see :mod:`corpora.ranking.faq`).
 Output: ``results.json``, ``tables.md``, ``report.html``. ``--chat`` reads questions from the keyboard
 and prints the best entry of a table, by the first model, or by BM25 without one.
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 import sys
 
 from corpora.support.cli import Command
-from studies.faq.config import FaqConfig
+from corpora.support.presets import preset_defaults
+from studies.faq.config import PRESETS, FaqConfig
 
 
 def main(config: FaqConfig) -> None:
@@ -28,7 +30,7 @@ def main(config: FaqConfig) -> None:
     run(config)
 
 
-cli = Command(FaqConfig, main, "studies.faq", "FAQ retrieval.")
+cli = Command(FaqConfig, main, "studies.faq", "FAQ retrieval.", defaults=preset_defaults(FaqConfig, PRESETS))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
-"""Siamese fine-tuning of a whole encoder on labelled queries, with the loss of :mod:`siamese`.
+"""Siamese fine-tuning of a whole encoder on labelled queries.
 
-Queries and entries share one encoder. Hard negatives are those the frozen encoder ranks highest, chosen once;
-random ones are drawn for every pass. Training is the shared loop, so a killed run resumes to the same
-weights. Finished scores are kept per set, model, side, negatives and seed. Legend: B queries of a batch, Q
-queries, N entries, T distinct entries of a batch, D embedding size, K negatives.
+Queries and entries share one encoder, and entries are ranked by the cosine of the two vectors. UNI's
+objective classifies pairs: a linear layer and a softmax over [u; v; |u-v|] tell the right entry of a query
+from K = 4 wrong ones, those that a frozen encoder ranks highest. Our own variant trains the encoder with the
+loss of :mod:`siamese`. Training is the shared loop, so a killed run resumes to the same weights. Finished
+scores are kept per set, model, side, kind of negatives and seed.
+
+Legend: B pairs or queries of a batch, Q queries, N entries, T distinct entries of a batch, D embedding size,
+K negatives.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,17 +30,15 @@ from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, write_json
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import unit
-from senteval_runner.towers.transformer import embed_all, load_whole
+from senteval_runner.towers.transformer import embed_all, load_whole, set_dropout
 from senteval_runner.vectors.sources import find_source, split_parts
 from studies.faq.config import EncoderConfig
-from studies.faq.siamese import contrast, draw_entries, hard_negatives
+from studies.faq.evaluate import Job, retrieved
+from studies.faq.siamese import contrast, draw_entries, negative_count
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
-from studies.finetune.heads import TowerModule
+from studies.finetune.heads import PairHead, TowerModule, classification_loss
 from studies.finetune.loop import Schedule, Task, fit
-
-if TYPE_CHECKING:
-    from studies.faq.evaluate import Job
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,10 @@ class Labelled:
 
     queries: list[str]
     relevant_QN: NDArray[np.bool_]
-    hard_QK: NDArray[np.int64] | None
+    retrieved_QK: NDArray[np.int64] | None
     """Fixed negatives; None draws random ones."""
     count: int
-    """Number K of random negatives."""
+    """Number K of negatives."""
     seed: int
 
     def __len__(self) -> int:
@@ -57,16 +59,77 @@ class Labelled:
     def draw(self, pass_index: int) -> Examples:
         """All queries; target int64 [Q, 1 + K]: the right entry, then the wrong ones."""
         generator = rng(self.seed, "faq", pass_index)
-        right_Q, wrong_QK = draw_entries(self.relevant_QN, self.hard_QK, self.count, generator)
+        right_Q, wrong_QK = draw_entries(self.relevant_QN, self.retrieved_QK, self.count, generator)
         return Examples(self.queries, None, np.column_stack([right_Q, wrong_QK]).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class LabelledPairs:
+    """The same as pairs: each query with its right entry (target 1) and with each wrong one (target 0)."""
+
+    labelled: Labelled
+    entries: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.labelled) * (1 + self.labelled.count)
+
+    def draw(self, pass_index: int) -> Examples:
+        """All pairs, those of a query side by side."""
+        drawn = self.labelled.draw(pass_index)
+        each = 1 + self.labelled.count
+        first = [query for query in drawn.first for _ in range(each)]
+        second = [self.entries[entry] for entry in drawn.target.ravel()]
+        target = np.tile(np.array([1] + [0] * (each - 1), dtype=np.int64), len(drawn))
+        return Examples(first, second, target)
 
 
 class Retriever(TowerModule):
     """An encoder and the texts of the entries."""
 
-    def __init__(self, tower: nn.Module, entries: Sequence[str], temperature: float) -> None:
+    def __init__(self, tower: nn.Module, entries: Sequence[str]) -> None:
         super().__init__(tower)
         self.entries = list(entries)
+
+    def scores(self, queries: Sequence[str]) -> Scores:
+        """Cosines of queries and entries, float32 [Q, N]."""
+        table = unit(embed_all(self.encoder, [*queries, *self.entries]))
+        scores: Scores = table[: len(queries)] @ table[len(queries) :].T
+        return scores
+
+
+class PairRetriever(Retriever):
+    """Learns whether a query and an entry belong together.
+
+    Args:
+        tower: the encoder.
+        entries: texts of all entries.
+        seed: seed of the layer's initial weights.
+    """
+
+    def __init__(self, tower: nn.Module, entries: Sequence[str], seed: int) -> None:
+        super().__init__(tower, entries)
+        self.head = PairHead(self.encoder.dim, 2, "uv-diff", seed)
+
+    def loss(self, examples: Examples) -> Tensor:
+        """Mean over the batch of -log softmax(head(u, v))[target]."""
+        assert examples.second is not None
+        vectors = self.encoder.embed(examples.first + examples.second)
+        query_BD, entry_BD = vectors.split(len(examples))
+        target = torch.from_numpy(examples.target).to(vectors.device)
+        return classification_loss(self.head(query_BD, entry_BD), target)
+
+
+class ContrastRetriever(Retriever):
+    """Learns to rank the right entry of a query above the wrong ones.
+
+    Args:
+        tower: the encoder.
+        entries: texts of all entries.
+        temperature: of the softmax over cosines.
+    """
+
+    def __init__(self, tower: nn.Module, entries: Sequence[str], temperature: float) -> None:
+        super().__init__(tower, entries)
         self.temperature = temperature
 
     def loss(self, examples: Examples) -> Tensor:
@@ -79,12 +142,6 @@ class Retriever(TowerModule):
         entry_BKD = entry_TD[torch.from_numpy(place.reshape(examples.target.shape))]
         return contrast(query_BD, entry_BKD[:, 0], entry_BKD[:, 1:], self.temperature)
 
-    def scores(self, queries: Sequence[str]) -> Scores:
-        """Cosines of queries and entries, float32 [Q, N]."""
-        table = unit(embed_all(self.encoder, [*queries, *self.entries]))
-        scores: Scores = table[: len(queries)] @ table[len(queries) :].T
-        return scores
-
 
 class EncoderTuner:
     """Tunes a fresh copy of a model per job; finished jobs under ``folder`` are read.
@@ -93,10 +150,11 @@ class EncoderTuner:
         name: name of the set, used as a folder name.
         queries: all queries, Q of them.
         entries: texts of all N entries by side.
-        vectors: frozen vectors by model (``embed_faq``), for the hard negatives.
+        vectors: frozen vectors by model (``embed_faq``), for the retrieved negatives.
         relevant_QN: which entries answer which query, [Q, N].
         config: how the encoder is trained.
         folder: folder of states and finished scores.
+        retriever: the frozen model that retrieves negatives; None is the trained model itself.
         device: auto, cpu or cuda.
         report: called with lines for the log.
     """
@@ -111,6 +169,7 @@ class EncoderTuner:
         config: EncoderConfig,
         folder: Path,
         *,
+        retriever: str | None = None,
         device: str = "auto",
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -119,6 +178,7 @@ class EncoderTuner:
         self.entries = {side: [" ".join(text.split()) for text in texts] for side, texts in entries.items()}
         self.vectors, self.relevant_QN, self.config = vectors, relevant_QN, config
         self.folder, self.device, self.report = folder / name, pick_device(device), report
+        self.retriever = retriever
 
     def __call__(self, job: Job) -> Scores:
         """Scores of the test queries after training on the training queries: [test, N].
@@ -126,7 +186,7 @@ class EncoderTuner:
         Raises:
             UserError: the folder holds this job with other options, or the model cannot be tuned.
         """
-        slug = f"{_slug(job.model)}-{job.side}-{job.negatives}-{job.seed}"
+        slug = f"{_slug(job.model)}-{job.side}-{job.sampling}-{job.seed}"
         folder, identity = self.folder / slug, self._identity(job)
         kept = folder / "scores.npy"
         if (folder / "job.json").exists() and read_json(folder / "job.json") != identity:
@@ -145,14 +205,20 @@ class EncoderTuner:
         config = self.config
         rows = job.train[: config.queries] if config.queries else job.train
         relevant_QN = self.relevant_QN[rows]
-        count = min(config.negatives, int((~relevant_QN).sum(axis=1).min()))
-        frozen = self.vectors[job.model]
-        hard_QK = None
-        if job.negatives == "hard":
-            hard_QK = hard_negatives(frozen["query"][rows] @ frozen[job.side].T, relevant_QN, count)
-        source = Labelled([self.queries[row] for row in rows], relevant_QN, hard_QK, count, job.seed)
+        count = negative_count(relevant_QN, config.negatives)
+        taught = replace(job, train=rows)
+        wrong_QK = retrieved(self.vectors, taught, relevant_QN, count, self.retriever)
+        labelled = Labelled([self.queries[row] for row in rows], relevant_QN, wrong_QK, count, job.seed)
         tower = load_whole(job.model, max_length=config.max_length, device=self.device)
-        net = Retriever(tower, self.entries[job.side], config.temperature)
+        set_dropout(tower, config.dropout)
+        entries = self.entries[job.side]
+        net: PairRetriever | ContrastRetriever
+        source: LabelledPairs | Labelled
+        if config.objective == "pair":
+            net, source = PairRetriever(tower, entries, job.seed), LabelledPairs(labelled, entries)
+        else:
+            net, source = ContrastRetriever(tower, entries, config.temperature), labelled
+        net = net.to(self.device)
         net.encoder.prepare([*self.queries, *net.entries])
         stream = Stream(source, config.batch_size, job.seed, "faq")
         steps = config.epochs * stream.batches_per_pass
@@ -174,6 +240,7 @@ class EncoderTuner:
         return {
             "config": {key: value for key, value in asdict(self.config).items() if key != "save_every"},
             "model": find_source(job.model).key,
+            "retriever": find_source(self.retriever).key if self.retriever else None,
             "texts_sha256": hashlib.sha256(texts.encode()).hexdigest(),
             "train_sha256": hashlib.sha256(np.ascontiguousarray(job.train).tobytes()).hexdigest(),
         }

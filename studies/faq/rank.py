@@ -42,7 +42,7 @@ def cosines(encode: SentenceVectors, queries: Sequence[str], texts: Sequence[str
     return scores
 
 
-LEXICAL: Mapping[str, Ranker] = {"BM25": bm25, "TF-IDF": tfidf}
+LEXICAL: Mapping[str, Ranker] = {"TF-IDF": tfidf, "BM25": bm25}
 
 
 def measure(faq: FaqSet, query_ids: Sequence[str], scores_QN: Scores) -> dict[str, float]:

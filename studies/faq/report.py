@@ -1,4 +1,4 @@
-"""Report of FAQ retrieval: a table like UNI's 8, projections of queries and answers."""
+"""Report of FAQ retrieval: UNI's Table 8 for our models, and its Figure 6 (queries and answers)."""
 
 from __future__ import annotations
 
@@ -11,38 +11,48 @@ from corpora.ranking.faq import FaqSet
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Page, Section
 from senteval_runner.report.projections import NO_PLANE, has_plane, tsne
-from senteval_runner.report.table import Column, Score, Table
+from senteval_runner.report.table import Column, Table
 from studies.faq.evaluate import Row, Vectors
 
 COLUMNS = (
-    "method",
-    "query against",
-    "training",
-    Column("accuracy %", digits=1, best="high"),
+    "Method",
+    Column("Acc.", digits=1, best="high"),
+    Column("Std.", digits=1),
     Column("MRR", digits=3, best="high"),
 )
+"""UNI's Table 8."""
+TRAINED = {None: "", "retrieved": " + FAQ", "random": " + FAQ, random negatives"}
+"""What follows a model's name, by how its negatives were sampled."""
 QUERIES_SHOWN = 150
 
 
 def tables(rows: Sequence[Row], sets: Sequence[FaqSet]) -> Page:
-    """A table per set."""
+    """A section per set, with a table for each side of the entries."""
     return Page("FAQ retrieval", [_set_section(faq, rows) for faq in sets])
 
 
 def _set_section(faq: FaqSet, rows: Sequence[Row]) -> Section:
+    own = [row for row in rows if row["set"] == faq.name]
+    sides = dict.fromkeys(row["side"] for row in own)
+    return Section(
+        faq.name,
+        [score_table([row for row in own if row["side"] == side], f"Query against {side}") for side in sides],
+        note=f"{len(faq.entries)} entries, {len(faq.queries)} queries. Std. is over the seeds.",
+    )
+
+
+def score_table(rows: Sequence[Row], title: str) -> Table:
+    """One row per method."""
     cells = [
         [
-            row["method"],
-            row["side"],
-            row["training"],
-            Score(100 * row["accuracy"], 100 * row["accuracy_sd"]),
-            Score(row["mrr"], row["mrr_sd"]),
+            row["method"] + TRAINED[row["sampling"]],
+            100 * row["accuracy"],
+            None if row["accuracy_sd"] is None else 100 * row["accuracy_sd"],
+            row["mrr"],
         ]
         for row in rows
-        if row["set"] == faq.name
     ]
-    note = f"{len(faq.entries)} entries, {len(faq.queries)} queries; mean ± deviation over random test parts."
-    return Section(faq.name, [Table(COLUMNS, cells, notes=[note])])
+    return Table(COLUMNS, cells, title=title)
 
 
 def figures(faq: FaqSet, vectors: Vectors) -> Iterator[Section]:

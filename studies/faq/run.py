@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from corpora.ranking.faq import FaqSet, read_faq
@@ -9,13 +10,14 @@ from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_json, write_text
+from corpora.support.presets import Need, refuse_missing
 from senteval_runner.vectors.dry_run import encoding_dry_run
 from senteval_runner.vectors.embed import as_vectors
 from senteval_runner.vectors.encoders import resolve_encoder
 from studies.faq.config import FaqConfig
 from studies.faq.encoder import EncoderTuner, refuse_untunable
 from studies.faq.evaluate import (
-    SIDES,
+    Row,
     Tuner,
     Vectors,
     embed_faq,
@@ -23,8 +25,14 @@ from studies.faq.evaluate import (
     map_tuner,
     relevance,
     side_texts,
+    splits,
 )
 from studies.faq.report import figures, tables
+from studies.faq.siamese import negative_count
+from studies.finetune.backbone import is_here
+
+FILES = ("faq.tsv", "queries-train.tsv", "queries-test.tsv")
+PAPER_SET = "UNI's insurance FAQ of 300 pairs, 1,200 training and 200 test queries"
 
 
 def run(config: FaqConfig) -> None:
@@ -34,29 +42,22 @@ def run(config: FaqConfig) -> None:
         UserError: bad options or sets.
     """
     _check(config)
-    if config.dry_run:
-        print(_dry_run(config))
-        return
     sets = [read_faq(folder) for folder in dict.fromkeys(config.sets)]
     names = [faq.name for faq in sets]
     for faq in sets:
-        if len(faq.queries) < 2:
-            raise UserError(f"{faq.name}: needs two queries or more to split")
+        splits(faq, config)
         if names.count(faq.name) > 1:
             raise UserError(f"two sets have the name {faq.name}; rename a folder")
-    encoders = {spec: as_vectors(resolve_encoder(spec)) for spec in config.models}
-    rows, vectors = [], {}
+    if config.dry_run:
+        print(_dry_run(config, sets))
+        return
+    encoders = {spec: as_vectors(resolve_encoder(spec)) for spec in _encoders(config)}
+    rows: list[Row] = []
+    vectors: dict[str, Vectors] = {}
     for faq in sets:
         vectors[faq.name] = {name: embed_faq(faq, encode) for name, encode in encoders.items()}
-        rows += evaluate_faq(
-            faq,
-            vectors[faq.name],
-            _tuner(config, faq, vectors[faq.name]),
-            seeds=config.seeds,
-            train_fraction=config.train_fraction,
-            sides=config.sides,
-            label=", whole encoder" if config.tune == "encoder" else "",
-        )
+        tuner = _tuner(config, faq, vectors[faq.name])
+        rows += evaluate_faq(faq, config.models, vectors[faq.name], tuner, config)
     results = {
         "config": config_to_json(config),
         "data_sha256": {
@@ -74,32 +75,78 @@ def run(config: FaqConfig) -> None:
     print(f"{config.output}/report.html, results.json, tables.md")
 
 
+def _encoders(config: FaqConfig) -> list[str]:
+    """The models, and the retriever."""
+    more = [config.retriever] if config.retriever and "retrieved" in config.sampling else []
+    return list(dict.fromkeys([*config.models, *more]))
+
+
 def _check(config: FaqConfig) -> None:
-    """Reject unusable options.
+    """Refuse what no evaluation could use, before any work.
 
     Raises:
-        UserError: one line that names the option.
+        UserError: one line that names the option, or all that a preset lacks.
     """
+    if config.preset == "paper":
+        refuse_missing("paper", _needs(config))
     if not config.sets:
         raise UserError("no FAQ set given; name a folder, or --chat with a table")
     if config.tune == "encoder":
         refuse_untunable(config.models)
 
 
-def _dry_run(config: FaqConfig) -> str:
-    """Estimate the encoding of queries and tables by every model."""
-    sets = [read_faq(folder) for folder in config.sets]
+def _needs(config: FaqConfig) -> list[Need]:
+    """What UNI's experiment is made of."""
+    where = "never published; a set of your own in the same files takes its place"
+    missing = [(folder, [n for n in FILES if not (folder / n).exists()]) for folder in config.sets]
+    sets = [(f"{folder} with {', '.join(names or FILES)}", not names) for folder, names in missing]
+    return [
+        *(
+            Need(option=option, what=PAPER_SET, where=where, here=here)
+            for option, here in sets or [(f"FOLDER with {', '.join(FILES)}, qrels.tsv", False)]
+        ),
+        *(
+            Need(
+                option=f"--models {name}" if name in config.models else f"--retriever {name}",
+                what="encoder",
+                where=f"https://huggingface.co/{name}; download it, or give a folder",
+                here=is_here(name),
+            )
+            for name in _encoders(config)
+        ),
+    ]
+
+
+def _dry_run(config: FaqConfig, sets: Sequence[FaqSet]) -> str:
+    """What would be trained, and what encoding queries and tables by every model would take."""
     texts = [
         text
         for faq in sets
-        for text in (*faq.queries.values(), *(t for side in SIDES for t in side_texts(faq, side)))
+        for text in (*faq.queries.values(), *(t for side in config.sides for t in side_texts(faq, side)))
     ]
+    encoder = config.encoder
+    facts = {}
+    for faq in sets:
+        train, test = splits(faq, config)[0]
+        relevant_QN = relevance(faq, list(faq.queries))[train]
+        facts[faq.name] = (
+            f"{len(faq.entries):,} entries, {len(train):,} training and {len(test):,} test queries"
+        )
+        if config.models and config.tune == "encoder":
+            queries = min(len(train), encoder.queries or len(train))
+            pairs = queries * (1 + negative_count(relevant_QN, encoder.negatives))
+            steps = -(-(pairs if encoder.objective == "pair" else queries) // encoder.batch_size)
+            facts[f"{faq.name}, a training"] = (
+                f"{queries:,} queries, {pairs:,} pairs, "
+                f"{steps:,} steps a pass, {steps * encoder.epochs:,} in all"
+            )
+    trainings = config.seeds * len(config.models) * len(config.sides) * len(config.sampling)
     return encoding_dry_run(
         config,
-        {spec: resolve_encoder(spec) for spec in config.models},
+        {spec: resolve_encoder(spec) for spec in _encoders(config)},
         [text.split() for text in texts],
-        facts={faq.name: f"{len(faq.entries)} entries, {len(faq.queries)} queries" for faq in sets},
-        not_counted=f"{config.seeds} trainings of the {config.tune} per set, model, side, kind of negatives",
+        facts=facts,
+        not_counted=f"{trainings} trainings of the {config.tune} per set",
     )
 
 
@@ -107,8 +154,7 @@ def _tuner(config: FaqConfig, faq: FaqSet, vectors: Vectors) -> Tuner:
     """The tuner that the options choose."""
     relevant_QN = relevance(faq, list(faq.queries))
     if config.tune == "map":
-        return map_tuner(vectors, relevant_QN, config.tuning)
-
+        return map_tuner(vectors, relevant_QN, config.tuning, config.retriever)
     return EncoderTuner(
         faq.name,
         list(faq.queries.values()),
@@ -117,6 +163,7 @@ def _tuner(config: FaqConfig, faq: FaqSet, vectors: Vectors) -> Tuner:
         relevant_QN,
         config.encoder,
         config.output / "tuned",
+        retriever=config.retriever,
         device=config.device,
         report=log_to(config.output).info,
     )

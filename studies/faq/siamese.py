@@ -1,4 +1,4 @@
-"""Siamese fine-tuning on labelled queries with hard or random negatives.
+"""A small Siamese map on labelled queries, and how wrong entries are chosen.
 
 Both sides pass through one map over the vectors of a frozen encoder,
 
@@ -8,16 +8,14 @@ and a query q with a relevant entry e and K = 4 wrong ones n_k has the loss
 
     −log exp(cos(z(q), z(e))/τ) / (exp(cos(z(q), z(e))/τ) + Σ_k exp(cos(z(q), z(n_k))/τ))
 
-Hard negatives are the K entries the frozen encoder ranks highest among the wrong ones; random negatives
-are drawn for every epoch. The map is small (R = 64) and the encoder's vectors are computed once, so any
-encoder can be tuned in seconds.
+Retrieved negatives are the K wrong entries that a frozen encoder ranks highest; random negatives are drawn
+for every epoch. The map is small (R = 64) and the encoder's vectors are computed once, so any encoder can be
+tuned in seconds. It is our own variant; UNI's training is in :mod:`encoder`.
 
 Legend: B queries of a batch, N entries, D embedding size, K negatives, R rank.
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numpy as np
 import torch
@@ -26,8 +24,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from studies.faq.config import TuningConfig
-
-Negatives = Literal["hard", "random"]
 
 
 class SiameseMap(nn.Module):
@@ -53,7 +49,12 @@ def contrast(query_BD: Tensor, positive_BD: Tensor, negative_BKD: Tensor, temper
     return cross_entropy(logits, torch.zeros(len(logits), dtype=torch.int64))
 
 
-def hard_negatives(
+def negative_count(relevant_QN: NDArray[np.bool_], wanted: int) -> int:
+    """How many wrong entries a query gets: as many as are wanted, or as every query has."""
+    return min(wanted, int((~relevant_QN).sum(axis=1).min()))
+
+
+def retrieved_negatives(
     scores_QN: NDArray[np.floating], relevant_QN: NDArray[np.bool_], count: int
 ) -> NDArray[np.intp]:
     """The ``count`` best wrong entries of every query, best first: int64 [Q, count]."""
@@ -71,13 +72,13 @@ def random_negatives(
 
 def draw_entries(
     relevant_QN: NDArray[np.bool_],
-    hard_QK: NDArray[np.int64] | None,
+    retrieved_QK: NDArray[np.int64] | None,
     count: int,
     generator: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A right entry of every query, int64 [Q], and wrong ones [Q, K]: the hard ones, or ``count`` random."""
+    """A right entry of every query, int64 [Q], and wrong ones [Q, K]: the retrieved, or ``count`` random."""
     right_Q = np.argmax(np.where(relevant_QN, generator.random(relevant_QN.shape), -1), axis=1)
-    wrong_QK = random_negatives(relevant_QN, count, generator) if hard_QK is None else hard_QK
+    wrong_QK = random_negatives(relevant_QN, count, generator) if retrieved_QK is None else retrieved_QK
     return right_Q, wrong_QK
 
 
@@ -87,7 +88,7 @@ def tune(
     relevant_QN: NDArray[np.bool_],
     config: TuningConfig,
     *,
-    negatives: Negatives,
+    retrieved_QK: NDArray[np.int64] | None,
     seed: int,
 ) -> SiameseMap:
     """Train the map on queries and the entries relevant to them.
@@ -97,21 +98,18 @@ def tune(
         entry_ND: frozen vectors of all entries.
         relevant_QN: which entries answer a query: at least one, and not all.
         config: see :class:`TuningConfig`.
-        negatives: hard or random.
+        retrieved_QK: the wrong entries of every query; None draws random ones.
         seed: seed of initial weights, order, positives and random negatives.
     """
     queries = torch.from_numpy(np.asarray(query_QD, dtype=np.float32))
     entries = torch.from_numpy(np.asarray(entry_ND, dtype=np.float32))
     model = SiameseMap(queries.shape[1], config.rank, seed)
-    with torch.no_grad():
-        frozen_QN = (normalize(queries, dim=-1) @ normalize(entries, dim=-1).T).numpy()
-    count = min(config.negatives, int((~relevant_QN).sum(axis=1).min()))
-    hard_QK = hard_negatives(frozen_QN, relevant_QN, count) if negatives == "hard" else None
+    count = negative_count(relevant_QN, config.negatives)
     optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     generator = np.random.default_rng(seed)
     for _ in range(config.epochs):
         order = generator.permutation(len(queries))
-        right_Q, wrong_QK = draw_entries(relevant_QN, hard_QK, count, generator)
+        right_Q, wrong_QK = draw_entries(relevant_QN, retrieved_QK, count, generator)
         for start in range(0, len(order), config.batch_size):
             rows = order[start : start + config.batch_size]
             wrong_BKD = model(entries[wrong_QK[rows]])

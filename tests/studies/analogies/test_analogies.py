@@ -1,4 +1,4 @@
-"""Analogies: scoring against a loop, invariants of the construction, contexts from trees, bad files."""
+"""Analogies: invariants of the construction, wrong answers, contexts from trees, bad files."""
 
 from __future__ import annotations
 
@@ -9,25 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from multiview.words.vectors import WordVectors
 from parsing.cache.sentences import StoredSentence
 from studies.analogies.__main__ import cli, run
-from studies.analogies.build import Ranking, build_questions
-from studies.analogies.config import ScoreConfig
+from studies.analogies.build import build_questions
+from studies.analogies.config import BuildConfig, ScoreConfig
 from studies.analogies.contexts import SLOT, collect_frames, fill, frames_of, paraphrase
 from studies.analogies.lexicon import CATEGORIES, load_pairs, read_google
-from studies.analogies.questions import Question, read_questions, write_questions
-from studies.analogies.score import (
-    TextVectors,
-    answer_ranks,
-    open_accuracy,
-    score_analogies,
-    transfer_rates,
-)
+from studies.analogies.questions import read_questions, write_questions
+from studies.analogies.rank import Ranking
+from studies.analogies.score import TextVectors, answer_ranks
+from studies.analogies.write import build, length_table, mean_lengths
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
 FRAMES, _ = collect_frames(None, 1)
@@ -44,23 +38,30 @@ def one_hot(sentences) -> np.ndarray:
 
 
 def test_counts_are_those_of_the_paper() -> None:
-    pairs = {name: len(group) for name, group in load_pairs().items()}
-    assert pairs == {
-        "capital-common": 23,
-        "capital-world": 116,
-        "city-state": 67,
-        "male-female": 23,
-        "present-participle": 33,
-        "positive-comparative": 37,
-        "positive-negative": 29,
+    """UNI's Table 3 and, for words, its Table 1."""
+    table_3 = {
+        "capital-common": (23, 506, 5),
+        "capital-world": (116, 4524, 5),
+        "city-state": (67, 2467, 5),
+        "male-female": (23, 506, 5),
+        "present-participle": (33, 1056, 2),
+        "positive-comparative": (37, 1322, 2),
+        "positive-negative": (29, 812, 2),
+    }
+    in_context = {name: c for name, c in CATEGORIES.items() if c.contexts}
+    assert {
+        name: (c.contexts.pairs, c.questions, c.contexts.candidates) for name, c in in_context.items()
+    } == table_3
+    assert {name: len(group) for name, group in load_pairs().items() if group} == {
+        name: pairs for name, (pairs, _, _) in table_3.items()
     }
     questions = build_questions(FRAMES, None, seed=0)
     found = Counter((q.level, q.category) for q in questions)
     for level in ("word", "phrase", "sentence"):
-        assert {c: found[level, c] for c in CATEGORIES} == {c: v.questions for c, v in CATEGORIES.items()}
+        assert {c: found[level, c] for c in table_3} == {name: n for name, (_, n, _) in table_3.items()}
     for q in questions:
         assert q.fault() is None
-        assert len(q.candidates) == CATEGORIES[q.category].candidates
+        assert len(q.candidates) == (5 if q.level == "word" else table_3[q.category][2])
 
 
 def test_links_lead_to_the_same_pairs() -> None:
@@ -68,25 +69,71 @@ def test_links_lead_to_the_same_pairs() -> None:
     for q in SMALL:
         linked = words[q.word_question_id]
         assert linked.category == q.category
-        assert linked.answer in q.answer and linked.a in q.a and linked.b in q.b and linked.c in q.c
+        assert linked.answer in q.answer and linked.a in q.a and linked.c in q.c
+        assert (linked.a if q.category == "positive-negative" and q.level != "word" else linked.b) in q.b
 
 
-def test_candidates_are_the_word_questions_in_one_context() -> None:
-    words = {q.question_id: q for q in SMALL if q.level == "word"}
-    for q in SMALL:
-        linked = words[q.word_question_id]
-        for word in linked.candidates:
-            assert any(f" {word} ".lower() in f" {text} ".lower() for text in q.candidates)
-
-
-def test_the_wrong_negative_is_the_positive_of_another_pair() -> None:
-    positives = {pair.left: pair for pair in load_pairs()["positive-negative"]}
-    found = [q for q in SMALL if q.category == "positive-negative"]
+def test_negation_is_unis() -> None:
+    """UNI's Table 5: b denies a, the wrong answer denies the right one, and no context is paraphrased."""
+    words = {q.question_id: q for q in SMALL}
+    found = [q for q in SMALL if q.category == "positive-negative" and q.level != "word"]
     for q in found:
+        linked = words[q.word_question_id]
         wrong = next(text for text in q.candidates if text != q.answer)
-        assert {word.lower() for word in wrong.split()} & positives.keys()
-        linked = next(w for w in found if w.question_id == q.word_question_id)
-        assert linked.c not in wrong.split() and linked.a not in wrong.split()
+        assert q.b.lower() == q.a.lower().replace(linked.a, f"not {linked.a}")
+        assert q.answer.lower() == q.c.lower().replace(linked.c, linked.answer)
+        assert wrong.lower() == q.c.lower().replace(linked.c, f"not {linked.answer}")
+    # What counts words takes the double negation, as UNI says of GloVe.
+    assert set(answer_ranks(found, TextVectors(found, one_hot))) == {2}
+
+
+GOOGLE = {
+    "family": [("boy", "girl", "king", "queen"), ("king", "queen", "duke", "duchess")],
+    "gram3-comparative": [("bad", "worse", "big", "bigger")],
+    "gram8-plural": [
+        ("dog", "dogs", "cat", "cats"),
+        ("cat", "cats", "dog", "dogs"),
+        ("cow", "cows", "cat", "cats"),
+    ],
+}
+
+
+def test_googles_questions_are_asked_as_they_stand() -> None:
+    questions = build_questions(FRAMES, None, google=GOOGLE, seed=0)
+    asked = {(q.a, q.b, q.c, q.answer) for q in questions if q.level == "word"}
+    assert asked == {terms for rows in GOOGLE.values() for terms in rows}
+    assert Counter((q.category, q.level) for q in questions) == {
+        **{("male-female", level): 2 for level in ("word", "phrase", "sentence")},
+        **{("positive-comparative", level): 1 for level in ("word", "phrase", "sentence")},
+        ("singular-plural", "word"): 3,
+    }
+    assert any("the duchess" in q.answer for q in questions)
+    with pytest.raises(UserError, match="no wrong answer beside 'odder' is known"):
+        build_questions(
+            FRAMES, None, google={"gram3-comparative": [("bad", "worse", "odd", "odder")]}, seed=0
+        )
+    with pytest.raises(UserError, match="is a term of the question"):
+        build_questions(
+            FRAMES, None, google={"currency": [("a", "b", "c", "b"), ("d", "e", "f", "g")]}, seed=0
+        )
+
+
+@pytest.mark.data
+def test_googles_file_gives_the_papers_counts(data_folder: Path) -> None:
+    google = read_google(data_folder / "analogy" / "questions-words.txt")
+    found = Counter((q.level, q.category) for q in build_questions(FRAMES, None, google=google, seed=0))
+    assert sum(n for (level, _), n in found.items() if level == "word") == 19_544 - 10
+    for level in ("phrase", "sentence"):
+        assert sum(n for (at, _), n in found.items() if at == level) == 11_193
+
+
+def test_lengths_stand_beside_the_papers() -> None:
+    lengths = mean_lengths(SMALL)
+    assert set(lengths["word"].values()) == {1.0}
+    phrases = [q for q in SMALL if q.level == "phrase" and q.category == "male-female"]
+    tokens = [len(text.split()) for q in phrases for text in (q.a, q.b, q.c, q.answer)]
+    row = next(row for row in length_table(SMALL).rows if row[0] == "male-female")
+    assert row[1:4] == [12, pytest.approx(np.mean(tokens)), 4.1] and row[5] == 10.1
 
 
 def test_same_seed_same_questions() -> None:
@@ -94,8 +141,25 @@ def test_same_seed_same_questions() -> None:
     assert build_questions(FRAMES, None, seed=2, limit=12) != SMALL
 
 
-def test_shared_words_do_not_give_the_answer_away() -> None:
-    semantic = [q for q in SMALL if CATEGORIES[q.category].semantic]
+def test_semantic_wordings_lead_away_from_the_answer() -> None:
+    """UNI: A and the answer are worded alike, B, C and the wrong answers the other way."""
+    semantic = [q for q in SMALL if CATEGORIES[q.category].semantic and q.level != "word"]
+    words = {q.question_id: q for q in SMALL}
+    assert set(answer_ranks(semantic, TextVectors(semantic, one_hot))) == {5}
+    for q in semantic:
+        linked = words[q.word_question_id]
+        assert " " not in q.source
+        if q.category == "city-state":
+            one, other = (q.a.replace(linked.a, SLOT), q.b.replace(linked.b, SLOT))
+            assert q.answer.replace(linked.answer, SLOT) == one and q.c.replace(linked.c, SLOT) == other
+            wrong = [text for text in q.candidates if text != q.answer]
+            start, end = other.split(SLOT)
+            assert all(text.startswith(start) and text.endswith(end) for text in wrong)
+
+
+def test_own_contexts_do_not_give_the_answer_away() -> None:
+    own = build_questions(FRAMES, None, shared=False, seed=1, limit=12)
+    semantic = [q for q in own if CATEGORIES[q.category].semantic]
     assert min(answer_ranks(semantic, TextVectors(semantic, one_hot))) > 1
     for q in semantic:
         if q.level == "word":
@@ -114,73 +178,60 @@ def test_left_and_right_contexts_differ() -> None:
             assert frame.left.count(SLOT) == frame.right.count(SLOT) == 1
 
 
-def loop_rank(question: Question, vector) -> int:
-    """Rank of the answer by the definition, one candidate at a time."""
-
-    def cosine(u, v) -> float:
-        return float(u @ v / max(np.linalg.norm(u) * np.linalg.norm(v), 1e-12))
-
-    a, b, c = (vector(t) / np.linalg.norm(vector(t)) for t in (question.a, question.b, question.c))
-    target = b - a + c
-    answer = cosine(vector(question.answer), target)
-    return 1 + sum(
-        cosine(vector(text), target) >= answer - 1e-6
-        for text in question.candidates
-        if text != question.answer
-    )
+def ranking(table: dict[str, list[float]]) -> Ranking:
+    return Ranking(WordVectors(list(table), np.array(list(table.values()), dtype=np.float32)))
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.integers(2, 12))
-def test_ranks_equal_a_loop(seed: int, dim: int) -> None:
-    generator = np.random.default_rng(seed)
-    texts = sorted({t for q in SMALL for t in (q.a, q.b, q.c, *q.candidates)})
-    # Small integers, so that exact ties occur.
-    table = dict(zip(texts, generator.integers(1, 4, (len(texts), dim)).astype(float), strict=True))
-    vectors = TextVectors(SMALL, lambda sentences: np.array([table[" ".join(t)] for t in sentences]))
-    assert answer_ranks(SMALL, vectors).tolist() == [loop_rank(q, table.__getitem__) for q in SMALL]
-
-
-def test_scores_and_transfer() -> None:
-    scores = score_analogies(SMALL, TextVectors(SMALL, lambda sentences: np.ones((len(sentences), 3))))
-    assert set(scores.accuracy) == {"word", "phrase", "sentence"}
-    assert all(value == 0 for level in scores.accuracy.values() for value in level.values())
-    assert scores.transfer["phrase"] == {"PPR": None, "PNR": 1.0}
-    assert scores.rank_counts["word"]["city-state"] == [0, 0, 0, 0, 12]
-    word = [replace(SMALL[0], question_id=f"w{i}", word_question_id=f"w{i}") for i in range(5)]
-    phrase = [
-        replace(SMALL[0], question_id=f"p{i}", word_question_id=f"w{i}", level="phrase") for i in range(5)
-    ]
-    answers = zip([*word, *phrase], (1, 1, 1, 0, 0, 1, 0, 1, 0, 1), strict=True)
-    right = {q.question_id: bool(answer) for q, answer in answers}
-    rates = transfer_rates([*word, *phrase], right, "phrase")
-    assert rates == {"PPR": pytest.approx(2 / 3), "PNR": 0.5}
-
-
-def test_open_vocabulary() -> None:
-    words = ["a", "b", "c", "d", "e"]
-    vectors = np.array([[1.0, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 1]])
-    assert open_accuracy([("a", "b", "c", "d"), ("a", "b", "c", "unknown")], words, vectors) == (1.0, 1)
-    assert open_accuracy([("a", "b", "c", "e")], words, vectors) == (0.0, 1)
-    assert open_accuracy([("x", "b", "c", "e")], words, vectors) == (0.0, 0)
-
-
-def test_the_words_of_a_question_are_no_answers() -> None:
-    """b - a + c is nearest to b itself here; b does not count, so d is right."""
-    vectors = np.array([[1.0, 0, 0], [0, 1, 0], [1, 0, 0.01], [0, 1, 0.5], [0, 0, 1]])
-    assert open_accuracy([("a", "b", "c", "d")], ["a", "b", "c", "d", "e"], vectors) == (1.0, 1)
+NEAR = {
+    "athens": [1.0, 0, 0],
+    "greece": [1, 1, 0],
+    "oslo": [1, 0, 1],
+    "norway": [1, 1, 1],
+    "sweden": [1, 1, 0.9],
+    "SWEDEN": [1, 1, 0.8],
+    "a|b": [1, 1, 0.8],
+    "finland": [1, 1, 0.7],
+    "rome": [-1, 0, 0],
+}
 
 
 def test_wrong_answers_follow_the_vectors() -> None:
-    words = ["athens", "greece", "oslo", "norway", "sweden", "rome"]
-    vectors = np.array(
-        [[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1], [1, 1, 0.9], [-1, 0, 0]], dtype=np.float32
-    )
-    ranking = Ranking(WordVectors(words, vectors))
-    assert ranking.best("Athens", "Greece", "Oslo", ["Rome", "Nowhere", "Sweden"], 3) == (
-        "Sweden",
-        "Rome",
-        "Nowhere",
+    question = ("Athens", "Greece", "Oslo", "Norway")
+    assert ranking(NEAR).among(question, ["Rome", "Nowhere", "Sweden"], 3) == ("Sweden", "Rome", "Nowhere")
+    # Among all words: no term of the question, no second spelling, no sign of the file's own; in capitals,
+    # since the file knows the answer in lower case alone.
+    assert ranking(NEAR).nearest([question, ("x", "Greece", "Oslo", "Norway")], 3) == [
+        ("Sweden", "Finland", "Rome"),
+        (),
+    ]
+    cased = ranking({**NEAR, "Norway": [1, 1, 1]}).nearest([question], 2)
+    assert cased == [("sweden", "finland")]
+
+
+def test_the_nearest_words_equal_a_loop() -> None:
+    generator = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(60)]
+    table = dict(zip(words, generator.normal(size=(60, 5)).tolist(), strict=True))
+    questions = [tuple(generator.choice(words, 4, replace=False).tolist()) for _ in range(20)]
+    unit = {word: np.array(v) / np.linalg.norm(v) for word, v in table.items()}
+    for question, found in zip(questions, ranking(table).nearest(questions, 4), strict=True):
+        a, b, c, _ = question
+        left = [word for word in words if word not in question]
+        assert list(found) == sorted(left, key=lambda w: -float(unit[w] @ (unit[b] - unit[a] + unit[c])))[:4]
+
+
+def test_words_have_the_whole_vocabulary_as_wrong_answers() -> None:
+    capitals = [("Athens", "Greece", "Oslo", "Norway"), ("Cairo", "Egypt", "Lima", "Peru")]
+    google = {"capital-world": capitals}
+    questions = build_questions(FRAMES, ranking(NEAR), google=google, whole=True, seed=0)
+    known, unknown = (q for q in questions if q.level == "word")
+    assert {"Norway", "Sweden", "Finland", "Rome"} < set(known.candidates) and len(known.candidates) == 5
+    # A question whose words the file lacks has the category's own.
+    assert set(unknown.candidates) == {"Peru", "Athens", "Greece", "Oslo", "Norway"}
+    phrase = next(q for q in questions if q.level == "phrase")
+    assert all(
+        any(f" {w}" in text for w in ("Norway", "Cairo", "Egypt", "Lima", "Peru"))
+        for text in phrase.candidates
     )
 
 
@@ -279,10 +330,28 @@ def test_questions_are_built_from_a_tree_cache_and_vectors(tmp_path: Path, monke
     assert cli(["build", "--cache", "trees", "--vectors", "v.txt", "--limit", "6", "--output", "out"]) == 0
     summary = json.loads((tmp_path / "out" / "build.json").read_text())
     assert summary["cache"] and summary["questions"]["word"]["city-state"] == 6
+    assert summary["mean_tokens"]["phrase"]["city-state"] > 1
+
+
+def test_what_is_missing_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--candidates vocabulary needs --vectors"):
+        build(BuildConfig(output=tmp_path))
+    with pytest.raises(UserError) as error:
+        build(BuildConfig(output=tmp_path, preset="paper", vectors=tmp_path / "none.txt"))
+    told = str(error.value)
+    assert "\n" not in told and all(
+        option in told for option in ("--google PATH", "--cache PATH", "none.txt")
+    )
+    assert told.count("https://") == 3
+    (tmp_path / "odd.txt").write_text(": colours\na b c d\n")
+    with pytest.raises(UserError, match="none of the sections"):
+        build(BuildConfig(output=tmp_path, google=tmp_path / "odd.txt", candidates="category"))
 
 
 def test_commands(tmp_path: Path, command) -> None:
-    built = command("studies.analogies", "build", "--output", tmp_path / "data", "--limit", 6)
+    built = command(
+        "studies.analogies", "build", "--candidates", "category", "--output", tmp_path / "data", "--limit", 6,
+    )  # fmt: skip
     assert built.returncode == 0, built.stderr
     summary = json.loads((tmp_path / "data" / "build.json").read_text())
     assert summary["questions"]["word"]["city-state"] == 6
@@ -302,7 +371,8 @@ def test_commands(tmp_path: Path, command) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "report" / "results.json").read_text())
-    assert 0 <= results["models"][str(vectors)]["accuracy"]["sentence"]["overall"] <= 1
+    scores = results["models"][str(vectors)]
+    assert 0 <= scores["overall"] <= 1 and 0 <= scores["averages"]["sentence"]["average"] <= 1
     assert "<svg" in (tmp_path / "report" / "report.html").read_text()
     missing = command("studies.analogies", "run", vectors, "--questions", tmp_path / "none.tsv")
     assert missing.returncode == 2 and missing.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""FAQ retrieval with the whole encoder tuned: draws, the loss against a loop, learning, kill and resume."""
+"""FAQ retrieval with the whole encoder tuned: draws, losses against loops, learning, kill and resume."""
 
 from __future__ import annotations
 
@@ -16,16 +16,24 @@ from corpora.ranking.queries import split
 from corpora.support.errors import UserError
 from senteval_runner.towers.transformer import load_whole
 from studies.faq import encoder
+from studies.faq.__main__ import cli
 from studies.faq.config import EncoderConfig
-from studies.faq.encoder import EncoderTuner, Labelled, Retriever, refuse_untunable
+from studies.faq.encoder import (
+    ContrastRetriever,
+    EncoderTuner,
+    Labelled,
+    LabelledPairs,
+    PairRetriever,
+    refuse_untunable,
+)
 from studies.faq.evaluate import Job, embed_faq, relevance, side_texts
-from studies.faq.siamese import hard_negatives
+from studies.faq.siamese import retrieved_negatives
 from studies.finetune.config import TinyConfig
 from studies.finetune.examples import Examples
 from studies.finetune.tiny import build_tiny
-from tests.studies.faq.test_faq import write_set
+from tests.studies.faq.test_faq import fix_split, write_set
 
-CONFIG = EncoderConfig(epochs=6, batch_size=8, learning_rate=1e-3, save_every=3)
+CONFIG = EncoderConfig(objective="contrast", epochs=6, batch_size=8, learning_rate=1e-3, save_every=3)
 
 
 class Table(nn.Module):
@@ -59,8 +67,8 @@ def test_draws_are_right_entries_and_wrong_ones() -> None:
     generator = np.random.default_rng(0)
     relevant = generator.random((7, 11)) < 0.3
     relevant[:, 0] = True
-    hard = hard_negatives(generator.random((7, 11)), relevant, 3)
-    for kept in (hard, None):
+    best = retrieved_negatives(generator.random((7, 11)), relevant, 3)
+    for kept in (best, None):
         source = Labelled([f"q{i}" for i in range(7)], relevant, kept, 3, seed=5)
         passes = [source.draw(k).target for k in range(20)]
         assert len(source) == 7 and passes[0].shape == (7, 4)
@@ -68,13 +76,41 @@ def test_draws_are_right_entries_and_wrong_ones() -> None:
         for target in passes:
             assert relevant[np.arange(7), target[:, 0]].all()
             assert not relevant[np.arange(7)[:, None], target[:, 1:]].any()
-            assert kept is None or np.array_equal(target[:, 1:], hard)
+            assert kept is None or np.array_equal(target[:, 1:], best)
         assert any(not np.array_equal(passes[0], target) for target in passes[1:])
 
 
-def test_the_loss_equals_a_loop() -> None:
+def test_pairs_are_the_drawn_entries() -> None:
+    relevant = np.eye(6, dtype=bool)
+    entries = [f"e{i}" for i in range(6)]
+    labelled = Labelled([f"q{i}" for i in range(6)], relevant, None, 4, seed=5)
+    pairs = LabelledPairs(labelled, entries)
+    drawn, target = pairs.draw(2), labelled.draw(2).target
+    assert len(pairs) == len(drawn) == 6 * 5
+    for i in range(6):
+        rows = slice(5 * i, 5 * i + 5)
+        assert drawn.first[rows] == [f"q{i}"] * 5 and drawn.second is not None
+        assert drawn.second[rows] == [entries[e] for e in target[i]] and drawn.second[5 * i] == f"e{i}"
+        assert drawn.target[rows].tolist() == [1, 0, 0, 0, 0]
+
+
+def test_the_pair_loss_equals_a_loop() -> None:
+    """UNI: softmax of a linear layer over [u; v; |u-v|]."""
+    texts = ["a", "b", "x", "y", "z"]
+    net = PairRetriever(Table(texts), texts[2:], seed=3)
+    weight, bias = net.head.linear.weight.detach().numpy(), net.head.linear.bias.detach().numpy()
+    pairs = [("a", "x", 1), ("a", "y", 0), ("b", "z", 0)]
+    losses = []
+    for query, entry, label in pairs:
+        u, v = net.tower.embed([query, entry]).detach().numpy()
+        logits = weight @ np.concatenate([u, v, np.abs(u - v)]) + bias
+        losses.append(-math.log(math.exp(logits[label]) / sum(math.exp(x) for x in logits)))
+    assert net.loss(Examples.of_pairs(pairs)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
+
+
+def test_the_contrast_equals_a_loop() -> None:
     queries, entries = ["a", "b"], ["x", "y", "z"]
-    net = Retriever(Table(queries + entries), entries, temperature=0.5)
+    net = ContrastRetriever(Table(queries + entries), entries, temperature=0.5)
     target = np.array([[2, 0], [0, 1]])
 
     def cosine(a: str, b: str) -> float:
@@ -109,13 +145,15 @@ def tuner(faq: FaqSet, model: str, folder: Path, config: EncoderConfig = CONFIG)
 
 def job(faq: FaqSet, model: str) -> Job:
     train, test = split(len(faq.queries), 0.5, 0)
-    return Job(model, "question", "hard", 0, train, test)
+    return Job(model, "question", "retrieved", 0, train, test)
 
 
-def test_tuning_learns_what_it_is_taught(faq: FaqSet, model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("objective", ["pair", "contrast"])
+def test_tuning_learns_what_it_is_taught(faq: FaqSet, model: str, tmp_path: Path, objective) -> None:
     rows = np.arange(len(faq.queries))
-    taught = Job(model, "question", "hard", 0, rows, rows)
-    tuned = tuner(faq, model, tmp_path, replace(CONFIG, epochs=15, learning_rate=5e-3))
+    taught = Job(model, "question", "retrieved", 0, rows, rows)
+    config = replace(CONFIG, objective=objective, epochs=15, learning_rate=5e-3)
+    tuned = tuner(faq, model, tmp_path, config)
     frozen = tuned.vectors[model]
     right = relevance(faq, list(faq.queries))
 
@@ -133,15 +171,15 @@ def test_a_stopped_tuning_resumes_to_the_same_bits(
     whole = tuner(faq, model, tmp_path / "whole")
     scores = whole(work)
     assert scores.shape == (len(work.test), len(faq.entries))
-    plain, calls = Retriever.loss, []
+    plain, calls = ContrastRetriever.loss, []
 
-    def stopping(self: Retriever, examples: Examples) -> torch.Tensor:
+    def stopping(self: ContrastRetriever, examples: Examples) -> torch.Tensor:
         calls.append(1)
         if len(calls) == 5:
             raise KeyboardInterrupt
         return plain(self, examples)
 
-    monkeypatch.setattr(Retriever, "loss", stopping)
+    monkeypatch.setattr(ContrastRetriever, "loss", stopping)
     with pytest.raises(KeyboardInterrupt):
         tuner(faq, model, tmp_path / "parts")(work)
     np.testing.assert_array_equal(tuner(faq, model, tmp_path / "parts")(work), scores)
@@ -181,3 +219,45 @@ def test_what_cannot_be_tuned_is_named(tmp_path: Path, model: str) -> None:
     with pytest.raises(UserError, match="cannot be loaded") as error:
         load_whole(str(tmp_path))
     assert "\n" not in str(error.value)
+
+
+def write_papers_set(folder: Path) -> Path:
+    """A set of the paper's size: 300 entries, 1,200 training and 200 test queries."""
+    folder.mkdir()
+    queries = [f"q{i}\twhat is number {i % 300} about" for i in range(1400)]
+    tables = {
+        "faq.tsv": ("doc_id\tquestion\tanswer", [f"d{i}\tnumber {i} ?\tit is {i} ." for i in range(300)]),
+        "queries-train.tsv": ("query_id\tquery", queries[:1200]),
+        "queries-test.tsv": ("query_id\tquery", queries[1200:]),
+        "qrels.tsv": ("query_id\tdoc_id\trelevance", [f"q{i}\td{i % 300}\t1" for i in range(1400)]),
+    }
+    for name, (header, rows) in tables.items():
+        (folder / name).write_text("\n".join([header, *rows]) + "\n")
+    return folder
+
+
+def test_the_papers_preset(
+    tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str], monkeypatch
+) -> None:
+    monkeypatch.setattr("studies.faq.run.is_here", lambda name: Path(name).is_dir())
+    assert cli(["--preset", "paper", "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "300 pairs, 1,200 training and 200 test queries" in told
+    for name in ("google-bert/bert-base-chinese", "hfl/chinese-xlnet-base", "hfl/chinese-xlnet-mid"):
+        assert f"https://huggingface.co/{name}" in told
+    folder = write_papers_set(tmp_path / "insurance")
+    options = ("--models", model, "--retriever", model, "--output", str(tmp_path / "out"), "--dry-run")
+    assert cli([str(folder), "--preset", "paper", *options]) == 0
+    plan = capsys.readouterr().out
+    assert "300 entries, 1,200 training and 200 test queries" in plan
+    assert "1,200 queries, 6,000 pairs, 375 steps a pass, 750 in all" in plan
+    assert "5 trainings of the encoder per set" in plan and not (tmp_path / "out").exists()
+
+
+def test_a_run_writes_table_8(tmp_path: Path, model: str) -> None:
+    folder = fix_split(write_set(tmp_path / "toy"))
+    options = ("--seeds", "2", "--encoder.epochs", "1", "--encoder.max-length", "16", "--device", "cpu")
+    assert cli([str(folder), "--models", model, *options, "--output", str(tmp_path / "out")]) == 0
+    lines = (tmp_path / "out" / "tables.md").read_text().splitlines()
+    methods = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")]
+    assert methods == ["Method", ":---", "TF-IDF", "BM25", model, f"{model} + FAQ"]

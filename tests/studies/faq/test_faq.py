@@ -17,14 +17,15 @@ import torch
 from corpora.ranking.faq import read_entries, read_faq
 from corpora.ranking.queries import split
 from corpora.support.errors import UserError
-from studies.faq.config import TuningConfig
-from studies.faq.evaluate import embed_faq, evaluate_faq, map_tuner, relevance
+from studies.faq.config import FaqConfig, TuningConfig
+from studies.faq.evaluate import Job, Row, embed_faq, evaluate_faq, map_tuner, relevance, retrieved, splits
 from studies.faq.rank import bm25, cosines, measure, tfidf
+from studies.faq.report import score_table
 from studies.faq.siamese import (
     SiameseMap,
     contrast,
-    hard_negatives,
     random_negatives,
+    retrieved_negatives,
     tune,
     tuned_scores,
 )
@@ -45,6 +46,16 @@ def write_set(folder: Path) -> Path:
     (folder / "qrels.tsv").write_text(
         "\n".join(["query_id\tdoc_id\trelevance", *qrels, "q0.0\td1\t0"]) + "\n"
     )
+    return folder
+
+
+def fix_split(folder: Path) -> Path:
+    """The first query about each entry tests, the others train."""
+    header, *lines = (folder / "queries.tsv").read_text().splitlines()
+    test = [line for line in lines if line.split("\t")[0].endswith(".0")]
+    for part, chosen in (("test", test), ("train", [line for line in lines if line not in test])):
+        (folder / f"queries-{part}.tsv").write_text("\n".join([header, *chosen]) + "\n")
+    (folder / "queries.tsv").unlink()
     return folder
 
 
@@ -108,8 +119,8 @@ def test_negatives_are_wrong() -> None:
     generator = np.random.default_rng(0)
     scores = generator.random((6, 9))
     relevant = generator.random((6, 9)) < 0.3
-    hard = hard_negatives(scores, relevant, 3)
-    for row, chosen in enumerate(hard):
+    best = retrieved_negatives(scores, relevant, 3)
+    for row, chosen in enumerate(best):
         expected = sorted((i for i in range(9) if not relevant[row, i]), key=lambda i: -scores[row, i])[:3]
         assert chosen.tolist() == expected
     drawn = Counter()
@@ -148,32 +159,101 @@ def test_tuning_starts_at_the_encoder_and_learns() -> None:
     ).T
     np.testing.assert_allclose(plain, cosine, atol=1e-5)
     config = TuningConfig(epochs=15, rank=16, learning_rate=1e-2)
-    for negatives in ("hard", "random"):
-        model = tune(queries, entries, relevant, config, negatives=negatives, seed=1)
-        again = tune(queries, entries, relevant, config, negatives=negatives, seed=1)
+    for wrong in (retrieved_negatives(cosine, relevant, 4), None):
+        model = tune(queries, entries, relevant, config, retrieved_QK=wrong, seed=1)
+        again = tune(queries, entries, relevant, config, retrieved_QK=wrong, seed=1)
         assert all(torch.equal(p, q) for p, q in zip(model.parameters(), again.parameters(), strict=True))
         after = tuned_scores(model, queries, entries)
         assert (after.argmax(1) == target).mean() > (plain.argmax(1) == target).mean()
 
 
-def test_rows_have_every_method(folder: Path) -> None:
+def test_the_files_fix_who_trains_and_who_tests(folder: Path) -> None:
     faq = read_faq(folder)
-    vectors = {"bag": embed_faq(faq, bag)}
-    tuner = map_tuner(vectors, relevance(faq, list(faq.queries)), TuningConfig(epochs=1, rank=4))
-    rows = evaluate_faq(faq, vectors, tuner, seeds=2, train_fraction=0.5)
-    assert len(rows) == 2 * (2 + 3)
-    assert {(r["method"], r["training"]) for r in rows} == {
-        ("BM25", "none"),
-        ("TF-IDF", "none"),
-        ("bag", "none"),
-        ("bag", "random negatives"),
-        ("bag", "hard negatives"),
-    }
-    assert len(evaluate_faq(faq, vectors, tuner, seeds=1, train_fraction=0.5, sides=["answer"])) == 5
-    assert all(0 <= r["accuracy"] <= r["mrr"] <= 1 and r["mrr_sd"] >= 0 for r in rows)
+    assert faq.train is None
+    with pytest.raises(UserError, match="no queries-train"):
+        splits(faq, FaqConfig())
+    fixed = read_faq(fix_split(folder))
+    assert fixed.queries.keys() == faq.queries.keys()
+    for train, test in splits(fixed, FaqConfig(seeds=3)):
+        ids = list(fixed.queries)
+        assert {ids[row] for row in test} == {f"q{i}.0" for i in range(len(TOPICS))}
+        assert sorted([*train, *test]) == list(range(32))
+    drawn = splits(fixed, FaqConfig(split="random", seeds=2, train_fraction=0.25))
+    assert [len(train) for train, _ in drawn] == [8, 8] and not np.array_equal(drawn[0][0], drawn[1][0])
     train, test = split(10, 0.5, 3)
     assert sorted([*train, *test]) == list(range(10)) and len(train) == 5
+
+
+def test_bad_parts_are_named(folder: Path) -> None:
+    fix_split(folder)
+    test = folder / "queries-test.tsv"
+    kept = test.read_text()
+    test.write_text(kept + "q0.1\ttwice\n")
+    with pytest.raises(UserError, match=r"queries-test.tsv: query 'q0.1' is in queries-train.tsv too"):
+        read_faq(folder)
+    test.write_text("query_id\tquery\nq99\tabout nothing\n")
+    with pytest.raises(UserError, match=r"qrels.tsv:\d+: unknown query|no test query has a relevant entry"):
+        read_faq(folder)
+    (folder / "qrels.tsv").write_text("query_id\tdoc_id\trelevance\nq0.1\td0\t1\n")
+    with pytest.raises(UserError, match="no test query has a relevant entry"):
+        read_faq(folder)
+    test.unlink()
+    with pytest.raises(UserError, match="no such file"):
+        read_faq(folder)
+
+
+def test_rows_are_those_of_table_8(folder: Path) -> None:
+    faq = read_faq(fix_split(folder))
     assert relevance(faq, ["q1.0"]).nonzero()[1].tolist() == [1]
+    vectors = {"bag": embed_faq(faq, bag), "other": embed_faq(faq, RandomBag(16).encode)}
+    tuner = map_tuner(vectors, relevance(faq, list(faq.queries)), TuningConfig(epochs=1, rank=4))
+    rows = evaluate_faq(faq, list(vectors), vectors, tuner, FaqConfig(seeds=2))
+    assert [(r["method"], r["sampling"]) for r in rows] == [
+        ("TF-IDF", None),
+        ("BM25", None),
+        ("bag", None),
+        ("other", None),
+        ("bag", "retrieved"),
+        ("other", "retrieved"),
+    ]
+    assert all((r["accuracy_sd"] is None) == (r["sampling"] is None) for r in rows)
+    assert all(0 <= r["accuracy"] <= r["mrr"] <= 1 and r["side"] == "question" for r in rows)
+    sides = FaqConfig(seeds=1, sides=("answer", "question"), sampling=("random", "retrieved"), split="random")
+    rows = evaluate_faq(faq, ["bag"], vectors, tuner, sides)
+    assert len(rows) == 2 * (2 + 1 + 2) and rows[0]["side"] == "answer"
+    assert all(r["accuracy_sd"] == 0 for r in rows)
+
+
+def test_the_table_has_unis_layout() -> None:
+    """Two rows of UNI's Table 8."""
+
+    def row(method: str, sampling, accuracy: float, sd: float | None, mrr: float) -> Row:
+        return Row(
+            set="insurance", side="question", method=method, sampling=sampling,
+            accuracy=accuracy, accuracy_sd=sd, mrr=mrr, mrr_sd=None,
+        )  # fmt: skip
+
+    rows = [row("BM25", None, 0.825, None, 0.856), row("BERT-base", "retrieved", 0.944, 0.022, 0.961)]
+    assert score_table(rows, "Query against question").markdown().splitlines() == [
+        "### Query against question",
+        "",
+        "| Method | Acc. | Std. | MRR |",
+        "| :--- | ---: | ---: | ---: |",
+        "| BM25 | 82.5 | – | 0.856 |",
+        "| BERT-base + FAQ | **94.4** | 2.2 | **0.961** |",
+    ]
+
+
+def test_one_retriever_serves_all_models(folder: Path) -> None:
+    faq = read_faq(folder)
+    vectors = {"bag": embed_faq(faq, bag), "bert": embed_faq(faq, RandomBag(16).encode)}
+    rows = np.arange(8)
+    relevant = relevance(faq, list(faq.queries))[rows]
+    job = Job("bag", "question", "retrieved", 0, rows, rows)
+    own, by_bert = (retrieved(vectors, job, relevant, 4, name) for name in (None, "bert"))
+    assert own is not None and by_bert is not None and not np.array_equal(own, by_bert)
+    scores = vectors["bert"]["query"][rows] @ vectors["bert"]["question"].T
+    np.testing.assert_array_equal(by_bert, retrieved_negatives(scores, relevant, 4))
 
 
 @pytest.mark.parametrize(
@@ -221,16 +301,19 @@ def test_real_sets(data_folder: Path) -> None:
 
 
 def test_commands(folder: Path, command, tmp_path: Path) -> None:
-    done = command("studies.faq", folder, "--output", tmp_path / "out", "--seeds", 2)
+    done = command("studies.faq", folder, "--split", "random", "--output", tmp_path / "out", "--seeds", 2)
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
-    assert [row["accuracy"] for row in rows if row["method"] == "BM25"] == [1.0, 1.0]
+    assert [row["accuracy"] for row in rows if row["method"] == "BM25"] == [1.0]
     assert "BM25" in (tmp_path / "out" / "report.html").read_text()
-    dry = command("studies.faq", folder, "--models", "random:seq", "--output", tmp_path / "dry", "--dry-run")
+    options = ("--split", "random", "--tune", "map")
+    dry = command(
+        "studies.faq", folder, "--models", "random:seq", *options, "--output", tmp_path / "dry", "--dry-run"
+    )
     assert dry.returncode == 0, dry.stderr
     assert "random:seq (" in dry.stdout and not (tmp_path / "dry").exists()
-    assert "texts        48 different ones" in dry.stdout  # 32 queries, 8 questions, 8 answers
-    same = command("studies.faq", folder, write_set(tmp_path / "other" / "toy"), "--seeds", 1)
+    assert "texts        40 different ones" in dry.stdout  # 32 queries, 8 questions
+    same = command("studies.faq", folder, write_set(tmp_path / "other" / "toy"), *options)
     assert same.returncode == 2 and "two sets have the name toy" in same.stderr
     chat = subprocess.run(
         [sys.executable, "-m", "studies.faq", "--chat", str(folder / "faq.tsv")],

@@ -1,0 +1,190 @@
+"""Scores of analogies against loops and hand-made tables, and the report's tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from studies.analogies import report
+from studies.analogies.build import build_questions
+from studies.analogies.contexts import collect_frames
+from studies.analogies.questions import Question
+from studies.analogies.report import average_table, differences, figures, pair_texts, pattern, tables
+from studies.analogies.score import (
+    AnalogyScores,
+    TextVectors,
+    answer_ranks,
+    averages,
+    open_accuracy,
+    score_analogies,
+    transfer_rates,
+)
+
+SMALL = build_questions(collect_frames(None, 1)[0], None, seed=1, limit=12)
+
+
+def loop_rank(question: Question, vector) -> int:
+    """Rank of the answer by the definition, one candidate at a time."""
+
+    def cosine(u, v) -> float:
+        return float(u @ v / max(np.linalg.norm(u) * np.linalg.norm(v), 1e-12))
+
+    a, b, c = (vector(t) / np.linalg.norm(vector(t)) for t in (question.a, question.b, question.c))
+    target = b - a + c
+    answer = cosine(vector(question.answer), target)
+    return 1 + sum(
+        cosine(vector(text), target) >= answer - 1e-6
+        for text in question.candidates
+        if text != question.answer
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 12))
+def test_ranks_equal_a_loop(seed: int, dim: int) -> None:
+    generator = np.random.default_rng(seed)
+    texts = sorted({t for q in SMALL for t in (q.a, q.b, q.c, *q.candidates)})
+    # Small integers, so that exact ties occur.
+    table = dict(zip(texts, generator.integers(1, 4, (len(texts), dim)).astype(float), strict=True))
+    vectors = TextVectors(SMALL, lambda sentences: np.array([table[" ".join(t)] for t in sentences]))
+    assert answer_ranks(SMALL, vectors).tolist() == [loop_rank(q, table.__getitem__) for q in SMALL]
+
+
+def linked(word_right: Sequence[int], phrase_right: Sequence[int]) -> tuple[list[Question], dict[str, bool]]:
+    """Semantic word questions, the phrases made from them, and which are right."""
+    base = next(q for q in SMALL if q.category == "capital-world")
+    word = [replace(base, question_id=f"w{i}", word_question_id=f"w{i}") for i in range(len(word_right))]
+    phrase = [replace(q, question_id=f"p{i}", level="phrase") for i, q in enumerate(word)]
+    right = zip([*word, *phrase], [*word_right, *phrase_right], strict=True)
+    return [*word, *phrase], {q.question_id: bool(answer) for q, answer in right}
+
+
+def test_transfer_of_four_questions() -> None:
+    """One right in words and in its phrase; of three wrong in words, one is right in its phrase."""
+    questions, right = linked([1, 0, 0, 0], [1, 1, 0, 0])
+    assert transfer_rates(questions, right, "phrase") == {"PPR": 1.0, "PNR": pytest.approx(1 / 3)}
+    questions, right = linked([1, 1, 1, 0], [0, 1, 0, 1])
+    assert transfer_rates(questions, right, "phrase") == {"PPR": pytest.approx(1 / 3), "PNR": 1.0}
+
+
+def test_transfer_where_no_phrase_is_right() -> None:
+    """GloVe in UNI's Table 6: 0.0 and 0.0."""
+    questions, right = linked([1, 1, 0, 0], [0, 0, 0, 0])
+    assert transfer_rates(questions, right, "phrase") == {"PPR": 0.0, "PNR": 0.0}
+    questions, right = linked([0, 0], [0, 0])
+    assert transfer_rates(questions, right, "phrase") == {"PPR": None, "PNR": 0.0}
+
+
+def test_transfer_leaves_syntax_out() -> None:
+    questions, right = linked([1, 0, 0, 0], [1, 1, 0, 0])
+    syntactic = [
+        replace(
+            q,
+            category="positive-negative",
+            question_id=f"s{q.question_id}",
+            word_question_id=f"s{q.word_question_id}",
+        )
+        for q in questions
+    ]
+    both = {**right, **{q.question_id: q.level == "word" for q in syntactic}}
+    assert transfer_rates([*questions, *syntactic], both, "phrase") == transfer_rates(
+        questions, right, "phrase"
+    )
+
+
+def test_averages_are_those_of_table_4() -> None:
+    ranks = {"capital-world": [1, 1, 1, 2], "city-state": [5], "positive-negative": [1, 2]}
+    assert averages(ranks) == pytest.approx({"semantic": 3 / 5, "syntactic": 1 / 2, "average": 0.55})
+    assert averages({"city-state": [1]}) == {"semantic": 1.0}
+
+
+def glove() -> AnalogyScores:
+    """UNI's row of GloVe."""
+    levels = {"word": (82.6, 78.0), "phrase": (0.0, 40.9), "sentence": (0.2, 39.8)}
+    means = {
+        level: {"semantic": sem / 100, "syntactic": syn / 100, "average": (sem + syn) / 200}
+        for level, (sem, syn) in levels.items()
+    }
+    overall = sum(found["average"] for found in means.values()) / 3
+    return AnalogyScores(
+        accuracy={}, averages=means, overall=overall, rank_counts={}, transfer={}, questions={}
+    )
+
+
+def test_the_table_has_unis_columns() -> None:
+    assert average_table({"GloVe": glove()}).markdown().splitlines()[::2] == [
+        "| model | word sem | word syn | word Avg. | phrase sem | phrase syn | phrase Avg. | sentence sem "
+        "| sentence syn | sentence Avg. | All |",
+        "| GloVe | 82.6 | 78.0 | 80.3 | 0.0 | 40.9 | 20.4 | 0.2 | 39.8 | 20.0 | 40.2 |",
+    ]
+
+
+def random_scores() -> tuple[AnalogyScores, TextVectors]:
+    generator = np.random.default_rng(0)
+    vectors = TextVectors(SMALL, lambda sentences: generator.normal(size=(len(sentences), 6)))
+    return score_analogies(SMALL, vectors), vectors
+
+
+def test_scores_agree_with_each_other() -> None:
+    scores, vectors = random_scores()
+    right = answer_ranks(SMALL, vectors) == 1
+    for level in ("word", "phrase", "sentence"):
+        at_level = [q.level == level for q in SMALL]
+        semantic = [
+            q.category not in ("present-participle", "positive-comparative", "positive-negative")
+            for q in SMALL
+        ]
+        here = np.array(at_level) & np.array(semantic)
+        means = scores.averages[level]
+        assert means["semantic"] == pytest.approx(right[here].mean())
+        assert means["average"] == pytest.approx((means["semantic"] + means["syntactic"]) / 2)
+        if level != "word":
+            word, rates = scores.averages["word"]["semantic"], scores.transfer[level]
+            assert means["semantic"] == pytest.approx(word * rates["PPR"] + (1 - word) * rates["PNR"])
+    assert scores.overall == pytest.approx(np.mean([m["average"] for m in scores.averages.values()]))
+    flat = score_analogies(SMALL, TextVectors(SMALL, lambda sentences: np.ones((len(sentences), 3))))
+    assert flat.overall == 0 and flat.transfer["phrase"] == {"PPR": None, "PNR": 0.0}
+    assert flat.rank_counts["word"]["city-state"] == [0, 0, 0, 0, 12]
+    by_category = tables({"flat": flat}, {}).sections[1:4]
+    assert all(len(section.blocks[0].columns) == 1 + 7 for section in by_category)
+
+
+def test_figures_hold_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "tsne", report.pca)  # half a minute of a busy machine otherwise
+    scores, vectors = random_scores()
+    plane = pattern(SMALL, vectors).svg
+    assert plane.count("<title>") == 3 * 3 * 2 and plane.count("stroke-dasharray") == 3 * 3
+    for level in ("word", "phrase", "sentence"):
+        shown = list(pair_texts(SMALL, level, "male-female").values())
+        assert any(f"<title>{left}</title>" in plane for left, _ in shown)
+    clusters = differences(SMALL, vectors).svg
+    assert "capital-country" in clusters and "capital-world" not in clusters
+    ranks, _ = figures(SMALL, {"random": scores}, {"random": vectors})
+    assert len(ranks.blocks) == 3 and all("rank 5" in block.svg for block in ranks.blocks)
+    assert "city-state" in ranks.blocks[0].svg and "positive-negative" not in ranks.blocks[0].svg
+
+
+def test_pairs_at_all_levels_are_the_words_pairs() -> None:
+    words = pair_texts(SMALL, "word", "city-state")
+    assert all(pair == texts for pair, texts in words.items())
+    for (left, right), (here, there) in pair_texts(SMALL, "sentence", "city-state").items():
+        assert left in here and right in there
+
+
+def test_open_vocabulary() -> None:
+    words = ["a", "b", "c", "d", "e"]
+    vectors = np.array([[1.0, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 1]])
+    assert open_accuracy([("a", "b", "c", "d"), ("a", "b", "c", "unknown")], words, vectors) == (1.0, 1)
+    assert open_accuracy([("a", "b", "c", "e")], words, vectors) == (0.0, 1)
+    assert open_accuracy([("x", "b", "c", "e")], words, vectors) == (0.0, 0)
+
+
+def test_the_words_of_a_question_are_no_answers() -> None:
+    """b - a + c is nearest to b itself here; b does not count, so d is right."""
+    vectors = np.array([[1.0, 0, 0], [0, 1, 0], [1, 0, 0.01], [0, 1, 0.5], [0, 0, 1]])
+    assert open_accuracy([("a", "b", "c", "d")], ["a", "b", "c", "d", "e"], vectors) == (1.0, 1)
