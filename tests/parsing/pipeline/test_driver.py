@@ -242,6 +242,24 @@ def test_damaged_and_missing_shards_are_parsed_again(whole: Path, tmp_path: Path
     assert summary.parsed_now == 2 * SHARD and summary.content_sha256 == content(whole)
 
 
+def test_a_cache_of_an_earlier_version_gets_checksums_and_whole_shards(whole: Path, tmp_path: Path) -> None:
+    run(ToyCorpus(500), tmp_path)
+    manifest = tmp_path / "manifest.json"
+    before = manifest.read_bytes()
+    value = json.loads(before)
+    del value["manifest_sha256"]
+    for row in value["shards"]:
+        del row["file_bytes"], row["file_sha256"]
+    manifest.write_text(json.dumps(value))
+    victim = tmp_path / "shard-000002.h5"
+    content_bytes = bytearray(victim.read_bytes())
+    content_bytes[len(content_bytes) // 2] ^= 16
+    victim.write_bytes(content_bytes)
+    assert run(ToyCorpus(500), tmp_path).parsed_now == SHARD
+    assert manifest.read_bytes() == before
+    assert victim.read_bytes() == (whole / victim.name).read_bytes()
+
+
 def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
