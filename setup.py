@@ -88,6 +88,8 @@ setup(
         # Of supar's and benepar's transformers, and of BURT; 5.0 to 5.2 lose a tokenizer's lower-casing.
         "transformers>=5.3",
         "tokenizers>=0.22",
+        "pydantic>=2.10",
+        "filelock>=3.12",
         "tqdm>=4.60",
         "tyro>=1.0",
         "jinja2>=3.1",

@@ -28,6 +28,7 @@ SUFFIXES: dict[Kind, tuple[str, ...]] = {
 }
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _ESCAPED = re.compile("|".join(_ESCAPES))
+_NUMBER = re.compile("[0-9]{1,18}")  # int() refuses thousands of digits
 BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
 TRACE = "-NONE-"
 """Tag of a trace, a leaf without a word."""
@@ -141,7 +142,7 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn, counts: Coun
         raise UserError(f"{path}:{rows[0].number}: a sentence without words")
     for position, (line, columns) in enumerate(words, start=1):
         if columns[0] != str(position):
-            raise UserError(f"{path}:{line.number}: word id {columns[0]!r}, expected {position}")
+            raise UserError(f"{path}:{line.number}: word id {columns[0][:40]!r}, expected {position}")
     annotated = any(columns[6] != "_" for _, columns in words)
     return Sentence(
         tuple(columns[1] for _, columns in words),
@@ -155,12 +156,13 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn, counts: Coun
 def _heads(path: Path, words: list[tuple[Line, list[str]]]) -> tuple[int, ...]:
     heads = []
     for position, (line, columns) in enumerate(words, start=1):
-        head = columns[6]
-        if not head.isascii() or not head.isdigit() or int(head) > len(words) or int(head) == position:
+        given = columns[6]
+        head = int(given) if _NUMBER.fullmatch(given) else -1
+        if not 0 <= head <= len(words) or head == position:
             raise UserError(
-                f"{path}:{line.number}: head {head!r}, expected 0 to {len(words)} but not {position}"
+                f"{path}:{line.number}: head {given[:40]!r}, expected 0 to {len(words)} but not {position}"
             )
-        heads.append(int(head))
+        heads.append(head)
     return tuple(heads)
 
 

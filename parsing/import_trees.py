@@ -103,11 +103,12 @@ def import_trees(
             the folder holds a cache already.
     """
     from corpora.support.errors import UserError
+    from corpora.support.lock import locked
     from corpora.support.progress import progress
     from parsing.cache import manifest as manifests
     from parsing.cache.format import DUMMY_NAME, FALLBACK_NAME, SHARD_SENTENCES, Inventories
     from parsing.cache.shard_file import write_shard
-    from parsing.pipeline.driver import locked, shard_specs
+    from parsing.pipeline.driver import shard_specs
 
     treebank = open_treebank(conllu, ptb)
     source = {"name": "gold", "version": "1", **treebank.identity}

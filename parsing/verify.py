@@ -58,14 +58,16 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
     import json
 
     from corpora.support.errors import UserError
+    from parsing.cache.checksums import remedy
     from parsing.cache.format import ShardResult
-    from parsing.cache.shard_file import content_sha256, make_header, make_row, read_shard, remedy
+    from parsing.cache.shard_file import content_sha256, make_header, open_listed, read_shard
 
     if manifest.complete and sorted(manifest.rows) != list(range(len(manifest.rows))):
         raise UserError(f"{folder / 'manifest.json'}: complete, but does not list every shard")
     for index in sorted(manifest.rows):
         row = manifest.rows[index]
         path = folder / row.file
+        open_listed(folder, row).close()
         arrays, header = read_shard(path)
         found = content_sha256(arrays, header)
         if found != row.sha256:
@@ -83,8 +85,6 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
         )
         if header != make_header(manifest.identity, manifest.inventories, result):
             raise UserError(f"{path}: belongs to another cache (its identity is not the manifest's)")
-        if make_row(result, found) != row:
-            raise UserError(f"{folder / 'manifest.json'}: the counts of shard {index} are not the shard's")
         yield row
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from pathlib import Path
 from corpora.inputs import Line, read_lines, stem
 from corpora.rows import bad_row, read_table
 from corpora.support.errors import UserError
+from corpora.support.files import parse_json
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")
 RELATIONS = (
@@ -95,8 +95,8 @@ def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[
 
 def _json_row(path: Path, line: Line) -> list[str]:
     try:
-        row = json.loads(line.text)
-    except json.JSONDecodeError:
+        row = parse_json(line.text, where=path)
+    except UserError:
         row = None
     if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in _NLI_KEYS):
         raise bad_row(path, line.number, f"a JSON object with {', '.join(_NLI_KEYS)}", line.text)

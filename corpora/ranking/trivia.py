@@ -10,7 +10,6 @@ Words are compared in lower case, without punctuation. A passage that occurs twi
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from corpora.ranking.questions import SPLITS, Passages, PassageSet, Question, qu
 from corpora.ranking.trec import split_questions
 from corpora.rows import MAX_ROW_BYTES, read_rows
 from corpora.support.errors import UserError
-from corpora.support.files import read_json
+from corpora.support.files import parse_json, read_json
 from corpora.tokenize import SpacyTokenizer
 
 JEOPARDY = "JEOPARDY_QUESTIONS1.json"
@@ -52,10 +51,7 @@ def _objects(path: Path, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, A
     """(file and line, object) of each line."""
     for line in read_lines(path, MAX_ROW_BYTES):
         where = f"{path}:{line.number}"
-        try:
-            value = json.loads(line.text)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where}: not JSON ({error})") from None
+        value = parse_json(line.text, where=where)
         _require(where, value, keys)
         yield where, value
 
@@ -125,7 +121,7 @@ def _search_question(path: Path, jeopardy: list[dict[str, Any]], passages: Passa
         snippets = [str(result["snippet"]) for result in results if result["snippet"]]
     else:
         number = path.name.split("-")[0]
-        if not number.isdigit() or int(number) >= len(jeopardy):
+        if not number.isdecimal() or int(number) >= len(jeopardy):
             raise UserError(f"{path}: {JEOPARDY} has no entry {number!r}")
         value = jeopardy[int(number)]
         _require(f"{JEOPARDY}, entry {number}", value, ("question", "answer"))

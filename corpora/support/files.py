@@ -13,6 +13,9 @@ from typing import Any
 
 from corpora.support.errors import UserError
 
+MAX_JSON_BYTES = 512 * 1024 * 1024
+"""The largest JSON that is read; published data sets have files of 150 MB, our own are far smaller."""
+
 
 def fsync_path(path: Path) -> None:
     """Flush a file or folder to disk, so that a rename after it survives a power cut."""
@@ -64,15 +67,40 @@ def read_json(path: Path) -> Any:
     """Read JSON.
 
     Raises:
-        UserError: the file is missing or is not JSON; the message names file and position.
+        UserError: the file cannot be read, is over :data:`MAX_JSON_BYTES`, or is not JSON that
+            :func:`parse_json` takes; the message names file and position.
     """
     path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        with open(path, "rb") as stream:
+            text = stream.read(MAX_JSON_BYTES + 1)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path}: not JSON ({error})") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(text) > MAX_JSON_BYTES:
+        raise UserError(f"{path}: over {MAX_JSON_BYTES:,} bytes, too large for JSON")
+    return parse_json(text, where=path)
+
+
+def parse_json(text: str | bytes, *, where: Path | str) -> Any:
+    """Parse JSON as RFC 8259 has it: no NaN, no lone surrogates, about 200 levels and 4,300 digits.
+
+    The standard library's parser ends in a RecursionError, or reads what nothing can write again.
+
+    Args:
+        text: the JSON; bytes are UTF-8.
+        where: the file, and the line if it holds more than this, for messages.
+
+    Raises:
+        UserError: it is not JSON or beyond a limit; the message names the position.
+    """
+    from pydantic_core import from_json
+
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise UserError(f"{where}: not JSON ({error})") from None
 
 
 def json_digest(value: object, length: int) -> str:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
+from annotated_types import Ge, Lt
 
 from parsing.trees.parsers import Int, Int32, Int64, UInt8
 
 Arrays = dict[str, Int]
 """Arrays of a shard by name."""
+
+Number = Annotated[int, Ge(0), Lt(1 << 48)]
+"""A count in a manifest."""
 
 FORMAT_VERSION = 1
 SHARD_SENTENCES = 8192
@@ -166,17 +170,21 @@ class ShardResult:
 class ShardRow:
     """A shard's line in the manifest."""
 
-    index: int
+    index: Number
     sha256: str
     """Of the content (arrays and header), not of the file: compressors may differ."""
-    sentences: int
-    tokens: int
-    documents: int
+    sentences: Number
+    tokens: Number
+    documents: Number
     """Documents that start in this shard."""
-    types: int
-    flagged: int
+    types: Number
+    flagged: Number
     """Sentences with any flag."""
-    reasons: dict[str, int]
+    reasons: dict[str, Number]
+    file_bytes: Number = 0
+    """Size of the file."""
+    file_sha256: str = ""
+    """Of the file, checked before HDF5 opens it; empty if an earlier version wrote the manifest."""
 
     @property
     def file(self) -> str:

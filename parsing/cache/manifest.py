@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from corpora.support.config import Count, config_from_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import read_json, write_text
-from parsing.cache.format import FORMAT_VERSION, SHARD_SENTENCES, Inventories, ShardRow
+from corpora.support.files import json_digest, read_json, write_text
+from parsing.cache.checksums import remedy, with_checksums
+from parsing.cache.format import FORMAT_VERSION, SHARD_SENTENCES, Inventories, Number, ShardRow
 
 NAME = "manifest.json"
 
@@ -28,6 +30,8 @@ class Manifest:
     """The whole corpus is parsed."""
     rows: dict[int, ShardRow] = field(default_factory=dict)
     """Finished shards by index; while a run is under way there may be gaps."""
+    outdated: bool = False
+    """An earlier version wrote the file; ``rows`` have the checksums that it lacks."""
 
     def prefix(self) -> list[ShardRow]:
         """The rows from shard 0 up to the first gap."""
@@ -49,6 +53,7 @@ class Manifest:
         Raises:
             UserError: the folder cannot be written.
         """
+        rows = [dataclasses.asdict(self.rows[i]) for i in sorted(self.rows)]
         head = {
             "format_version": FORMAT_VERSION,
             "identity": self.identity,
@@ -61,10 +66,11 @@ class Manifest:
             "sentences": sum(row.sentences for row in self.rows.values()),
             "tokens": sum(row.tokens for row in self.rows.values()),
         }
+        head["manifest_sha256"] = json_digest({**head, "shards": rows}, 64)
         # One line per shard: quick to write 5,000 times, and readable.
-        rows = [json.dumps(dataclasses.asdict(self.rows[i]), sort_keys=True) for i in sorted(self.rows)]
+        lines = [json.dumps(row, sort_keys=True) for row in rows]
         text = json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False)
-        text = text[:-2] + ',\n "shards": [\n  ' + ",\n  ".join(rows) + "\n ]\n}\n"
+        text = text[:-2] + ',\n "shards": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
         try:
             write_text(folder / NAME, text)
         except OSError as error:
@@ -75,7 +81,7 @@ class Manifest:
         """Read the manifest of ``folder``.
 
         Raises:
-            UserError: there is none, it is not JSON, lacks a key, or has another format version.
+            UserError: there is none, or it is damaged or of another format version.
         """
         path = Path(folder) / NAME
         if not path.exists():
@@ -87,21 +93,43 @@ class Manifest:
                 f"{path}: format version {version}, this program reads {FORMAT_VERSION}; parse again into "
                 "another folder"
             )
-        try:
-            rows = [ShardRow(**row) for row in value["shards"]]
-            return cls(
-                identity=value["identity"],
-                inventories=Inventories(
-                    relations=tuple(value["relations"]),
-                    labels=tuple(value["labels"]),
-                    tags=tuple(value["tags"]),
-                ),
-                shard_sentences=value["shard_sentences"],
-                complete=value["complete"],
-                rows={row.index: row for row in rows},
-            )
-        except (KeyError, TypeError) as error:
-            raise UserError(f"{path}: damaged manifest ({error})") from None
+        stored = config_from_json(_Stored, value, where=path)
+        rows = list(stored.shards)
+        if [row.index for row in rows] != sorted({row.index for row in rows}):
+            raise UserError(f"{path}: damaged manifest (its shards are not in order)")
+        outdated = not all(row.file_sha256 for row in rows)
+        if outdated:
+            rows = with_checksums(folder, rows)
+        elif json_digest({k: v for k, v in value.items() if k != "manifest_sha256"}, 64) != (
+            stored.manifest_sha256
+        ):
+            raise UserError(f"{path}: damaged manifest (its SHA-256 is not its content's); {remedy(path)}")
+        return cls(
+            identity=stored.identity,
+            inventories=Inventories(relations=stored.relations, labels=stored.labels, tags=stored.tags),
+            shard_sentences=stored.shard_sentences,
+            complete=stored.complete,
+            rows={row.index: row for row in rows},
+            outdated=outdated,
+        )
+
+
+@configuration
+class _Stored:
+    """The keys of ``manifest.json``."""
+
+    format_version: int
+    identity: dict[str, Any]
+    relations: tuple[str, ...]
+    labels: tuple[str, ...]
+    tags: tuple[str, ...]
+    shard_sentences: Count
+    complete: bool
+    content_sha256: str | None
+    sentences: Number
+    tokens: Number
+    shards: tuple[ShardRow, ...]
+    manifest_sha256: str | None = None
 
 
 def difference(stored: Any, wanted: Any, at: str = "") -> str | None:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
+from parsing.cache.checksums import remedy
 from parsing.cache.format import (
     NODE_FIELDS,
     TOKEN_FIELDS,
@@ -34,7 +35,7 @@ from parsing.cache.format import (
     offsets_of,
 )
 from parsing.cache.manifest import Manifest
-from parsing.cache.shard_file import DAMAGE, decode_strings, open_listed, remedy
+from parsing.cache.shard_file import DAMAGE, decode_strings, open_listed
 from parsing.trees.parsers import Int32, Int64, UInt8
 
 OPEN_SHARDS = 16

@@ -10,7 +10,6 @@ import hashlib
 import io
 import itertools
 import json
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, read_json
+from corpora.support.files import atomic_path, parse_json, sha256_file
+from parsing.cache.checksums import check_file, passed, remedy
 from parsing.cache.format import (
     FORMAT_VERSION,
     Arrays,
@@ -105,17 +105,16 @@ def write_shard(
     path = folder / shard_name(result.index)
     try:
         with atomic_path(path) as temporary:
-            _write(temporary, result.arrays, header, sha256)
-            arrays, stored = read_shard(temporary)
-            if content_sha256(arrays, stored) != sha256:
+            file_bytes, file_sha256 = _write(temporary, result.arrays, header, sha256)
+            if sha256_file(temporary) != file_sha256 or content_sha256(*read_shard(temporary)) != sha256:
                 raise UserError(f"{path}: what was read back differs from what was written; check the disk")
     except OSError as error:  # h5py reports a full disk as a plain OSError with HDF5's own text
         raise UserError(f"{path}: cannot be written ({_one_line(error)}); what is listed is kept") from None
-    return make_row(result, sha256)
+    return make_row(result, sha256, file_bytes, file_sha256)
 
 
-def make_row(result: ShardResult, sha256: str) -> ShardRow:
-    """The manifest row of a shard with content hash ``sha256``."""
+def make_row(result: ShardResult, sha256: str, file_bytes: int, file_sha256: str) -> ShardRow:
+    """The manifest row of a shard with content hash ``sha256`` in a file of this size and hash."""
     arrays = result.arrays
     return ShardRow(
         index=result.index,
@@ -126,10 +125,13 @@ def make_row(result: ShardResult, sha256: str) -> ShardRow:
         types=len(arrays["type_offsets"]) - 1,
         flagged=int(np.count_nonzero(arrays["flags"])),
         reasons=dict(sorted(result.reasons.items())),
+        file_bytes=file_bytes,
+        file_sha256=file_sha256,
     )
 
 
-def _write(path: Path, arrays: Arrays, header: bytes, sha256: str) -> None:
+def _write(path: Path, arrays: Arrays, header: bytes, sha256: str) -> tuple[int, str]:
+    """Write a shard's file; return its size and SHA-256."""
     # In memory first: HDF5 crashes at the end of a process in which it could not close a file (a full disk).
     # Not by HDF5's in-memory driver: the image of a file that is still open has a wrong checksum in 1.14.
     image = io.BytesIO()
@@ -152,7 +154,9 @@ def _write(path: Path, arrays: Arrays, header: bytes, sha256: str) -> None:
                 fletcher32=False,
                 track_times=False,
             )
-    path.write_bytes(image.getbuffer())
+    content = image.getbuffer()
+    path.write_bytes(content)
+    return len(content), hashlib.sha256(content).hexdigest()
 
 
 def read_shard(path: Path) -> tuple[Arrays, bytes]:
@@ -167,17 +171,6 @@ def read_shard(path: Path) -> tuple[Arrays, bytes]:
             return arrays, file[HEADER][:].tobytes()
         except DAMAGE as error:
             raise UserError(f"{path}: damaged shard ({_one_line(error)}); {remedy(path)}") from None
-
-
-def remedy(path: Path) -> str:
-    """The end of a message about a damaged or missing shard: the command that restores it."""
-    folder = path.parent
-    try:  # parsing.run saves its command
-        command = f"{read_json(folder / 'config.json')['command']} --output {shlex.quote(str(folder))}"
-    except (UserError, KeyError, TypeError):
-        return "make the cache again from where it came"
-    first = "move the file away, then " if path.exists() else ""
-    return f"{first}run: {command} (it makes only what is missing)"
 
 
 # What h5py raises on damaged files, depending on where the damage lies.
@@ -210,15 +203,44 @@ def open_shard(path: Path) -> h5py.File:
 def open_listed(folder: Path, row: ShardRow) -> h5py.File:
     """Open the shard that a row of the manifest lists.
 
+    Its bytes and its counts are checked once per process.
+
     Raises:
-        UserError: as :func:`open_shard`, or the file is another shard.
+        UserError: missing, damaged, another shard, or of other counts than the row's.
     """
     path = folder / row.file
+    check = check_file(path, row)
     file = open_shard(path)
-    if file.attrs["sha256"] != row.sha256:
+    try:
+        if file.attrs["sha256"] != row.sha256:
+            raise UserError(f"{path}: not the shard that manifest.json lists; {remedy(path)}")
+        if check is not None:
+            _check_counts(file, row)
+            passed(check)
+    except BaseException:
         file.close()
-        raise UserError(f"{path}: not the shard that manifest.json lists; {remedy(path)}")
+        raise
     return file
+
+
+def _check_counts(file: h5py.File, row: ShardRow) -> None:
+    """Refuse a row whose counts are not the shard's."""
+    path = Path(file.filename)
+    try:
+        continues = bool(parse_json(file[HEADER][:].tobytes(), where=path)["continues"])
+        counts = {
+            "sentences": file["flags"].size,
+            "tokens": file["token"].size,
+            "documents": file["document_offsets"].size - 1 - continues,
+            "types": file["type_offsets"].size - 1,
+            "flagged": int(np.count_nonzero(file["flags"][:])),
+        }
+    except DAMAGE as error:
+        raise UserError(f"{path}: damaged shard ({_one_line(error)}); {remedy(path)}") from None
+    for name, count in counts.items():
+        listed = getattr(row, name)
+        if listed != count:
+            raise UserError(f"{path}: has {count:,} {name}, manifest.json lists {listed:,}; {remedy(path)}")
 
 
 def _one_line(error: BaseException) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
-from corpora.support.files import sha256_file, write_json, write_text
+from corpora.support.files import parse_json, sha256_file, write_json, write_text
 from parsing.networks.config import LoopConfig, TrainOptions
 from parsing.networks.model_folder import CARD, ModelFolder, load_model_folder, save_model_folder
 from parsing.networks.training import LOG, Summary, Task, Trainer, count_parameters
@@ -131,7 +130,8 @@ class Training(Generic[ModelType]):
         )
         # The stored weights are scored, not those in memory: float16 rounds them.
         scores = self.score(load_model_folder(options.output, kind=self.kind))
-        curve = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+        log_lines = (folder / LOG).read_text(encoding="utf-8").splitlines()
+        curve = [parse_json(line, where=f"{folder / LOG}:{i}") for i, line in enumerate(log_lines, start=1)]
         lines = [f"# {name}, version {version}", "", self.card.about(self.model, parameters)]
         lines += self._card_lines(scores, summary, curve)
         write_text(options.output / CARD, "\n".join(lines))

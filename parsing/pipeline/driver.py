@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import itertools
 import logging
 import time
@@ -22,6 +21,7 @@ from corpora.documents import Corpus, Document
 from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import write_json
+from corpora.support.lock import locked
 from corpora.support.progress import progress
 from parsing.cache.format import REPLACED_BYTES, SHARD_SENTENCES, TOO_LONG, ShardResult, shard_name
 from parsing.cache.manifest import NAME, Manifest, difference
@@ -110,31 +110,6 @@ def run_corpus(
     return _summary(manifest, before, time.monotonic() - began)
 
 
-@contextlib.contextmanager
-def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
-    """Hold the folder's lock; the operating system frees it however this process ends.
-
-    Args:
-        folder: made if it does not exist.
-        option: the option that messages tell the user to change.
-        wait: wait for another run that holds the lock, instead of refusing.
-
-    Raises:
-        UserError: another run holds it, or the folder cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = open(folder / ".lock", "a+")  # noqa: SIM115 (held until the run ends)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another {option}") from None
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"{folder}: another run is writing here; wait for it or stop it") from None
-        yield
-
-
 def shard_specs(
     documents: Iterable[Document], size: int, skip: frozenset[int] = frozenset()
 ) -> Iterator[ShardSpec]:
@@ -194,6 +169,8 @@ def _agree(
     identity = {**wanted, "dependency": parsers.dependency, "constituency": parsers.constituency}
     if manifest is not None:
         _refuse_change(manifest, identity, output)
+        if manifest.outdated:
+            manifest.write(output)
         return manifest
     return Manifest(identity=identity, inventories=parsers.inventories, shard_sentences=shard_sentences)
 

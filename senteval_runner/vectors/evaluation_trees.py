@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest
+from corpora.support.lock import locked
 from parsing.cache.format import ShardRow
-from parsing.pipeline.driver import locked, run_corpus
+from parsing.pipeline.driver import run_corpus
 
 if TYPE_CHECKING:
     from multiview.folder.reading import Reader

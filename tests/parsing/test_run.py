@@ -105,10 +105,9 @@ def test_a_damaged_shard_says_what_makes_it_again(tmp_path: Path, damage: str) -
     with pytest.raises(UserError) as caught:
         list(verify_shards(tmp_path / "cache", Manifest.read(tmp_path / "cache")))
     message = str(caught.value)
-    assert message.count("\n") == 0 and ("move the file away, then run: " in message) == (damage != "lost")
+    assert message.count("\n") == 0
     command = message.split("run: ")[1].removesuffix(" (it makes only what is missing)")
     assert command.startswith("python -m parsing.run ") and "--tokenize space" in command
-    shard.unlink(missing_ok=True)
     assert cli(shlex.split(command)[3:]) == 0
     assert TreeCache.open(tmp_path / "cache").identity == before
 

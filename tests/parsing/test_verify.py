@@ -88,7 +88,7 @@ def test_the_row_is_the_right_one(folder: Path) -> None:
 def test_a_flipped_bit_changes_the_hash(folder: Path) -> None:
     with h5py.File(folder / "shard-000001.h5", "r+") as file:
         file["head"][3] = file["head"][3] ^ 1
-    with pytest.raises(UserError, match="content hash"):
+    with pytest.raises(UserError, match="damaged shard"):
         verify(folder)
 
 
@@ -116,7 +116,7 @@ def test_a_truncated_shard_is_named(folder: Path) -> None:
 def test_a_shard_of_another_cache_is_named(folder: Path, tmp_path: Path) -> None:
     write_cache(tmp_path / "other", corpus_of(40, seed=1), views=("dep",))
     (folder / "shard-000000.h5").write_bytes((tmp_path / "other" / "shard-000000.h5").read_bytes())
-    with pytest.raises(UserError, match=r"shard-000000\.h5: content hash"):
+    with pytest.raises(UserError, match=r"shard-000000\.h5: (not a readable|damaged) shard"):
         verify(folder)
     manifest = Manifest.read(folder)
     manifest.identity["corpus"] = {"name": "else"}
@@ -132,7 +132,7 @@ def test_wrong_counts_and_missing_rows_in_the_manifest(folder: Path) -> None:
     row = manifest.rows[1]
     manifest.rows[1] = dataclasses.replace(row, tokens=row.tokens + 1)
     manifest.write(folder)
-    with pytest.raises(UserError, match="the counts of shard 1"):
+    with pytest.raises(UserError, match=r"shard-000001\.h5: has \d+ tokens, manifest\.json lists"):
         verify(folder)
     del manifest.rows[1]
     manifest.write(folder)

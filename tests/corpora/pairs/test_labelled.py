@@ -124,7 +124,11 @@ def test_the_data_folder_reads_whole(data_folder: Path) -> None:
         list(read_nli(data_folder / "nli" / "joci.tsv.gz"))  # JOCI stays out of NLI training
 
 
-@pytest.mark.parametrize("row", ["not json", "[1]", '{"gold_label": "neutral", "sentence1": "a"}'])
+@pytest.mark.parametrize(
+    "row",
+    ["not json", "[1]", '{"gold_label": "neutral", "sentence1": "a"}', "[" * 200_000, "1" * 6_000],
+    ids=["text", "list", "a key too few", "nested", "digits"],
+)
 def test_bad_nli_rows_are_named(tmp_path: Path, row: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}\n' + row)

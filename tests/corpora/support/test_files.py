@@ -47,6 +47,35 @@ def test_json_errors_name_the_file(tmp_path: Path) -> None:
     assert not (tmp_path / "nan.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"[" * 200_000, "recursion limit"),
+        (b"[" * 300 + b"]" * 300, "recursion limit"),
+        (b'{"a": ' + b"1" * 6_000 + b"}", "number out of range"),
+        (b'{"a": NaN}', "column 7"),
+        (b'"\xff"', "invalid unicode"),
+        (b'"\\ud800"', "hex escape"),
+    ],
+)
+def test_json_beyond_the_limits_is_one_line(text: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.json").write_bytes(text)
+    with pytest.raises(UserError, match=rf"odd\.json: not JSON .*{words}") as refusal:
+        read_json(tmp_path / "odd.json")
+    assert len(str(refusal.value)) < 300
+
+
+def test_json_that_is_too_large_or_no_file_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corpora.support.files.MAX_JSON_BYTES", 100)
+    (tmp_path / "large.json").write_text(f'"{"x" * 100}"')
+    with pytest.raises(UserError, match=r"large\.json: over 100 bytes"):
+        read_json(tmp_path / "large.json")
+    with pytest.raises(UserError, match=r"cannot be read \(Is a directory\)"):
+        read_json(tmp_path)
+
+
 @configuration
 class Config:
     """A command's options."""

@@ -1,0 +1,40 @@
+"""One run at a time in a folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from corpora.support.errors import UserError
+
+LOCK = ".lock"
+"""The lock's file. It stays in the folder: removing it would let two waiting runs in."""
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
+    """Hold the folder's lock; the operating system frees it however this process ends.
+
+    Args:
+        folder: made if it does not exist.
+        option: the option that messages tell the user to change.
+        wait: wait for another run that holds the lock, instead of refusing.
+
+    Raises:
+        UserError: another run holds it, or the folder cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
+        lock.acquire()
+    except Timeout:
+        raise UserError(f"{folder}: another run is writing here; wait for it or stop it") from None
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another {option}") from None
+    try:
+        yield
+    finally:
+        lock.release()
