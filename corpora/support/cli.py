@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
 import signal
 import sys
 import threading
@@ -19,11 +20,11 @@ from typing import Any
 
 from corpora.support.config import check
 from corpora.support.errors import UserError
+from corpora.support.files import NO_ROOM
 
 LOGGER = "multiview_project"
 """The logger of every package."""
 
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
 """Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
 
@@ -152,14 +153,17 @@ def _own_interrupts(*, ends: bool) -> Iterator[None]:
 
 
 def out_of_space(error: BaseException) -> bool:
-    """Whether a disk or quota is full. HDF5 and safetensors report it only in the message text."""
-    return getattr(error, "errno", None) in FULL_DISK or "No space left on device" in str(error)
+    """Whether a file did not fit. HDF5 and safetensors report it only in the message text."""
+    words = [os.strerror(number) for number in NO_ROOM]
+    return getattr(error, "errno", None) in NO_ROOM or any(word in str(error) for word in words)
 
 
 def full_disk(prog: str, error: Exception, kept: str) -> int:
     """Print which file did not fit and what is kept; return the exit code."""
     where = getattr(error, "filename", None)
-    print(f"{prog}: {f'{where}: ' if where else ''}no space left on the disk; {kept}", file=sys.stderr)
+    limited = getattr(error, "errno", None) == errno.EFBIG or os.strerror(errno.EFBIG) in str(error)
+    what = "the file is larger than its limit (ulimit -f)" if limited else "no space left on the disk"
+    print(f"{prog}: {f'{where}: ' if where else ''}{what}; {kept}", file=sys.stderr)
     return 2
 
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from corpora.support.config import config_from_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path
+from corpora.support.files import atomic_path, write_array
 from multiview.config import Case, TableConfig, TrainConfig
 from multiview.words.vectors import Float, WordVectors, expand_table, load_word_vectors
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency, most_frequent
@@ -213,13 +213,12 @@ def _save_vectors(path: Path, vectors: Float) -> None:
     if path.exists():
         return
     source = getattr(vectors, "filename", None)
+    if source is None:
+        write_array(path, vectors)
+        return
     with atomic_path(path) as temporary:
         temporary.unlink()
         try:
-            os.link(source or "", temporary)
-        except OSError:  # another file system, or not mapped from a file
-            if source:
-                shutil.copyfile(source, temporary)
-            else:
-                with open(temporary, "wb") as stream:
-                    np.save(stream, np.asarray(vectors))
+            os.link(source, temporary)
+        except OSError:  # another file system
+            shutil.copyfile(source, temporary)
