@@ -20,7 +20,8 @@ from typing import Any
 
 from corpora.support.config import check
 from corpora.support.errors import UserError
-from corpora.support.files import NO_ROOM
+from corpora.support.files import NO_ROOM, sweep
+from corpora.support.lock import locked
 
 LOGGER = "multiview_project"
 """The logger of every package."""
@@ -46,6 +47,8 @@ class Command:
     """The words after ``python -m``, including the subcommand."""
     description: str
     """Shown by ``--help``."""
+    owns: Callable[[Any], Path | None] = lambda config: None
+    """The folder that a configuration writes to. One run at a time may own it; a dry run does not."""
     kept: str = "what was finished is kept; the same command resumes"
     """What survives Ctrl-C, as one clause of the message."""
     defaults: Callable[[Sequence[str]], Any] | None = None
@@ -68,7 +71,8 @@ class Command:
                 except SystemExit as stop:  # --help (0) or a usage error (2)
                     return int(stop.code or 0)
                 check(config)
-                return int(self.main(config) or 0)
+                with self._owned(config):
+                    return int(self.main(config) or 0)
         except UserError as error:
             print(f"{prog}: {error}", file=sys.stderr)
             return 2
@@ -90,6 +94,17 @@ class Command:
         except KeyboardInterrupt:
             print(f"{prog}: interrupted; {self.kept}", file=sys.stderr)
             return 130
+
+    @contextlib.contextmanager
+    def _owned(self, config: object) -> Iterator[None]:
+        """Hold the folder's lock, and remove the temporary files that killed runs left there."""
+        folder = self.owns(config)
+        if folder is None or getattr(config, "dry_run", False):
+            yield
+            return
+        with locked(folder):
+            sweep(folder)
+            yield
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,10 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, a full quota, a file above the size limit of the user or file system."""
 SEAL = "seal"
 """The key under which a record holds the digest of its other values."""
+TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
+"""Names of the temporary files of :func:`atomic_path`."""
+LOCK = ".lock"
+"""Name of the lock in a folder that a command owns, see :mod:`corpora.support.lock`."""
 ABANDONED_S = 3600
 """In a folder that runs share, a temporary file this old belongs to a run that was killed."""
 
@@ -73,11 +78,14 @@ def sweep(folder: Path, *, shared: bool = False) -> None:
         folder: may be missing.
         shared: other runs may be writing there now, so only old files go.
     """
-    limit = time.time() - (ABANDONED_S if shared else 0)
-    for path in folder.rglob(".*.tmp"):
-        with contextlib.suppress(OSError):
-            if path.is_file() and (not shared or path.stat().st_mtime < limit):
-                path.unlink()
+    limit = time.time() - ABANDONED_S
+    for parent, below, files in os.walk(folder):
+        # A subfolder with a lock belongs to another command, which may be running.
+        below[:] = [name for name in below if not Path(parent, name, LOCK).exists()]
+        for path in (Path(parent, name) for name in files if TEMPORARY.fullmatch(name)):
+            with contextlib.suppress(OSError):
+                if not shared or path.stat().st_mtime < limit:
+                    path.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

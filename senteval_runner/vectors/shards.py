@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from corpora.support.files import write_array
+from corpora.support.files import sweep, write_array
 from senteval_runner.protocol.features import Float
 
 Stored = NDArray[np.floating]
@@ -83,6 +83,7 @@ class Shards(ABC):
         if self.folder is None:
             self._index(vectors, rows)
             return
+        sweep(self.folder, shared=True)
         # The content is part of the name: two processes that share a folder do not overwrite each other.
         name = f"{len(self.shards):05d}-{hashlib.sha256(rows.tobytes()).hexdigest()[:8]}"
         for kind, array in (("vectors", vectors), ("digests", rows)):

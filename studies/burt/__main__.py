@@ -23,6 +23,7 @@ cli = Command(
     main,
     "studies.burt",
     "Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
+    owns=lambda config: config.output,
     kept="the last saved state is kept; the same command resumes",
 )
 

@@ -28,7 +28,13 @@ def main(config: FaqConfig) -> None:
     run(config)
 
 
-cli = Command(FaqConfig, main, "studies.faq", "FAQ retrieval.")
+cli = Command(
+    FaqConfig,
+    main,
+    "studies.faq",
+    "FAQ retrieval.",
+    owns=lambda config: config.output if config.chat is None else None,
+)
 
 
 if __name__ == "__main__":

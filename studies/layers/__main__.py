@@ -28,6 +28,7 @@ cli = Command(
     main,
     "studies.layers",
     (__doc__ or "").split("\n")[0],
+    owns=lambda config: config.output,
     kept="stored vectors and finished cells are kept; the same command resumes",
 )
 

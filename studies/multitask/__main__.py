@@ -23,6 +23,7 @@ cli = Command(
     main,
     "studies.multitask",
     "Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
+    owns=lambda config: config.output,
     kept="finished stages and the last saved state are kept; the same command resumes",
 )
 

@@ -29,6 +29,7 @@ cli = Command(
     main,
     "studies.passages",
     (__doc__ or "").split("\n")[0],
+    owns=lambda config: config.output,
     kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
 )
 

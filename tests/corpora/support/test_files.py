@@ -213,13 +213,13 @@ def test_a_files_record_finds_damage(tmp_path: Path) -> None:
 
 
 def test_temporary_files_of_killed_runs_are_removed(tmp_path: Path) -> None:
-    old, new = tmp_path / "parts" / ".a.json.x.tmp", tmp_path / ".b.json.x.tmp"
-    for path in (old, new, tmp_path / "kept.tmp"):
+    old, new = tmp_path / "parts" / ".a.json.abcd1234.tmp", tmp_path / ".b.json.abcd1234.tmp"
+    for path in (old, new, tmp_path / ".kept.tmp"):
         path.parent.mkdir(exist_ok=True)
         path.touch()
     os.utime(old, (0, 0))
     sweep(tmp_path, shared=True)
     assert new.exists() and not old.exists()
     sweep(tmp_path)
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["kept.tmp"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [".kept.tmp"]
     sweep(tmp_path / "absent")
