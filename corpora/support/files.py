@@ -148,12 +148,12 @@ def read_record(path: Path) -> dict[str, Any]:
     return values
 
 
-def file_record(path: Path) -> dict[str, int | str]:
+def file_record(path: Path) -> dict[str, Any]:
     """Size and SHA-256 of a file, for :func:`check_file`."""
     return {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
 
 
-def check_file(path: Path, record: Mapping[str, int | str]) -> None:
+def check_file(path: Path, size: int, sha256: str) -> None:
     """Compare a file with its record.
 
     Raises:
@@ -161,9 +161,9 @@ def check_file(path: Path, record: Mapping[str, int | str]) -> None:
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; the folder is not complete")
-    if path.stat().st_size != record["bytes"]:
-        raise UserError(f"{path}: damaged: {path.stat().st_size} bytes, {record['bytes']} were written")
-    if sha256_file(path) != record["sha256"]:
+    if path.stat().st_size != size:
+        raise UserError(f"{path}: damaged: {path.stat().st_size} bytes, {size} were written")
+    if sha256_file(path) != sha256:
         raise UserError(f"{path}: damaged: its content does not match its SHA-256")
 
 

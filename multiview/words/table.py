@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.support.config import config_from_json, configuration
+from corpora.support.config import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, write_array
 from multiview.config import Case, TableConfig, TrainConfig
@@ -40,8 +40,8 @@ class WordsRecord:
     """What a model's config.json says about its words; the words themselves are in vocab.txt."""
 
     mode: Literal["trained", "fixed"]
-    dim: int
-    buckets: int
+    dim: Count
+    buckets: CountOrNone
     case: Case
 
 
@@ -70,6 +70,10 @@ class WordTable(nn.Module):
     def with_fixed(cls, vocabulary: Vocabulary, vectors: Float) -> Self:
         """Words with fixed vectors, float32 [W, E] in vocabulary order."""
         return cls(vocabulary, int(vectors.shape[1]), views=0, fixed=vectors)
+
+    def empty_copy(self) -> Self:
+        """The same words with new tables, on the default device."""
+        return type(self)(self.vocabulary, self.dim, views=len(self.tables), fixed=self.fixed)
 
     @property
     def mode(self) -> Literal["trained", "fixed"]:
@@ -153,18 +157,17 @@ class WordTable(nn.Module):
             _save_vectors(folder / "vectors.npy", self.fixed)
 
     @classmethod
-    def load(cls, folder: Path, stored: object, *, views: int) -> Self:
+    def load(cls, folder: Path, record: WordsRecord, *, views: int) -> Self:
         """Read the words of a model folder; trained tables are filled later, from the weights.
 
         Args:
             folder: holds vocab.txt and, with fixed vectors, vectors.npy.
-            stored: what config.json says about the words.
+            record: what config.json says about the words.
             views: number of views of the model.
 
         Raises:
             UserError: a file is missing or damaged; it is named.
         """
-        record = config_from_json(WordsRecord, stored, where=folder / "config.json")
         vocabulary = Vocabulary.load(folder / "vocab.txt", buckets=record.buckets, case=record.case)
         if record.mode == "trained":
             return cls(vocabulary, record.dim, views=views)

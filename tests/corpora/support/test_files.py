@@ -202,14 +202,15 @@ def test_a_files_record_finds_damage(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     path.write_bytes(b"abc")
     record = file_record(path)
-    check_file(path, record)
+    size, sha256 = record["bytes"], record["sha256"]
+    check_file(path, size, sha256)
     for damaged, message in ((b"abd", "SHA-256"), (b"ab", "2 bytes, 3 were written")):
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=message):
-            check_file(path, record)
+            check_file(path, size, sha256)
     path.unlink()
     with pytest.raises(UserError, match="no such file"):
-        check_file(path, record)
+        check_file(path, size, sha256)
 
 
 def test_temporary_files_of_killed_runs_are_removed(tmp_path: Path) -> None:
