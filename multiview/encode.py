@@ -20,7 +20,7 @@ import tyro
 from corpora.support.cli import Command
 from corpora.support.config import Count, config_to_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, write_json
+from corpora.support.files import atomic_path, write_array, write_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,15 +92,12 @@ def main(config: EncodeConfig) -> int:
 
 def _write(output: Path, vectors_ND: NDArray[np.float32], config: EncodeConfig) -> None:
     import h5py
-    import numpy as np
 
-    with atomic_path(output) as temporary:
-        if output.suffix == ".npy":
-            with open(temporary, "wb") as stream:
-                np.save(stream, vectors_ND)
-        else:
-            with h5py.File(temporary, "w", libver="v110") as file:
-                file.create_dataset("embeddings", data=vectors_ND, track_times=False)
+    if output.suffix == ".npy":
+        write_array(output, vectors_ND)
+    else:
+        with atomic_path(output) as temporary, h5py.File(temporary, "w", libver="v110") as file:
+            file.create_dataset("embeddings", data=vectors_ND, track_times=False)
     write_json(Path(f"{output}.json"), config_to_json(config))
 
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from corpora.support.cli import Command
 from corpora.support.config import configuration
 from corpora.support.errors import UserError
-from corpora.support.files import read_json
+
+if TYPE_CHECKING:
+    from multiview.folder.files import MembersRecord, ModelRecord
 
 
 @configuration
@@ -29,13 +31,14 @@ class InfoConfig:
 
 def main(config: InfoConfig) -> int:
     """Print a summary of a model or run."""
+    from multiview.folder.files import read_model_record
     from multiview.training.log import plot_curves, read_log
 
     folder = config.run
     if not any((folder / name).exists() for name in ("config.json", "train.json", "trained")):
         raise UserError(f"{folder}: neither a model nor a training run")
     if (folder / "config.json").exists():
-        _print_model(folder, read_json(folder / "config.json"))
+        _print_model(folder, read_model_record(folder))
     log = read_log(folder / "log.jsonl")
     train = [line for line in log if line["kind"] == "train"]
     if train:
@@ -52,28 +55,24 @@ def main(config: InfoConfig) -> int:
     return 0
 
 
-def _print_model(folder: Path, config: dict[str, Any]) -> None:
-    if "members" in config:
-        print(f"model      {folder}: {' + '.join(config['members'])}, concatenated")
-        for name in config["members"]:
-            _print_model(folder / name, read_json(folder / name / "config.json"))
+def _print_model(folder: Path, record: ModelRecord | MembersRecord) -> None:
+    from multiview.folder.files import MembersRecord, read_model_record
+
+    if isinstance(record, MembersRecord):
+        print(f"model      {folder}: {' + '.join(record.members)}, concatenated")
+        for name in record.members:
+            part = read_model_record(folder / name)
+            if not isinstance(part, MembersRecord):
+                _print_model(folder / name, part)
         return
-    for key in ("views", "encoder", "words", "parsers", "training"):
-        if key not in config:
-            raise UserError(f"{folder / 'config.json'}: not a model's configuration (no {key!r})")
-    views, words = config["views"], config["words"]
-    print(
-        f"model      {folder}: views {', '.join(views)}, {len(views) * config['encoder']['dim']} dimensions"
-    )
-    print(
-        f"words      {words['mode']}, size {words['dim']}, {words['buckets']} hash buckets, "
-        f"case {words['case']}"
-    )
-    for need, identity in sorted(config["parsers"].items()):
+    views, words = record.views, record.words
+    print(f"model      {folder}: views {', '.join(views)}, {len(views) * record.encoder.dim} dimensions")
+    print(f"words      {words.mode}, size {words.dim}, {words.buckets} hash buckets, case {words.case}")
+    for need, identity in sorted(record.parsers.items()):
         print(f"{need:<10} {identity.get('name', '?')} {identity.get('version', '')}")
-    best = config["training"].get("best", {})  # a fine-tuned model has none
+    best = record.training.get("best", {})  # a fine-tuned model has none
     if best.get("anchors"):
-        before = config["training"]["untrained"]["recall@1"]
+        before = record.training["untrained"]["recall@1"]
         print(f"best       step {best['step']}: recall@1 {best['recall@1']:.4f} ({before:.4f} untrained)")
 
 

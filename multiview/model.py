@@ -13,7 +13,7 @@ embedding size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -28,7 +28,7 @@ from multiview.config import EncoderConfig
 from multiview.encoders.registry import Encoder
 from multiview.encoders.stack import ViewStack
 from multiview.folder.files import Member, load_members
-from multiview.folder.reading import Reader, Tokens, select
+from multiview.folder.reading import Reader, Tokens, as_texts, select
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.cache.format import Batch
@@ -142,7 +142,7 @@ class MultiViewEncoder:
     @overload
     def encode(
         self,
-        inputs: str | Sequence[str | Tokens] | None,
+        inputs: str | Iterable[str | Tokens] | None,
         *,
         batch_size: int = ...,
         show_progress_bar: bool | None = ...,
@@ -156,7 +156,7 @@ class MultiViewEncoder:
     @overload
     def encode(
         self,
-        inputs: str | Sequence[str | Tokens] | None,
+        inputs: str | Iterable[str | Tokens] | None,
         *,
         batch_size: int = ...,
         show_progress_bar: bool | None = ...,
@@ -169,7 +169,7 @@ class MultiViewEncoder:
     ) -> Tensor: ...
     def encode(
         self,
-        inputs: str | Sequence[str | Tokens] | None,
+        inputs: str | Iterable[str | Tokens] | None,
         *,
         batch_size: int = 32,
         show_progress_bar: bool | None = None,
@@ -183,8 +183,8 @@ class MultiViewEncoder:
         """Vectors of sentences.
 
         Args:
-            inputs: one sentence, or a list of sentences, each a string or a list of tokens. None encodes
-                all sentences of ``trees`` in order.
+            inputs: one sentence, or a list, tuple, array or table column of sentences, each a string or
+                tokens. None encodes all sentences of ``trees`` in order.
             batch_size: sentences encoded at a time.
             show_progress_bar: None shows it when standard error is a terminal.
             convert_to_numpy: return an array; with both conversions off, a list of tensors.
@@ -198,14 +198,15 @@ class MultiViewEncoder:
             float32 [D] for a string, [n, D] for a list, in input order.
 
         Raises:
-            UserError: unknown view, missing parser, or a parser of another version.
+            UserError: unknown view, missing parser, a parser of another version, an input that is no
+                sentence, or one (it is named) whose vector is not finite.
         """
         if device is not None:
             self._move(pick_device(device))
         single = isinstance(inputs, str)
         texts: list[str | Tokens] | None = None
         if inputs is not None:
-            texts = [inputs] if isinstance(inputs, str) else list(inputs)
+            texts = [inputs] if isinstance(inputs, str) else as_texts(inputs)
         chosen = self._chosen(views)
         vectors = self._encode_all(texts, chosen, max(batch_size, 1), show_progress_bar, trees)
         if normalize_embeddings:
@@ -277,6 +278,8 @@ class MultiViewEncoder:
     def _chosen(self, views: Sequence[str] | None) -> list[list[int]]:
         """Positions of the wanted views per member."""
         wanted = None if views is None else [views] if isinstance(views, str) else list(views)
+        if wanted == []:
+            raise UserError(f"views=[]: choose of {', '.join(self.views)}, or None for all")
         chosen, known = [], set()
         for member in self.members:
             names = list(member.network.views)
@@ -315,7 +318,16 @@ class MultiViewEncoder:
         shown: dict[str, Any] = {} if show_progress_bar is None else {"disable": not show_progress_bar}
         with progress(total=total, description="encode", **shown) as bar:
             for places, batch in self._batches(texts, requires, trees, batch_size):
-                vectors[torch.from_numpy(places).to(self.device)] = self._vectors(batch, chosen)
+                found = self._vectors(batch, chosen)
+                finite = torch.isfinite(found).all(dim=1)
+                if not finite.all():
+                    row = int(finite.int().argmin())
+                    text = " ".join(list(batch.words())[row])
+                    raise UserError(
+                        f"{self.name}: the vector of sentence {int(places[row])}, {text[:60]!r}, is not "
+                        "finite; the model's weights are unusable"
+                    )
+                vectors[torch.from_numpy(places).to(self.device)] = found
                 bar.update(len(places))
         return vectors
 
@@ -349,7 +361,7 @@ class MultiViewEncoder:
             states [N, D], heights [N] and the sentence of each node [N], in sentence order.
         """
         chosen = self._chosen(None)
-        for places, batch in self._batches(list(inputs), self.requires, trees, batch_size):
+        for places, batch in self._batches(as_texts(inputs), self.requires, trees, batch_size):
             words_B = torch.from_numpy(np.diff(batch.sentence_offsets)).to(self.device)
             views = []
             for encoder, x_NE in self._views(batch, chosen):

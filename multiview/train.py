@@ -13,6 +13,7 @@ is not finite; 130 or 143 stopped by Ctrl-C or SIGTERM after writing a checkpoin
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 import sys
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING
 from corpora.support.cli import Command, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import read_json, write_json
+from corpora.support.files import LOCK, read_json, sweep, write_json
+from corpora.support.lock import locked
 from multiview import paper
 from multiview.config import TrainConfig, defaults_from, differing_options, read_config
 
@@ -48,7 +50,8 @@ def main(config: TrainConfig) -> int:
 
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     distributed = DistributedContext.from_environment(wants_cuda)
-    try:
+    with contextlib.ExitStack() as held:
+        held.callback(distributed.close)
         cache = open_trees(config.trees)
         if follows_paper and distributed.first:
             if not config.dry_run:
@@ -56,6 +59,8 @@ def main(config: TrainConfig) -> int:
             print(
                 "".join(f"deviates   {text}\n" for text in paper.data_deviations(cache)), end="", flush=True
             )
+        if distributed.first and not config.dry_run:
+            held.enter_context(locked(config.folder, option="--name or --out"))
         if config.words != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
@@ -70,8 +75,6 @@ def main(config: TrainConfig) -> int:
             save_members(config.folder, ["trained", "fixed"], card=combined_card(config))
             print(f"model  {config.folder} (both configurations, concatenated)")
         return 0
-    finally:
-        distributed.close()
 
 
 def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedContext) -> int:
@@ -134,7 +137,7 @@ def keep_model(trainer: Trainer) -> None:
     save_member(trainer.config.folder, member, card=card, training=training)
 
 
-def _claim_folder(config: TrainConfig, content: str) -> None:
+def _claim_folder(config: TrainConfig, trees: str) -> None:
     """Start a new model folder, or check that the existing one holds this same run.
 
     Raises:
@@ -143,16 +146,19 @@ def _claim_folder(config: TrainConfig, content: str) -> None:
     """
     folder, record = config.folder, config.folder / "train.json"
     if config.fresh and folder.exists():
-        if not record.exists() and any(folder.iterdir()):
+        content = [path for path in folder.iterdir() if path.name != LOCK]  # this run holds the lock
+        if content and not record.exists():
             raise UserError(
                 f"--fresh: {folder} holds no training run; delete it yourself or give another --name"
             )
-        shutil.rmtree(folder)
+        for path in content:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    sweep(folder)
     if not record.exists():
-        write_json(record, {"config": config_to_json(config), "trees": content})
+        write_json(record, {"config": config_to_json(config), "trees": trees})
         return
     changed = differing_options(read_config(record), config)
-    if read_json(record).get("trees") != content:
+    if read_json(record).get("trees") != trees:
         changed.append("the content of the tree cache")
     if changed:
         raise UserError(

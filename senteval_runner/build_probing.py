@@ -139,7 +139,13 @@ def main(config: BuildConfig) -> None:
     print(f"written: {config.output}")
 
 
-cli = Command(BuildConfig, main, "senteval_runner.build_probing", (__doc__ or "").split("\n")[0])
+cli = Command(
+    BuildConfig,
+    main,
+    "senteval_runner.build_probing",
+    (__doc__ or "").split("\n")[0],
+    owns=lambda config: config.output,
+)
 
 
 if __name__ == "__main__":

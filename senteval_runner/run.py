@@ -35,6 +35,7 @@ cli = Command(
     main,
     "senteval_runner.run",
     (__doc__ or "").split("\n")[0],
+    owns=lambda config: config.output,
     kept="finished tasks and encoded sentences are kept; the same command resumes",
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
 import signal
 import sys
 import threading
@@ -19,11 +20,12 @@ from typing import Any
 
 from corpora.support.config import check
 from corpora.support.errors import UserError
+from corpora.support.files import NO_ROOM, sweep
+from corpora.support.lock import locked
 
 LOGGER = "multiview_project"
 """The logger of every package."""
 
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
 """Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
 
@@ -45,6 +47,8 @@ class Command:
     """The words after ``python -m``, including the subcommand."""
     description: str
     """Shown by ``--help``."""
+    owns: Callable[[Any], Path | None] = lambda config: None
+    """The folder that a configuration writes to. One run at a time may own it; a dry run does not."""
     kept: str = "what was finished is kept; the same command resumes"
     """What survives Ctrl-C, as one clause of the message."""
     defaults: Callable[[Sequence[str]], Any] | None = None
@@ -67,7 +71,8 @@ class Command:
                 except SystemExit as stop:  # --help (0) or a usage error (2)
                     return int(stop.code or 0)
                 check(config)
-                return int(self.main(config) or 0)
+                with self._owned(config):
+                    return int(self.main(config) or 0)
         except UserError as error:
             print(f"{prog}: {error}", file=sys.stderr)
             return 2
@@ -89,6 +94,17 @@ class Command:
         except KeyboardInterrupt:
             print(f"{prog}: interrupted; {self.kept}", file=sys.stderr)
             return 130
+
+    @contextlib.contextmanager
+    def _owned(self, config: object) -> Iterator[None]:
+        """Hold the folder's lock, and remove the temporary files that killed runs left there."""
+        folder = self.owns(config)
+        if folder is None or getattr(config, "dry_run", False):
+            yield
+            return
+        with locked(folder):
+            sweep(folder)
+            yield
 
 
 @dataclass(frozen=True)
@@ -152,14 +168,17 @@ def _own_interrupts(*, ends: bool) -> Iterator[None]:
 
 
 def out_of_space(error: BaseException) -> bool:
-    """Whether a disk or quota is full. HDF5 and safetensors report it only in the message text."""
-    return getattr(error, "errno", None) in FULL_DISK or "No space left on device" in str(error)
+    """Whether a file did not fit. HDF5 and safetensors report it only in the message text."""
+    words = [os.strerror(number) for number in NO_ROOM]
+    return getattr(error, "errno", None) in NO_ROOM or any(word in str(error) for word in words)
 
 
 def full_disk(prog: str, error: Exception, kept: str) -> int:
     """Print which file did not fit and what is kept; return the exit code."""
     where = getattr(error, "filename", None)
-    print(f"{prog}: {f'{where}: ' if where else ''}no space left on the disk; {kept}", file=sys.stderr)
+    limited = getattr(error, "errno", None) == errno.EFBIG or os.strerror(errno.EFBIG) in str(error)
+    what = "the file is larger than its limit (ulimit -f)" if limited else "no space left on the disk"
+    print(f"{prog}: {f'{where}: ' if where else ''}{what}; {kept}", file=sys.stderr)
     return 2
 
 

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from corpora.support.errors import UserError
 
 MAX_JSON_BYTES = 512 * 1024 * 1024
 """The largest JSON that is read; published data sets have files of 150 MB, our own are far smaller."""
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A full disk, a full quota, a file above the size limit of the user or file system."""
+SEAL = "seal"
+"""The key under which a record holds the digest of its other values."""
+TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
+"""Names of the temporary files of :func:`atomic_path`."""
+LOCK = ".lock"
+"""Name of the lock in a folder that a command owns, see :mod:`corpora.support.lock`."""
+ABANDONED_S = 3600
+"""In a folder that runs share, a temporary file this old belongs to a run that was killed."""
 
 
 def fsync_path(path: Path) -> None:
@@ -47,9 +65,29 @@ def atomic_path(path: Path) -> Iterator[Path]:
         fsync_path(temporary)
         os.replace(temporary, path)
         fsync_path(path.parent)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+            # A write to an open file does not say which one.
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+
+
+def sweep(folder: Path, *, shared: bool = False) -> None:
+    """Remove temporary files that killed runs left in ``folder`` and below.
+
+    Args:
+        folder: may be missing.
+        shared: other runs may be writing there now, so only old files go.
+    """
+    limit = time.time() - ABANDONED_S
+    for parent, below, files in os.walk(folder):
+        # A subfolder with a lock belongs to another command, which may be running.
+        below[:] = [name for name in below if not Path(parent, name, LOCK).exists()]
+        for path in (Path(parent, name) for name in files if TEMPORARY.fullmatch(name)):
+            with contextlib.suppress(OSError):
+                if not shared or path.stat().st_mtime < limit:
+                    path.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -101,6 +139,59 @@ def parse_json(text: str | bytes, *, where: Path | str) -> Any:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise UserError(f"{where}: not JSON ({error})") from None
+
+
+def write_array(path: Path, array: NDArray[np.generic]) -> None:
+    """Write a ``.npy`` file atomically; arrays of every shape, no objects.
+
+    Raises:
+        OSError: with its number and the file's name. numpy's own writer reports a full disk without either.
+    """
+    import numpy as np
+
+    with atomic_path(path) as temporary, open(temporary, "wb") as stream:
+        # Not the file itself: numpy would write past Python and lose the error.
+        np.lib.format.write_array(SimpleNamespace(write=stream.write), array, allow_pickle=False)
+
+
+def write_record(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON object atomically, with the digest of its values as ``seal``."""
+    plain = json.loads(json.dumps(values, allow_nan=False))
+    write_json(path, {**plain, SEAL: json_digest(plain, 64)})
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read what :func:`write_record` wrote, without the seal.
+
+    Raises:
+        UserError: the file is missing, is not JSON, or its values are not those that were written.
+    """
+    values = read_json(path)
+    if not isinstance(values, dict) or SEAL not in values:
+        raise UserError(f"{path}: not a record of this program (no {SEAL!r})")
+    seal = values.pop(SEAL)
+    if seal != json_digest(values, 64):
+        raise UserError(f"{path}: damaged: its values do not match its {SEAL}")
+    return values
+
+
+def file_record(path: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file, for :func:`check_file`."""
+    return {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
+
+
+def check_file(path: Path, size: int, sha256: str) -> None:
+    """Compare a file with its record.
+
+    Raises:
+        UserError: it is missing, or not the file that was recorded.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; the folder is not complete")
+    if path.stat().st_size != size:
+        raise UserError(f"{path}: damaged: {path.stat().st_size} bytes, {size} were written")
+    if sha256_file(path) != sha256:
+        raise UserError(f"{path}: damaged: its content does not match its SHA-256")
 
 
 def json_digest(value: object, length: int) -> str:

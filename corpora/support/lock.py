@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpora.support.errors import UserError
-
-LOCK = ".lock"
-"""The lock's file. It stays in the folder: removing it would let two waiting runs in."""
+from corpora.support.files import LOCK
 
 
 @contextlib.contextmanager
 def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
     """Hold the folder's lock; the operating system frees it however this process ends.
+
+    The lock's file stays in the folder: removing it would let two waiting runs in.
 
     Args:
         folder: made if it does not exist.

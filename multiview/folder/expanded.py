@@ -13,7 +13,7 @@ from pathlib import Path
 from corpora.inputs import stem
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, sha256_file, write_json
-from multiview.folder.files import TIME, load_members, member_names, save_member, save_members
+from multiview.folder.files import TIME, load_members, member_names, member_record, save_member, save_members
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors, vectors_record
 from multiview.words.vocabulary import Vocabulary
@@ -35,8 +35,7 @@ class KnownWords:
 
 def has_trained_words(folder: Path) -> bool:
     """Whether a model, or one of several in a folder, has word vectors of its own."""
-    configs = [read_json(folder / name / "config.json") for name in member_names(folder)]
-    return any(config["words"]["mode"] == "trained" for config in configs)
+    return any(member_record(folder / name).words.mode == "trained" for name in member_names(folder))
 
 
 def expanded_folder(folder: Path, vectors: Path, *, words: int = DEFAULT_WORDS, cache: Path = CACHE) -> Path:
@@ -85,8 +84,7 @@ def expand_into(
             card += f"\nVocabulary expanded by {added} words of `{vectors.name}` (least squares).\n"
         if (source / TIME).exists():
             write_json(target / name / TIME, read_json(source / TIME))
-        training = read_json(source / "config.json")["training"]
-        save_member(target / name, member, card=card, training=training)
+        save_member(target / name, member, card=card, training=member_record(source).training)
     if names != [""]:
         save_members(target, names, card=(folder / "README.md").read_text(encoding="utf-8"))
 
@@ -99,8 +97,8 @@ def known_words(folder: Path, counts: Counter[str]) -> tuple[KnownWords, KnownWo
         counts: occurrences of the text's words.
     """
     for name in member_names(folder):
-        record = read_json(folder / name / "config.json")["words"]
-        if record["mode"] == "trained":
+        record = member_record(folder / name).words
+        if record.mode == "trained":
             table = WordTable.load(folder / name, record, views=0)
             return _known(table.trained_vocabulary, counts), _known(table.vocabulary, counts)
     raise UserError(f"{folder}: has fixed word vectors only")

@@ -1,7 +1,9 @@
 """A model on disk: config.json, model.safetensors, vocab.txt, README.md; vectors.npy with fixed words.
 
-A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose vectors are
-concatenated, such as the paper's two configurations. Nothing in a folder is executable or pickled.
+config.json records sizes and SHA-256 of the other files and has a seal of its own; all are checked when a
+model is loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose
+vectors are concatenated, such as the paper's two configurations. Nothing in a folder is executable or
+pickled.
 """
 
 from __future__ import annotations
@@ -14,14 +16,23 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from corpora.support.config import config_from_json, config_to_json
+from corpora.support.config import CountOrNone, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, read_json, write_json, write_text
+from corpora.support.files import (
+    atomic_path,
+    check_file,
+    file_record,
+    read_json,
+    read_record,
+    write_record,
+    write_text,
+)
 from multiview.config import EncoderConfig
 from multiview.encoders.stack import ViewStack
-from multiview.words.table import WordTable
+from multiview.words.table import WordsRecord, WordTable
 
-FORMAT = 2
+FORMAT = 3
+WEIGHTS = "model.safetensors"
 TIME = "time.json"
 """Seconds of training: apart from config.json, which is a function of the run's options alone."""
 KINDS = {"dep": "dependency", "const": "constituency"}
@@ -39,13 +50,66 @@ class Member:
     """Identity of the training corpus, tokenizer included."""
 
 
+@configuration
+class FileRecord:
+    """What config.json says about another file of the folder."""
+
+    bytes: CountOrNone
+    sha256: str
+
+
+@configuration
+class ModelRecord:
+    """The config.json of one model."""
+
+    format: int
+    views: tuple[str, ...]
+    encoder: EncoderConfig
+    words: WordsRecord
+    parsers: dict[str, dict[str, Any]]
+    corpus: dict[str, Any]
+    training: dict[str, Any]
+    files: dict[str, FileRecord]
+
+
+@configuration
+class MembersRecord:
+    """The config.json of a folder of models."""
+
+    format: int
+    members: tuple[str, ...]
+
+
+def read_model_record(folder: Path) -> ModelRecord | MembersRecord:
+    """The config.json of a model folder, checked against its seal.
+
+    Raises:
+        UserError: it is missing, damaged, of another format, or holds values of other types.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
+    found = read_json(path)
+    number = found.get("format") if isinstance(found, dict) else None
+    if number != FORMAT:
+        raise UserError(f"{path}: model format {number}, this program reads {FORMAT}; train the model again")
+    values = read_record(path)
+    if "members" not in values:
+        return config_from_json(ModelRecord, values, where=path)
+    members = config_from_json(MembersRecord, values, where=path)
+    for name in members.members:
+        if name in ("", ".", "..") or Path(name).name != name:
+            raise UserError(f"{path}: members {name!r}: must be the name of a folder inside this one")
+    return members
+
+
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
     """The parser of each annotation, from a tree cache's identity."""
     return {need: identity[key] for need, key in KINDS.items() if identity.get(key)}
 
 
 def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
-    """Write a model. Each file is replaced atomically, config.json last.
+    """Write a model. All files are complete before the first one is replaced; config.json comes last.
 
     Args:
         folder: the model folder.
@@ -54,11 +118,18 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
         training: configuration and metrics, recorded in config.json.
     """
     network = member.network
-    with atomic_path(folder / "model.safetensors") as temporary:
-        save_file(network.weights(), temporary)
     network.words.save(folder)
     write_text(folder / "README.md", card)
-    config = {
+    with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:
+        save_file(network.weights(), weights)
+        written = {name: folder / name for name in _files(network.words.record())} | {WEIGHTS: weights}
+        write_record(last, _config(member, training, written))
+
+
+def _config(member: Member, training: dict[str, Any], written: dict[str, Path]) -> dict[str, Any]:
+    """What config.json says; ``written`` is where each file lies now."""
+    network = member.network
+    return {
         "format": FORMAT,
         "views": network.views,
         "encoder": config_to_json(network.config),
@@ -66,14 +137,14 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
         "parsers": member.parsers,
         "corpus": member.corpus,
         "training": training,
+        "files": {name: file_record(path) for name, path in written.items()},
     }
-    write_json(folder / "config.json", config)
 
 
 def save_members(folder: Path, names: list[str], *, card: str) -> None:
     """Make a folder of models from finished subfolders ``names``."""
     write_text(folder / "README.md", card)
-    write_json(folder / "config.json", {"format": FORMAT, "members": names})
+    write_record(folder / "config.json", {"format": FORMAT, "members": names})
 
 
 def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
@@ -83,18 +154,8 @@ def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Membe
         UserError: a file is missing, damaged or of another format; it is named.
     """
     folder = Path(folder)
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
-    config = read_json(folder / "config.json")
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        found = config.get("format") if isinstance(config, dict) else None
-        raise UserError(f"{folder / 'config.json'}: model format {found}, this program reads {FORMAT}")
-    if "members" in config:
-        return [member for name in config["members"] for member in load_members(folder / name, device)]
-    try:
-        return [_load_member(folder, config, torch.device(device))]
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{folder / 'config.json'}: damaged ({error})") from None
+    parts = [folder / name for name in member_names(folder)]
+    return [_load_member(part, member_record(part), torch.device(device)) for part in parts]
 
 
 def member_names(folder: Path) -> list[str]:
@@ -103,10 +164,20 @@ def member_names(folder: Path) -> list[str]:
     Raises:
         UserError: no model there.
     """
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
-    names: list[str] = read_json(folder / "config.json").get("members", [""])
-    return names
+    record = read_model_record(folder)
+    return list(record.members) if isinstance(record, MembersRecord) else [""]
+
+
+def member_record(folder: Path) -> ModelRecord:
+    """The config.json of one model, not of several.
+
+    Raises:
+        UserError: it is damaged, or lists members itself.
+    """
+    record = read_model_record(folder)
+    if isinstance(record, MembersRecord):
+        raise UserError(f"{folder / 'config.json'}: lists members; only the outer folder may")
+    return record
 
 
 def training_hours(folder: Path) -> float | None:
@@ -117,20 +188,43 @@ def training_hours(folder: Path) -> float | None:
     return sum(float(read_json(record)["seconds"]) for record in records) / 3600
 
 
-def _load_member(folder: Path, config: dict[str, Any], device: torch.device) -> Member:
-    views = tuple(config["views"])
-    words = WordTable.load(folder, config["words"], views=len(views))
-    encoder = config_from_json(EncoderConfig, config["encoder"], where=folder / "config.json")
-    network = ViewStack(views, words, encoder)
-    path = folder / "model.safetensors"
+def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
+    for name in _files(record.words):
+        if name not in record.files:
+            raise UserError(f"{folder / 'config.json'}: files: does not list {name}")
+        check_file(folder / name, record.files[name].bytes, record.files[name].sha256)
+    path = folder / WEIGHTS
     try:
         weights = load_file(path)
-        wanted = words.trained_vocabulary.rows
-        rows = len(weights.get("words.tables.0", ())) or wanted
-        if rows != wanted:
-            raise UserError(f"{folder / 'vocab.txt'}: {wanted} rows, the tables have {rows}")
-        network.load_state_dict(weights)
-    except (FileNotFoundError, SafetensorError, RuntimeError) as error:
-        raise UserError(f"{path}: cannot be loaded ({str(error).splitlines()[0]})") from None
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{path}: cannot be loaded ({error})") from None
+    words = _check_sizes(folder, record, weights)
+    network = ViewStack(record.views, words, record.encoder)
+    network.load_state_dict(weights)
     network.to(device).eval()
-    return Member(network, config["parsers"], config["corpus"])
+    return Member(network, dict(record.parsers), record.corpus)
+
+
+def _check_sizes(folder: Path, record: ModelRecord, weights: dict[str, torch.Tensor]) -> WordTable:
+    """The model's words, after comparing all sizes: a config.json may ask for any amount of memory.
+
+    Raises:
+        UserError: config.json and the weights disagree.
+    """
+    config = folder / "config.json"
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            words = WordTable.load(folder, record.words, views=len(record.views))
+            wanted = ViewStack(record.views, words, record.encoder).state_dict()
+    except (OverflowError, RuntimeError, TypeError) as error:
+        raise UserError(f"{config}: sizes out of range ({str(error).splitlines()[0]})") from None
+    for name in sorted(wanted.keys() | weights.keys()):
+        shapes = [list(found[name].shape) if name in found else None for found in (wanted, weights)]
+        if shapes[0] != shapes[1]:
+            raise UserError(f"{config}: asks for {name} {shapes[0]}, model.safetensors has {shapes[1]}")
+    return words.empty_copy()
+
+
+def _files(words: WordsRecord) -> tuple[str, ...]:
+    """The files that a model consists of, besides config.json."""
+    return (WEIGHTS, *words.files)

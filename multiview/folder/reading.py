@@ -8,7 +8,7 @@ Legend of dimension suffixes: B sentences, N tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,6 +183,25 @@ class Reader:
             repeats = np.repeat(here - start, [len(found[int(row)]) for row in here])
             yield np.array(places, dtype=np.int64), select(batch, repeats)
             rows = rows[len(here) :]
+
+
+def as_texts(inputs: Iterable[object]) -> list[str | Tokens]:
+    """Sentences as strings or tokens, from a list, tuple, array or column of a table.
+
+    Raises:
+        UserError: an element (its index is named) is neither a string nor tokens.
+    """
+    texts: list[str | Tokens] = []
+    if isinstance(inputs, bytes) or not isinstance(inputs, Iterable):
+        raise UserError(f"encode: {inputs!r:.60} is neither a string nor a list of sentences")
+    for index, text in enumerate(inputs):
+        if isinstance(text, str):
+            texts.append(text)
+        elif isinstance(text, Iterable) and all(isinstance(token, str) for token in text):
+            texts.append(tuple(text))
+        else:
+            raise UserError(f"encode: input {index}, {text!r:.60}, is neither a string nor a list of tokens")
+    return texts
 
 
 def read_lines(path: Path) -> list[str]:

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from corpora.support.errors import MissingExtraError
+from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import atomic_path
+
+NEEDED = {"train": {"loss", "epoch", "sentences_per_s"}, "validation": {"loss", "recall@1"}}
+"""The numbers that every line of a kind has."""
 
 
 class TrainingLog:
@@ -15,12 +18,13 @@ class TrainingLog:
 
     Args:
         folder: the model folder.
-        step: the step to resume from; later lines are dropped because the resumed run writes them again.
+        step: the step to resume from, 0 to start; later lines are dropped because they are written again.
     """
 
     def __init__(self, folder: Path, step: int) -> None:
         self.path = folder / "log.jsonl"
-        kept = [line for line in read_log(self.path) if line["step"] <= step]
+        # A run killed before its first checkpoint starts over and validates at step 0 once more.
+        kept = [line for line in read_log(self.path) if line["step"] <= step] if step else []
         with atomic_path(self.path) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
         self._stream = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 (closed in close)
@@ -51,16 +55,35 @@ def _event_writer(folder: Path, step: int) -> Any:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Lines of a log, without a last line that was cut off when the run was killed."""
+    """Lines of a log, without a last line that was cut off when the run was killed.
+
+    Raises:
+        UserError: a line (it is named) is not one of a training log.
+    """
     if not path.exists():
         return []
+    texts = path.read_bytes().split(b"\n")
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for number, text in enumerate(texts[:-1], start=1):  # after the last line break nothing, or a cut line
         try:
-            lines.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
+        if not _is_entry(line):
+            shown = text[:40].decode("utf-8", "replace")
+            raise UserError(f"{path}, line {number}: {shown!r} is not of a training log; remove the line")
+        lines.append(line)
     return lines
+
+
+def _is_entry(line: object) -> bool:
+    """Whether a line has a kind and step, and numbers under the names that readers of the log need."""
+    if not isinstance(line, dict) or type(line.get("step")) is not int or str(line.get("kind")) not in NEEDED:
+        return False
+    numbers = {name: value for name, value in line.items() if name != "kind"}
+    return numbers.keys() >= NEEDED[str(line["kind"])] and all(
+        type(v) in (int, float) for v in numbers.values()
+    )
 
 
 def plot_curves(folder: Path) -> Path:

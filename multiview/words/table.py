@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.support.config import config_from_json, configuration
+from corpora.support.config import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from multiview.config import Case, TableConfig, TrainConfig
 from multiview.words.expansion import Expansion
@@ -30,7 +30,7 @@ from multiview.words.vectors import Float, WordVectors, load_word_vectors, save_
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency, most_frequent
 
 FILES = ("vocab.txt", "vectors.npy", "expansion.txt", "expansion.safetensors")
-"""Of a model folder, those that hold its words."""
+"""Of a model folder, those that may hold its words; :attr:`WordsRecord.files` are those of one model."""
 HASH_BUCKETS = 50_000
 """Of a table without listed words."""
 MEAN_WORDS = 50_000
@@ -42,11 +42,18 @@ class WordsRecord:
     """What a model's config.json says about its words; the words themselves are in vocab.txt."""
 
     mode: Literal["trained", "fixed"]
-    dim: int
-    buckets: int
+    dim: Count
+    buckets: CountOrNone
     case: Case
     expanded: int = 0
     """Words of expansion.txt, which follow those of vocab.txt; 0: no such file."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of a model folder that hold its words, besides the weights."""
+        if self.expanded:
+            return FILES
+        return FILES[:2] if self.mode == "fixed" else FILES[:1]
 
 
 class WordTable(nn.Module):
@@ -90,6 +97,13 @@ class WordTable(nn.Module):
     def hashed(cls, dim: int, *, views: int, seed: int = 0) -> Self:
         """Untrained vectors without a vocabulary: every word has the vector of its hash."""
         return cls.random(Vocabulary([], buckets=HASH_BUCKETS), dim, views=views, seed=seed)
+
+    def empty_copy(self) -> Self:
+        """The same words with new tables, on the default device."""
+        copy = type(self)(self.trained_vocabulary, self.dim, views=len(self.tables), fixed=self.fixed)
+        if self.expansion is not None:
+            copy._extend(copy.vocabulary, self.expansion)
+        return copy
 
     @property
     def mode(self) -> Literal["trained", "fixed"]:
@@ -196,7 +210,7 @@ class WordTable(nn.Module):
         )
 
     def save(self, folder: Path) -> None:
-        """Write :data:`FILES`, those that there are; trained tables are with the weights."""
+        """Write the files that :meth:`record` names; trained tables are with the weights."""
         self.trained_vocabulary.save(folder / "vocab.txt")
         if self.fixed is not None:
             save_vectors(folder / "vectors.npy", self.fixed)
@@ -204,23 +218,23 @@ class WordTable(nn.Module):
             self.expansion.save(folder)
 
     @classmethod
-    def load(cls, folder: Path, stored: object, *, views: int) -> Self:
+    def load(cls, folder: Path, record: WordsRecord, *, views: int) -> Self:
         """Read the words of a model folder; trained tables are filled later, from the weights.
 
         Args:
             folder: holds vocab.txt and, with fixed vectors, vectors.npy.
-            stored: what config.json says about the words.
+            record: what config.json says about the words.
             views: number of views of the model.
 
         Raises:
             UserError: a file is missing or damaged; it is named.
         """
-        record = config_from_json(WordsRecord, stored, where=folder / "config.json")
         vocabulary = Vocabulary.load(folder / "vocab.txt", buckets=record.buckets, case=record.case)
         if record.mode == "trained":
             table = cls(vocabulary, record.dim, views=views)
             if record.expanded:
-                table._extend(vocabulary, Expansion.load(folder))
+                with torch.device("cpu"):  # sizes are checked on the device "meta"
+                    table._extend(vocabulary, Expansion.load(folder))
             return table
         path = folder / "vectors.npy"
         try:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from corpora.inputs import readable, stem
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, read_json, write_json
+from corpora.support.files import atomic_path, read_json, write_array, write_json
 from corpora.support.progress import progress
 from multiview.words.vocabulary import writable
 
@@ -196,8 +196,7 @@ def save_vectors(path: Path, vectors: Float) -> None:
             if source:
                 shutil.copy2(source, temporary)
             else:
-                with open(temporary, "wb") as stream:
-                    np.save(stream, np.asarray(vectors))
+                write_array(temporary, np.asarray(vectors))
 
 
 def _stamp(path: Path) -> tuple[int, int]:

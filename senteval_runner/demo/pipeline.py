@@ -151,4 +151,10 @@ def main(config: DemoConfig) -> None:
     print(f"report   {report}   <- open this in a browser")
 
 
-cli = Command(DemoConfig, main, "senteval_runner.demo", (__doc__ or "").split("\n")[0])
+cli = Command(
+    DemoConfig,
+    main,
+    "senteval_runner.demo",
+    (__doc__ or "").split("\n")[0],
+    owns=lambda config: config.output,
+)

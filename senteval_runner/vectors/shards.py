@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path
+from corpora.support.files import sweep, write_array
 from senteval_runner.protocol.features import Float
 
 Stored = NDArray[np.floating]
@@ -83,12 +83,12 @@ class Shards(ABC):
         if self.folder is None:
             self._index(vectors, rows)
             return
+        sweep(self.folder, shared=True)
         # The content is part of the name: two processes that share a folder do not overwrite each other.
         name = f"{len(self.shards):05d}-{hashlib.sha256(rows.tobytes()).hexdigest()[:8]}"
         for kind, array in (("vectors", vectors), ("digests", rows)):
             path = self.folder / f"{name}.{kind}.npy"
-            with atomic_path(path) as temporary, open(temporary, "wb") as out:
-                np.save(out, array, allow_pickle=False)
+            write_array(path, array)
         self._open(path)
 
     def _gather(self, texts: Sequence[str], part: Callable[[Stored], Stored]) -> Float:

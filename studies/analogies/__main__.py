@@ -35,9 +35,19 @@ def run(config: ScoreConfig) -> None:
 cli = Commands(
     {
         "build": Command(
-            BuildConfig, build, "studies.analogies build", "build the questions from facts and a tree cache."
+            BuildConfig,
+            build,
+            "studies.analogies build",
+            "build the questions from facts and a tree cache.",
+            owns=lambda config: config.output,
         ),
-        "run": Command(ScoreConfig, run, "studies.analogies run", "score models."),
+        "run": Command(
+            ScoreConfig,
+            run,
+            "studies.analogies run",
+            "score models.",
+            owns=lambda config: config.output,
+        ),
     },
     "studies.analogies",
     "Analogies of words, phrases and sentences:",

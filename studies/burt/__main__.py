@@ -34,6 +34,7 @@ cli = Command(
     "studies.burt",
     "Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
     defaults=preset_defaults(BurtConfig, PRESETS),
+    owns=lambda config: config.output,
     kept="the last saved state is kept; the same command resumes",
 )
 

@@ -30,7 +30,14 @@ def main(config: FaqConfig) -> None:
     run(config)
 
 
-cli = Command(FaqConfig, main, "studies.faq", "FAQ retrieval.", defaults=preset_defaults(FaqConfig, PRESETS))
+cli = Command(
+    FaqConfig,
+    main,
+    "studies.faq",
+    "FAQ retrieval.",
+    owns=lambda config: config.output if config.chat is None else None,
+    defaults=preset_defaults(FaqConfig, PRESETS),
+)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from torch.nn.functional import normalize
 
 from corpora.ranking.lexical import Scores
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, read_json, write_json
+from corpora.support.files import read_json, write_array, write_json
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import embed_all, load_whole, set_dropout
@@ -195,8 +195,7 @@ class EncoderTuner:
             write_json(folder / "job.json", identity)
             net = self._train(job, folder / "training")
             scores = net.scores([self.queries[row] for row in job.test])
-            with atomic_path(kept) as temporary, open(temporary, "wb") as out:
-                np.save(out, scores, allow_pickle=False)
+            write_array(kept, scores)
         shutil.rmtree(folder / "training", ignore_errors=True)
         finished: Scores = np.load(kept, allow_pickle=False)
         return finished

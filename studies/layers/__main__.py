@@ -33,6 +33,7 @@ cli = Command(
     "studies.layers",
     (__doc__ or "").split("\n")[0],
     defaults=preset_defaults(LayersConfig, PRESETS),
+    owns=lambda config: config.output,
     kept="stored vectors and finished cells are kept; the same command resumes",
 )
 

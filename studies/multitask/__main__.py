@@ -31,6 +31,7 @@ cli = Command(
     main,
     "studies.multitask",
     "Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
+    owns=lambda config: config.output,
     kept="finished stages and the last saved state are kept; the same command resumes",
     defaults=preset_defaults(MultitaskConfig, PRESETS),
 )

@@ -34,6 +34,7 @@ cli = Command(
     "studies.passages",
     (__doc__ or "").split("\n")[0],
     defaults=preset_defaults(PassagesConfig, PRESETS),
+    owns=lambda config: config.output,
     kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
 )
 

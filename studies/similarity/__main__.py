@@ -25,7 +25,13 @@ def main(config: SimilarityConfig) -> None:
     run(config)
 
 
-cli = Command(SimilarityConfig, main, "studies.similarity", (__doc__ or "").split("\n")[0])
+cli = Command(
+    SimilarityConfig,
+    main,
+    "studies.similarity",
+    (__doc__ or "").split("\n")[0],
+    owns=lambda config: config.output,
+)
 
 
 if __name__ == "__main__":

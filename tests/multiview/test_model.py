@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from corpora.support.errors import UserError
+from corpora.support.files import file_record, read_record, write_record
 from multiview.config import TrainConfig
 from multiview.folder.files import save_members
 from multiview.folder.reading import select
+from multiview.info import cli as info
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
@@ -181,29 +183,125 @@ def test_fixed_vectors_and_both_configurations(tiny: TrainConfig, tmp_path: Path
     known, unknown = fixed.encode([words[10], "zyzzyva"])
     assert not np.allclose(known, unknown) and np.abs(unknown).max() > 0
     np.save(config.folder / "fixed" / "vectors.npy", np.zeros((3, 5), np.float32))
+    with pytest.raises(UserError, match=r"vectors\.npy: damaged: 188 bytes"):
+        load(config.folder)
+    reseal(config.folder / "fixed")
     with pytest.raises(UserError, match=r"vectors\.npy: \(3, 5\) numbers for"):
         load(config.folder)
     (config.folder / "fixed" / "vectors.npy").unlink()
-    with pytest.raises(UserError, match=r"vectors\.npy: cannot be loaded"):
+    with pytest.raises(UserError, match=r"vectors\.npy: no such file"):
         load(config.folder)
 
 
 def test_damaged_folders_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no model here"):
         MultiViewEncoder.load(tmp_path)
-    for name, pattern in (("model.safetensors", "cannot be loaded"), ("vocab.txt", "rows, the tables")):
+    for name, pattern in (("model.safetensors", "cannot be loaded"), ("vocab.txt", "asks for words.tables")):
         copy = tmp_path / name
         shutil.copytree(folder, copy)
         data = (copy / name).read_bytes()
         (copy / name).write_bytes(data[: len(data) // 2])
+        with pytest.raises(UserError, match=rf"{name}: damaged: \d+ bytes"):
+            MultiViewEncoder.load(copy)
+        reseal(copy)
         with pytest.raises(UserError, match=pattern):
             MultiViewEncoder.load(copy)
-    copy = tmp_path / "config"
+
+
+def reseal(folder: Path, **changes: object) -> None:
+    """Make config.json agree with what the folder holds now, as someone who means harm would."""
+    config = read_record(folder / "config.json")
+    config["files"] = {name: file_record(folder / name) for name in config["files"]}
+    write_record(folder / "config.json", config | changes)
+
+
+def test_a_flipped_bit_anywhere_is_found(folder: Path, tmp_path: Path) -> None:
+    """20 of 250 damaged folders were loaded without a word, 4 of them gave NaN."""
+    random = np.random.default_rng(0)
+    copy = tmp_path / "m"
     shutil.copytree(folder, copy)
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps({**config, "format": 9}))
-    with pytest.raises(UserError, match="model format 9"):
+    for name in ("model.safetensors", "vocab.txt", "config.json"):
+        whole = (copy / name).read_bytes()
+        for place in random.integers(len(whole), size=40):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << int(random.integers(8))
+            (copy / name).write_bytes(damaged)
+            with pytest.raises(UserError, match=name):
+                MultiViewEncoder.load(copy)
+        (copy / name).write_bytes(whole)
+    MultiViewEncoder.load(copy)
+
+
+BIG = 10**30
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 9}, "model format 9"),
+        ({"members": ["."]}, r"members '\.': must be the name of a folder"),
+        ({"members": ["../m"]}, "must be the name of a folder"),
+        ({"members": 7}, "members 7: "),
+        ({"views": "dep"}, "views"),
+        ({"views": ["dep", 3]}, "views"),
+        ({"parsers": []}, "parsers"),
+        ({"encoder": {"dim": BIG}}, "sizes out of range|must be"),
+        ({"encoder": {"dim": 2**40}}, "config.json: "),
+        ({"encoder": {"dim": "8"}}, "encoder.dim"),
+        ({"words": {"mode": "trained", "dim": BIG, "buckets": 0, "case": "exact"}}, "config.json: "),
+        ({"words": {"mode": "trained", "dim": 6, "buckets": BIG, "case": "exact"}}, "config.json: "),
+        ({"words": {"mode": "fixed", "dim": 6, "buckets": 0, "case": "exact"}}, "does not list vectors.npy"),
+        ({"extra": 1}, "extra"),
+    ],
+)
+def test_hostile_configurations_are_one_line(
+    folder: Path, tmp_path: Path, changes: dict[str, object], message: str, capsys
+) -> None:
+    """They ended in a RecursionError, a TypeError or an attempt to take all memory."""
+    copy = tmp_path / "m"
+    shutil.copytree(folder, copy)
+    config = read_record(copy / "config.json")
+    nested = {"encoder": {**config["encoder"], **changes.pop("encoder")}} if "encoder" in changes else {}
+    record = {"format": config["format"]} if "members" in changes else config
+    write_record(copy / "config.json", {**record, **changes, **nested})
+    with pytest.raises(UserError, match=message):
         MultiViewEncoder.load(copy)
+    assert info([str(copy)]) in (0, 2)
+    assert capsys.readouterr().err.count("\n") <= 1
+
+
+def test_a_folder_of_models_cannot_hold_one_of_its_kind(folder: Path, tmp_path: Path) -> None:
+    save_members(tmp_path / "m", ["m"], card="")
+    save_members(tmp_path, ["m"], card="")
+    with pytest.raises(UserError, match="only the outer folder may"):
+        MultiViewEncoder.load(tmp_path)
+
+
+@pytest.mark.parametrize("bad", [None, float("nan"), b"x", 7, ["a", None], [b"x"]])
+def test_an_input_that_is_no_sentence_is_named_by_index(encoder: MultiViewEncoder, bad: object) -> None:
+    with pytest.raises(UserError, match=r"input 1, .*, is neither a string nor a list of tokens"):
+        encoder.encode(["a cat", bad])  # type: ignore[list-item]
+
+
+def test_sentences_come_in_any_container(encoder: MultiViewEncoder) -> None:
+    vectors = encoder.encode(SENTENCES)
+    arrays = (np.array(SENTENCES), np.array(SENTENCES, dtype=object))
+    for container in (tuple(SENTENCES), *arrays, deque(SENTENCES)):  # a pandas column is iterable, too
+        np.testing.assert_array_equal(encoder.encode(container), vectors)
+    for wrong in (b"x", 7):
+        with pytest.raises(UserError, match="neither a string nor a list of sentences"):
+            encoder.encode(wrong)  # type: ignore[call-overload]
+    with pytest.raises(UserError, match=r"views=\[\]: choose of dep, const, seq"):
+        encoder.encode(SENTENCES, views=[])
+
+
+def test_a_vector_that_is_not_finite_is_an_error(encoder: MultiViewEncoder) -> None:
+    words = encoder.members[0].network.words
+    with torch.no_grad():
+        words.tables[2][words.vocabulary.row("mouse")] = torch.nan
+    with pytest.raises(UserError, match=r"sentence 0, 'the cat chased a mouse', is not finite"):
+        encoder.encode(SENTENCES)
+    assert np.isfinite(encoder.encode(SENTENCES[1:])).all()
 
 
 def test_select_picks_any_sentences_in_any_order() -> None:

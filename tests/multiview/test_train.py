@@ -17,8 +17,11 @@ import torch
 from safetensors.torch import load_file
 
 from corpora.support.errors import UserError
+from corpora.support.files import LOCK, read_record
+from corpora.support.lock import locked
 from multiview.config import TrainConfig, defaults_from, options_of, preset, read_config
 from multiview.folder.card import training_command
+from multiview.info import cli as info
 from multiview.train import cli, main
 from multiview.training.data import Split, cut, open_trees
 from multiview.training.log import read_log
@@ -92,9 +95,9 @@ def test_resume_in_mid_epoch_is_bit_identical(tiny: TrainConfig, views: str, mon
         killed_after(broken, steps, monkeypatch)
     main(broken)
     assert_same_bits(newest(config), newest(broken))
-    for name in ("model.safetensors", "config.json"):
-        one, other = (c.folder / name for c in (config, broken))
-        assert one.read_bytes() == other.read_bytes().replace(b'"broken"', b'"tiny"')
+    one, other = (read_record(c.folder / "config.json") for c in (config, broken))
+    other["training"]["config"]["name"] = config.name
+    assert one == other  # with the SHA-256 of the weights
     strip = [
         [
             {k: v for k, v in line.items() if k != "sentences_per_s"}
@@ -131,11 +134,16 @@ def test_resume_with_other_options(tiny: TrainConfig, changes: dict, monkeypatch
     assert_same_bits(newest(config), newest(broken))
 
 
-def start(config: TrainConfig, *more: str) -> subprocess.Popen[str]:
+def as_options(config: TrainConfig) -> list[str]:
+    """The command line of a configuration."""
     base = options_of(preset("gpu"))
-    args = [f"--{name}={value}" for name, value in options_of(config).items() if value != base[name]]
+    given = [f"--{name}={value}" for name, value in options_of(config).items() if value != base[name]]
+    return ["--preset=gpu", *given]
+
+
+def start(config: TrainConfig, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "multiview.train", "--preset=gpu", *args, *more],
+        [sys.executable, "-m", "multiview.train", *as_options(config), *more],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -427,3 +435,48 @@ def test_split_and_segments_cover_whole_documents() -> None:
     assert split.epoch(1, 50, 1) == split.epoch(1, 50, 1) != split.epoch(2, 50, 1)
     assert cut(10, 31, 10) == [(10, 20), (20, 30)]
     assert cut(10, 36, 10, offset=4) == [(14, 24), (24, 34)]
+
+
+def test_two_runs_under_one_name(tiny: TrainConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both ended with 0 and deleted each other's checkpoints; --fresh deleted a running one's folder."""
+    config = changed(tiny, loop={"max_steps": 2})
+    with locked(config.folder):
+        for more in ([], ["--fresh"]):
+            assert cli([*as_options(config), *more]) == 2
+            assert "another run is writing here" in capsys.readouterr().err
+        assert [path.name for path in config.folder.iterdir()] == [LOCK]
+        assert cli([*as_options(config), "--dry-run"]) == 0
+    assert cli(as_options(config)) == 0
+    (config.folder / ".config.json.abcd1234.tmp").touch()  # of a run that was killed
+    assert cli([*as_options(config), "--fresh"]) == 0
+    assert not list(config.folder.glob(".*.tmp"))
+
+
+def test_a_kill_before_the_first_checkpoint_leaves_one_line_of_step_0(tiny: TrainConfig, monkeypatch) -> None:
+    config = changed(tiny, loop={"max_steps": 2})
+    killed_after(config, 0, monkeypatch)
+    assert main(config) == 0
+    lines = read_log(config.folder / "log.jsonl")
+    assert [line["step"] for line in lines if line["kind"] == "validation"].count(0) == 1
+
+
+def test_a_foreign_line_in_the_log_is_named(tiny: TrainConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    config = changed(tiny, loop={"max_steps": 2})
+    assert main(config) == 0
+    path = config.folder / "log.jsonl"
+    whole = path.read_bytes()
+    for foreign in (
+        b"{}",
+        b"7",
+        b'{"kind": [], "step": 1}',
+        b'{"kind": "train", "step": 1}',
+        b'{"kind": "validation", "step": 1, "loss": "x", "recall@1": 0}',
+        b"[" * 200_000,
+        b"9" * 6000,
+        b"\xff",
+    ):
+        path.write_bytes(foreign + b"\n" + whole)
+        assert info(["--plot", str(config.folder)]) == 2
+        assert "log.jsonl, line 1: " in capsys.readouterr().err
+    path.write_bytes(whole + b'{"kind": "tra')
+    assert info([str(config.folder)]) == 0

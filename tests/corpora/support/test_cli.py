@@ -61,6 +61,7 @@ def test_an_empty_folder_is_named(tmp_path: Path) -> None:
         OSError(errno.ENOSPC, "No space left on device", "runs/model"),
         OSError("Unable to write (errno = 28, error message = 'No space left on device')"),  # as h5py says it
         ValueError("I/O error: No space left on device (os error 28)"),  # as safetensors says it
+        OSError(errno.EDQUOT, "Disk quota exceeded", "runs/model"),
     ],
 )
 def test_a_full_disk_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +72,16 @@ def test_a_full_disk_is_one_line(error: Exception, capsys: pytest.CaptureFixture
     message = capsys.readouterr().err
     assert code == 2 and message.count("\n") == 1
     assert message.endswith("no space left on the disk; steps are kept\n")
+
+
+def test_a_file_above_its_limit_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(config: Options) -> None:
+        raise OSError(errno.EFBIG, "File too large", "x.npy")
+
+    assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == 2
+    assert capsys.readouterr().err == (
+        "python -m p: x.npy: the file is larger than its limit (ulimit -f); steps are kept\n"
+    )
 
 
 def test_a_read_only_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,3 +113,35 @@ def test_a_log_on_a_full_disk_is_one_line(tmp_path: Path, capsys: pytest.Capture
         capsys.readouterr().err.strip().splitlines()[-1].startswith("python -m p: no space left on the disk")
     )
     log_to(tmp_path / "another")  # closes the earlier log, whose end still finds no room
+
+
+@configuration
+class Owner:
+    """Options of a command with a folder."""
+
+    output: Path
+    dry_run: bool = False
+
+
+def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs at once deleted each other's files."""
+    inner: list[int] = []
+    leftover = tmp_path / "parts" / ".MR.json.abcd1234.tmp"
+    other = tmp_path / "nested" / ".x.json.abcd1234.tmp"  # of a command that may be running
+    for path in (leftover, other, other.with_name(".lock")):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+
+    def again(config: Owner) -> None:
+        if not config.dry_run:
+            assert not leftover.exists() and other.exists()
+            inner.append(second(["--output", str(tmp_path)]))
+            inner.append(second(["--output", str(tmp_path), "--dry-run"]))
+
+    second = Command(Owner, lambda config: None, "p", "d", owns=lambda config: config.output)
+    first = Command(Owner, again, "p", "d", owns=lambda config: config.output)
+    assert first(["--output", str(tmp_path), "--dry-run"]) == 0
+    assert leftover.exists()
+    assert first(["--output", str(tmp_path)]) == 0
+    assert inner == [2, 0]
+    assert "another run is writing here" in capsys.readouterr().err

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from corpora.support.cli import Command
 from corpora.support.config import config_from_json, config_to_json, configuration
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import atomic_path, read_json, write_json
+from corpora.support.files import (
+    atomic_path,
+    check_file,
+    file_record,
+    read_json,
+    read_record,
+    sweep,
+    write_array,
+    write_json,
+    write_record,
+)
 
 
 def test_a_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -171,3 +184,72 @@ def test_ctrl_c_while_options_are_read_is_one_line(
     assert Command(Config, lambda config: 0, "x", "d")([]) == 130
     assert capsys.readouterr().err.startswith("python -m x: interrupted; ")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """Files may have 64 KiB; a write beyond that fails as on a full disk, with another number."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_arrays_are_numpys_own_files(tmp_path: Path) -> None:
+    for place, array in enumerate((np.arange(12.0).reshape(3, 4).T, np.zeros((0, 3)), np.float32(2) * 1)):
+        np.save(tmp_path / "numpy.npy", array)
+        write_array(tmp_path / f"{place}.npy", np.asarray(array))
+        assert (tmp_path / f"{place}.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
+
+
+def test_an_array_that_does_not_fit_has_number_and_name(tmp_path: Path, small_files: None) -> None:
+    """numpy's error has neither, so commands ended in a traceback."""
+    with pytest.raises(OSError) as caught:
+        write_array(tmp_path / "x.npy", np.zeros(100_000))
+    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / "x.npy"))
+    assert not list(tmp_path.iterdir())
+
+    def write(config: Config) -> None:
+        write_array(tmp_path / "x.npy", np.zeros(100_000))
+
+    assert Command(Config, write, "p", "d", kept="nothing was written")([]) == 2
+
+
+def test_a_record_is_sealed(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    write_record(path, {"step": 7, "score": 0.1 + 0.2, "by": {10: [1, None], 9: "é"}})
+    assert read_record(path) == {"step": 7, "score": 0.1 + 0.2, "by": {"10": [1, None], "9": "é"}}
+    whole = path.read_text()
+    for damaged in (whole.replace("7", "8", 1), whole.replace('"seal"', '"real"'), "[]", whole[:20], ""):
+        path.write_text(damaged)
+        with pytest.raises(UserError, match=r"state\.json: "):
+            read_record(path)
+
+
+def test_a_files_record_finds_damage(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(b"abc")
+    record = file_record(path)
+    size, sha256 = record["bytes"], record["sha256"]
+    check_file(path, size, sha256)
+    for damaged, message in ((b"abd", "SHA-256"), (b"ab", "2 bytes, 3 were written")):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=message):
+            check_file(path, size, sha256)
+    path.unlink()
+    with pytest.raises(UserError, match="no such file"):
+        check_file(path, size, sha256)
+
+
+def test_temporary_files_of_killed_runs_are_removed(tmp_path: Path) -> None:
+    old, new = tmp_path / "parts" / ".a.json.abcd1234.tmp", tmp_path / ".b.json.abcd1234.tmp"
+    for path in (old, new, tmp_path / ".kept.tmp"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    os.utime(old, (0, 0))
+    sweep(tmp_path, shared=True)
+    assert new.exists() and not old.exists()
+    sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [".kept.tmp"]
+    sweep(tmp_path / "absent")
