@@ -139,11 +139,21 @@ def _be_child(
         os._exit(code)
 
 
+PRELOADED = (
+    *("corpora", "parsing", "multiview", "senteval_runner", "studies", "torch", "sklearn", "scipy", "spacy"),
+    *("numba", "h5py", "matplotlib", "safetensors", "transformers", "tokenizers", "sentence_transformers"),
+    *("tyro", "pydantic", "jinja2", "tqdm", "datasets", "accelerate", "ir_measures", "bm25s", "tensorboard"),
+)
+"""Libraries worth importing once for all forks."""
+
+
 def preload(modules: Sequence[str]) -> None:
     """Import modules before the first fork; a fork needs one thread, so torch gets no pool of its own."""
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in modules:
-        importlib.import_module(name)
+        if name.split(".")[0] in PRELOADED and name not in sys.modules:
+            with contextlib.suppress(Exception):  # some parts of libraries can only be imported by others
+                importlib.import_module(name)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
 
