@@ -52,8 +52,8 @@ RUNS = {
     "senteval_runner.run": "random:seq --data senteval --tasks CR --output {out}/r",
     "studies.similarity": "random:seq --words words --output {out}/s",
     "senteval_runner.build_probing": "--trees trees --output {out}/p",
-    "studies.analogies": "build --cache trees --output {out}/a",
-    "studies.faq": "faq --output {out}/f --models random:seq",
+    "studies.analogies": "build --cache trees --candidates category --output {out}/a",
+    "studies.faq": "faq --output {out}/f --models random:seq --tune map --split random",
     "studies.layers": "models/m --data senteval --tasks CR --output {out}/l --cache {out}/v",
     "studies.passages": "wikiqa=wikiqa --models random:seq --output {out}/r --cache {out}/v",
     "senteval_runner.demo": "--output {out}/d",
@@ -82,8 +82,8 @@ def prepare(folder: Path) -> None:
     )
     files["words/rw.txt"] = "old\taged\t9\nold\tnew\t5\nold\tdog\t1\n"
     files["faq/faq.tsv"] = "doc_id\tquestion\tanswer\nd1\twho\tme\nd2\twhy\tso\n"
-    files["faq/queries.tsv"] = "query_id\ttext\nq1\twho is it\nq2\twhy is it\n"
-    files["faq/qrels.tsv"] = "query_id\tdoc_id\nq1\td1\nq2\td2\n"
+    files["faq/queries.tsv"] = "query_id\tquery\nq1\twho is it\nq2\twhy is it\n"
+    files["faq/qrels.tsv"] = "query_id\tdoc_id\trelevance\nq1\td1\t1\nq2\td2\t1\n"
     files["senteval/downstream/CR/custrev.pos"] = "it works well\na fine camera\n" * 20
     files["senteval/downstream/CR/custrev.neg"] = "it broke at once\na poor camera\n" * 20
     for name, text in files.items():
