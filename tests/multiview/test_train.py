@@ -132,10 +132,10 @@ def test_resume_with_other_options(tiny: TrainConfig, changes: dict, monkeypatch
 
 
 def start(config: TrainConfig, *more: str) -> subprocess.Popen[str]:
-    base = options_of(preset("gpu"))
+    base = options_of(preset("paper-2400"))
     args = [f"--{name}={value}" for name, value in options_of(config).items() if value != base[name]]
     return subprocess.Popen(
-        [sys.executable, "-m", "multiview.train", "--preset=gpu", *args, *more],
+        [sys.executable, "-m", "multiview.train", "--preset=paper-2400", *args, *more],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
