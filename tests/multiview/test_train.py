@@ -136,9 +136,9 @@ def test_resume_with_other_options(tiny: TrainConfig, changes: dict, monkeypatch
 
 def as_options(config: TrainConfig) -> list[str]:
     """The command line of a configuration."""
-    base = options_of(preset("gpu"))
+    base = options_of(preset("paper-2400"))
     given = [f"--{name}={value}" for name, value in options_of(config).items() if value != base[name]]
-    return ["--preset=gpu", *given]
+    return ["--preset=paper-2400", *given]
 
 
 def start(config: TrainConfig, *more: str) -> subprocess.Popen[str]:
