@@ -102,3 +102,11 @@ def test_a_log_on_a_full_disk_is_one_line(tmp_path: Path, capsys: pytest.Capture
         capsys.readouterr().err.strip().splitlines()[-1].startswith("python -m p: no space left on the disk")
     )
     log_to(tmp_path / "another")  # closes the earlier log, whose end still finds no room
+
+
+def test_messages_hold_no_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    def main(config: Options) -> None:
+        raise UserError("a\x1b[2Jb\nc\udce9.txt: bad")
+
+    assert Command(Options, main, "p", "d")([]) == 2
+    assert capsys.readouterr().err == "python -m p: a\ufffd[2Jb\ufffdc\ufffd.txt: bad\n"
