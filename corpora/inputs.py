@@ -15,6 +15,7 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
@@ -54,21 +55,32 @@ def list_files(path: Path, suffixes: tuple[str, ...] | None = None) -> list[Path
         suffixes: in a folder, keep only files with these suffixes (before a compression suffix).
 
     Raises:
-        UserError: ``path`` does not exist, or the folder holds no such file.
+        UserError: ``path`` does not exist, a name is not UTF-8, or the folder holds no such file.
     """
     if path.is_file():
-        return [path]
+        return [_utf8_name(path)]
     if not path.is_dir():
         raise UserError(f"{path}: no such file or folder")
     found = []
     for file in path.rglob("*"):
         parts = file.relative_to(path).parts
         if file.is_file() and not any(part.startswith(".") for part in parts):
-            found.append((parts, file))
+            found.append((parts, _utf8_name(file)))
     files = [file for _, file in sorted(found) if suffixes is None or stem(file).endswith(suffixes)]
     if not files:
         raise UserError(f"{path}: no {' or '.join(suffixes) + ' ' if suffixes else ''}files in this folder")
     return files
+
+
+def _utf8_name(path: Path) -> Path:
+    """``path``, if the name can be stored: documents are named after files.
+
+    Raises:
+        UserError: the name holds a byte that is not UTF-8.
+    """
+    if not is_encodable(str(path)):
+        raise UserError(f"{os.fsencode(path)!r}: the name is not UTF-8; rename it")
+    return path
 
 
 def stem(path: Path) -> str:

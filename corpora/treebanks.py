@@ -29,6 +29,7 @@ SUFFIXES: dict[Kind, tuple[str, ...]] = {
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _ESCAPED = re.compile("|".join(_ESCAPES))
 _NUMBER = re.compile("[0-9]{1,18}")  # int() refuses thousands of digits
+_LINE_BREAK = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
 TRACE = "-NONE-"
 """Tag of a trace, a leaf without a word."""
@@ -181,7 +182,8 @@ def conllu_lines(documents: Iterable[Document], *, tags: TagColumn = "xpos") -> 
     for document in documents:
         for number, sentence in enumerate(document.sentences):
             if number == 0 and not document.continued:
-                yield f"# newdoc id = {document.id}\n"
+                # The id may be the name of a file, which may hold line breaks.
+                yield f"# newdoc id = {_LINE_BREAK.sub(' ', document.id)}\n"
             yield from (_conllu_row(sentence, i, tags) for i in range(len(sentence.tokens)))
             yield "\n"
 

@@ -19,6 +19,7 @@ from tyro.conf import Positional
 
 from corpora.support.cli import Command
 from corpora.support.config import CountOrNone, configuration
+from corpora.support.terminal import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,11 +141,13 @@ def as_text(cache: TreeCache, statistics: Statistics, top: int) -> str:
     for part in ("corpus", "dependency", "constituency", "options"):
         value = cache.identity.get(part)
         if value is not None:
-            lines.append(f"  {part}: " + ", ".join(f"{key} {item}" for key, item in value.items()))
+            lines.append(
+                f"  {part}: " + ", ".join(f"{key} {printable(str(item))}" for key, item in value.items())
+            )
     shown = [f"{name} {count:,}" for name, count in s.flags.items() if count]
     lines.append("  flags: " + (", ".join(shown) or "none"))
     for name, counts in s.names.items():
-        listed = [f"{label or '∅'} {count:,}" for label, count in list(counts.items())[:top]]
+        listed = [f"{printable(label) or '∅'} {count:,}" for label, count in list(counts.items())[:top]]
         lines.append(f"  {name}: " + ", ".join(listed))
     for name, histogram in s.histograms.items():
         lines += ["", f"  {name} per sentence (mean {_mean(histogram):.1f})", *_bars(histogram)]

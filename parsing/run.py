@@ -99,6 +99,7 @@ def main(config: ParseConfig) -> None:
         split=config.split,
     )
     output = config.output or Path("runs/trees") / corpus.name
+    refuse_own_input(config.corpus, output)
     parsers = parser_factories(config)
     options = ShardOptions(max_tokens=config.max_tokens)
     print(corpus.describe())
@@ -135,6 +136,25 @@ def _follow_paper(config: ParseConfig) -> None:
         max_tokens=config.max_tokens,
     )
     print("".join(f"deviates   {text}\n" for text in found), end="")
+
+
+def refuse_own_input(corpus: str, output: Path) -> None:
+    """Refuse an output folder that the next run would read as text of the corpus.
+
+    Raises:
+        UserError: ``output`` lies in the folder ``corpus``, and not in a hidden one, which no reader enters.
+    """
+    from corpora.registry import NAMED
+    from corpora.support.errors import UserError
+
+    root, place = Path(corpus).resolve(), output.resolve()
+    if corpus in NAMED or not root.is_dir() or not place.is_relative_to(root):
+        return
+    if not any(part.startswith(".") for part in place.relative_to(root).parts):
+        raise UserError(
+            f"--output {output}: lies in the corpus folder {corpus} and would become part of the corpus; "
+            "choose a folder outside it"
+        )
 
 
 def worker_pool(config: ParseConfig) -> Callable[[ParserFactories, int | None], WorkerPool]:

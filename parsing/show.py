@@ -75,7 +75,7 @@ def draw(cache: TreeCache, i: int, form: str) -> str:
     sentence = next(stored_sentences(cache, i, i + 1))
     flags = [name for bit, name in FLAG_NAMES.items() if sentence.flags & bit]
     title = f"sentence {i}" + (f" [{', '.join(flags)}]" if flags else "")
-    words = " ".join(drawing.printable(word) for word in sentence.words)
+    words = " ".join(drawing.shown(word) for word in sentence.words)
     as_text, trees = form == "text", []
     if sentence.heads is not None and sentence.relations is not None:
         make = drawing.dependency_text if as_text else drawing.dependency_svg

@@ -22,6 +22,7 @@ from corpora.support.config import check
 from corpora.support.errors import UserError
 from corpora.support.files import NO_ROOM, sweep
 from corpora.support.lock import locked
+from corpora.support.terminal import printable
 
 LOGGER = "multiview_project"
 """The logger of every package."""
@@ -74,7 +75,7 @@ class Command:
                 with self._owned(config):
                     return int(self.main(config) or 0)
         except UserError as error:
-            print(f"{prog}: {error}", file=sys.stderr)
+            print(f"{prog}: {printable(str(error))}", file=sys.stderr)
             return 2
         except BrokenPipeError:
             sys.stderr.close()
@@ -85,7 +86,8 @@ class Command:
             # Unless a path that the user gave is wrong, this is a bug and keeps its traceback.
             if error.filename is None or not (isinstance(error, PATH_MISTAKES) or error.errno == errno.EROFS):
                 raise
-            print(f"{prog}: {error.filename}: {error.strerror}; give another path", file=sys.stderr)
+            where = printable(str(error.filename))
+            print(f"{prog}: {where}: {error.strerror}; give another path", file=sys.stderr)
             return 2
         except Exception as error:
             if not out_of_space(error):

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 
+from corpora.support.terminal import printable
+
 Span = tuple[int, int, str]
 CHARACTER_PX = 10
 """Approximate width of a character in displaCy's drawings."""
@@ -30,8 +32,8 @@ def dependency_text(
     stack = [(word, "", "") for word in reversed(dependents[0])]
     while stack:
         word, before, below = stack.pop()
-        tag = f"/{tags[word]}" if tags else ""
-        lines.append(f"{before}{printable(words[word])}{tag}  ({relations[word]}, {word + 1})")
+        tag = f"/{shown(tags[word])}" if tags else ""
+        lines.append(f"{before}{shown(words[word])}{tag}  ({shown(relations[word])}, {word + 1})")
         children = dependents[word + 1]
         for child in reversed(children):
             last = child == children[-1]
@@ -47,9 +49,9 @@ def constituency_text(words: Sequence[str], tags: Sequence[str], spans: Sequence
     for position, (word, tag) in enumerate(zip(words, tags, strict=True)):
         while waiting and waiting[-1][0] == position:
             _, end, label = waiting.pop()
-            lines.append("  " * len(ends) + (label or "·"))
+            lines.append("  " * len(ends) + (printable(label) or "·"))
             ends.append(end)
-        lines.append("  " * len(ends) + f"{tag} {printable(word)}")
+        lines.append("  " * len(ends) + f"{shown(tag)} {shown(word)}")
         while ends and ends[-1] == position + 1:
             ends.pop()
     return "\n".join(lines)
@@ -61,19 +63,19 @@ def dependency_svg(
     """Arcs from heads to dependents above the words; the root's relation stands with its tag."""
     from spacy.displacy.render import DependencyRenderer
 
-    shown = [printable(word) for word in words]
-    below = list(tags or [""] * len(words))
+    texts = [shown(word) for word in words]
+    below = [printable(tag) for tag in tags or [""] * len(words)]
     arcs = []
-    for word, (head, relation) in enumerate(zip(heads, relations, strict=True)):
+    for word, (head, relation) in enumerate(zip(heads, map(shown, relations), strict=True)):
         if head == 0:
             below[word] = f"{below[word]} ({relation})".strip()
             continue
         left, right = sorted((word, head - 1))
         direction = "left" if word < head - 1 else "right"
         arcs.append({"start": left, "end": right, "label": relation, "dir": direction})
-    longest = max(map(len, [*shown, *below]))
+    longest = max(map(len, [*texts, *below]))
     renderer = DependencyRenderer({"distance": GAP_PX + CHARACTER_PX * longest, "arrow_spacing": 8})
-    labelled = [{"text": word, "tag": tag} for word, tag in zip(shown, below, strict=True)]
+    labelled = [{"text": word, "tag": tag} for word, tag in zip(texts, below, strict=True)]
     # displacy.render would put a random id into each picture. Arcs of several pictures on one page need ids
     # that differ; those of equal trees may be equal.
     name = sha256(repr((labelled, arcs)).encode()).hexdigest()[:12]
@@ -91,11 +93,11 @@ def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[
     for position, (word, tag) in enumerate(zip(words, tags, strict=True)):
         while waiting and waiting[-1][0] == position:
             _, end, label = waiting.pop()
-            node: list[object] = [label or "·"]
+            node: list[object] = [printable(label) or "·"]
             path[-1].append(node)
             path.append(node)
             ends.append(end)
-        path[-1].append([tag, printable(word)])
+        path[-1].append([shown(tag), shown(word)])
         while ends[-1] == position + 1:
             path.pop()
             ends.pop()
@@ -103,6 +105,6 @@ def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[
     return drawing
 
 
-def printable(word: str) -> str:
-    """A word without characters that would upset a terminal or XML."""
-    return "".join(c if c.isprintable() or c == "\u200d" else "\ufffd" for c in word) or "∅"
+def shown(name: str) -> str:
+    """A word, tag, label or relation without characters that would upset a terminal or XML."""
+    return printable(name) or "∅"

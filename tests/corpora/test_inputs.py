@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -162,3 +163,11 @@ def test_the_hash_follows_names_and_bytes(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("z")
     assert input_hash(tmp_path, files) != first
     assert input_hash(tmp_path / "a", [tmp_path / "a"]) == input_hash(tmp_path, files[:1])
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt"))
+    odd.write_text("Text .\n")
+    for path in (odd, tmp_path):
+        with pytest.raises(UserError, match=r"caf\\xe9\.txt': the name is not UTF-8; rename it"):
+            list_files(path)

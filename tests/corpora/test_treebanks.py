@@ -162,3 +162,11 @@ def test_gum_dev_in_both_formats(data_folder: Path) -> None:
     assert words == leaves
     with pytest.raises(UserError, match=r"--tokenize spacy: .* is always gold"):
         open_corpus(data_folder / "treebank" / "gum" / "dev.ptb", tokenize="spacy")
+
+
+def test_line_breaks_in_a_documents_id_do_not_break_the_file(tmp_path: Path) -> None:
+    sentence = Sentence(("Go",), heads=(0,), relations=("root",))
+    written = tmp_path / "a.conllu"
+    write_conllu(written, [Document("odd\n1\tname\u2028.txt#0", (sentence,))])
+    assert [document.id for document in read_conllu(written)] == ["odd 1 name .txt#0"]
+    assert len(written.read_text().splitlines()) == 3

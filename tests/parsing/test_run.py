@@ -16,7 +16,7 @@ from parsing.cache.reader import TreeCache
 from parsing.pipeline import estimate
 from parsing.pipeline.estimate import count_sentences, expected_sentences
 from parsing.pipeline.workers import ParserFactories
-from parsing.run import ParseConfig, cli, main, parser_factories
+from parsing.run import ParseConfig, cli, main, parser_factories, refuse_own_input
 from parsing.verify import verify_shards
 from tests.parsing.pipeline.toy_corpus import ToyCorpus
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
@@ -163,3 +163,16 @@ def test_a_file_that_is_not_what_its_suffix_says_is_one_line(tmp_path: Path, com
     result = command("parsing.run", tmp_path / "bad.gz", "--output", tmp_path / "out")
     assert result.returncode == 2, result.stderr
     assert "bad.gz: cannot be read" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_an_output_inside_the_corpus_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("A sentence .\n")
+    monkeypatch.chdir(tmp_path)
+    for output in ("corpus", "corpus/trees", str(tmp_path / "corpus" / "a" / ".." / "trees")):
+        with pytest.raises(UserError, match=f"--output {output}: lies in the corpus folder"):
+            refuse_own_input("corpus", Path(output))
+    for output in ("trees", "corpus/.trees", "corpus2"):
+        refuse_own_input("corpus", Path(output))
+    assert cli(["corpus", "--output", "corpus/trees"]) == 2
+    assert [path.name for path in (tmp_path / "corpus").iterdir()] == ["a.txt"]

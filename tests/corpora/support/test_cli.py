@@ -145,3 +145,11 @@ def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture
     assert first(["--output", str(tmp_path)]) == 0
     assert inner == [2, 0]
     assert "another run is writing here" in capsys.readouterr().err
+
+
+def test_messages_hold_no_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    def main(config: Options) -> None:
+        raise UserError("a\x1b[2Jb\nc\udce9.txt: bad")
+
+    assert Command(Options, main, "p", "d")([]) == 2
+    assert capsys.readouterr().err == "python -m p: a\ufffd[2Jb\ufffdc\ufffd.txt: bad\n"

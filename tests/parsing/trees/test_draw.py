@@ -12,7 +12,7 @@ from parsing.trees.draw import (
     constituency_text,
     dependency_svg,
     dependency_text,
-    printable,
+    shown,
 )
 
 WORDS = ["The", "<old>", "日本", "&", "works"]
@@ -72,12 +72,26 @@ def test_long_chains_do_not_recurse() -> None:
     assert constituency_text(words, tags, spans).count("\n") == 2 * n - 2
 
 
+def test_escape_sequences_do_not_reach_the_terminal() -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\n"
+    drawings = (
+        dependency_text([evil, "b"], [0, 1], [evil, "r"], [evil, "T"]),
+        constituency_text([evil, "b"], [evil, "T"], [(0, 2, evil)]),
+        dependency_svg([evil, "b"], [0, 1], [evil, evil], [evil, "T"]),
+        constituency_svg([evil, "b"], [evil, "T"], [(0, 2, evil)]),
+    )
+    for drawing in drawings:
+        assert "\x1b" not in drawing and "\x07" not in drawing and "owned" in drawing
+    for svg in drawings[2:]:
+        ElementTree.fromstring(svg)
+
+
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=8), st.data())
 @settings(max_examples=80, deadline=None)
 def test_svg_is_well_formed_for_any_words(words: list[str], data: st.DataObject) -> None:
     n = len(words)
     heads = [0] + [data.draw(st.integers(1, i)) for i in range(1, n)]
-    shown = [printable(word).strip() for word in words]
+    drawn = [shown(word).strip() for word in words]
     found = texts(dependency_svg(words, heads, ["r"] * n))
-    assert sorted(found) == sorted([word for word in shown if word] + ["(r)"] + ["r"] * (n - 1))
+    assert sorted(found) == sorted([word for word in drawn if word] + ["(r)"] + ["r"] * (n - 1))
     assert texts(constituency_svg(words, ["t"] * n, [(0, n, "S")])).count("t") >= n
