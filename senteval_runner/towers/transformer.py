@@ -201,7 +201,14 @@ def _load(make: Any, backbone: str, **options: Any) -> Any:
         # differ in them, and so would the saved files.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return make(backbone, model_kwargs={"use_safetensors": True}, **options)
+            ours = {"trust_remote_code": False}  # the default None asks, and runs the folder's code after "y"
+            return make(
+                backbone,
+                model_kwargs={"use_safetensors": True, **ours},
+                config_kwargs=ours,
+                processor_kwargs=ours,
+                **options,
+            )
     except (OSError, ValueError) as error:
         first = (str(error).splitlines() or [""])[0]
         raise UserError(

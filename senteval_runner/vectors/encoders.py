@@ -142,7 +142,7 @@ def _sentence_transformer(name: str, device: str | None) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
 
     try:
-        return SentenceTransformer(name, device=device)
+        return SentenceTransformer(name, device=device, trust_remote_code=False)
     except (OSError, ValueError) as error:
         first = (str(error).splitlines() or [""])[0]
         raise UserError(

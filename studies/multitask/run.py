@@ -23,8 +23,9 @@ from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.dry_run import Work, dry_run_text
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, read_json, write_json
+from corpora.support.files import atomic_path, read_json, read_record, write_json, write_record
 from parsing.networks.device import pick_device
+from senteval_runner.cells import read_cell
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.config import Pooling
@@ -134,7 +135,7 @@ def run_stage(
     stage = sequence[-1]
     folder = config.output / "stages" / "+".join(part.slug for part in sequence)
     done = folder / "stage.json"
-    if not done.exists():
+    if read_cell(done) is None:
         log(f"stage {','.join(map(str, sequence))}")
         net = _Net(config, stage, state)
         net.encoder.prepare(text for task in tasks.values() for text in task.texts())
@@ -148,13 +149,13 @@ def run_stage(
             "trained": sorted(net.trained),
             "test": {**scores, "overall": overall(scores)},
         }
-        write_json(done, row)
+        write_record(done, row)
         shutil.rmtree(folder / "training")
         log("  ".join(f"{name} {value:.4f}" for name, value in row["test"].items()))
     state.backbone = str(folder)
     state.heads.pop(stage.task, None)  # the latest stage goes last
     state.heads[stage.task] = folder
-    finished: Row = read_json(done)
+    finished: Row = read_record(done)
     return finished
 
 
@@ -275,7 +276,7 @@ def _refuse_other_options(config: MultitaskConfig) -> None:
 
 def _head_stage(folder: Path) -> Stage:
     """The stage that trained the head in a stage folder."""
-    return parse_stages(read_json(folder / "stage.json")["stage"])[0]
+    return parse_stages(read_record(folder / "stage.json")["stage"])[0]
 
 
 def _style(stage: Stage) -> tuple[str | None, bool]:
