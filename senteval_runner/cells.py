@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 import platform
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from corpora.senteval.files import TaskData
+from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
-from corpora.support.files import json_digest, read_json, write_json
+from corpora.support.files import json_digest, read_record, write_record
 from senteval_runner.evaluation import data_hashes
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import TaskResult
+
+log = logging.getLogger(LOGGER)
 
 FORMAT = 1
 """Version of the part files; scores of another version are computed again."""
@@ -49,16 +54,29 @@ class Cells:
         return self.folder / f"{key}-{self.protocol.name}-{self.digest}" / str(seed) / f"{task}.json"
 
     def load(self, key: str, seed: int, task: TaskData) -> TaskResult | None:
-        """The finished cell of the model ``key``; None if there is none or the data have changed since."""
-        path = self._path(key, seed, task.name)
-        if not path.exists():
+        """The finished cell of the model ``key``; None if it is to be computed (again).
+
+        That is when there is none, it is damaged, or the data have changed since.
+        """
+        found = read_cell(self._path(key, seed, task.name))
+        if found is None or found["data_sha256"] != data_hashes(task):
             return None
-        result = TaskResult(**read_json(path))
-        return result if result.data_sha256 == data_hashes(task) else None
+        return TaskResult(**found)
 
     def save(self, key: str, seed: int, result: TaskResult) -> None:
         """Write a finished cell, atomically."""
-        write_json(self._path(key, seed, result.task), dataclasses.asdict(result))
+        write_record(self._path(key, seed, result.task), dataclasses.asdict(result))
+
+
+def read_cell(path: Path) -> dict[str, Any] | None:
+    """A finished cell; None, with a warning, if the file is damaged: the cell is computed again."""
+    if not path.exists():
+        return None
+    try:
+        return read_record(path)
+    except UserError as error:
+        log.warning("%s; computed again", error)
+        return None
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:

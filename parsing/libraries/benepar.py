@@ -29,6 +29,7 @@ from benepar.parse_chart import ChartParser
 from benepar.ptb_unescape import guess_space_after
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import dynamic_module_utils
 
 from corpora.support.environment import environment
 from corpora.support.errors import UserError
@@ -222,7 +223,7 @@ def load_benepar(name_or_path: str) -> BeneparParser:
         ) from None
     try:
         # benepar calls torch's loader without saying that code must not run; the variable says it.
-        with _special_tokens(), environment(TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"):
+        with _special_tokens(), _no_questions(), environment(TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"):
             parser = ChartParser.from_trained(str(path))
     except Exception as error:
         # torch, transformers and zip readers raise anything on foreign files.
@@ -301,6 +302,17 @@ def _digest(path: Path) -> str:
     files = sorted(p for p in path.rglob("*") if p.is_file())
     text = "\n".join(f"{p.relative_to(path)} {sha256_file(p)}" for p in files)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def _no_questions() -> Iterator[None]:
+    """Refuse a folder's own code. benepar leaves transformers its default, to ask and run it after "y"."""
+    kept = dynamic_module_utils.TIME_OUT_REMOTE_CODE
+    dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
+    try:
+        yield
+    finally:
+        dynamic_module_utils.TIME_OUT_REMOTE_CODE = kept
 
 
 @contextmanager

@@ -128,7 +128,7 @@ def transformer_files(where: str) -> Iterator[None]:
     def reader(original: Any) -> Any:
         def from_pretrained(_: type, name: str, *arguments: Any, **options: Any) -> Any:
             try:
-                return original(name, *arguments, **options)
+                return original(name, *arguments, **{**options, "trust_remote_code": False})
             except (OSError, ValueError) as error:
                 raise UserError(
                     f"{where}: needs the tokenizer and configuration of the transformer {name!r}: no such "
@@ -140,7 +140,9 @@ def transformer_files(where: str) -> Iterator[None]:
     kinds: tuple[Any, ...] = (AutoTokenizer, AutoConfig, AutoModel)
     kept = {kind: vars(kind)["from_pretrained"] for kind in kinds}
     replaced = {kind: reader(kind.from_pretrained) for kind in kinds}
-    replaced[AutoModel] = classmethod(lambda _, name, config: AutoModel.from_config(config))
+    replaced[AutoModel] = classmethod(
+        lambda _, name, config: AutoModel.from_config(config, trust_remote_code=False)
+    )
     try:
         for kind, method in replaced.items():
             kind.from_pretrained = method

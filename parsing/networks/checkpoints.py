@@ -1,8 +1,9 @@
 """Checkpoints of every training loop: written whole or not at all, only the newest few kept.
 
 ``step-00001200/`` holds ``weights.safetensors``, ``optimiser.safetensors`` and ``state.json``
-(position, random state, versions, SHA-256 of the two files). A checkpoint is written under a temporary
-name, flushed and renamed, so a kill or a full disk leaves the previous one as the newest.
+(position, random state, versions, SHA-256 of the two files, under a seal of its own). A checkpoint is
+written under a temporary name, flushed and renamed, so a kill or a full disk leaves the previous one as the
+newest.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from torch import Tensor, nn
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
-from corpora.support.files import fsync_path, read_json, sha256_file, write_json
+from corpora.support.files import fsync_path, read_record, sha256_file, write_record
 
 log = logging.getLogger(LOGGER)
 
-FORMAT = 1
+FORMAT = 2
 _FILES = ("weights.safetensors", "optimiser.safetensors")
 
 
@@ -78,7 +79,7 @@ class Checkpoints:
             hashes = {name: sha256_file(temporary / name) for name in _FILES}
             random_state = torch.get_rng_state().numpy().tobytes().hex()
             extra = {"format": FORMAT, "sha256": hashes, "random_state": random_state, "versions": versions()}
-            write_json(temporary / "state.json", {**checkpoint.state, **extra})
+            write_record(temporary / "state.json", {**checkpoint.state, **extra})
             for name in _FILES:
                 fsync_path(temporary / name)
             fsync_path(temporary)
@@ -107,7 +108,7 @@ class Checkpoints:
         return None
 
     def _load(self, path: Path) -> Checkpoint:
-        state = read_json(path / "state.json")
+        state = read_record(path / "state.json")
         if state["format"] != FORMAT:
             raise UserError(f"{path}: checkpoint format {state['format']}, this program reads {FORMAT}")
         for name in _FILES:

@@ -87,7 +87,8 @@ class TransformerBackbone:
     def _load(self, load: Any, **options: Any) -> Any:
         """Call a library's loader and report its errors in one line."""
         try:
-            return load(self.path, **options)
+            # False, not the default None, which asks at the terminal and runs the folder's code after "y".
+            return load(self.path, trust_remote_code=False, **options)
         except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
             first = (str(error).splitlines() or [""])[0]
             raise UserError(

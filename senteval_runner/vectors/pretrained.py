@@ -24,7 +24,7 @@ def whole_model(name: str, device: str | None) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
 
     try:
-        return SentenceTransformer(name, device=device)
+        return SentenceTransformer(name, device=device, trust_remote_code=False)
     except (OSError, ValueError) as error:
         first = (str(error).splitlines() or [""])[0]
         raise UserError(
@@ -80,7 +80,14 @@ def load_pretrained(make: Any, backbone: str, **options: Any) -> Any:
         # differ in them, and so would the saved files.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return make(backbone, model_kwargs={"use_safetensors": True}, **options)
+            ours = {"trust_remote_code": False}  # the default None asks, and runs the folder's code after "y"
+            return make(
+                backbone,
+                model_kwargs={"use_safetensors": True, **ours},
+                config_kwargs=ours,
+                processor_kwargs=ours,
+                **options,
+            )
     except (OSError, ValueError) as error:
         first = (str(error).splitlines() or [""])[0]
         raise UserError(

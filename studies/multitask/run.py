@@ -19,7 +19,8 @@ from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.dry_run import Work, dry_run_text
 from corpora.support.errors import UserError
-from corpora.support.files import read_json, write_json
+from corpora.support.files import read_json, read_record, write_json, write_record
+from senteval_runner.cells import read_cell
 from studies.finetune.backbone import chosen, ready
 from studies.finetune.examples import Fixed, Sampled, Source, Stream
 from studies.finetune.loop import Row, Schedule, Task, calibrate, fit
@@ -137,14 +138,14 @@ def run_stage(
     stage = sequence[-1]
     folder = _folder(config, sequence)
     done = folder / "stage.json"
-    if not done.exists():
+    if read_cell(done) is None:
         log(f"stage {name_of(sequence)}")
         net = MultitaskNet(config, stage, state)
         net.encoder.prepare(text for task in tasks.values() for text in task.texts())
         train_stage(config, net, tasks, folder, log)
         dev = net.scores(tasks, "dev", TASKS)
         net.save(folder)
-        write_json(
+        write_record(
             done, dataclasses.asdict(AfterStage(stage=str(stage), trained=sorted(net.trained), dev=dev))
         )
         shutil.rmtree(folder / "training")
@@ -152,7 +153,7 @@ def run_stage(
     state.backbone = str(folder)
     state.heads.pop(stage.task, None)  # the latest stage goes last
     state.heads[stage.task] = folder
-    return AfterStage(**read_json(done))
+    return AfterStage(**read_record(done))
 
 
 def _folder(config: MultitaskConfig, sequence: Stages) -> Path:

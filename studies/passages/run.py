@@ -15,9 +15,9 @@ from corpora.ranking.read import parse_spec, read_set
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
-from corpora.support.files import json_digest, read_json, write_json, write_text
+from corpora.support.files import json_digest, read_record, write_json, write_record, write_text
 from corpora.support.progress import progress
-from senteval_runner.cells import installed
+from senteval_runner.cells import installed, read_cell
 from senteval_runner.towers.choice import open_layers
 from senteval_runner.vectors.dry_run import encoding_dry_run
 from senteval_runner.vectors.embed import StoredEncoder
@@ -172,14 +172,16 @@ def run(config: PassagesConfig) -> int:
     if not cells:
         return 2
     paths = {cell: config.output / "parts" / f"{cell_key(*cell)}.json" for cell in cells}
-    finished = sum(path.exists() for path in paths.values())
+    kept = {cell: read_cell(path) for cell, path in paths.items()}
+    finished = sum(outcome is not None for outcome in kept.values())
     with progress(total=len(cells), unit="cell", description="rank", initial=finished) as bar:
         for cell, path in paths.items():
             chosen, method, seed = cell
             folder = config.output / "unfinished" / path.stem
-            if not path.exists():
+            outcome = kept[cell]
+            if outcome is None:
                 try:
-                    write_json(path, method.run(chosen.data, seed, folder))
+                    write_record(path, method.run(chosen.data, seed, folder))
                 except UserError as error:
                     shown = f"{chosen.data.name}, {method.model} {method.feature}: {error}"
                     plan.errors.append(shown)
@@ -187,7 +189,7 @@ def run(config: PassagesConfig) -> int:
                     continue
                 bar.update(1)
             shutil.rmtree(folder, ignore_errors=True)  # once the cell is there: a kill must not lose it
-            outcomes[cell] = read_json(path)
+            outcomes[cell] = outcome or read_record(path)
             log.info("%s", _line(chosen, method, seed, outcomes[cell]))
     rows = [
         summarise(chosen.data, method, [outcomes[cell] for cell in group])

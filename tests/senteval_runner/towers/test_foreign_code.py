@@ -1,0 +1,105 @@
+"""No loader runs a model folder's own code, and none asks whether it may."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from transformers import AutoConfig, AutoTokenizer
+
+from corpora.support.errors import UserError
+from parsing.libraries.benepar import load_benepar
+from parsing.libraries.supar import transformer_files
+from senteval_runner.towers.backbones import open_backbone
+from senteval_runner.towers.config import BackboneConfig
+from senteval_runner.towers.transformer import load_tower, load_whole
+from senteval_runner.vectors.encoders import resolve_encoder
+from studies.burt.__main__ import cli as burt
+from tests.studies.layers.transformers_tiny import build
+
+pytest.importorskip("sentence_transformers")
+
+CODE = """
+from pathlib import Path
+Path({mark!r}).touch()
+from transformers import BertConfig, BertModel, PretrainedConfig
+class EvilConfig(PretrainedConfig):
+    model_type = {kind!r}
+class EvilModel(BertModel):
+    config_class = EvilConfig
+"""
+LOADERS: dict[str, Callable[[str], object]] = {
+    "layers": lambda folder: open_backbone(folder, BackboneConfig()).encode([["a", "cat"]]),
+    "tower": load_tower,
+    "whole tower": load_whole,
+    "benepar": load_benepar,
+    "supar": lambda folder: supar_files(folder),
+    "senteval_runner.run": lambda folder: resolve_encoder(folder).encode(["a cat"]),
+}
+
+
+def supar_files(folder: str) -> None:
+    """What supar reads of the transformer that its checkpoint names."""
+    with transformer_files("checkpoint"):
+        AutoConfig.from_pretrained(folder)
+        AutoTokenizer.from_pretrained(folder)
+
+
+def hostile(folder: Path, kind: str) -> Path:
+    """A BERT whose folder asks for its own classes, of a known or an unknown kind; the mark of its code."""
+    build(folder, "bert")
+    mark = folder.parent / "executed"
+    (folder / "evil.py").write_text(CODE.format(mark=str(mark), kind=kind))
+    names = {"AutoConfig": "evil.EvilConfig", "AutoModel": "evil.EvilModel"}
+    config = json.loads((folder / "config.json").read_text()) | {"auto_map": names, "model_type": kind}
+    (folder / "config.json").write_text(json.dumps(config))
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    tokenizer |= {"auto_map": {"AutoTokenizer": ["evil.EvilTokenizer", "evil.EvilTokenizer"]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    return mark
+
+
+@pytest.mark.parametrize("kind", ["bert", "evil"])
+@pytest.mark.parametrize("name", LOADERS)
+def test_a_folders_code_is_never_run(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = hostile(tmp_path / "model", kind)
+    asked: list[str] = []
+    monkeypatch.setattr(builtins, "input", lambda question="": asked.append(question) or "y")
+    try:
+        LOADERS[name](str(tmp_path / "model"))
+    except UserError as error:
+        assert "\n" not in str(error)
+    else:
+        assert kind == "bert", "the library's own class took over"
+    assert not mark.exists() and not asked
+
+
+def test_a_modules_file_cannot_name_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = hostile(tmp_path / "model", "evil")
+    module = {"idx": 0, "name": "0", "path": "", "type": "evil.EvilModel"}
+    (tmp_path / "model" / "modules.json").write_text(json.dumps([module]))
+    monkeypatch.setattr(builtins, "input", lambda question="": "y")
+    monkeypatch.syspath_prepend(tmp_path / "model")  # as when a command runs inside the folder
+    for name in ("layers", "tower", "whole tower", "senteval_runner.run"):
+        with pytest.raises(UserError):
+            LOADERS[name](str(tmp_path / "model"))
+    assert not mark.exists()
+
+
+def test_burt_refuses_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = hostile(tmp_path / "model", "evil")
+    rows = [{"gold_label": "neutral", "sentence1": f"a cat {i}", "sentence2": "the cat"} for i in range(9)]
+    rows += [{**row, "gold_label": label} for row in rows for label in ("entailment", "contradiction")]
+    (tmp_path / "nli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(builtins, "input", lambda question="": "y")
+    given = ["--nli", str(tmp_path / "nli.jsonl"), "--objectives", "nli", "--output", str(tmp_path / "out")]
+    assert burt(["--backbone", str(tmp_path / "model"), *given]) == 2
+    assert "cannot be loaded" in capsys.readouterr().err.splitlines()[-1]
+    assert not mark.exists()
