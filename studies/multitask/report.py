@@ -71,16 +71,25 @@ def report(outcomes: Sequence[Outcome]) -> Page:
 def _table(first: str, rows: Mapping[str, list[Cell]], published: Mapping[str, Published]) -> Table:
     """Our rows, and those of the paper below where one has a name of ours."""
     quoted = [
-        [name, *(None if score is None else f"{100 * score:.1f}" for score in row.scores()), row.overall]
+        [
+            _shown(name),
+            *(None if score is None else f"{100 * score:.1f}" for score in row.scores()),
+            row.overall,
+        ]
         for name, row in published.items()
         if name in rows
     ]
     return Table(
         [first, *(Column(name, align="right") for name in COLUMNS), Column("Overall", digits=3)],
-        [[name, *cells] for name, cells in rows.items()],
+        [[_shown(name), *cells] for name, cells in rows.items()],
         quoted=quoted,
         quoted_title="published (SEQ-MT)" if quoted else "",
     )
+
+
+def _shown(name: str) -> str:
+    """A configuration's name in Markdown, where a bare star would begin or end italics."""
+    return name.replace("*", "\\*")
 
 
 def _cells(scores: Mapping[str, float], trained: Sequence[str]) -> list[Cell]:

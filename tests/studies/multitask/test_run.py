@@ -157,7 +157,7 @@ def test_a_grid_shares_stages_resumes_and_shows_forgetting(
     assert second.after[-1].trained == ["quora", "sst", "sts"]
     shown = report(outcomes).markdown()
     assert shown.count("| SA |") == 1
-    assert "| SA → P[sub](X)* → STS(M) |" in shown
+    assert r"| SA → P[sub](X)\* → STS(M) |" in shown
     assert "(" in next(line for line in shown.splitlines() if line.startswith("| SA |"))
     last = tmp_path / "out/stages/sst+quora-sub-max-prod+sts-mean"
     assert SentenceTransformer(str(last), device="cpu").encode(["the film"]).shape == (1, 32)
