@@ -67,15 +67,15 @@ def held() -> tuple[float, int, int]:
 
 def rounds(folder: Path, sentences: int) -> Iterator[tuple[float, float, float]]:
     """Parse, train, encode for ever; sentences per second of each."""
+    from corpora.text import text_corpus
     from multiview.model import MultiViewEncoder
     from multiview.train import cli as train
     from parsing.cache.reader import TreeCache
+    from parsing.models import load_constituency_parser, load_dependency_parser
     from parsing.pipeline.driver import run_corpus
     from parsing.pipeline.serial import SerialPool
     from parsing.pipeline.workers import ParserFactories
     from tools.hammer.world import sentences as made
-    from corpora.text import text_corpus
-    from parsing.models import load_constituency_parser, load_dependency_parser
 
     text = folder / "corpus.txt"
     text.write_text("\n".join(" ".join(words) for words in made(sentences)) + "\n", encoding="utf-8")

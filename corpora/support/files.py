@@ -180,7 +180,7 @@ def file_record(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
 
 
-def check_file(path: Path, size: int, sha256: str) -> None:
+def check_file(path: Path, bytes: int, sha256: str) -> None:
     """Compare a file with its record.
 
     Raises:
@@ -188,8 +188,8 @@ def check_file(path: Path, size: int, sha256: str) -> None:
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; the folder is not complete")
-    if path.stat().st_size != size:
-        raise UserError(f"{path}: damaged: {path.stat().st_size} bytes, {size} were written")
+    if path.stat().st_size != bytes:
+        raise UserError(f"{path}: damaged: {path.stat().st_size} bytes, {bytes} were written")
     if sha256_file(path) != sha256:
         raise UserError(f"{path}: damaged: its content does not match its SHA-256")
 

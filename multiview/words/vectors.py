@@ -1,8 +1,9 @@
 """Pre-trained word vectors: GloVe text, word2vec text and word2vec binary.
 
 A file is converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
-``words.txt`` and ``source.json`` (size and time of the original file, and the limit). The vectors are
-memory-mapped, so no process holds the 2.4 GB of 2,000,000 x 300 numbers.
+``words.txt`` and ``source.json`` (size and time of the original file, the limit, and the SHA-256 of the
+copy, which is checked whenever it is opened). The vectors are memory-mapped, so no process holds the 2.4 GB
+of 2,000,000 x 300 numbers.
 
 Legend of dimension suffixes: W words, E vector size.
 """
@@ -24,12 +25,26 @@ from numpy.typing import NDArray
 
 from corpora.inputs import readable, stem
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, read_json, write_array, write_json
+from corpora.support.files import (
+    atomic_path,
+    check_file,
+    file_record,
+    read_record,
+    sweep,
+    write_array,
+    write_record,
+)
+from corpora.support.lock import locked
 from corpora.support.progress import progress
 from multiview.words.vocabulary import writable
 
 Float = NDArray[np.float32]
 DEFAULT_WORDS = 2_000_000
+COPY = ("vectors.npy", "words.txt")
+MOST_DIMENSIONS = 65_536
+"""A header or first line that asks for more is not believed."""
+MOST_WORD_BYTES = 65_536
+"""A binary word that goes on for longer is not one."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +76,15 @@ def load_word_vectors(path: Path, cache: Path, limit: int = DEFAULT_WORDS) -> Wo
     source = vectors_record(path, limit)
     tag = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     folder = Path(cache) / f"{path.name}-{tag}.vectors"
-    if not (folder / "source.json").exists() or read_json(folder / "source.json") != source:
-        # Removed first: if the conversion is killed, the folder must not look complete.
-        (folder / "source.json").unlink(missing_ok=True)
-        _convert(path, folder, limit)
-        write_json(folder / "source.json", source)
+    if not _intact(folder, source):
+        with locked(folder, option="folder for it", wait=True):
+            if not _intact(folder, source):  # another run may just have made it
+                sweep(folder)
+                # Removed first: if the conversion is killed, the folder must not look complete.
+                (folder / "source.json").unlink(missing_ok=True)
+                _convert(path, folder, limit)
+                files = {name: file_record(folder / name) for name in COPY}
+                write_record(folder / "source.json", {**source, "files": files})
     return open_word_vectors(folder)
 
 
@@ -85,6 +104,19 @@ def open_word_vectors(folder: Path) -> WordVectors:
     """Map a folder with ``words.txt`` and ``vectors.npy``."""
     text = (folder / "words.txt").read_bytes().decode("utf-8")
     return WordVectors(text.split("\n")[:-1], np.load(folder / "vectors.npy", mmap_mode="r"))
+
+
+def _intact(folder: Path, source: dict[str, int]) -> bool:
+    """Whether the folder holds an undamaged copy of this source."""
+    try:
+        record = read_record(folder / "source.json")
+        if record != {**source, "files": record.get("files")}:
+            return False
+        for name in COPY:
+            check_file(folder / name, **record["files"][name])
+    except (UserError, KeyError, TypeError):  # none yet, or damaged: made again
+        return False
+    return True
 
 
 def _convert(path: Path, folder: Path, limit: int) -> None:
@@ -130,14 +162,15 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
         first = stream.readline()
         fields = first.split()
         lines: Iterator[bytes] = iter(stream)
-        first_number = 2
+        first_number, announced = 2, None
         if len(fields) == 2 and all(field.isdigit() for field in fields):
-            dim = int(fields[1])
+            announced, dim = _header(path, fields)
         else:
             dim = _trailing_numbers(fields)
             lines, first_number = itertools.chain([first], stream), 1
-        if dim < 1:
+        if not 1 <= dim <= MOST_DIMENSIONS:
             raise UserError(f"{path}, line 1: {first[:40]!r} is not a word and its numbers")
+        rows = 0
         for number, line in enumerate(lines, start=first_number):
             parts = line.rstrip().rsplit(b" ", dim)
             try:
@@ -146,7 +179,22 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
                 vector = np.empty(0, dtype=np.float32)
             if len(parts) != dim + 1 or len(vector) != dim or not np.isfinite(vector).all():
                 raise UserError(f"{path}, line {number}: {line[:40]!r} is not a word and {dim} numbers")
+            rows += 1
             yield parts[0].decode("utf-8", "replace"), vector
+        if announced not in (None, rows):
+            raise UserError(f"{path}: its first line says {announced} words, it has {rows}; is it cut off?")
+
+
+def _header(path: Path, fields: list[bytes]) -> tuple[int, int]:
+    """Words and dimensions of word2vec's first line.
+
+    Raises:
+        UserError: a number that no file of vectors has.
+    """
+    if any(len(field) > 18 for field in fields) or not 1 <= int(fields[1]) <= MOST_DIMENSIONS:
+        shown = b" ".join(fields)[:60].decode("ascii", "replace")
+        raise UserError(f"{path}, line 1: {shown!r} is not a number of words and a dimension")
+    return int(fields[0]), int(fields[1])
 
 
 def _trailing_numbers(fields: list[bytes]) -> int:
@@ -167,15 +215,22 @@ def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
         header = stream.readline().split()
         if len(header) != 2 or not all(field.isdigit() for field in header):
             raise UserError(f"{path}: does not start with word2vec's 'words dim' line")
-        count, dim = map(int, header)
+        count, dim = _header(path, header)
         for row in range(count):
             word = bytearray()
             while (byte := stream.read(1)) not in (b" ", b""):
                 word += byte
+                if len(word) > MOST_WORD_BYTES:
+                    raise UserError(f"{path}, word {row + 1} of {count}: longer than {MOST_WORD_BYTES} bytes")
             values = stream.read(4 * dim)
             if len(values) != 4 * dim:
                 raise UserError(f"{path}, word {row + 1} of {count}: the file ends in the middle of a vector")
-            yield word.decode("utf-8", "replace").lstrip("\n"), np.frombuffer(values, dtype="<f4")
+            vector = np.frombuffer(values, dtype="<f4")
+            if not np.isfinite(vector).all():
+                raise UserError(f"{path}, word {row + 1} of {count}: a number that is not finite")
+            yield word.decode("utf-8", "replace").lstrip("\n"), vector
+        if stream.read(2).strip():
+            raise UserError(f"{path}: goes on after the {count} words that its first line says")
 
 
 def save_vectors(path: Path, vectors: Float) -> None:

@@ -27,7 +27,15 @@ from torch.nn.functional import normalize
 
 from corpora.ranking.lexical import Scores
 from corpora.support.errors import UserError
-from corpora.support.files import read_json, write_array, write_json
+from corpora.support.files import (
+    check_file,
+    file_record,
+    read_json,
+    read_record,
+    write_array,
+    write_json,
+    write_record,
+)
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import embed_all, load_whole, set_dropout
@@ -191,13 +199,15 @@ class EncoderTuner:
         kept = folder / "scores.npy"
         if (folder / "job.json").exists() and read_json(folder / "job.json") != identity:
             raise UserError(f"{folder}: was tuned with other options or texts; use another --output")
-        if not kept.exists():
+        finished = _finished(kept)
+        if finished is None:
             write_json(folder / "job.json", identity)
             net = self._train(job, folder / "training")
             scores = net.scores([self.queries[row] for row in job.test])
             write_array(kept, scores)
+            write_record(folder / "scores.json", file_record(kept))
+            finished = scores
         shutil.rmtree(folder / "training", ignore_errors=True)
-        finished: Scores = np.load(kept, allow_pickle=False)
         return finished
 
     def _train(self, job: Job, folder: Path) -> Retriever:
@@ -258,6 +268,17 @@ def refuse_untunable(models: Sequence[str]) -> None:
                 f"--tune encoder: {spec!r} is not one transformer or multi-view model; "
                 "leave it out or use --tune map"
             )
+
+
+def _finished(scores: Path) -> Scores | None:
+    """The scores of a finished job; None if there are none, or the file is not the one that was written."""
+    try:
+        record = read_record(scores.with_suffix(".json"))
+        check_file(scores, **record)
+    except UserError:
+        return None
+    found: Scores = np.load(scores, allow_pickle=False)
+    return found
 
 
 def _slug(spec: str) -> str:

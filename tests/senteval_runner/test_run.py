@@ -81,6 +81,23 @@ def test_a_killed_run_keeps_finished_tasks(tmp_path, data, words, monkeypatch) -
     assert counted == ["MRPC", "CR"]
 
 
+def test_a_damaged_cell_is_computed_again(tmp_path, data, words, monkeypatch) -> None:
+    """An empty or cut one was "skipped", with exit code 0; a changed number went into the report."""
+    monkeypatch.chdir(tmp_path)
+    options = config(tmp_path, data, str(words), tasks="CR")
+    assert running.run(options) == 0
+    results = (tmp_path / "report/results.md").read_text()
+    (cell,) = (tmp_path / "report/parts").rglob("CR.json")
+    whole = cell.read_text()
+    for damaged in ("", whole[:50], whole.replace('"acc": ', '"acc": 1', 1), "[]", '{"a": 1}'):
+        assert damaged != whole
+        cell.write_text(damaged)
+        assert running.run(options) == 0
+        again, first = json.loads(cell.read_text()), json.loads(whole)
+        assert again["metrics"] == first["metrics"]
+        assert (tmp_path / "report/results.md").read_text() == results
+
+
 @pytest.mark.parametrize(("protocol", "library"), [("fast", "torch"), ("sklearn", "scikit-learn")])
 def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, protocol, library) -> None:
     before = cells.Cells(tmp_path, get_protocol(protocol)).digest

@@ -308,17 +308,17 @@ def test_a_kill_before_the_cell_is_written_loses_no_training(
     config = options(
         models=(), baselines=(), limit=8, cross=CrossConfig(**{**vars(CROSS), "backbones": (tiny,)})
     )
-    real = passages.write_json
+    real = passages.write_record
 
     def killed(path: Path, value: Any) -> None:
         if path.parent.name == "parts":
             raise KeyboardInterrupt
         real(path, value)
 
-    monkeypatch.setattr(passages, "write_json", killed)
+    monkeypatch.setattr(passages, "write_record", killed)
     with pytest.raises(KeyboardInterrupt):
         run(config)
-    monkeypatch.setattr(passages, "write_json", real)
+    monkeypatch.setattr(passages, "write_record", real)
     monkeypatch.setattr(cross, "pair_loss", None)  # nothing is left to train
     assert run(config) == 0 and not list(Path("out/unfinished").glob("*"))
 
