@@ -73,6 +73,23 @@ def test_a_full_disk_is_one_line(error: Exception, capsys: pytest.CaptureFixture
     assert message.endswith("no space left on the disk; steps are kept\n")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    ],
+)
+def test_memory_that_runs_out_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(config: Options) -> None:
+        raise error
+
+    assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == 2
+    assert capsys.readouterr().err == "python -m p: out of memory; steps are kept\n"
+
+
 def test_a_read_only_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def fail(config: Options) -> None:
         raise OSError(errno.EROFS, "Read-only file system", "/locked/x")
