@@ -83,6 +83,8 @@ class Command:
         except OSError as error:
             if out_of_space(error):
                 return full_disk(prog, error, self.kept)
+            if out_of_memory(error):
+                return no_memory(prog, self.kept)
             # Unless a path that the user gave is wrong, this is a bug and keeps its traceback.
             if error.filename is None or not (isinstance(error, PATH_MISTAKES) or error.errno == errno.EROFS):
                 raise
@@ -90,6 +92,8 @@ class Command:
             print(f"{prog}: {where}: {error.strerror}; give another path", file=sys.stderr)
             return 2
         except Exception as error:
+            if out_of_memory(error):
+                return no_memory(prog, self.kept)
             if not out_of_space(error):
                 raise
             return full_disk(prog, error, self.kept)
@@ -173,6 +177,27 @@ def out_of_space(error: BaseException) -> bool:
     """Whether a file did not fit. HDF5 and safetensors report it only in the message text."""
     words = [os.strerror(number) for number in NO_ROOM]
     return getattr(error, "errno", None) in NO_ROOM or any(word in str(error) for word in words)
+
+
+NO_MEMORY = (
+    "Cannot allocate memory",
+    "can't allocate memory",  # torch's allocator
+    "out of memory",  # CUDA
+    "failed to map segment from shared object",  # a library that is loaded
+    "can't start new thread",
+    "std::bad_alloc",
+)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out. Libraries report it by errors of all types, told apart by the text."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY)
+
+
+def no_memory(prog: str, kept: str) -> int:
+    """Print that memory ran out and what is kept; return the exit code."""
+    print(f"{prog}: out of memory; {kept}", file=sys.stderr)
+    return 2
 
 
 def full_disk(prog: str, error: Exception, kept: str) -> int:

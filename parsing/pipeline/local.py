@@ -2,21 +2,18 @@
 
 A worker gets one part at a time, when it is idle, so only a few shards of text are in memory however long
 the corpus is. A thread of the driver reads and tokenises while workers parse. A worker that dies is
-replaced; a part whose worker died or failed is tried once more.
+replaced; a part whose worker died or failed is tried once more. The others go on without a worker that
+could not load the parsers: there may be no memory for it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import multiprocessing
 import os
-import signal
-import sys
-import traceback
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
@@ -24,49 +21,20 @@ from corpora.support.cli import LOGGER
 from corpora.support.environment import environment
 from corpora.support.errors import UserError
 from parsing.cache.format import ShardResult
-from parsing.pipeline.parse_shard import ShardOptions, parse_shard
+from parsing.pipeline.parse_shard import ShardOptions
 from parsing.pipeline.read_ahead import read_ahead
 from parsing.pipeline.split import ShardSpec
+from parsing.pipeline.worker import Done, Failed, Message, Ready, Refused, work
 from parsing.pipeline.workers import (
     Failures,
-    LoadedParsers,
-    Messages,
     Parsed,
     ParserDescription,
     ParserFactories,
+    no_worker_left,
 )
 
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 log = logging.getLogger(LOGGER)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    description: ParserDescription
-
-
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    """The parsers cannot be loaded, and the user can fix that."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    reason: str
-    lines: list[str] = field(default_factory=list)
-    """What was logged."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    result: ShardResult
-    lines: list[str]
-
-
-Message = _Ready | _Refused | _Failed | _Done
-"""What a worker sends."""
 
 
 @dataclass(eq=False)
@@ -93,7 +61,8 @@ class LocalPool:
         self._description: ParserDescription | None = None
 
     def __enter__(self) -> LocalPool:
-        self._workers = [self._start() for _ in range(self._count)]
+        for _ in range(self._count):
+            self._add()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -128,7 +97,7 @@ class LocalPool:
                     return
                 # A worker is idle and the corpus is slow: look again soon.
                 for worker, message in self._events(0.02 if idle and not ahead.at_end else None):
-                    if not worker.ready and message is not None:
+                    if not worker.ready:
                         self._greet(worker, message)
                         continue
                     spec = worker.spec
@@ -142,32 +111,38 @@ class LocalPool:
         """Handle a worker's message, or its death (None): return the result, or queue the part again."""
         spec, worker.spec = worker.spec, None
         if message is not None:
-            assert isinstance(message, _Done | _Failed)
+            assert isinstance(message, Done | Failed)
             for line in message.lines:
                 log.warning("%s", line)
-            if isinstance(message, _Done):
+            if isinstance(message, Done):
                 return message.result
-            reason = message.reason
+            reason, is_bug = message.reason, not message.out_of_memory
         else:
-            reason = f"its process ended with exit code {worker.process.exitcode} (-9: killed, memory?)"
-            if spec is None and not worker.ready:
-                raise RuntimeError(f"a worker could not start: {reason}")
-            self._replace(worker)
+            reason, is_bug = _ending(worker), False
+            self._forget(worker)
+            self._add()
         if spec is None:  # it died idle: nothing is lost
             return None
-        failures.add(spec, reason)
+        failures.add(spec, reason, is_bug=is_bug)
         again.append(spec)
         return None
 
     def _greet(self, worker: _Worker, message: Message | None) -> None:
-        if message is None:
-            code = worker.process.exitcode
-            raise RuntimeError(f"a worker ended while it loaded the parsers (exit code {code})")
-        if isinstance(message, _Refused):
+        """Handle the first message of a worker, or its death while it loads the parsers (None)."""
+        if isinstance(message, Refused):
             raise UserError(message.reason)
-        if isinstance(message, _Failed):
+        if isinstance(message, Failed) and not message.out_of_memory:
             raise RuntimeError(f"a worker could not load the parsers: {message.reason}")
-        assert isinstance(message, _Ready)
+        if message is None or isinstance(message, Failed):
+            reason = _ending(worker) if message is None else message.reason.strip().splitlines()[-1]
+            self._forget(worker)
+            if not self._workers:
+                raise no_worker_left(reason)
+            log.warning(
+                "a worker could not load the parsers (%s); going on with %d", reason, len(self._workers)
+            )
+            return
+        assert isinstance(message, Ready)
         self._description = self._description or message.description
         worker.ready = True
 
@@ -191,66 +166,33 @@ class LocalPool:
 
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=work, args=(theirs, self.factories), daemon=True)
+        process = self._context.Process(target=work, args=(theirs,), daemon=True)
         with environment(**ONE_THREAD):
             process.start()
         theirs.close()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the next wait notices
+            ours.send(self.factories)
         return _Worker(process, ours)
 
-    def _replace(self, worker: _Worker) -> None:
+    def _add(self) -> None:
+        """Start one more worker, or go on without it if the system refuses."""
+        try:
+            self._workers.append(self._start())
+        except OSError as error:
+            if not self._workers:
+                raise no_worker_left(str(error.strerror)) from None
+            log.warning("no more than %d workers (%s)", len(self._workers), error.strerror)
+
+    def _forget(self, worker: _Worker) -> None:
+        worker.process.join()
         worker.pipe.close()
-        self._workers[self._workers.index(worker)] = self._start()
+        self._workers.remove(worker)
+
+
+def _ending(worker: _Worker) -> str:
+    return f"its process ended with exit code {worker.process.exitcode} (-9: killed, memory?)"
 
 
 def available_cores() -> int:
     """Cores this process may use (a container may have fewer than the machine)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def work(pipe: Connection, factories: ParserFactories) -> None:
-    """Main function of a worker process: load the parsers, then parse parts until the driver ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
-    _die_with_parent()
-    messages = Messages.install()
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        try:
-            parsers = LoadedParsers.make(factories)
-            pipe.send(_Ready(parsers.describe()))
-        except UserError as error:
-            pipe.send(_Refused(str(error)))
-            return
-        except Exception:
-            pipe.send(_Failed(traceback.format_exc()))
-            return
-        while True:
-            options, spec = pipe.recv()
-            pipe.send(_parse(options, spec, parsers, messages))
-            _give_memory_back()
-
-
-def _parse(options: ShardOptions, spec: ShardSpec, parsers: LoadedParsers, messages: Messages) -> Message:
-    try:
-        result = parse_shard(spec, parsers.dependency, parsers.constituency, options)
-        return _Done(result, messages.take())
-    except Exception:
-        return _Failed(traceback.format_exc(), messages.take())
-
-
-def _give_memory_back() -> None:
-    """Return freed memory to the system: glibc keeps the fragments left by batches of changing shapes.
-
-    Takes milliseconds per part and saves a worker 70 MB after three shards.
-    """
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to end this process with its parent, even if that is killed."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() == 1:  # the parent had ended before the call
-            os._exit(1)

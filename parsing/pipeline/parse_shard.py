@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from corpora.inputs import encodable, is_encodable
-from corpora.support.cli import LOGGER
+from corpora.support.cli import LOGGER, out_of_memory
 from parsing.cache.format import (
     CONST_FALLBACK,
     DEP_FALLBACK,
@@ -268,6 +268,8 @@ def _parses(
             if len(parses) != len(batch):
                 raise ValueError(f"{len(parses)} parses of {len(batch)} sentences")
         except Exception as error:
+            if out_of_memory(error):  # the trees must not depend on it
+                raise
             # One odd sentence must not cost the others, whatever a parser library raises.
             log.warning("%s parser: batch of %d, one by one after: %s", name, len(batch), error)
         else:
@@ -278,6 +280,8 @@ def _parses(
                 (one,) = parse([sentences[i]])
                 done.append((int(i), one))
             except Exception as error:
+                if out_of_memory(error):
+                    raise
                 reasons[f"{name} fault"] += 1
                 log.warning("%s parser: %s; %s", name, error, _excerpt(sentences[i]))
     return done

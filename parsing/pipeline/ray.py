@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from corpora.support.cli import LOGGER
+from corpora.support.cli import LOGGER, out_of_memory
 from corpora.support.errors import MissingExtraError, UserError
 from parsing.cache.format import ShardResult
 from parsing.pipeline.parse_shard import ShardOptions, parse_shard
@@ -24,11 +24,12 @@ from parsing.pipeline.workers import (
     Parsed,
     ParserDescription,
     ParserFactories,
+    no_worker_left,
 )
 
 try:
     import ray
-    from ray.exceptions import RayActorError, RayError, RayTaskError
+    from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
 except ImportError:
     raise MissingExtraError("ray", "ray") from None
 
@@ -82,8 +83,11 @@ class RayPool:
         own: dict[str, Any] = {} if self._address else {"num_cpus": self._workers, "include_dashboard": False}
         try:
             ray.init(address=self._address, log_to_driver=False, **own)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise UserError(f"--address {self._address}: no Ray cluster answers ({error})") from None
+        except Exception as error:  # a start that times out is a plain Exception
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            if self._address is None:
+                raise UserError(f"--pool ray: Ray did not start on this machine ({reason})") from None
+            raise UserError(f"--address {self._address}: no Ray cluster answers ({reason})") from None
         count = self._workers or int(ray.cluster_resources().get("CPU", 1))
         self._actors = [self._start() for _ in range(count)]
         return self
@@ -101,14 +105,25 @@ class RayPool:
         return actor
 
     def describe(self) -> ParserDescription:
-        """Ask the first actor, once it has loaded the parsers."""
-        try:
-            description: ParserDescription = ray.get(self._actors[0].describe.remote())
-        except RayTaskError as error:
-            if isinstance(error.cause, UserError):
-                raise error.cause from None
-            raise
-        return description
+        """Ask the first actor that has loaded the parsers; the others go on without one that could not."""
+        asked = {actor.describe.remote(): actor for actor in self._actors}
+        reason = "the cluster has no cores"
+        while asked:
+            (reference, *_), _ = ray.wait(list(asked))
+            actor = asked.pop(reference)
+            try:
+                description: ParserDescription = ray.get(reference)
+            except RayError as error:
+                if isinstance(error, RayTaskError) and isinstance(error.cause, UserError):
+                    raise error.cause from None
+                if not _lacks_memory(error):
+                    raise
+                reason = str(error).strip().splitlines()[-1]
+                log.warning("an actor could not load the parsers (%s)", reason)
+                self._actors.remove(actor)
+            else:
+                return description
+        raise no_worker_left(reason)
 
     def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
         """Parse on the cluster (see :class:`parsing.pipeline.workers.WorkerPool`)."""
@@ -135,7 +150,8 @@ class RayPool:
                     try:
                         result, lines = ray.get(reference)
                     except RayError as error:
-                        failures.add(spec, str(error).strip().splitlines()[-1])
+                        reason = str(error).strip().splitlines()[-1]
+                        failures.add(spec, reason, is_bug=not _lacks_memory(error))
                         again.append(spec)
                         idle.append(self._replaced(actor) if isinstance(error, RayActorError) else actor)
                         continue
@@ -148,3 +164,8 @@ class RayPool:
         """A new actor in place of a dead one."""
         self._actors[self._actors.index(actor)] = fresh = self._start()
         return fresh
+
+
+def _lacks_memory(error: RayError) -> bool:
+    """Whether an actor died, or memory ran out in it; other errors are bugs."""
+    return isinstance(error, RayActorError | OutOfMemoryError) or out_of_memory(error)

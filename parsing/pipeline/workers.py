@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from corpora.support.cli import LOGGER
+from corpora.support.errors import UserError
 from parsing.cache.format import Inventories, ShardResult
 from parsing.pipeline.parse_shard import ShardOptions, inventories_of
 from parsing.pipeline.split import ShardSpec
@@ -73,8 +74,8 @@ class WorkerPool(Protocol):
         """Parse every part of every shard; results come in the order in which they finish.
 
         Raises:
-            UserError: the corpus could not be read.
-            RuntimeError: the worker of one part died or failed twice.
+            UserError: the corpus could not be read, no worker is left, or a part's workers died twice.
+            RuntimeError: the parsers failed twice on one part.
         """
         ...
 
@@ -112,6 +113,14 @@ class Messages(logging.Handler):
         return lines
 
 
+MORE_MEMORY = "take fewer --workers, or free memory; the same command resumes"
+
+
+def no_worker_left(reason: str) -> UserError:
+    """The error that ends a run when the last of its workers could not load the parsers."""
+    return UserError(f"no worker could load the parsers ({reason}); {MORE_MEMORY}")
+
+
 @dataclass
 class Failures:
     """Counts the failures of each part; the last of its attempts ends the run."""
@@ -119,15 +128,24 @@ class Failures:
     attempts: int = 2
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def add(self, spec: ShardSpec, reason: str) -> None:
+    def add(self, spec: ShardSpec, reason: str, *, is_bug: bool) -> None:
         """Record a failure of ``spec``, which will be tried again.
 
+        Args:
+            spec: the part.
+            reason: what went wrong, perhaps a traceback.
+            is_bug: the parsing raised an error; otherwise its process was killed or had no memory.
+
         Raises:
-            RuntimeError: it failed too often; the message names the shard and its part.
+            RuntimeError: it failed too often, at last by a bug; the message names the shard and its part.
+            UserError: it failed too often, the last time for lack of memory.
         """
         key = spec.index, spec.part
         self.counts[key] = self.counts.get(key, 0) + 1
         where = f"shard {spec.index}, part {spec.part + 1} of {spec.parts}"
         if self.counts[key] >= self.attempts:
-            raise RuntimeError(f"{where}: failed {self.attempts} times; {reason}")
+            if is_bug:
+                raise RuntimeError(f"{where}: failed {self.attempts} times; {reason}")
+            reason = reason.strip().splitlines()[-1]
+            raise UserError(f"{where}: failed {self.attempts} times; {reason}; {MORE_MEMORY}")
         logging.getLogger(LOGGER).warning("%s: %s; trying again", where, reason.splitlines()[-1])

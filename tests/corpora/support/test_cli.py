@@ -82,6 +82,21 @@ def test_a_file_above_its_limit_is_one_line(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == (
         "python -m p: x.npy: the file is larger than its limit (ulimit -f); steps are kept\n"
     )
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    ],
+)
+def test_memory_that_runs_out_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(config: Options) -> None:
+        raise error
+
+    assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == 2
+    assert capsys.readouterr().err == "python -m p: out of memory; steps are kept\n"
 
 
 def test_a_read_only_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,9 +31,12 @@ from tests.conftest import ROOT
 from tests.parsing.pipeline.toy_corpus import ListCorpus, ToyCorpus
 from tests.parsing.pipeline.toy_parsers import (
     DyingDependencyParser,
+    HungryDependencyParser,
     SlowDependencyParser,
     ToyConstituencyParser,
     ToyDependencyParser,
+    killed_while_it_loads,
+    too_large,
 )
 
 TOYS = ParserFactories(dependency=ToyDependencyParser, constituency=ToyConstituencyParser)
@@ -197,9 +200,52 @@ def test_a_worker_that_dies_idle_is_replaced() -> None:
 
 def test_a_shard_that_kills_two_workers_is_a_clear_fault(tmp_path: Path) -> None:
     corpus = ListCorpus([Sentence(("all", "well"))] * 100 + [Sentence(("die", "here"))])
-    with pytest.raises(RuntimeError, match=r"shard 1, part 1 of 1: failed 2 times; .* exit code 9"):
+    with pytest.raises(UserError, match=r"shard 1, part 1 of 1: failed 2 times; .* exit code 9"):
         run(corpus, tmp_path, ParserFactories(dependency=DyingDependencyParser))
     assert list(Manifest.read(tmp_path).rows) == [0]  # what was finished is kept
+
+
+@pytest.mark.parametrize("load", [killed_while_it_loads, too_large])
+def test_the_others_go_on_without_a_worker_that_cannot_load(whole: Path, tmp_path: Path, load) -> None:
+    loading = functools.partial(load, marker=tmp_path / "first")
+    parsers = ParserFactories(dependency=loading, constituency=ToyConstituencyParser)
+    run(ToyCorpus(500), tmp_path / "cache", parsers, workers=2)
+    assert (tmp_path / "first").exists() and content(tmp_path / "cache") == content(whole)
+
+
+@pytest.mark.parametrize(
+    ("load", "reason"),
+    [(killed_while_it_loads, "its process ended with exit code -9"), (too_large, "Unable to allocate")],
+)
+def test_no_worker_that_can_load_is_one_line(tmp_path: Path, load, reason: str) -> None:
+    parsers = ParserFactories(dependency=functools.partial(load, marker=None))
+    with pytest.raises(UserError, match=rf"no worker could load the parsers \(.*{reason}") as refusal:
+        run(ToyCorpus(50), tmp_path, parsers, workers=2)
+    assert "\n" not in str(refusal.value) and "fewer --workers" in str(refusal.value)
+
+
+def test_a_system_that_starts_no_more_processes_gets_fewer_workers(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(pool: LocalPool):
+        if pool._workers:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return original(pool)
+
+    original = LocalPool._start
+    monkeypatch.setattr(LocalPool, "_start", start)
+    run(ToyCorpus(500), tmp_path, workers=3)
+    assert content(tmp_path) == content(whole)
+
+
+def test_no_memory_for_a_sentence_gives_no_fallback_tree(tmp_path: Path) -> None:
+    corpus = ListCorpus([Sentence(("so", "much"))] * 3)
+    hungry = functools.partial(HungryDependencyParser, marker=tmp_path / "once")
+    run(corpus, tmp_path / "a", ParserFactories(dependency=hungry))
+    run(corpus, tmp_path / "b", ParserFactories(dependency=ToyDependencyParser))
+    assert (tmp_path / "once").exists() and content(tmp_path / "a") == content(tmp_path / "b")
+    with pytest.raises(UserError, match=r"failed 2 times; MemoryError; take fewer --workers"):
+        run(corpus, tmp_path / "c", ParserFactories(dependency=HungryDependencyParser))
 
 
 @pytest.mark.parametrize(

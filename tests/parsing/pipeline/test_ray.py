@@ -46,6 +46,54 @@ def test_a_slow_corpus_is_waited_for_asleep(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked < 50
 
 
+@pytest.mark.parametrize("address", [None, "host:6379"])
+def test_a_start_that_times_out_is_one_line(monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
+    from parsing.pipeline.ray import RayPool
+
+    def time_out(**_: object) -> None:
+        raise Exception("The current node timed out during startup.\nThis could happen because ...")
+
+    monkeypatch.setattr(ray, "init", time_out)
+    where = "--pool ray" if address is None else f"--address {address}"
+    with (
+        pytest.raises(UserError, match=rf"{where}: .* \(The current node timed out during startup\.\)$"),
+        RayPool(ParserFactories(), 1, address=address),
+    ):
+        pass
+
+
+class Actor:
+    """An actor that dies while it loads, or gives an answer."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+        self.describe = self
+
+    def remote(self) -> Actor:
+        return self
+
+
+def test_the_others_go_on_without_an_actor_that_cannot_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.exceptions import RayActorError
+
+    from parsing.pipeline.ray import RayPool
+
+    def get(actor: Actor) -> object:
+        if isinstance(actor.answer, Exception):
+            raise actor.answer
+        return actor.answer
+
+    monkeypatch.setattr(ray, "wait", lambda actors: (actors[:1], actors[1:]))
+    monkeypatch.setattr(ray, "get", get)
+    pool = RayPool(ParserFactories(), 2)
+    dead, alive = Actor(RayActorError()), Actor("description")
+    pool._actors = [dead, alive]
+    assert pool.describe() == "description" and pool._actors == [alive]
+    pool._actors = [dead, dead]
+    with pytest.raises(UserError, match="no worker could load the parsers"):
+        pool.describe()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 # Ray leaves sockets and processes to the operating system.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -120,4 +121,41 @@ class DyingDependencyParser(ToyDependencyParser):
             if self.marker is not None:
                 self.marker.touch()
             os._exit(9)
+        return super().parse(sentences)
+
+
+def first_of_all(marker: Path) -> bool:
+    """Whether no process has asked before."""
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def killed_while_it_loads(marker: Path | None) -> ToyDependencyParser:
+    """A parser whose process is killed while it loads: the first one, or with None all of them."""
+    if marker is None or first_of_all(marker):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ToyDependencyParser()
+
+
+def too_large(marker: Path | None) -> ToyDependencyParser:
+    """A parser that does not fit into memory, in the first process or in all."""
+    if marker is None or first_of_all(marker):
+        np.ones(1 << 50)
+    return ToyDependencyParser()
+
+
+@dataclass
+class HungryDependencyParser(ToyDependencyParser):
+    """Has no memory for "much": once, or always."""
+
+    marker: Path | None = None
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
+        if any("much" in tokens for tokens in sentences) and (
+            self.marker is None or first_of_all(self.marker)
+        ):
+            raise MemoryError
         return super().parse(sentences)
