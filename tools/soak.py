@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from corpora.support.cli import Command
@@ -67,15 +68,15 @@ def held() -> tuple[float, int, int]:
 
 def rounds(folder: Path, sentences: int) -> Iterator[tuple[float, float, float]]:
     """Parse, train, encode for ever; sentences per second of each."""
+    from corpora.text import text_corpus
     from multiview.model import MultiViewEncoder
     from multiview.train import cli as train
     from parsing.cache.reader import TreeCache
+    from parsing.models import load_constituency_parser, load_dependency_parser
     from parsing.pipeline.driver import run_corpus
     from parsing.pipeline.serial import SerialPool
     from parsing.pipeline.workers import ParserFactories
     from tools.hammer.world import sentences as made
-    from corpora.text import text_corpus
-    from parsing.models import load_constituency_parser, load_dependency_parser
 
     text = folder / "corpus.txt"
     text.write_text("\n".join(" ".join(words) for words in made(sentences)) + "\n", encoding="utf-8")
@@ -101,7 +102,8 @@ def rounds(folder: Path, sentences: int) -> Iterator[tuple[float, float, float]]
         trained = timed(lambda: _expect_zero(train(options.split())), steps * batch)
         trees = TreeCache.open(folder / "trees")
         encoder = MultiViewEncoder.load(folder / "models/m", "cpu")
-        encoded = timed(lambda: encoder.encode(None, trees=trees, show_progress_bar=False), sentences)
+        encode = partial(encoder.encode, None, trees=trees, show_progress_bar=False)
+        encoded = timed(encode, sentences)
         trees.close()
         yield parsed, trained, encoded
 
