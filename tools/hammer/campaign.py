@@ -28,7 +28,7 @@ class Target:
     name: str
     """``kind.what``; the part before the dot groups the table."""
     attempt: Callable[[random.Random, Path, World], dict[str, int]]
-    """Tries it once in an empty folder and counts what it saw, ``{"kills": 3, "same": 1}``, or raises Fault."""
+    """Tries it once in an empty folder and counts what it saw, ``{"kills": 3}``, or raises Fault."""
     sandboxed: bool = True
     """Runs in a child process with a limit on time and memory. Otherwise it forks its commands itself."""
     modules: Sequence[str] = ()
