@@ -4,7 +4,7 @@
 
 The full shards of a real cache are linked under new numbers (no disk is used) until the cache holds the
 wanted number of sentences. Manifest, reader, split, an epoch's order and random batches are timed, each in a
-fork with its own peak of memory; then training is started, killed and resumed. Writes scale.json and scale.md.
+fork with its own peak of memory; then training is killed and resumed. Writes scale.json and scale.md.
 (The linked shards name their old numbers inside, so parsing.verify would refuse them.)
 """
 

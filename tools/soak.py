@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from corpora.support.cli import Command
@@ -101,7 +102,8 @@ def rounds(folder: Path, sentences: int) -> Iterator[tuple[float, float, float]]
         trained = timed(lambda: _expect_zero(train(options.split())), steps * batch)
         trees = TreeCache.open(folder / "trees")
         encoder = MultiViewEncoder.load(folder / "models/m", "cpu")
-        encoded = timed(lambda: encoder.encode(None, trees=trees, show_progress_bar=False), sentences)
+        encode = partial(encoder.encode, None, trees=trees, show_progress_bar=False)
+        encoded = timed(encode, sentences)
         trees.close()
         yield parsed, trained, encoded
 

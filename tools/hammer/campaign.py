@@ -28,7 +28,7 @@ class Target:
     name: str
     """``kind.what``; the part before the dot groups the table."""
     attempt: Callable[[random.Random, Path, World], dict[str, int]]
-    """Tries it once in an empty folder and says what it saw, e.g. ``{"kills": 3, "same": 1}``; raises Fault."""
+    """Tries it once in an empty folder and counts what it saw, ``{"kills": 3}``, or raises Fault."""
     sandboxed: bool = True
     """Runs in a child process with a limit on time and memory. Otherwise it forks its commands itself."""
     modules: Sequence[str] = ()
@@ -90,10 +90,7 @@ class Campaign:
         """Try one target once; return the fault, if there was one."""
         target, tally, fault = self.targets[name], self.tallies[name], None
         began = time.monotonic()
-        if target.sandboxed:
-            answer = self.sandbox.ask(name, seed)
-        else:
-            answer = self._serve(name, seed)
+        answer = self.sandbox.ask(name, seed) if target.sandboxed else self._serve(name, seed)
         if isinstance(answer, str):
             fault = tally.faults[seed] = answer
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -124,13 +125,13 @@ def break_json(rng: random.Random, text: str) -> bytes:
     for _ in range(rng.randint(1, 3)):
         holder, key = _place(rng, value)
         if holder is None:
-            value = rng.choice(STRANGE_VALUES)
+            value = copy.deepcopy(rng.choice(STRANGE_VALUES))
         elif rng.random() < 0.2:
             del holder[key]
         elif rng.random() < 0.2 and isinstance(holder, dict):
-            holder[rng.choice(["members", "extra", "format", ""])] = rng.choice(STRANGE_VALUES)
+            holder[rng.choice(["members", "extra", "format", ""])] = copy.deepcopy(rng.choice(STRANGE_VALUES))
         else:
-            holder[key] = rng.choice(STRANGE_VALUES)
+            holder[key] = copy.deepcopy(rng.choice(STRANGE_VALUES))
     changed = json.dumps(value)
     if draw < 0.25:  # what json.dumps would not write
         endless = rng.choice(["[" * DEPTH + "]" * DEPTH, '{"a":' * DEPTH, "9" * 6000, "NaN", "-Infinity"])

@@ -125,7 +125,8 @@ _TRAIN = (
 )
 _PARSER = (
     "--train @treebanks/bank.{0} --dev @treebanks/bank.{0} --output out --model.encoder.word-dim 8 "
-    "--model.encoder.hidden 8 --model.encoder.layers 1 --loop.epochs 12 --loop.checkpoint-s 0 --loop.threads 1"
+    "--model.encoder.hidden 8 --model.encoder.layers 1 --loop.epochs 12 --loop.checkpoint-s 0 "
+    "--loop.threads 1"
 )
 _TINY = "--tiny.layers 1 --tiny.hidden 16 --tiny.vocabulary 300 --device cpu"
 JOBS = (

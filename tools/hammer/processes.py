@@ -123,6 +123,8 @@ def _be_child(
         os.dup2(writing, 1)
         os.dup2(writing, 2)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 (the child ends without closing)
+        # Not those of the parent, which a test or a log may have replaced.
+        sys.stdout, sys.stderr = (open(n, "w", encoding="utf-8", closefd=False) for n in (1, 2))  # noqa: SIM115
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.chdir(cwd)
         for limit, value in limits.items():

@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from corpora.documents import Sentence
 
 Form = Literal["text", "json", "bytes"]
 
@@ -41,6 +44,11 @@ def digest(values: Iterable[Any]) -> str:
     return total.hexdigest()
 
 
+def _annotation(sentence: Sentence) -> list[Any]:
+    """What a treebank file can hold; that bytes were replaced or cut is known to the first reading alone."""
+    return [getattr(sentence, name) for name in ("tokens", "tags", "heads", "relations", "tree")]
+
+
 def _treebank(kind: str, name: str, folder: Path) -> str:
     """Reads a treebank; what was read is written, read again, and must be equal."""
     from corpora import treebanks as banks
@@ -56,7 +64,7 @@ def _treebank(kind: str, name: str, folder: Path) -> str:
         banks.write_brackets(again, first)
         second = list(banks.read_brackets(again))
     again.unlink()
-    if first != second:
+    if [_annotation(s) for s in first] != [_annotation(s) for s in second]:
         pairs = [pair for pair in zip(first, second, strict=False) if pair[0] != pair[1]]
         raise AssertionError(f"written and read again, sentences differ: {pairs[:1] or len(second)}")
     return digest(first)

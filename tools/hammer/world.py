@@ -9,7 +9,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-WORDS = "the a cat dog sat slept on mat old red quickly and prices fell Monday née 日本語 x-ray 3.5 '".split()
+WORDS = (
+    *("the", "a", "cat", "dog", "sat", "slept", "on", "mat", "old", "red", "quickly", "and", "prices"),
+    *("fell", "Monday", "née", "日本語", "x-ray", "3.5", "'"),
+)
 SENTENCES = 48
 SHARD = 16
 """Sentences of a shard, so that a small cache has several."""
