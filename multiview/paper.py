@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpora.support.requirements import Requirement, refuse_missing
+from corpora.support.presets import Need, refuse_missing
 from corpora.umbc import SOURCE as UMBC
 from multiview.config import TrainConfig, options_of, preset
 
@@ -75,7 +75,7 @@ def refuse_incomplete(config: TrainConfig) -> None:
     trees = config.trees is not None and (config.trees / "manifest.json").is_file()
     if not trees and not (config.trees is None and any(Path("runs/trees").glob("*/manifest.json"))):
         missing.append(
-            Requirement(
+            Need(
                 "--trees FOLDER",
                 f"both trees of UMBC's first {SENTENCES:,} sentences",
                 f"python -m parsing.run umbc --preset paper makes them (corpus: {UMBC})",
@@ -83,7 +83,7 @@ def refuse_incomplete(config: TrainConfig) -> None:
         )
     if config.wants_vectors and not Path(config.vectors or "").is_file():
         missing.append(
-            Requirement("--vectors FILE", "300-dimensional GloVe vectors, 2M cased words or more", GLOVE)
+            Need("--vectors FILE", "300-dimensional GloVe vectors, 2M cased words or more", GLOVE)
         )
     refuse_missing(config.preset, missing)
 

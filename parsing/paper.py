@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.support.errors import UserError
-from corpora.support.requirements import Requirement, refuse_missing
+from corpora.support.presets import Need, refuse_missing
 from corpora.umbc import SOURCE, find_folder
 
 CORPUS = "umbc"
@@ -19,13 +19,13 @@ LIMIT = "40M"
 TOKENIZE: Literal["space"] = "space"
 """Section 3.1 has the tokenised corpus: in our reading the tagged files, their words taken as they are."""
 PARSERS = {
-    "dep": Requirement(
+    "dep": Need(
         "--dep-model FOLDER",
         "a biaffine parser with BERT features instead of tags (section A.1)",
         "https://github.com/yzhangcs/parser publishes biaffine-dep-en and biaffine-dep-roberta-en and "
         "trains with --feat bert; python -m parsing.convert dep CHECKPOINT FOLDER --trust-pickle converts",
     ),
-    "const": Requirement(
+    "const": Need(
         "--const-model NAME",
         "the parser of Kitaev & Klein 2018 (section 2.2)",
         "https://github.com/nikitakit/self-attentive-parser publishes benepar_en3; "
@@ -50,7 +50,7 @@ def refuse_incomplete(corpus: str, data: Path, parsers: Mapping[str, str]) -> No
         try:
             find_folder(data)
         except UserError:
-            missing.append(Requirement("--data FOLDER", f"UMBC WebBase, which is not in {data}", SOURCE))
+            missing.append(Need("--data FOLDER", f"UMBC WebBase, which is not in {data}", SOURCE))
     missing += [PARSERS[view] for view, spec in parsers.items() if not _is_here(view, spec)]
     refuse_missing("paper", missing)
 

@@ -45,7 +45,7 @@ def _named(args: Sequence[str]) -> str:
     return ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Need:
     """One input of a preset."""
 
@@ -55,7 +55,7 @@ class Need:
     """Name, part and size of the input."""
     where: str
     """Where it is published."""
-    here: bool
+    here: bool = False
     """Whether it was given and is there."""
 
 

@@ -82,6 +82,8 @@ def test_a_file_above_its_limit_is_one_line(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == (
         "python -m p: x.npy: the file is larger than its limit (ulimit -f); steps are kept\n"
     )
+
+
 @pytest.mark.parametrize(
     "error",
     [
