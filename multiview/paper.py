@@ -82,9 +82,7 @@ def refuse_incomplete(config: TrainConfig) -> None:
             )
         )
     if config.wants_vectors and not Path(config.vectors or "").is_file():
-        missing.append(
-            Need("--vectors FILE", "300-dimensional GloVe vectors, 2M cased words or more", GLOVE)
-        )
+        missing.append(Need("--vectors FILE", "300-dimensional GloVe vectors, 2M cased words or more", GLOVE))
     refuse_missing(config.preset, missing)
 
 

@@ -142,7 +142,8 @@ def load_tower(
         return MultiViewTower(Path(backbone), device)
     _, transformer = library()
     model = load_pretrained(transformer, backbone, max_seq_length=max_length)
-    if max_length is None and (most := most_pieces(model.config, model.tokenizer)):
+    # The tokenizer has the wanted length; an encoder with fewer positions would fail on longer texts.
+    if most := most_pieces(model.config, model.tokenizer):
         model.max_seq_length = most
     tower = TransformerTower(assemble(model, pooling), pooling)
     if dropout is not None:

@@ -83,3 +83,5 @@ def test_the_longest_text_by_family() -> None:
 def test_a_tower_reads_as_many_pieces_as_its_encoder_has(bert: str) -> None:
     assert load_tower(bert, max_length=None).model.max_seq_length == 64  # type: ignore[union-attr]
     assert load_tower(bert, max_length=9).model.max_seq_length == 9  # type: ignore[union-attr]
+    longer = load_tower(bert, max_length=500)
+    assert longer.embed([" ".join(["cat"] * 200)]).shape == (1, 16)  # type: ignore[operator]
