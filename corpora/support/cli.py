@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -20,7 +21,7 @@ from typing import Any
 
 from corpora.support.config import check
 from corpora.support.errors import UserError
-from corpora.support.files import NO_ROOM, sweep
+from corpora.support.files import LOCK, NO_ROOM, sweep
 from corpora.support.lock import locked
 from corpora.support.terminal import printable
 
@@ -108,9 +109,14 @@ class Command:
         if folder is None or getattr(config, "dry_run", False):
             yield
             return
+        new = not folder.exists()
         with locked(folder):
             sweep(folder)
-            yield
+            try:
+                yield
+            finally:
+                if new and [path.name for path in folder.iterdir()] == [LOCK]:  # nothing was written
+                    shutil.rmtree(folder)
 
 
 @dataclass(frozen=True)

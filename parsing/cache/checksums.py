@@ -86,7 +86,7 @@ def _trials(paths: list[Path]) -> Iterator[tuple[int, str, str]]:
     """Size, SHA-256 and content hash of each file, found in another process; empty hashes if it failed."""
     while paths:
         trial = subprocess.run(
-            [sys.executable, "-m", "parsing.cache.trial"],
+            [sys.executable, "-c", "from parsing.cache.trial import main; raise SystemExit(main())"],
             input=json.dumps([str(path) for path in paths]),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,

@@ -1,4 +1,4 @@
-"""Read shards that may be damaged, in a process that may hang: ``python -m parsing.cache.trial``.
+"""Read shards that may be damaged, in a process of their own that may hang (:mod:`parsing.cache.checksums`).
 
 Input: a JSON list of files on standard input. Output: ``ready``, then a line for each file with its size,
 SHA-256 and content hash. The process ends at a file that it cannot read.
@@ -34,7 +34,3 @@ def main() -> int:
             finally:
                 faulthandler.cancel_dump_traceback_later()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -50,7 +50,7 @@ def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> N
     assert "average" not in values["paper_table"]["words.txt"][0]
     assert calls == ["CR"] * 4
     # the second run repeats nothing, and loads no model
-    monkeypatch.setattr(encoders, "_loader", lambda source, options: None)
+    monkeypatch.setattr(encoders, "loader", lambda source, options: None)
     assert running.run(first) == 0 and calls == ["CR"] * 4
     assert json.loads((tmp_path / "report/results.json").read_text()) == values
 

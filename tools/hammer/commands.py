@@ -43,7 +43,7 @@ def targets() -> list[Target]:
 def _finish(job: Job, cwd: Path, world: World, expected: Whole) -> dict[str, int]:
     """Run it undisturbed and compare."""
     ended = job.start(cwd, world).wait()
-    fault = ended.fault([0])
+    fault = ended.fault(job.ends)
     if fault:
         raise Fault(f"does not go on: {fault}")
     found = job.digest(cwd)
@@ -65,7 +65,7 @@ def _kill(job: Job, rng: random.Random, folder: Path, world: World) -> dict[str,
             number = rng.choice([signal.SIGKILL] * 8 + [signal.SIGTERM, signal.SIGINT])
             child.kill(number)
             kills += 1
-        fault = child.wait().fault([0, 130, 143, -signal.SIGKILL, -signal.SIGTERM])
+        fault = child.wait().fault([*job.ends, 130, 143, -signal.SIGKILL, -signal.SIGTERM])
         if fault:
             raise Fault(f"after {kills} kills: {fault}")
     return {"kills": kills, **_finish(job, folder, world, expected)}

@@ -42,6 +42,13 @@ class Job:
     """Globs below ``out``: equal bytes, however often the command was stopped."""
     inside: Callable[[], None] = lambda: None
     """Changes the fork before the command starts."""
+    once: bool = False
+    """It refuses a folder that it has finished, with exit code 2."""
+
+    @property
+    def ends(self) -> list[int]:
+        """The exit codes of a run that nothing disturbs."""
+        return [0, 2] if self.once else [0]
 
     def typed(self, world: World) -> list[str]:
         """The words, with the paths of the inputs."""
@@ -180,5 +187,6 @@ JOBS = (
         "--conllu @treebanks/bank.conllu --output out",
         ("shard-*.h5", "manifest.json"),
         _small_shards,
+        once=True,
     ),
 )

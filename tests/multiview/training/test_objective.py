@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -126,7 +127,7 @@ def test_rows_in_any_order_and_split_over_processes_sum_to_the_same() -> None:
 
 def test_batch_without_positives_costs_nothing_and_has_a_gradient() -> None:
     positions = Positions(np.arange(4), np.arange(4), np.ones(4, dtype=bool))
-    objective = Objective(("a", "b"), 3, PAPER)
+    objective = Objective(("a", "b"), 3, replace(PAPER, boundary="document"))
     features = [torch.randn(4, 3, requires_grad=True) for _ in range(2)]
     value = objective(features, positions)
     value.loss.backward()

@@ -152,7 +152,7 @@ def job(faq: FaqSet, model: str) -> Job:
 def test_tuning_learns_what_it_is_taught(faq: FaqSet, model: str, tmp_path: Path, objective) -> None:
     rows = np.arange(len(faq.queries))
     taught = Job(model, "question", "retrieved", 0, rows, rows)
-    config = replace(CONFIG, objective=objective, epochs=15, learning_rate=5e-3)
+    config = replace(CONFIG, objective=objective, epochs=30, learning_rate=5e-3)
     tuned = tuner(faq, model, tmp_path, config)
     frozen = tuned.vectors[model]
     right = relevance(faq, list(faq.queries))
