@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from html import escape
 
 from corpora.support.terminal import printable
 
@@ -72,10 +73,11 @@ def dependency_svg(
             continue
         left, right = sorted((word, head - 1))
         direction = "left" if word < head - 1 else "right"
-        arcs.append({"start": left, "end": right, "label": relation, "dir": direction})
+        arcs.append({"start": left, "end": right, "label": escape(relation), "dir": direction})
     longest = max(map(len, [*texts, *below]))
     renderer = DependencyRenderer({"distance": GAP_PX + CHARACTER_PX * longest, "arrow_spacing": 8})
-    labelled = [{"text": word, "tag": tag} for word, tag in zip(texts, below, strict=True)]
+    # The library escapes words, but neither tags nor relations.
+    labelled = [{"text": word, "tag": escape(tag)} for word, tag in zip(texts, below, strict=True)]
     # displacy.render would put a random id into each picture. Arcs of several pictures on one page need ids
     # that differ; those of equal trees may be equal.
     name = sha256(repr((labelled, arcs)).encode()).hexdigest()[:12]

@@ -240,6 +240,9 @@ def _inline(svg: str, tips: Tips) -> str:
     """Turn a stand-alone SVG into part of an HTML page: no prolog, no name spaces, texts on hovering."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(
+        r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", svg
+    )  # XML has no others
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
     root = ET.fromstring(svg)
     for group in root.iter("g"):

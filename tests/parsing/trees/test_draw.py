@@ -95,3 +95,9 @@ def test_svg_is_well_formed_for_any_words(words: list[str], data: st.DataObject)
     found = texts(dependency_svg(words, heads, ["r"] * n))
     assert sorted(found) == sorted([word for word in drawn if word] + ["(r)"] + ["r"] * (n - 1))
     assert texts(constituency_svg(words, ["t"] * n, [(0, n, "S")])).count("t") >= n
+
+
+def test_names_of_tags_and_relations_are_text_and_not_markup() -> None:
+    hostile = "<script>alert(1)</script>"
+    svg = dependency_svg(["a", "b"], [0, 1], [hostile, hostile], [hostile, hostile])
+    assert "<script" not in svg and svg.count("&lt;script&gt;") == 4
