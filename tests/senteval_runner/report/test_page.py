@@ -121,3 +121,8 @@ def test_a_page_is_one_file() -> None:
     assert "<title>T &lt;1&gt;</title>" in html and "<p>a &lt; b</p>" in html and "<svg></svg>" in html
     assert "http" not in html and "src=" not in html
     assert page.markdown() == "# T \\<1>\n\ni > j\n\n## S\n\nn & m\n\na \\< b\n"
+
+
+def test_a_control_character_in_a_name_does_not_end_a_report() -> None:
+    figure = plots.bars(["a\x1b[2J"], ["MR"], {("a\x1b[2J", "MR"): 1.0})
+    assert ET.fromstring(figure.svg) is not None and "\x1b" not in figure.svg
