@@ -238,11 +238,8 @@ def _figure(draw: Callable[[Canvas], Tips], caption: str, drawable: bool) -> Fig
 
 def _inline(svg: str, tips: Tips) -> str:
     """Turn a stand-alone SVG into part of an HTML page: no prolog, no name spaces, texts on hovering."""
-    svg = svg[svg.index("<svg") :]
+    svg = _xml(svg[svg.index("<svg") :])
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(
-        r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", svg
-    )  # XML has no others
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
     root = ET.fromstring(svg)
     for group in root.iter("g"):
@@ -251,5 +248,10 @@ def _inline(svg: str, tips: Tips) -> str:
             continue
         shapes = list(group.iter("use")) or list(group.iter("path"))
         for shape, title in zip(shapes, titles, strict=True):
-            ET.SubElement(shape, "title").text = title
+            ET.SubElement(shape, "title").text = _xml(title)
     return ET.tostring(root, encoding="unicode", short_empty_elements=False)
+
+
+def _xml(text: str) -> str:
+    """Replace the characters that XML does not have; a name may hold them."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)

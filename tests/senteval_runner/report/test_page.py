@@ -123,6 +123,7 @@ def test_a_page_is_one_file() -> None:
     assert page.markdown() == "# T \\<1>\n\ni > j\n\n## S\n\nn & m\n\na \\< b\n"
 
 
+@pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_control_character_in_a_name_does_not_end_a_report() -> None:
     figure = plots.bars(["a\x1b[2J"], ["MR"], {("a\x1b[2J", "MR"): 1.0})
     assert ET.fromstring(figure.svg) is not None and "\x1b" not in figure.svg
