@@ -89,6 +89,7 @@ setup(
         "transformers>=5.3",
         "tokenizers>=0.22",
         "pydantic>=2.10",
+        "annotated-types>=0.6",
         "filelock>=3.12",
         "tqdm>=4.60",
         "tyro>=1.0",
