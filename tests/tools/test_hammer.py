@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import resource
 import signal
 import time
@@ -26,23 +27,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("hammer"))
 
 
-def test_a_short_run_over_the_readers_finds_nothing(world: World) -> None:
-    chosen = [target for target in all_targets() if target.name in {f"fuzz.{name}" for name in READERS}]
-    assert len(chosen) == len(READERS)
-    campaign = Campaign(chosen, world, seed=1)
-    campaign.run(attempts=25)
-    assert campaign.fault_lines() == []
-    tallies = campaign.tallies.values()
-    assert sum(tally.seen["inputs"] for tally in tallies) == 25 * len(READERS)
-    assert sum(tally.seen["refused"] for tally in tallies) > 20, "the inputs are broken"
+# Campaigns run in a process of their own: the forks of one that has used threads may hang.
+def test_a_short_run_over_the_readers_finds_nothing(command) -> None:  # type: ignore[no-untyped-def]
+    targets = [f"fuzz.{name}" for name in READERS]
+    done = command("tools.hammer", "--targets", *targets, "--attempts", 25, "--seed", 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 faults" in done.stdout
+    counts = {row[0]: row[1] for row in re.findall(r"^\| `(\S+)` \| (\d+) ", done.stdout, re.MULTILINE)}
+    assert counts == dict.fromkeys(targets, "25")
 
 
-def test_a_killed_import_ends_in_the_same_bytes(world: World) -> None:
-    [target] = [target for target in all_targets() if target.name == "kill.import"]
-    campaign = Campaign([target], world, seed=1)
-    campaign.run(attempts=2)
-    assert campaign.fault_lines() == []
-    assert campaign.tallies["kill.import"].seen["same"] == 2
+def test_a_killed_import_ends_in_the_same_bytes(command) -> None:  # type: ignore[no-untyped-def]
+    done = command("tools.hammer", "--targets", "kill.import", "--attempts", 2, "--seed", 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "same 2" in done.stdout
 
 
 def planted(name: str, work) -> Target:  # type: ignore[no-untyped-def]
