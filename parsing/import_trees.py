@@ -103,6 +103,7 @@ def import_trees(
             the folder holds a cache already.
     """
     from corpora.support.errors import UserError
+    from corpora.support.files import sweep
     from corpora.support.lock import locked
     from corpora.support.progress import progress
     from parsing.cache import manifest as manifests
@@ -128,6 +129,7 @@ def import_trees(
     with locked(output), progress(description="importing") as bar:
         if (output / manifests.NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
+        sweep(output)
         waiting: list[Sentence] = []
 
         def remembered() -> Iterator[Document]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from corpora.documents import Corpus, Document
 from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError
-from corpora.support.files import write_json
+from corpora.support.files import sweep, write_json
 from corpora.support.lock import locked
 from corpora.support.progress import progress
 from parsing.cache.format import REPLACED_BYTES, SHARD_SENTENCES, TOO_LONG, ShardResult, shard_name
@@ -90,7 +90,7 @@ def run_corpus(
     }
     with locked(output):
         manifest = _existing(output, wanted)
-        _sweep(output)
+        sweep(output)
         with pool(parsers, workers) as running:
             total = expected()
             manifest = _agree(manifest, wanted, running.describe(), shard_sentences, output)
@@ -173,12 +173,6 @@ def _agree(
             manifest.write(output)
         return manifest
     return Manifest(identity=identity, inventories=parsers.inventories, shard_sentences=shard_sentences)
-
-
-def _sweep(output: Path) -> None:
-    """Remove what a killed run left half-written."""
-    for path in output.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
 
 
 def _store(results: Iterator[Parsed], manifest: Manifest, output: Path, bar: tqdm[NoReturn]) -> None:
