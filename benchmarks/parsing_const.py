@@ -22,7 +22,8 @@ import parsing.constituency.span_head
 from benchmarks.timing import Timer, compare, seconds, spread
 from parsing.constituency.model import SpanParser
 from parsing.constituency.task import score_parser
-from parsing.constituency.train import load_span_parser, read_treebank
+from parsing.constituency.train import read_treebank
+from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.trees.binarise import binarise
 from parsing.trees.brackets import from_parse, write_tree
 from parsing.trees.parsers import ConstituencyParse
@@ -39,12 +40,14 @@ def same(a: ConstituencyParse, b: ConstituencyParse) -> bool:
 
 def constituency(treebank: Path, model_folder: Path, alternations: int) -> dict[str, float]:
     """The constituency parser against benepar."""
-    trained = load_span_parser(model_folder)
+    trained = load_constituency_parser(str(model_folder))
+    assert isinstance(trained, SpanParser), "benepar runs the BiLSTM's weights only"
+    model = trained.model
     gold = read_treebank([treebank])
     sentences = [list(tree.words) for tree in gold]
 
     def ours() -> list[ConstituencyParse]:
-        return SpanParser(trained.model, trained.identity).parse(sentences)
+        return SpanParser(model, trained.identity).parse(sentences)
 
     parses = ours()
     peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -53,7 +56,7 @@ def constituency(treebank: Path, model_folder: Path, alternations: int) -> dict[
     with Timer(*decoder) as timer:
         ours()
     decode_fraction = timer.total_s / (time.perf_counter() - start)
-    stock = to_benepar(trained.model)
+    stock = to_benepar(model)
     limit = min(
         LIMITS, key=lambda n: seconds(lambda: stock_parse(stock, sentences[:300], subbatch_max_tokens=n))
     )
@@ -101,11 +104,11 @@ def by_nltk(parses: Sequence[ConstituencyParse], parser: SpanParser) -> None:
 def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternations: int) -> dict[str, float]:
     """Words to both trees, binarised: ours against supar, benepar and nltk."""
     from parsing.dependency.parser import BiaffineParser
-    from parsing.models import load_dependency_parser
     from tests.oracles.supar import stock_predict, to_supar
 
-    spans, arcs = load_span_parser(const_folder), load_dependency_parser(str(dep_folder))
-    assert isinstance(arcs, BiaffineParser)
+    spans = load_constituency_parser(str(const_folder))
+    arcs = load_dependency_parser(str(dep_folder))
+    assert isinstance(spans, SpanParser) and isinstance(arcs, BiaffineParser)
     sentences = [list(tree.words) for tree in read_treebank([treebank])]
     supar, benepar = to_supar(arcs.model), to_benepar(spans.model)
 

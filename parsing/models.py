@@ -14,6 +14,7 @@ from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
     from parsing.constituency.model import SpanParser
+    from parsing.constituency.subword_model import SubwordSpanParser
     from parsing.dependency.parser import BiaffineParser
     from parsing.dependency.subword_model import SubwordParser
     from parsing.libraries.benepar import BeneparParser
@@ -68,7 +69,7 @@ def load_constituency_parser(spec: str, precision: Precision = "fp32") -> Consti
     return parser
 
 
-def _constituency_parser(spec: str) -> SpanParser | BeneparParser:
+def _constituency_parser(spec: str) -> SpanParser | SubwordSpanParser | BeneparParser:
     from parsing.networks.model_folder import load_model_folder
 
     path = BUILTIN / BUILTIN_CONSTITUENCY if spec == "builtin" else Path(spec)
@@ -81,6 +82,10 @@ def _constituency_parser(spec: str) -> SpanParser | BeneparParser:
         from parsing.libraries.benepar import from_folder
 
         return from_folder(folder)
+    if "subwords" in folder.config:
+        from parsing.constituency.subword_model import SubwordConstituencyModel, SubwordSpanParser
+
+        return SubwordSpanParser(SubwordConstituencyModel.from_folder(folder), folder.identity)
     from parsing.constituency.model import ConstituencyModel, SpanParser
 
     return SpanParser(ConstituencyModel.from_folder(folder), folder.identity)

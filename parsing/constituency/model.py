@@ -10,7 +10,9 @@ N words (packed), D encoder output, S spans.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -27,8 +29,61 @@ from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.parsers import ConstituencyParse
 
 
-class ConstituencyModel(nn.Module):
-    """The network.
+class SpanModel(nn.Module, ABC):
+    """The two heads over any encoder's states; a subclass calls :meth:`add_heads` once."""
+
+    def add_heads(
+        self, width: int, labels: Sequence[str], tags: Sequence[str], config: ConstituencyConfig
+    ) -> None:
+        """Make the layers.
+
+        Args:
+            width: D, size of a contextual state.
+            labels: span labels, the null label ``""`` first (it has no weights).
+            tags: part-of-speech tags.
+            config: sizes.
+        """
+        self.config = config
+        self.labels, self.tags = tuple(labels), tuple(tags)
+        self.width = width
+        self.span_head = SpanHead(width, config.label_hidden, len(labels) - 1)
+        self.tag_head = nn.Sequential(
+            nn.Linear(width, config.tag_hidden),
+            nn.LayerNorm(config.tag_hidden),
+            nn.ReLU(),
+            nn.Linear(config.tag_hidden, len(tags)),
+        )
+
+    @abstractmethod
+    def use_bfloat16(self) -> None:
+        """Run the encoder in bfloat16 from now on, at inference; the heads stay fp32."""
+
+    @abstractmethod
+    def config_json(self) -> dict[str, object]:
+        """Configuration for the model folder."""
+
+    @abstractmethod
+    def vocabulary_json(self) -> dict[str, object]:
+        """Vocabulary for the model folder."""
+
+
+Model = TypeVar("Model", bound=SpanModel)
+
+
+def label_names(folder: ModelFolder) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Labels and tags of a model folder.
+
+    Raises:
+        UserError: there are none, or the null label is not the first.
+    """
+    labels, tags = folder.names("labels"), folder.names("tags")
+    if labels[0] != "":
+        raise UserError(f"{folder.path / VOCABULARY}: the first label must be the empty one")
+    return labels, tags
+
+
+class ConstituencyModel(SpanModel):
+    """The heads over the word and character BiLSTM.
 
     Args:
         vocabulary: words and characters.
@@ -47,17 +102,13 @@ class ConstituencyModel(nn.Module):
         super().__init__()
         if not config.encoder.end_boundary:
             raise UserError("end_boundary: a constituency model needs it (its last span ends there)")
-        self.vocabulary, self.config = vocabulary, config
-        self.labels, self.tags = tuple(labels), tuple(tags)
+        self.vocabulary = vocabulary
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), config.encoder)
-        width = self.encoder.output_dim
-        self.span_head = SpanHead(width, config.label_hidden, len(labels) - 1)
-        self.tag_head = nn.Sequential(
-            nn.Linear(width, config.tag_hidden),
-            nn.LayerNorm(config.tag_hidden),
-            nn.ReLU(),
-            nn.Linear(config.tag_hidden, len(tags)),
-        )
+        self.add_heads(self.encoder.output_dim, labels, tags, config)
+
+    def use_bfloat16(self) -> None:
+        """See :meth:`parsing.networks.sentence_encoder.SentenceEncoder.use_bfloat16`."""
+        self.encoder.use_bfloat16()
 
     def config_json(self) -> dict[str, object]:
         """Configuration for the model folder."""
@@ -75,9 +126,7 @@ class ConstituencyModel(nn.Module):
             UserError: the folder does not fit this version.
         """
         config = config_from_json(ConstituencyConfig, folder.config, where=folder.path / CONFIG)
-        labels, tags = folder.names("labels"), folder.names("tags")
-        if labels[0] != "":
-            raise UserError(f"{folder.path / VOCABULARY}: the first label must be the empty one")
+        labels, tags = label_names(folder)
         vocabulary = ParserVocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
         model = cls(vocabulary, labels, tags, config)
         load_weights(model, folder)
@@ -136,8 +185,8 @@ def parse_states(
     ]
 
 
-class SpanParser:
-    """A :class:`ConstituencyModel` as a :class:`parsing.trees.parsers.ConstituencyParser`, on the CPU.
+class BatchedSpanParser(ABC, Generic[Model]):
+    """The part that is the same for every encoder: batches, spans, tags; on the CPU.
 
     Args:
         model: weights in place; put into eval mode.
@@ -145,13 +194,14 @@ class SpanParser:
         batch_positions: padded positions run at once (2,000 states of 384 floats are 3 MB).
     """
 
-    def __init__(
-        self, model: ConstituencyModel, identity: dict[str, str], *, batch_positions: int = 2000
-    ) -> None:
+    def __init__(self, model: Model, identity: dict[str, str], *, batch_positions: int = 2000) -> None:
         self.model = model.eval()
         self.labels, self.tags, self.identity = model.labels, model.tags, identity
         self.batch_positions = batch_positions
-        self._vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
+
+    @abstractmethod
+    def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Contextual states [B, T, D] of a batch and n + 2, positions of each sentence, [B]."""
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order."""
@@ -163,17 +213,28 @@ class SpanParser:
 
     def use_bfloat16(self) -> None:
         """Run the encoder in bfloat16 from now on; the identity says so, because trees may differ."""
-        self.model.encoder.use_bfloat16()
+        self.model.use_bfloat16()
         self.identity = {**self.identity, "arithmetic": "bf16"}
 
     @torch.inference_mode()
     def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
-        batch = self._vectors.batch(sentences)
-        states_BTD = self.model.encoder(batch, self._vectors)
+        model = self.model
+        states_BTD, positions_B = self.states(sentences)
         return parse_states(
-            self.model.span_head,
-            self.model.tag_head,
-            states_BTD,
-            batch.lengths_B,
-            force=self.model.config.force_root,
+            model.span_head, model.tag_head, states_BTD, positions_B, force=model.config.force_root
         )
+
+
+class SpanParser(BatchedSpanParser[ConstituencyModel]):
+    """A :class:`ConstituencyModel` as a :class:`parsing.trees.parsers.ConstituencyParser`."""
+
+    def __init__(
+        self, model: ConstituencyModel, identity: dict[str, str], *, batch_positions: int = 2000
+    ) -> None:
+        super().__init__(model, identity, batch_positions=batch_positions)
+        self._vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
+
+    def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """See :meth:`BatchedSpanParser.states`."""
+        batch = self._vectors.batch(sentences)
+        return self.model.encoder(batch, self._vectors), batch.lengths_B

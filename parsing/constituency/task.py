@@ -27,13 +27,17 @@ from corpora.support.errors import UserError
 from parsing.constituency.loss import margin_loss
 from parsing.constituency.model import (
     ConstituencyModel,
+    SpanModel,
     SpanParser,
     fencepost_vectors,
     word_states,
 )
 from parsing.constituency.score import score_trees
+from parsing.constituency.subword_model import SubwordConstituencyModel, SubwordSpanParser
 from parsing.networks.config import ConstituencyConfig
-from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
+from parsing.networks.features import ParserVocabulary
+from parsing.networks.subwords import Transformer
+from parsing.networks.training_sentences import PieceSentences, TrainingSentences, WordSentences
 from parsing.trees.brackets import SpanTree, from_parse, labels_and_tags, to_parse
 from parsing.trees.parsers import ConstituencyParse, ConstituencyParser, Int
 
@@ -47,10 +51,10 @@ MIN_ARC_COUNT = 20
 class TrainedNetwork(nn.Module):
     """The parser and the layer that helps to train it."""
 
-    def __init__(self, parser: ConstituencyModel, n_arcs: int) -> None:
+    def __init__(self, parser: SpanModel, n_arcs: int) -> None:
         super().__init__()
         self.parser = parser
-        self.arcs = nn.Linear(parser.encoder.output_dim, n_arcs) if n_arcs else None
+        self.arcs = nn.Linear(parser.width, n_arcs) if n_arcs else None
 
 
 class ConstituencyTask:
@@ -63,6 +67,7 @@ class ConstituencyTask:
         extra: sentences with tags, heads and relations, trees or not.
         start: a model to start from: its weights, vocabulary, labels and tags. Its configuration must
             be ``config``.
+        transformer: the pretrained encoder; None for words and characters.
 
     Raises:
         UserError: ``start`` lacks a label or tag of the training trees, or has another configuration.
@@ -78,6 +83,7 @@ class ConstituencyTask:
         *,
         extra: Sequence[Sentence] = (),
         start: ConstituencyModel | None = None,
+        transformer: Transformer | None = None,
     ) -> None:
         labels, tags = labels_and_tags(train)
         if start is not None:
@@ -101,25 +107,31 @@ class ConstituencyTask:
                 self._parses.append(None)
                 self._tags.append(np.array([tag_ids.get(tag, IGNORED) for tag in sentence.tags or ()]))
             self._arcs[at] = np.array([self.arc_ids.get(name, IGNORED) for name in arcs])
-        if start is None:
-            vocabulary = ParserVocabulary.build(words, min_count=config.min_count)
-            start = ConstituencyModel(vocabulary, labels, tags, config)
-        self.model = start
+        self.model: ConstituencyModel | SubwordConstituencyModel
+        self._sentences: TrainingSentences
+        if transformer is None:
+            if start is None:
+                vocabulary = ParserVocabulary.build(words, min_count=config.min_count)
+                start = ConstituencyModel(vocabulary, labels, tags, config)
+            self.model = start
+            self._sentences = WordSentences(start.encoder, start.vocabulary, words)
+        else:
+            parts = transformer.config, transformer.backbone, transformer.tokenizer
+            self.model = SubwordConstituencyModel(*parts, labels, tags, config)
+            transformer.start(self.model.subwords)
+            self._sentences = PieceSentences(self.model.subwords, transformer.tokenizer, words)
         self._network = TrainedNetwork(self.model, len(self.arc_ids))
         self.module: nn.Module = self._network
-        self.table = TypeTable(self.model.vocabulary)
-        self._rows = [self.table.rows(tokens) for tokens in words]
         self.dev = dev
 
     def sizes(self) -> list[int]:
         """Number of words of each training sentence."""
-        return [len(rows) for rows in self._rows]
+        return [len(tags) for tags in self._tags]
 
     def loss(self, sentences: Sequence[int]) -> Tensor:
         """Mean loss of the sentences with these indices."""
-        batch = make_batch(self.table, [self._rows[i] for i in sentences], end_boundary=True)
-        states_BTD = self.model.encoder(batch)
-        states_ND = word_states(states_BTD, batch.lengths_B)
+        states_BTD, lengths_B = self._sentences.states(sentences)
+        states_ND = word_states(states_BTD, lengths_B)
         loss = TAG_SCALE * _cross_entropy(self.model.tag_head(states_ND), [self._tags[i] for i in sentences])
         if self._network.arcs is not None:
             loss = loss + ARC_SCALE * _cross_entropy(
@@ -127,7 +139,7 @@ class ConstituencyTask:
             )
         with_tree = [b for b, i in enumerate(sentences) if self._parses[i] is not None]
         if with_tree:
-            positions = batch.lengths_B[with_tree]
+            positions = lengths_B[with_tree]
             posts_PD = fencepost_vectors(states_BTD[with_tree], positions)
             parses = [parse for i in sentences if (parse := self._parses[i]) is not None]
             force = self.model.config.force_root
@@ -138,6 +150,8 @@ class ConstituencyTask:
     def evaluate(self) -> dict[str, float]:
         """Bracket scores and tag accuracy on the dev trees, per cent."""
         # A new parser each time: its cached type vectors are outdated after a step.
+        if isinstance(self.model, SubwordConstituencyModel):
+            return score_parser(SubwordSpanParser(self.model, {}), self.dev)
         return score_parser(SpanParser(self.model, {}), self.dev)
 
 

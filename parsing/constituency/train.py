@@ -9,11 +9,14 @@ from corpora.documents import Sentence
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.treebanks import read_conllu
-from parsing.constituency.model import ConstituencyModel, SpanParser
+from parsing.constituency.model import ConstituencyModel
+from parsing.constituency.subword_model import SubwordConstituencyModel
 from parsing.constituency.task import ConstituencyTask, score_parser
+from parsing.models import load_constituency_parser
 from parsing.networks.config import TrainConstituency
-from parsing.networks.model_card import CardTexts, Scores, Sources, Training, file_hashes
+from parsing.networks.model_card import BILSTM, TRANSFORMER, CardTexts, Scores, Sources, Training, file_hashes
 from parsing.networks.model_folder import ModelFolder, load_model_folder
+from parsing.networks.subwords import read_transformer
 from parsing.networks.training import seed_everything
 from parsing.trees.brackets import SpanTree, read_trees
 
@@ -68,13 +71,20 @@ def train_constituency_parser(config: TrainConstituency) -> Scores:
     trees, dev_trees = read_treebank(config.train, config.exclude_documents), read_treebank(config.dev)
     sentences = read_extra(config.extra, config.exclude_documents)
     seed_everything(config.loop)
-    start = None if config.start_from is None else load_span_parser(config.start_from)
+    start, start_sha256 = None, None
+    if config.start_from is not None:
+        folder = load_model_folder(config.start_from, kind="constituency")
+        start, start_sha256 = ConstituencyModel.from_folder(folder), folder.identity["sha256"]
+    transformer = None if config.transformer is None else read_transformer(config.transformer)
+    if start is not None and transformer is not None:
+        raise UserError("--start-from continues a model of words and characters: not with --transformer")
     task = ConstituencyTask(
-        trees, dev_trees, config.model, extra=sentences, start=None if start is None else start.model
+        trees, dev_trees, config.model, extra=sentences, start=start, transformer=transformer
     )
+    started_from = transformer.sha256 if transformer is not None else start_sha256
 
-    def score(folder: ModelFolder) -> Scores:
-        return score_parser(_span_parser(folder), dev_trees)
+    def score(stored: ModelFolder) -> Scores:
+        return score_parser(load_constituency_parser(str(stored.path)), dev_trees)
 
     training = Training(
         kind="constituency",
@@ -86,22 +96,13 @@ def train_constituency_parser(config: TrainConstituency) -> Scores:
             extra=file_hashes(config.extra),
             dev=file_hashes(config.dev),
             exclude_documents=config.exclude_documents,
-            start_from=None if start is None else start.identity["sha256"],
+            start_from=started_from,
         ),
         dev_size=len(dev_trees),
         score=score,
         card=CARD,
     )
     return training.run(config, config.loop)
-
-
-def load_span_parser(path: Path) -> SpanParser:
-    """The parser of a model folder that training wrote."""
-    return _span_parser(load_model_folder(path, kind="constituency"))
-
-
-def _span_parser(folder: ModelFolder) -> SpanParser:
-    return SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
 
 
 def _score_table(scores: Scores) -> list[str]:
@@ -113,9 +114,10 @@ def _score_table(scores: Scores) -> list[str]:
     ]
 
 
-CARD = CardTexts[ConstituencyModel](
+CARD = CardTexts[ConstituencyModel | SubwordConstituencyModel](
     about=lambda model, parameters: (
-        "Span parser (Kitaev & Klein 2018) with part-of-speech tags over a word and character BiLSTM; "
+        "Span parser (Kitaev & Klein 2018) with part-of-speech tags over "
+        f"{BILSTM if isinstance(model, ConstituencyModel) else TRANSFORMER}; "
         f"{parameters:,} parameters, {len(model.labels)} labels (unary chains are labels), "
         f"{len(model.tags)} tags."
     ),

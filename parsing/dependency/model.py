@@ -97,6 +97,25 @@ class BiaffineScorers(nn.Module, ABC):
         left_NRM = (dependent_NM @ weight_MRM).view(-1, len(self.relations), head_NM.shape[1])
         return torch.bmm(left_NRM, head_NM[:, :, None])[:, :, 0]
 
+    def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:
+        """Mean over tokens of −log p(head) − log p(relation | gold head).
+
+        Args:
+            x_BTD: contextual states.
+            lengths_B: positions of each sentence, the root's included.
+            heads_N: gold heads of all tokens, sentence after sentence.
+            relations_N: gold relations of all tokens.
+        """
+        mask_BT = torch.arange(x_BTD.shape[1], device=lengths_B.device) < lengths_B[:, None]
+        tokens_BT = mask_BT.clone()
+        tokens_BT[:, 0] = False
+        dependents = torch.nonzero(tokens_BT, as_tuple=True)
+        arcs_NT = self.arc_scores(x_BTD, mask_BT)[dependents]
+        arc_loss = functional.cross_entropy(arcs_NT, heads_N)
+        return arc_loss + functional.cross_entropy(
+            self.relation_scores(x_BTD, (dependents[0], dependents[1]), heads_N), relations_N
+        )
+
 
 class DependencyModel(BiaffineScorers):
     """Encoder and biaffine scorers; see the module's docstring."""
@@ -125,25 +144,6 @@ class DependencyModel(BiaffineScorers):
     def use_bfloat16(self) -> None:
         """See :meth:`parsing.networks.sentence_encoder.SentenceEncoder.use_bfloat16`."""
         self.encoder.use_bfloat16()
-
-    def loss(self, batch: WordBatch, heads_N: Tensor, relations_N: Tensor) -> Tensor:
-        """Mean over tokens of −log p(head) − log p(relation | gold head).
-
-        Args:
-            batch: the sentences.
-            heads_N: gold heads of all tokens, sentence after sentence.
-            relations_N: gold relations of all tokens.
-        """
-        x_BTD = self.encode(batch)
-        mask_BT = batch.mask_BT()
-        tokens_BT = mask_BT.clone()
-        tokens_BT[:, 0] = False
-        dependents = torch.nonzero(tokens_BT, as_tuple=True)
-        arcs_NT = self.arc_scores(x_BTD, mask_BT)[dependents]
-        arc_loss = functional.cross_entropy(arcs_NT, heads_N)
-        return arc_loss + functional.cross_entropy(
-            self.relation_scores(x_BTD, (dependents[0], dependents[1]), heads_N), relations_N
-        )
 
     def config_json(self) -> dict[str, object]:
         """Configuration for the model folder."""

@@ -1,8 +1,8 @@
 """Biaffine dependency parsing over a pretrained transformer: supar's ``encoder=bert`` and ``feat=bert``.
 
 Either the transformer's word vectors are the contextual states, or they are another input of the BiLSTM
-besides words and characters. Such models are converted from supar (:mod:`parsing.convert`), not
-trained here.
+besides words and characters. The first kind is trained here (``parsing.train dep --transformer``) or
+converted from supar (:mod:`parsing.convert`), the second only converted.
 
 Shape suffixes: B sentences, T positions (0 is the root's), E input, D states.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,8 +12,11 @@ from torch import Tensor
 from corpora.documents import Sentence
 from parsing.dependency.model import DependencyModel
 from parsing.dependency.parser import BiaffineParser
+from parsing.dependency.subword_model import SubwordDependencyModel, SubwordParser
 from parsing.networks.config import DependencyConfig
-from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
+from parsing.networks.features import ParserVocabulary
+from parsing.networks.subwords import Transformer
+from parsing.networks.training_sentences import PieceSentences, TrainingSentences, WordSentences
 from parsing.trees.parsers import DependencyParse, DependencyParser
 
 PUNCTUATION = "PUNCT"
@@ -24,32 +28,56 @@ class DependencyTask:
 
     metric = "las"
 
-    def __init__(self, train: Sequence[Sentence], dev: Sequence[Sentence], config: DependencyConfig) -> None:
-        """Build vocabulary and model; call ``seed_everything`` first."""
-        vocabulary = ParserVocabulary.build((s.tokens for s in train), min_count=config.min_count)
+    def __init__(
+        self,
+        train: Sequence[Sentence],
+        dev: Sequence[Sentence],
+        config: DependencyConfig,
+        transformer: Transformer | None = None,
+    ) -> None:
+        """Build vocabulary and model; call ``seed_everything`` first.
+
+        Args:
+            train: sentences with heads and relations.
+            dev: sentences to score on, with universal tags too.
+            config: sizes and dropout; of the encoder only when there is no transformer.
+            transformer: the pretrained encoder; None for words and characters.
+        """
+        tokens = [s.tokens for s in train]
         relations = sorted({relation for s in train for relation in _relations(s)})
-        self.module = DependencyModel(vocabulary, relations, config.encoder, config.scorer)
+        self.module: DependencyModel | SubwordDependencyModel
+        self._sentences: TrainingSentences
+        if transformer is None:
+            vocabulary = ParserVocabulary.build(tokens, min_count=config.min_count)
+            self.module = DependencyModel(vocabulary, relations, config.encoder, config.scorer)
+            self._sentences = WordSentences(self.module.encoder, vocabulary, tokens)
+        else:
+            # No end piece: every position but the root's is a token that can be a head.
+            subwords = dataclasses.replace(transformer.config, end=None)
+            parts = subwords, transformer.backbone, transformer.tokenizer
+            self.module = SubwordDependencyModel(*parts, relations, config.scorer)
+            transformer.start(self.module.subwords)
+            self._sentences = PieceSentences(self.module.subwords, transformer.tokenizer, tokens)
         self.dev = dev
         ids = {relation: i for i, relation in enumerate(relations)}
-        self._table = TypeTable(vocabulary)
-        self._rows = [self._table.rows(s.tokens) for s in train]
         self._heads = [np.array(s.heads, dtype=np.int64) for s in train]
         self._relations = [np.array([ids[r] for r in _relations(s)], dtype=np.int64) for s in train]
 
     def sizes(self) -> list[int]:
         """Number of tokens of each training sentence."""
-        return [len(rows) for rows in self._rows]
+        return [len(heads) for heads in self._heads]
 
     def loss(self, sentences: Sequence[int]) -> Tensor:
         """Training loss of the sentences with these indices."""
-        batch = make_batch(self._table, [self._rows[i] for i in sentences], end_boundary=False)
         heads_N = torch.from_numpy(np.concatenate([self._heads[i] for i in sentences]))
         relations_N = torch.from_numpy(np.concatenate([self._relations[i] for i in sentences]))
-        return self.module.loss(batch, heads_N, relations_N)
+        return self.module.loss(*self._sentences.states(sentences), heads_N, relations_N)
 
     def evaluate(self) -> dict[str, float]:
         """Attachment scores on the dev sentences, in per cent."""
         # A new parser each time: its cached type vectors are outdated after a step.
+        if isinstance(self.module, SubwordDependencyModel):
+            return score_parser(SubwordParser(self.module, {}), self.dev)
         return score_parser(BiaffineParser(self.module, {}), self.dev)
 
 

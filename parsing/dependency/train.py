@@ -10,11 +10,13 @@ from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.treebanks import read_conllu
 from parsing.dependency.model import DependencyModel
-from parsing.dependency.parser import BiaffineParser
+from parsing.dependency.subword_model import SubwordDependencyModel
 from parsing.dependency.task import DependencyTask, score_parser
+from parsing.models import load_dependency_parser
 from parsing.networks.config import TrainDependency
-from parsing.networks.model_card import CardTexts, Scores, Sources, Training, file_hashes
+from parsing.networks.model_card import BILSTM, TRANSFORMER, CardTexts, Scores, Sources, Training, file_hashes
 from parsing.networks.model_folder import ModelFolder
+from parsing.networks.subwords import read_transformer
 from parsing.networks.training import seed_everything
 
 
@@ -50,10 +52,11 @@ def train_dependency_parser(config: TrainDependency) -> Scores:
     sentences = read_dependencies(config.train, config.exclude_documents)
     dev_sentences = read_dependencies(config.dev)
     seed_everything(config.loop)
-    task = DependencyTask(sentences, dev_sentences, config.model)
+    transformer = None if config.transformer is None else read_transformer(config.transformer)
+    task = DependencyTask(sentences, dev_sentences, config.model, transformer)
 
     def score(folder: ModelFolder) -> Scores:
-        return score_parser(BiaffineParser(DependencyModel.from_folder(folder), {}), dev_sentences)
+        return score_parser(load_dependency_parser(str(folder.path)), dev_sentences)
 
     training = Training(
         kind="dependency",
@@ -64,6 +67,7 @@ def train_dependency_parser(config: TrainDependency) -> Scores:
             train=file_hashes(config.train),
             dev=file_hashes(config.dev),
             exclude_documents=config.exclude_documents,
+            start_from=None if transformer is None else transformer.sha256,
         ),
         dev_size=len(dev_sentences),
         score=score,
@@ -81,9 +85,10 @@ def _score_table(scores: Scores) -> list[str]:
     ]
 
 
-CARD = CardTexts[DependencyModel](
+CARD = CardTexts[DependencyModel | SubwordDependencyModel](
     about=lambda model, parameters: (
-        "Biaffine dependency parser (Dozat & Manning 2017) over a word and character BiLSTM; "
+        "Biaffine dependency parser (Dozat & Manning 2017) over "
+        f"{BILSTM if isinstance(model, DependencyModel) else TRANSFORMER}; "
         f"{parameters:,} parameters, {len(model.relations)} relations."
     ),
     left_out_of="train",

@@ -78,6 +78,8 @@ class ConstituencyConfig:
         )
     )
     """Sentence encoder."""
+    state_dim: Count = 256
+    """With a transformer: width of the states that its vectors are projected to."""
     label_hidden: Count = 192
     """Hidden width of the span classifier."""
     tag_hidden: Count = 128
@@ -100,6 +102,8 @@ class LoopConfig:
     """Approximate number of words per batch."""
     learning_rate: Positive = 2e-3
     """Peak learning rate of Adam."""
+    pretrained_rate: Fraction = 0.1
+    """Learning rate of a transformer's pretrained weights, as a fraction of learning_rate."""
     warmup: Fraction = 0.02
     """Fraction of the budget over which the learning rate rises to its peak."""
     beta1: Fraction = 0.9
@@ -127,6 +131,9 @@ class TrainOptions:
 
     output: Path
     """Model folder to write."""
+    transformer: Path | None = None
+    """Folder of a pretrained transformer (config.json, tokenizer.json, model.safetensors) to train over,
+    instead of the word and character BiLSTM."""
     name: str = ""
     """Name of the model, part of its identity; the output folder's name by default."""
     version: str = "1"

@@ -17,6 +17,8 @@ from parsing.networks.model_folder import CARD, ModelFolder, load_model_folder, 
 from parsing.networks.training import LOG, Summary, Task, Trainer, count_parameters
 
 Scores = dict[str, float]
+BILSTM, TRANSFORMER = "a word and character BiLSTM", "a pretrained transformer"
+"""What a card calls the encoder."""
 CURVE_ROWS = 12
 """Approximate number of epochs in a card's learning curve."""
 

@@ -2,8 +2,9 @@
 
     e_t = P pool_k [ γ Σ_l softmax(w)_l h_l(k) ]        k: pieces of word t, l: the last L layers
 
-Words are cut into pieces one by one (so a word type is tokenised once), position 0 is the begin piece,
-there is no end piece. Sentences over the model's length are read in windows that overlap.
+Words are cut into pieces one by one (so a word type is tokenised once), position 0 is the begin piece;
+span parsers have an end piece too, as benepar's. Sentences over the model's length are read in windows that
+overlap.
 
 Shape suffixes: B sentences, P pieces, T positions (words and the begin position), H hidden, N words and
 begin positions of a batch without padding, S pieces without padding.
@@ -14,17 +15,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from corpora.inputs import encodable
 from corpora.support.config import configuration
+from corpora.support.errors import UserError
+from corpora.support.files import sha256_file
 
 MAX_TYPES = 200_000
 """Word types whose pieces are kept."""
@@ -49,6 +54,8 @@ class SubwordConfig:
     """Added in front of a word before it is cut (GPT-2's tokenizers want a space)."""
     projection: int = 0
     """Width of the projection P; 0 for none."""
+    end: int | None = None
+    """The piece after the last word; None for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +66,15 @@ class SubwordBatch:
     mask_BP: Tensor
     """True at pieces that are not padding."""
     first_N: Tensor
-    """Among the pieces that are not padding, the first of each word (begin positions included)."""
+    """Among the pieces that are not padding, the first of each word (boundary positions included)."""
     count_N: Tensor
     """Pieces of each word, at least 1."""
-    positions_B: Tensor
-    """Words of each sentence, the begin position included."""
+    lengths_B: Tensor
+    """Positions of each sentence: its words and the boundaries."""
 
     def mask_BT(self) -> Tensor:
         """True at positions that are not padding."""
-        return torch.arange(int(self.positions_B.max())) < self.positions_B[:, None]
+        return torch.arange(int(self.lengths_B.max())) < self.lengths_B[:, None]
 
 
 class SubwordTable:
@@ -105,12 +112,13 @@ class SubwordTable:
     def batch(self, sentences: Sequence[Sequence[tuple[int, ...]]]) -> SubwordBatch:
         """Pad sentences given as pieces of their words."""
         begin = (self._config.begin,)
-        words = [(begin, *sentence) for sentence in sentences]
+        end = () if self._config.end is None else ((self._config.end,),)
+        words = [(begin, *sentence, *end) for sentence in sentences]
         counts = np.array([len(pieces) for sentence in words for pieces in sentence], np.int64)
         flat = np.array([i for sentence in words for pieces in sentence for i in pieces], np.int64)
-        positions_B = np.array([len(sentence) for sentence in words], np.int64)
+        lengths_B = np.array([len(sentence) for sentence in words], np.int64)
         ends = np.cumsum(counts)
-        last = ends[np.cumsum(positions_B) - 1]
+        last = ends[np.cumsum(lengths_B) - 1]
         pieces_B = np.diff(last, prepend=0)
         mask_BP = np.arange(int(pieces_B.max())) < pieces_B[:, None]
         ids_BP = np.full(mask_BP.shape, self._config.pad, np.int64)
@@ -120,7 +128,7 @@ class SubwordTable:
             mask_BP=torch.from_numpy(mask_BP),
             first_N=torch.from_numpy(ends - counts),
             count_N=torch.from_numpy(counts),
-            positions_B=torch.from_numpy(positions_B),
+            lengths_B=torch.from_numpy(lengths_B),
         )
 
 
@@ -197,6 +205,61 @@ class SubwordEncoder(nn.Module):
 def piece_counts(sentences: Sequence[Sequence[tuple[int, ...]]]) -> NDArray[np.int64]:
     """Pieces of each sentence, the begin piece included."""
     return np.array([1 + sum(map(len, sentence)) for sentence in sentences], np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer:
+    """A pretrained transformer on disk: what a parser that is trained over it starts from."""
+
+    config: SubwordConfig
+    """Ids of the special pieces; layers and pooling by default."""
+    backbone: dict[str, object]
+    tokenizer: dict[str, object]
+    """``tokenizer.json`` as JSON values."""
+    weights: dict[str, Tensor]
+    """By the names of :class:`SubwordEncoder`'s ``model``."""
+    sha256: str
+    """Of the weights' file."""
+
+    def start(self, encoder: SubwordEncoder) -> None:
+        """Put the pretrained weights into an encoder that was made of this configuration."""
+        encoder.model.load_state_dict(self.weights)
+
+
+def read_transformer(folder: Path) -> Transformer:
+    """A folder as Hugging Face's libraries save one; none of its code is run and no pickle is read.
+
+    Raises:
+        UserError: a file is missing, or it is not a transformer that the installed library knows.
+    """
+    weights = folder / "model.safetensors"
+    for path in (folder / "config.json", folder / "tokenizer.json", weights):
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; --transformer takes the folder of a pretrained model")
+    try:
+        model = AutoModel.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, use_safetensors=True
+        )
+        names = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        reason = str(error).splitlines()[0] if str(error) else repr(error)
+        raise UserError(f"{folder}: transformers cannot read it ({reason})") from None
+    ids = {
+        "pad": names.pad_token_id,
+        "unknown": names.unk_token_id,
+        "begin": names.cls_token_id if names.cls_token_id is not None else names.bos_token_id,
+        "end": names.sep_token_id if names.sep_token_id is not None else names.eos_token_id,
+    }
+    for name, value in ids.items():
+        if value is None:
+            raise UserError(f"{folder / 'tokenizer.json'}: the tokenizer has no {name} piece")
+    return Transformer(
+        config=SubwordConfig(**ids),
+        backbone=model.config.to_diff_dict() | {"model_type": model.config.model_type},
+        tokenizer=tokenizer_json((folder / "tokenizer.json").read_text(encoding="utf-8")),
+        weights={k: v for k, v in model.state_dict().items() if not k.startswith("pooler.")},
+        sha256=sha256_file(weights),
+    )
 
 
 def tokenizer_json(text: str) -> dict[str, object]:

@@ -39,6 +39,8 @@ from parsing.networks.config import LoopConfig
 from parsing.networks.schedule import ramp
 
 LOG = "log.jsonl"
+PRETRAINED = ".subwords.model."
+"""In the names of the weights that a transformer brings."""
 
 
 class Task(Protocol):
@@ -136,7 +138,7 @@ class Trainer:
         self.run_config = run_config
         self.parameters = dict(task.module.named_parameters())
         self.optimizer = torch.optim.Adam(
-            self.parameters.values(),
+            self._groups(),
             lr=config.learning_rate,
             betas=(config.beta1, config.beta2),
             eps=config.epsilon,
@@ -190,6 +192,14 @@ class Trainer:
             )
         load_parameters(self.task.module, best.weights)
 
+    def _groups(self) -> list[dict[str, object]]:
+        """The parameters by the scale of their learning rate: pretrained weights move more slowly."""
+        of_scale: dict[float, list[nn.Parameter]] = {}
+        for name, parameter in self.parameters.items():
+            scale = self.config.pretrained_rate if PRETRAINED in f".{name}" else 1.0
+            of_scale.setdefault(scale, []).append(parameter)
+        return [{"params": parameters, "scale": scale} for scale, parameters in of_scale.items()]
+
     def _batches(self, epoch: int) -> list[list[int]]:
         generator = np.random.default_rng([self.config.seed, epoch])
         return length_buckets(self.task.sizes(), self.config.batch_tokens, generator)
@@ -210,7 +220,7 @@ class Trainer:
     def _step(self, sentences: list[int], learning_rate: float) -> float:
         self.task.module.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group["scale"]
         loss = self.task.loss(sentences)
         value = float(loss.detach())
         if not math.isfinite(value):

@@ -76,7 +76,9 @@ def test_the_loss_is_the_mean_negative_log_likelihood():
             words += 1
     heads = torch.tensor([h for s in SENTENCES for h in s.heads])
     relations = torch.tensor([ids[r] for s in SENTENCES for r in s.relations])
-    assert float(model.loss(batch, heads, relations)) == pytest.approx(float(total) / words, rel=1e-4)
+    assert float(model.loss(model.encode(batch), batch.lengths_B, heads, relations)) == pytest.approx(
+        float(total) / words, rel=1e-4
+    )
 
 
 def test_parses_do_not_depend_on_the_batch_and_keep_the_order():
