@@ -70,7 +70,10 @@ setup(
         # "" is every package here (setup.cfg would spell it "*").
         "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.txt", "py.typed"],
     },
-    entry_points={"console_scripts": [script(module) for module in COMMANDS]},
+    entry_points={
+        "console_scripts": [script(module) for module in COMMANDS],
+        "spacy_factories": ["multiview_parser = parsing.spacy_component:make"],
+    },
     python_requires=">=3.11",
     # With the lowest versions named here the suite passes, too (one figure of scikit-learn apart).
     install_requires=[

@@ -1,1 +1,19 @@
-"""Documents to dependency and binarised constituency trees, cached in HDF5."""
+"""Documents to dependency and binarised constituency trees, cached in HDF5; :func:`load` for text at hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from parsing.text_parser import load
+
+__all__ = ["load"]
+
+
+def __getattr__(name: str) -> Any:
+    # torch and spaCy take seconds to import: only for those who parse
+    if name == "load":
+        from parsing.text_parser import load
+
+        return load
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

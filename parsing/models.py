@@ -15,8 +15,6 @@ from parsing.networks.config import Precision
 if TYPE_CHECKING:
     from parsing.constituency.model import SpanParser
     from parsing.constituency.subword_model import SubwordSpanParser
-    from parsing.dependency.parser import BiaffineParser
-    from parsing.dependency.subword_model import SubwordParser
     from parsing.libraries.benepar import BeneparParser
     from parsing.trees.parsers import ConstituencyParser, DependencyParser
 
@@ -35,19 +33,10 @@ def load_dependency_parser(spec: str, precision: Precision = "fp32") -> Dependen
     Raises:
         UserError: no such model, a damaged one, or one that has to be converted first.
     """
+    from parsing.dependency.stored import stored_parser
     from parsing.networks.model_folder import load_model_folder
 
-    folder = load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), kind="dependency")
-    parser: BiaffineParser | SubwordParser
-    if "subwords" in folder.config:
-        from parsing.dependency.subword_model import SubwordDependencyModel, SubwordParser
-
-        parser = SubwordParser(SubwordDependencyModel.from_folder(folder), folder.identity)
-    else:
-        from parsing.dependency.model import DependencyModel
-        from parsing.dependency.parser import BiaffineParser
-
-        parser = BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
+    parser = stored_parser(load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), kind="dependency"))
     if precision == "bf16":
         parser.use_bfloat16()
     return parser
@@ -82,13 +71,9 @@ def _constituency_parser(spec: str) -> SpanParser | SubwordSpanParser | BeneparP
         from parsing.libraries.benepar import from_folder
 
         return from_folder(folder)
-    if "subwords" in folder.config:
-        from parsing.constituency.subword_model import SubwordConstituencyModel, SubwordSpanParser
+    from parsing.constituency.stored import stored_parser
 
-        return SubwordSpanParser(SubwordConstituencyModel.from_folder(folder), folder.identity)
-    from parsing.constituency.model import ConstituencyModel, SpanParser
-
-    return SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
+    return stored_parser(folder)
 
 
 def _folder(spec: str, kind: str, builtin: str) -> Path:

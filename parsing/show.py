@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>body{{font-family:system-ui,sans-serif;margin:2em}}div{{overflow-x:auto}}</style></head>
+<style>body{{font-family:system-ui,sans-serif;margin:2em}}</style></head>
 <body><h1>{title}</h1>
 {body}
 </body></html>
@@ -68,27 +68,15 @@ def main(config: ShowConfig) -> None:
 
 def draw(cache: TreeCache, i: int, form: str) -> str:
     """Both trees of sentence ``i`` in one of the formats."""
-    from parsing.cache.format import FLAG_NAMES
-    from parsing.cache.sentences import stored_sentences
-    from parsing.trees import draw as drawing
+    from parsing.sentences import cached_sentences
 
-    sentence = next(stored_sentences(cache, i, i + 1))
-    flags = [name for bit, name in FLAG_NAMES.items() if sentence.flags & bit]
-    title = f"sentence {i}" + (f" [{', '.join(flags)}]" if flags else "")
-    words = " ".join(drawing.shown(word) for word in sentence.words)
-    as_text, trees = form == "text", []
-    if sentence.heads is not None and sentence.relations is not None:
-        make = drawing.dependency_text if as_text else drawing.dependency_svg
-        trees.append(make(sentence.words, sentence.heads, sentence.relations, sentence.tags))
-    if sentence.spans is not None and sentence.tags is not None:
-        draw_spans = drawing.constituency_text if as_text else drawing.constituency_svg
-        trees.append(draw_spans(sentence.words, sentence.tags, sentence.spans))
+    sentence = next(cached_sentences(cache, i, i + 1))
+    title = f"sentence {i}" + (f" [{', '.join(sentence.flag_names)}]" if sentence.flags else "")
     if form == "text":
-        return f"# {title}\n{words}\n\n" + "\n\n".join(trees) + "\n"
+        return f"# {title}\n{sentence}\n"
     if form == "svg":
-        return "\n".join(trees)
-    divs = "".join(f"<div>{tree}</div>" for tree in trees)
-    return f"<h2>{escape(title)}</h2><p>{escape(words)}</p>{divs}"
+        return "\n".join(sentence.drawings(svg=True))
+    return f"<h2>{escape(title)}</h2>{sentence._repr_html_()}"
 
 
 cli = Command(ShowConfig, main, "parsing.show", "Draw the trees of sentences in a tree cache.")

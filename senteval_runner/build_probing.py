@@ -83,7 +83,7 @@ def parsed_sentences(folder: Path) -> list[Annotated]:
         UserError: the cache lacks a view.
     """
     from parsing.cache.reader import TreeCache
-    from parsing.cache.sentences import stored_sentences
+    from parsing.sentences import cached_sentences
     from parsing.trees.brackets import SpanTree, write_tree
     from senteval_runner.probing.structure import MAX_TOKENS, MIN_TOKENS, Annotated
 
@@ -92,7 +92,7 @@ def parsed_sentences(folder: Path) -> list[Annotated]:
         if not cache.has(view):
             raise UserError(f"{folder}: holds no {view} trees, and the probes need both views")
     found = []
-    for stored in stored_sentences(cache, 0, len(cache)):
+    for stored in cached_sentences(cache, 0, len(cache)):
         if stored.flags or not MIN_TOKENS <= len(stored.words) <= MAX_TOKENS:
             continue
         assert stored.tags and stored.heads and stored.relations and stored.spans is not None

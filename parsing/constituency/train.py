@@ -10,9 +10,9 @@ from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.treebanks import read_conllu
 from parsing.constituency.model import ConstituencyModel
+from parsing.constituency.stored import stored_parser
 from parsing.constituency.subword_model import SubwordConstituencyModel
 from parsing.constituency.task import ConstituencyTask, score_parser
-from parsing.models import load_constituency_parser
 from parsing.networks.config import TrainConstituency
 from parsing.networks.model_card import BILSTM, TRANSFORMER, CardTexts, Scores, Sources, Training, file_hashes
 from parsing.networks.model_folder import ModelFolder, load_model_folder
@@ -84,7 +84,7 @@ def train_constituency_parser(config: TrainConstituency) -> Scores:
     started_from = transformer.sha256 if transformer is not None else start_sha256
 
     def score(stored: ModelFolder) -> Scores:
-        return score_parser(load_constituency_parser(str(stored.path)), dev_trees)
+        return score_parser(stored_parser(stored), dev_trees)
 
     training = Training(
         kind="constituency",

@@ -10,9 +10,9 @@ from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.treebanks import read_conllu
 from parsing.dependency.model import DependencyModel
+from parsing.dependency.stored import stored_parser
 from parsing.dependency.subword_model import SubwordDependencyModel
 from parsing.dependency.task import DependencyTask, score_parser
-from parsing.models import load_dependency_parser
 from parsing.networks.config import TrainDependency
 from parsing.networks.model_card import BILSTM, TRANSFORMER, CardTexts, Scores, Sources, Training, file_hashes
 from parsing.networks.model_folder import ModelFolder
@@ -56,7 +56,7 @@ def train_dependency_parser(config: TrainDependency) -> Scores:
     task = DependencyTask(sentences, dev_sentences, config.model, transformer)
 
     def score(folder: ModelFolder) -> Scores:
-        return score_parser(load_dependency_parser(str(folder.path)), dev_sentences)
+        return score_parser(stored_parser(folder), dev_sentences)
 
     training = Training(
         kind="dependency",

@@ -102,8 +102,8 @@ class LoopConfig:
     """Approximate number of words per batch."""
     learning_rate: Positive = 2e-3
     """Peak learning rate of Adam."""
-    pretrained_rate: Fraction = 0.1
-    """Learning rate of a transformer's pretrained weights, as a fraction of learning_rate."""
+    pretrained_rate: NotNegative = 0.1
+    """Learning rate of a transformer's pretrained weights as a multiple of learning_rate."""
     warmup: Fraction = 0.02
     """Fraction of the budget over which the learning rate rises to its peak."""
     beta1: Fraction = 0.9

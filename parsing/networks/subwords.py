@@ -25,6 +25,7 @@ from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from corpora.inputs import encodable
 from corpora.support.config import configuration
@@ -236,6 +237,7 @@ def read_transformer(folder: Path) -> Transformer:
     for path in (folder / "config.json", folder / "tokenizer.json", weights):
         if not path.is_file():
             raise UserError(f"{path}: no such file; --transformer takes the folder of a pretrained model")
+    disable_progress_bar()  # transformers' own, one more per file
     try:
         model = AutoModel.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, use_safetensors=True

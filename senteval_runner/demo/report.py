@@ -12,7 +12,7 @@ from typing import Any
 from corpora.support.files import write_json, write_text
 from multiview.training.log import read_log
 from parsing.cache.reader import TreeCache
-from parsing.cache.sentences import StoredSentence, stored_sentences
+from parsing.sentences import ParsedSentence, cached_sentences
 from parsing.trees.draw import constituency_svg, dependency_svg
 from senteval_runner.cells import installed
 from senteval_runner.demo.retrieval import RetrievalScores
@@ -116,7 +116,7 @@ def _curves(model: Path) -> list[Section]:
 def _trees(folder: Path) -> Iterator[Section]:
     """The first sentences of a handy length, both trees of each drawn."""
     cache = TreeCache.open(folder)
-    fitting = (stored for stored in stored_sentences(cache, 0, len(cache)) if _fits_a_page(stored))
+    fitting = (stored for stored in cached_sentences(cache, 0, len(cache)) if _fits_a_page(stored))
     for stored in itertools.islice(fitting, DRAWN_TREES):
         assert stored.heads and stored.relations and stored.tags and stored.spans is not None
         dependencies = dependency_svg(stored.words, stored.heads, stored.relations, stored.tags)
@@ -125,7 +125,7 @@ def _trees(folder: Path) -> Iterator[Section]:
         yield Section(title, [Figure(dependencies), Figure(constituents)])
 
 
-def _fits_a_page(stored: StoredSentence) -> bool:
+def _fits_a_page(stored: ParsedSentence) -> bool:
     """Whether a sentence has no flags, the right length, and only words."""
     wordlike = all(word.replace("-", "").isalpha() for word in stored.words[:-1])
     return not stored.flags and len(stored.words) in DRAWN_TOKENS and wordlike

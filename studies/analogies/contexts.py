@@ -31,7 +31,7 @@ from studies.analogies.lexicon import FOLDER, content_words, load_synonyms
 
 if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
-    from parsing.cache.sentences import StoredSentence
+    from parsing.sentences import ParsedSentence
 
 SLOT = "_"
 LENGTHS = {"phrase": (3, 7), "sentence": (5, 18)}
@@ -86,7 +86,7 @@ def paraphrase(words: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
     return tuple(out), replaced
 
 
-def frames_of(sentence: StoredSentence, number: int) -> Iterator[tuple[str, str, Frame]]:
+def frames_of(sentence: ParsedSentence, number: int) -> Iterator[tuple[str, str, Frame]]:
     """All frames of one sentence as (kind, level, frame)."""
     if sentence.flags or sentence.heads is None or sentence.spans is None or len(sentence.words) > 60:
         return
@@ -132,12 +132,12 @@ Slots = Iterator[tuple[int, int, bool]]
 """First word, one past the last, and whether the whole sentence is a possible context too."""
 
 
-def _dependents(sentence: StoredSentence, token: int) -> set[str]:
+def _dependents(sentence: ParsedSentence, token: int) -> set[str]:
     assert sentence.heads is not None and sentence.relations is not None
     return {r for r, head in zip(sentence.relations, sentence.heads, strict=True) if head == token + 1}
 
 
-def _places(sentence: StoredSentence) -> Slots:
+def _places(sentence: ParsedSentence) -> Slots:
     tags, words = sentence.tags or [], sentence.words
     for t in range(1, len(words) - 1):
         known = words[t].lower() in content_words() and tags[t] == "NNP"
@@ -145,7 +145,7 @@ def _places(sentence: StoredSentence) -> Slots:
             yield t, t + 1, True
 
 
-def _persons(sentence: StoredSentence) -> Slots:
+def _persons(sentence: ParsedSentence) -> Slots:
     assert sentence.relations is not None and sentence.spans is not None
     tags, words = sentence.tags or [], sentence.words
     for a, b, label in sentence.spans:
@@ -161,7 +161,7 @@ def _persons(sentence: StoredSentence) -> Slots:
             yield a, b, True
 
 
-def _verbs(sentence: StoredSentence) -> Slots:
+def _verbs(sentence: ParsedSentence) -> Slots:
     assert sentence.heads is not None and sentence.relations is not None
     tags, words = sentence.tags or [], sentence.words
     for t, tag in enumerate(tags):
@@ -177,14 +177,14 @@ def _verbs(sentence: StoredSentence) -> Slots:
             yield t, t + 1, plural and tag in ("VBP", "VBD") and sentence.heads[t] == 0
 
 
-def _adjectives(sentence: StoredSentence) -> Slots:
+def _adjectives(sentence: ParsedSentence) -> Slots:
     tags, words = sentence.tags or [], sentence.words
     for t in range(1, len(words) - 1):
         if words[t - 1].lower() in _DETERMINERS and tags[t] == "JJ" and tags[t + 1] in ("NN", "NNS"):
             yield t, t + 1, True
 
 
-def _predicates(sentence: StoredSentence) -> Slots:
+def _predicates(sentence: ParsedSentence) -> Slots:
     tags, words = sentence.tags or [], sentence.words
     for t in range(1, len(words)):
         if (
@@ -198,7 +198,7 @@ def _predicates(sentence: StoredSentence) -> Slots:
             yield t, t + 1, True
 
 
-SLOTS: dict[str, Callable[[StoredSentence], Slots]] = {
+SLOTS: dict[str, Callable[[ParsedSentence], Slots]] = {
     "place": _places,
     "person": _persons,
     "verb": _verbs,
@@ -229,11 +229,11 @@ def collect_frames(cache: TreeCache | None, limit: int) -> tuple[Frames, Counter
     found: dict[tuple[str, str], dict[tuple[str, ...], Frame]] = {}
     if cache is not None:
         from corpora.support.progress import progress
-        from parsing.cache.sentences import stored_sentences
+        from parsing.sentences import cached_sentences
 
         count = min(limit, len(cache))
         with progress(total=count, description="contexts") as bar:
-            for number, sentence in enumerate(stored_sentences(cache, 0, count)):
+            for number, sentence in enumerate(cached_sentences(cache, 0, count)):
                 bar.update(1)
                 for kind, level, frame in frames_of(sentence, number):
                     found.setdefault((kind, level), {}).setdefault(frame.left, frame)

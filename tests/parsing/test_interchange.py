@@ -14,9 +14,9 @@ import pytest
 from corpora.support.errors import UserError
 from parsing.cache.manifest import Manifest
 from parsing.cache.reader import TreeCache
-from parsing.cache.sentences import stored_sentences
 from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees
+from parsing.sentences import cached_sentences
 from parsing.verify import verify_shards
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
@@ -78,7 +78,7 @@ def test_a_parsed_cache_goes_out_and_in(tmp_path: Path) -> None:
         names = {"conllu": tmp_path / f"{at}.conllu", "ptb": tmp_path / f"{at}.ptb"}
         export(tmp_path / at, **names)
         import_trees(tmp_path / again, **names, shard_sentences=16)
-    stored = [list(stored_sentences(TreeCache.open(tmp_path / name), 0, 50)) for name in ("first", "second")]
+    stored = [list(cached_sentences(TreeCache.open(tmp_path / name), 0, 50)) for name in ("first", "second")]
     assert stored[0] == stored[1]
     assert (tmp_path / "first.conllu").read_bytes() == (tmp_path / "second.conllu").read_bytes()
     assert Manifest.read(tmp_path / "second").inventories == Manifest.read(tmp_path / "third").inventories
@@ -143,7 +143,7 @@ def test_a_real_treebank_round_trips(data_folder: Path, tmp_path: Path) -> None:
     export(tmp_path / "gum", conllu=tmp_path / "dev.conllu")
     import_trees(tmp_path / "again", conllu=tmp_path / "dev.conllu")
     first, second = (TreeCache.open(tmp_path / name) for name in ("gum", "again"))
-    assert list(stored_sentences(first, 0, len(first))) == list(stored_sentences(second, 0, len(second)))
+    assert list(cached_sentences(first, 0, len(first))) == list(cached_sentences(second, 0, len(second)))
 
 
 def test_a_full_disk_ends_the_process_in_one_line(tmp_path: Path) -> None:

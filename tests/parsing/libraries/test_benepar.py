@@ -13,6 +13,7 @@ from parsing.constituency.model import SpanParser
 from parsing.constituency.train import read_treebank
 from parsing.libraries.benepar import BeneparParser, _special_tokens, load_benepar
 from parsing.trees.binarise import binarise
+from tests.fixtures.transformers import save_bert, save_roberta, save_t5
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.parsing.constituency.examples import (
     LABELS,
@@ -22,7 +23,6 @@ from tests.parsing.constituency.examples import (
     random_model,
     save_as_benepar_does,
 )
-from tests.parsing.libraries.transformer_examples import save_bert, save_roberta, save_t5
 
 # torch-struct's, under today's torch.
 pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")

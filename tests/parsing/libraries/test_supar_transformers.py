@@ -13,10 +13,10 @@ from parsing.convert import cli as convert_cli
 from parsing.dependency.subword_model import SubwordParser
 from parsing.dependency.train import read_dependencies
 from parsing.models import load_dependency_parser
+from tests.fixtures.transformers import save_bert, save_roberta
 from tests.oracles.supar import stock_predict
 from tests.parsing.dependency.examples import ODD, SENTENCES
 from tests.parsing.libraries.test_supar import conllu
-from tests.parsing.libraries.transformer_examples import save_bert, save_roberta
 from tests.parsing.subcommand import run
 
 # supar's, under today's torch.

@@ -20,10 +20,10 @@ from parsing.run import ParseConfig, main
 from parsing.score import cli as score
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
 from parsing.trees.parsers import ConstituencyParse, DependencyParse
+from tests.fixtures.transformers import save_bert
 from tests.parsing.constituency.examples import SENTENCES as CONSTITUENTS
 from tests.parsing.constituency.examples import benepar_model
 from tests.parsing.libraries.test_supar_transformers import TOKENS, build, convert
-from tests.parsing.libraries.transformer_examples import save_bert
 from tests.parsing.subcommand import run
 
 pytestmark = [

@@ -12,7 +12,7 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview.words.vectors import WordVectors
-from parsing.cache.sentences import StoredSentence
+from parsing.sentences import ParsedSentence
 from studies.analogies.__main__ import cli, run
 from studies.analogies.build import build_questions
 from studies.analogies.config import BuildConfig, ScoreConfig
@@ -235,8 +235,8 @@ def test_words_have_the_whole_vocabulary_as_wrong_answers() -> None:
     )
 
 
-def parsed(text: str, tags: str, heads: list[int], relations: str, spans) -> StoredSentence:
-    return StoredSentence(text.split(), 0, heads, relations.split(), tags.split(), spans)
+def parsed(text: str, tags: str, heads: list[int], relations: str, spans) -> ParsedSentence:
+    return ParsedSentence(text.split(), 0, heads, relations.split(), tags.split(), spans)
 
 
 def test_contexts_are_whole_constituents() -> None:

@@ -1,0 +1,81 @@
+"""The spaCy component: what it writes into a document is what the parsers say."""
+
+import pytest
+import spacy
+
+import parsing
+import parsing.spacy_component
+from parsing.trees.brackets import read_tree
+
+TEXT = "The cat  sat on the mat.\n\n It didn't (really) sleep!  "
+
+
+@pytest.fixture(scope="module")
+def nlp():
+    pipeline = spacy.blank("en")
+    pipeline.add_pipe("multiview_parser")
+    return pipeline
+
+
+@pytest.fixture(scope="module")
+def doc(nlp):
+    return nlp(TEXT)
+
+
+def test_heads_relations_and_tags_are_the_parsers(doc):
+    trees = parsing.load()(TEXT)
+    words = [token for token in doc if not token.is_space]
+    assert [token.text for token in words] == [word for s in trees for word in s.words]
+    assert [token.tag_ for token in words] == [tag for s in trees for tag in s.tags]
+    start = 0
+    for sentence in trees:
+        here = words[start : start + len(sentence.words)]
+        for token, head, relation in zip(here, sentence.heads, sentence.relations, strict=True):
+            assert token.head == (here[head - 1] if head else token)
+            assert token.dep_ == (relation if head else "ROOT")
+        start += len(here)
+    assert [sent.text.split()[0] for sent in doc.sents] == [s.words[0] for s in trees]
+
+
+def test_white_space_hangs_from_the_word_before_it(doc):
+    spaces = [token for token in doc if token.is_space]
+    assert [token.head.text for token in spaces] == ["cat", ".", "!"]
+    assert {token.tag_ for token in spaces} == {"_SP"}
+
+
+def test_constituents_are_benepars_extensions(doc):
+    trees = parsing.load()(TEXT)
+    for sent, tree in zip(doc.sents, trees, strict=True):
+        words = [token for token in sent if not token.is_space]
+        drawn = read_tree(sent._.parse_string.replace("_SP", "_SP _"))  # white space is no word in brackets
+        assert [w for w in drawn.words if w != "_"] == tree.words
+        expected = {
+            (words[a].i, words[b - 1].i + 1, tuple(label.split("::")))
+            for a, b, label in tree.spans[1:]
+            if label
+        }
+        found = {(c.start, c.end, c._.labels) for c in sent._.constituents if c._.labels}
+        assert found - {(sent.start, sent.end, sent._.labels)} == expected
+        assert [token.i for child in sent._.children for token in child] == [token.i for token in sent]
+
+
+def test_sentences_of_an_earlier_component_are_kept(nlp):
+    doc = nlp.make_doc("one two three four")
+    for token in doc:
+        token.is_sent_start = token.i in (0, 2)
+    assert [sent.text for sent in nlp(doc).sents] == ["one two", "three four"]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "  \n Hello", "Hi"])
+def test_odd_documents_pass(nlp, text):
+    doc = nlp(text)
+    assert doc.text == text
+    for sent in doc.sents:
+        if sent.text.strip():
+            assert text.split()[0] in sent._.parse_string
+
+
+def test_a_pipeline_is_saved_and_loaded(nlp, tmp_path, doc):
+    nlp.to_disk(tmp_path / "pipeline")
+    again = spacy.load(tmp_path / "pipeline")(TEXT)
+    assert [token.head.i for token in again] == [token.head.i for token in doc]

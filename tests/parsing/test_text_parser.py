@@ -1,0 +1,115 @@
+"""``from parsing import load``: text to sentences with trees, for people."""
+
+from pathlib import Path
+
+import pytest
+
+import parsing
+from corpora.support.errors import UserError
+from corpora.treebanks import read_conllu
+from parsing.export_trees import consistency
+from parsing.sentences import ParsedSentence
+from parsing.trees.brackets import read_trees
+
+TEXT = "Dr. Smith (born 1950) didn't sleep. “Why?” she asked… It's 3:30 p.m. now."
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return parsing.load()
+
+
+@pytest.fixture(scope="module")
+def trees(parser):
+    return parser(TEXT)
+
+
+def test_words_are_those_of_the_text_and_annotation_is_complete(trees):
+    assert "".join("".join(s.words) for s in trees) == TEXT.replace(" ", "")
+    for sentence in trees:
+        n = len(sentence.words)
+        assert len(sentence.heads) == len(sentence.relations) == len(sentence.tags) == n
+        assert sentence.heads.count(0) == 1
+        assert sentence.spans[0][:2] == (0, n)
+        assert sentence.flag_names == []
+
+
+def test_trees_are_those_that_the_parsers_give(parser, trees):
+    words = [s.words for s in trees]
+    for sentence, arcs, spans in zip(
+        trees, parser.dependency.parse(words), parser.constituency.parse(words), strict=True
+    ):
+        assert sentence.heads == arcs.heads.tolist()
+        assert sentence.relations == [parser.dependency.relations[r] for r in arcs.relations]
+        assert sentence.tags == [parser.constituency.tags[t] for t in spans.tags]
+        labels = [parser.constituency.labels[i] for i in spans.labels]
+        assert sentence.spans == list(zip(spans.starts.tolist(), spans.ends.tolist(), labels, strict=True))
+
+
+def test_conllu_and_brackets_are_read_back(trees, tmp_path: Path):
+    (tmp_path / "a.conllu").write_text(trees.to_conllu())
+    (tmp_path / "a.ptb").write_text(trees.to_ptb())
+    arcs = [s for document in read_conllu(tmp_path / "a.conllu") for s in document.sentences]
+    spans = list(read_trees(tmp_path / "a.ptb"))
+    assert len(arcs) == len(spans) == len(trees)
+    for sentence, row, tree in zip(trees, arcs, spans, strict=True):
+        assert list(row.tokens) == list(tree.words) == sentence.words
+        assert (list(row.heads), list(row.relations)) == (sentence.heads, sentence.relations)
+        assert (list(tree.spans), list(tree.tags)) == (sentence.spans, sentence.tags)
+
+
+def test_it_is_drawn_as_text_and_in_a_notebook(trees):
+    assert "└─" in str(trees[0]) and "(nsubj" in str(trees)
+    assert trees[0]._repr_html_().count("<div") == 2  # displaCy draws one picture, svgling one of many parts
+    assert f"{len(trees)} sentences" in repr(trees)
+    hostile = ParsedSentence(["<script>"], 0, [0], ["<b>"], ["</svg>"], [(0, 1, "<i>")])
+    page = hostile._repr_html_()
+    assert "<script" not in page and "<b>" not in page and "<i>" not in page
+
+
+def test_slices_and_streams_are_the_same_sentences(parser, trees):
+    assert list(trees[1:]) == [trees[i] for i in range(1, len(trees))]
+    assert list(parser.stream(s.words for s in trees)) == list(trees)
+
+
+def test_one_parser_alone():
+    sentence = parsing.load(const=None)("It rains.")[0]
+    assert sentence.heads == [2, 0, 2] and sentence.spans is None and sentence.to_ptb() == ""
+    sentence = parsing.load(dep=None)("It rains.")[0]
+    assert sentence.heads is None and sentence.to_ptb() == "(TOP (S (NP (PRP It)) (VP (VBZ rains)) (. .)))"
+
+
+def test_odd_text_keeps_its_sentences(parser):
+    assert len(parser("")) == 0 and len(parser(" \n ")) == 0
+    (long,) = parser.parse([["word"] * 500])
+    assert "too long" in long.flag_names and len(long.heads) == 500
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        (["The cat sat ."], r"sentence 0 is the string 'The cat sat \.'; tokens are wanted"),
+        ([["a"], ["b", None]], "sentence 1: token None is a NoneType"),
+    ],
+)
+def test_what_is_no_tokens_is_refused(parser, sentences, message):
+    with pytest.raises(TypeError, match=message):
+        parser.parse(sentences)
+    with pytest.raises(TypeError, match=r"\.parse\(\) takes tokens"):
+        parser([["a"]])
+
+
+def test_models_that_are_not_there_are_named():
+    with pytest.raises(UserError, match=r"biaffine-dep-en.*--trust-pickle"):
+        parsing.load(dep="biaffine-dep-en")
+    with pytest.raises(UserError, match="nothing to parse with"):
+        parsing.load(None, None)
+
+
+def test_consistency_is_the_fraction_of_constituents_with_one_head():
+    """(S (NP the cat) (VP sat (PP on mats))): with `on` below `cat`, neither PP nor VP is headed once."""
+    words, tags = ["the", "cat", "sat", "on", "mats"], ["X"] * 5
+    spans = [(0, 5, "S"), (0, 2, "NP"), (2, 5, "VP"), (3, 5, "PP"), (4, 5, "NP")]
+    for heads, expected in ([2, 3, 0, 5, 3], 1.0), ([2, 3, 0, 2, 3], 0.5):
+        sentence = ParsedSentence(words, 0, heads, tags, tags, spans)
+        assert consistency(sentence) == expected
