@@ -10,15 +10,13 @@ command, printed before it runs; a stopped demo continues where it was.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpora.support.cli import Command
 from corpora.support.config import CountOrNone, Positive, config_to_json, configuration
-from corpora.support.errors import UserError
+from corpora.support.steps import run_step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,26 +43,6 @@ class DemoConfig:
     """Minutes of training."""
     seed: CountOrNone = 0
     """Seed of training."""
-
-
-def run_step(title: str, module: str, *arguments: object) -> float:
-    """Run ``python -m MODULE ARGUMENTS`` as a user would type it; return its seconds.
-
-    Raises:
-        UserError: the step refused its input (it has said why).
-        RuntimeError: the step failed.
-    """
-    words = [str(argument) for argument in arguments]
-    print(f"\n== {title}\n$ python -m {module} {' '.join(words)}", flush=True)
-    began = time.monotonic()
-    code = subprocess.run([sys.executable, "-m", module, *words], check=False).returncode
-    if code == 130:
-        raise KeyboardInterrupt
-    if code == 2:
-        raise UserError(f"stopped at: python -m {module} {' '.join(words)}")
-    if code:
-        raise RuntimeError(f"python -m {module} ended with exit code {code}")
-    return time.monotonic() - began
 
 
 def sentence_documents(cache: TreeCache) -> NDArray[Any]:

@@ -1,0 +1,114 @@
+"""Train the two parsers that ship: teachers over a small transformer, text parsed by them, students on both.
+
+    python -m tools.train_parsers --treebanks DIR --transformer FOLDER --texts books.txt.xz wikipedia.txt.xz
+
+``DIR`` holds ``gum/{train,dev}.{conllu,ptb}`` and ``ewt/train.conllu``; a text has a sentence a line and a
+blank line after each document. Every step is an ordinary command, printed before it runs. A stopped run goes
+on where it was, and finished steps take seconds. The students are ``dep`` and ``const`` in the output folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from corpora.support.cli import Command
+from corpora.support.config import Count, Fraction, configuration
+from corpora.support.steps import run_step
+
+EXCLUDED = "GUM_conversation_"
+"""GUM's genre of unclear licence."""
+
+
+@configuration
+class TrainParsersConfig:
+    """Options of ``tools.train_parsers``; the defaults made the parsers that ship."""
+
+    treebanks: Path
+    """Folder with gum/ and ewt/."""
+    transformer: Path
+    """Folder of the pretrained transformer that the teachers start from."""
+    texts: tuple[Path, ...]
+    """Text for the teachers to parse."""
+    output: Path = Path("runs/parsers")
+    """Folder for teachers, text, trees and students."""
+    sentences: Count = 100_000
+    """Sentences of text, an equal part of each file, in documents spread over it."""
+    consistent: Fraction = 0.85
+    """Parsed sentences are learned from if their two trees agree at least so far (parsing.export_trees)."""
+    teacher_dep_epochs: Count = 4
+    """Passes over GUM and EWT."""
+    teacher_const_epochs: Count = 6
+    """Passes over GUM."""
+    gold_copies: Count = 3
+    """How often a student meets the treebanks for each time that it meets the parsed text."""
+    student_epochs: Count = 6
+    """Passes of the students over parsed text and copies of the treebanks."""
+
+
+def main(config: TrainParsersConfig) -> None:
+    """Run the chain."""
+    from corpora.support.files import write_text
+
+    out, gum, ewt = config.output, config.treebanks / "gum", config.treebanks / "ewt"
+    gold = {"dep": [ewt / "train.conllu", gum / "train.conllu"], "const": [gum / "train.ptb"]}
+    dev = {"dep": gum / "dev.conllu", "const": gum / "dev.ptb"}
+    pretrained = ("--transformer", config.transformer, "--loop.learning-rate", 2e-3,
+                  "--loop.pretrained-rate", 0.1, "--loop.beta2", 0.98, "--loop.warmup", 0.05,
+                  "--loop.checkpoint-s", 300)  # fmt: skip
+    epochs = {"dep": config.teacher_dep_epochs, "const": config.teacher_const_epochs}
+    for kind in ("dep", "const"):
+        run_step(
+            f"teacher {kind}", "parsing.train", kind, "--train", *gold[kind], "--dev", dev[kind],
+            "--exclude-documents", EXCLUDED, "--output", out / f"teacher-{kind}", *pretrained,
+            "--loop.epochs", epochs[kind], *(("--loop.average", 0.998) if kind == "dep" else ()),
+        )  # fmt: skip
+    text = out / "silver.txt"
+    if not text.exists():
+        write_text(text, "".join(sample(config.texts, config.sentences)))
+    run_step("parse text", "parsing.run", text, "--dep-model", out / "teacher-dep",
+             "--const-model", out / "teacher-const", "--output", out / "silver")  # fmt: skip
+    silver = {"dep": out / "silver.conllu", "const": out / "silver.ptb"}
+    run_step("choose sentences", "parsing.export_trees", out / "silver", "--conllu", silver["dep"],
+             "--ptb", silver["const"], "--consistent", config.consistent, "--skip-flagged")  # fmt: skip
+    for kind in ("dep", "const"):
+        run_step(
+            f"student {kind}", "parsing.train", kind, "--train", *gold[kind] * config.gold_copies,
+            silver[kind], "--dev", dev[kind], "--exclude-documents", EXCLUDED,
+            "--output", out / kind, "--name", f"builtin-{kind}", "--version", 2,
+            "--model.min-count", 8, "--loop.average", 0.999, "--loop.epochs", config.student_epochs,
+        )  # fmt: skip
+
+
+def sample(texts: Sequence[Path], sentences: int) -> Iterator[str]:
+    """Lines of whole documents, spread evenly over each text, with a blank line after each.
+
+    Args:
+        texts: files with a sentence a line and blank lines between documents.
+        sentences: about how many in all, the same number of each file (or all that it has).
+    """
+    from corpora.inputs import read_lines
+
+    for path in texts:
+        total = sum(1 for line in read_lines(path) if line.text.strip())
+        share = sentences / len(texts) / max(total, 1)
+        taken, met = 0, 0
+        document: list[str] = []
+        for text in (*(line.text for line in read_lines(path)), ""):
+            if text.strip():
+                document.append(text)
+            elif document:
+                met += len(document)
+                if taken < share * met:
+                    taken += len(document)
+                    yield from (f"{sentence}\n" for sentence in document)
+                    yield "\n"
+                document = []
+
+
+cli = Command(TrainParsersConfig, main, "tools.train_parsers", "Train the parsers of the package.")
+
+
+if __name__ == "__main__":
+    sys.exit(cli())
