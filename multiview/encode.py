@@ -107,6 +107,7 @@ cli = Command(
     "multiview.encode",
     "Vectors of the sentences of a file or tree cache.",
     kept="nothing was written",
+    plugins=True,
 )
 
 

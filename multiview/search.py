@@ -186,6 +186,7 @@ cli = Command(
     "multiview.search",
     "The nearest sentences of a corpus to a query, by cosine.",
     kept="nothing was written",
+    plugins=True,
 )
 
 

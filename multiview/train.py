@@ -43,11 +43,14 @@ def main(config: TrainConfig) -> int:
     config.check()
     import torch
 
+    from multiview.encoders.registry import view_class
     from multiview.folder.card import combined_card
     from multiview.folder.files import save_members
     from multiview.training.data import open_trees
     from multiview.training.distributed import DistributedContext
 
+    for view in config.view_list:  # a misspelt one is refused before a corpus is read
+        view_class(view)
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:
@@ -203,6 +206,7 @@ cli = Command(
     (__doc__ or "").split("\n\n")[0],
     kept="checkpoints are kept; the same command resumes",
     defaults=defaults_from,
+    plugins=True,
 )
 
 

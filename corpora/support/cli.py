@@ -23,6 +23,7 @@ from corpora.support.config import check
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, NO_ROOM, sweep
 from corpora.support.lock import locked
+from corpora.support.plugins import HELP, import_plugins
 from corpora.support.terminal import printable
 
 LOGGER = "multiview_project"
@@ -55,6 +56,8 @@ class Command:
     """What survives Ctrl-C, as one clause of the message."""
     defaults: Callable[[Sequence[str]], Any] | None = None
     """Maps the command line to a configuration that holds the defaults (a preset)."""
+    plugins: bool = False
+    """Takes ``--plugin MODULE``: the command opens models, whose views may be of another package."""
 
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
@@ -63,13 +66,15 @@ class Command:
             with _own_interrupts(ends=args is None):
                 import tyro
 
+                words = list(sys.argv[1:] if args is None else args)
+                about = self.description
+                if self.plugins:
+                    words, about = import_plugins(words), f"{about}\n\n{HELP}"
                 given: dict[str, Any] = {}
                 if self.defaults is not None:
-                    given["default"] = self.defaults(sys.argv[1:] if args is None else args)
+                    given["default"] = self.defaults(words)
                 try:
-                    config = tyro.cli(
-                        self.config, prog=prog, description=self.description, args=args, **given
-                    )
+                    config = tyro.cli(self.config, prog=prog, description=about, args=words, **given)
                 except SystemExit as stop:  # --help (0) or a usage error (2)
                     return int(stop.code or 0)
                 check(config)

@@ -167,6 +167,30 @@ class SequencePlan(Plan):
     """int32 [T]: zeros, since a sequence has no levels."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class WordsPlan(Plan):
+    """Words in order, for views without a recursion."""
+
+    sentence_offsets: IntArray
+    """int64 [B + 1] into the words."""
+    node_slot: IntArray
+    """int64 [T]: 0 to T - 1."""
+    node_height: IntArray
+    """int32 [T]: zeros."""
+
+
+def plan_words(batch: TreeBatch) -> WordsPlan:
+    """The words of each sentence."""
+    offsets = np.array(batch.sentence_offsets, dtype=np.int64)
+    tokens = int(offsets[-1])
+    return WordsPlan(
+        sentences=len(offsets) - 1,
+        sentence_offsets=offsets,
+        node_slot=np.arange(tokens),
+        node_height=np.zeros(tokens, dtype=np.int32),
+    )
+
+
 def plan_const(batch: TreeBatch) -> ConstPlan:
     """Schedule of the batch's constituency trees.
 

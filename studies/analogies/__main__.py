@@ -47,6 +47,7 @@ cli = Commands(
             "studies.analogies run",
             "score models.",
             owns=lambda config: config.output,
+            plugins=True,
         ),
     },
     "studies.analogies",

@@ -37,6 +37,7 @@ cli = Command(
     "FAQ retrieval.",
     owns=lambda config: config.output if config.chat is None else None,
     defaults=preset_defaults(FaqConfig, PRESETS),
+    plugins=True,
 )
 
 

@@ -35,6 +35,7 @@ cli = Command(
     defaults=preset_defaults(LayersConfig, PRESETS),
     owns=lambda config: config.output,
     kept="stored vectors and finished cells are kept; the same command resumes",
+    plugins=True,
 )
 
 

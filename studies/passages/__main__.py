@@ -36,6 +36,7 @@ cli = Command(
     defaults=preset_defaults(PassagesConfig, PRESETS),
     owns=lambda config: config.output,
     kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
+    plugins=True,
 )
 
 

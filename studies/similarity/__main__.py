@@ -31,6 +31,7 @@ cli = Command(
     "studies.similarity",
     (__doc__ or "").split("\n")[0],
     owns=lambda config: config.output,
+    plugins=True,
 )
 
 
