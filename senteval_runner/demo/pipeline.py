@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.cli import Command
+from corpora.support.cli import NEXT, Command, command_line
 from corpora.support.config import CountOrNone, Positive, config_to_json, configuration
+from corpora.support.environment import environment
 from corpora.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def run_step(title: str, module: str, *arguments: object) -> float:
     words = [str(argument) for argument in arguments]
     print(f"\n== {title}\n$ python -m {module} {' '.join(words)}", flush=True)
     began = time.monotonic()
-    code = subprocess.run([sys.executable, "-m", module, *words], check=False).returncode
+    with environment(**{NEXT: "0"}):  # the next command follows by itself
+        code = subprocess.run([sys.executable, "-m", module, *words], check=False).returncode
     if code == 130:
         raise KeyboardInterrupt
     if code == 2:
@@ -157,4 +159,7 @@ cli = Command(
     "senteval_runner.demo",
     (__doc__ or "").split("\n")[0],
     owns=lambda config: config.output,
+    then=lambda config: (
+        f"{command_line('parsing.run', 'corpus.txt')} on a text of yours, one sentence per line"
+    ),
 )
