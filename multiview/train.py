@@ -63,11 +63,11 @@ def main(config: TrainConfig) -> int:
                 "".join(f"deviates   {text}\n" for text in paper.data_deviations(cache)), end="", flush=True
             )
         if distributed.first and not config.dry_run:
-            held.enter_context(locked(config.folder, option="--name or --out"))
+            held.enter_context(locked(config.folder, option="--name or --output"))
         if config.words != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
-            part = dataclasses.replace(config, words=words, out=config.folder, name=words)
+            part = dataclasses.replace(config, words=words, output=config.folder, name=words)
             code = train_one(part, cache, distributed)
             if code:
                 return code

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import re
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +75,27 @@ def test_every_command_names_the_next(capsys: pytest.CaptureFixture[str]) -> Non
         assert all(option in text for option in re.findall(r"--[a-z][\w.-]*", rest)), (module, rest)
 
 
+def option_names(config: type) -> Iterator[str]:
+    """Every option of a configuration, those of its groups without the group's name."""
+    hints = typing.get_type_hints(config)
+    for field in dataclasses.fields(config):
+        if dataclasses.is_dataclass(hints[field.name]):
+            yield from option_names(hints[field.name])
+        else:
+            yield field.name
+
+
+def test_one_thing_has_one_name() -> None:
+    """``--output`` is where results go, ``--seeds`` a list of seeds, ``--runs`` their number."""
+    for command in every_command():
+        names = set(option_names(command.config))
+        assert not names & {"out", "output_dir", "bs", "seed_list", "n_seeds", "num_seeds"}, command.module
+        # multiview.train contrasts the sentences of --loop.batch with each other.
+        assert "batch" not in names or command.module == "multiview.train", command.module
+        if "seeds" in names:
+            assert typing.get_type_hints(command.config)["seeds"] is str, command.module
+
+
 @configuration
 class Options:
     """Options of a command."""
@@ -119,8 +142,11 @@ def test_near_misses(tmp_path: Path) -> None:
     (tmp_path / "dep-const-laptop").mkdir()
     with pytest.raises(UserError, match=r"no such file or folder; did you mean dep-const-laptop\?$"):
         find_source(str(tmp_path / "dep-const-labtop"))
-    with pytest.raises(UserError, match=r"did you mean pydocs\?"):
+    with pytest.raises(UserError, match=r"did you mean pydocs\? named ones are pydocs, umbc"):
         open_corpus("pydoc")
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(UserError, match=r"did you mean notes\.txt\?"):
+        open_corpus(str(tmp_path / "note.txt"))
 
 
 @pytest.mark.parametrize("alias", ALIASES)

@@ -123,7 +123,7 @@ def steps(config: DemoConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
 
     train = (
         *("multiview.train", "--views", "dep,const", "--trees", str(trees / "pydocs-train")),
-        *("--out", str(models), "--name", MODEL),
+        *("--output", str(models), "--name", MODEL),
         *("--loop.max-minutes", str(config.minutes), "--seed", str(config.seed)),
     )
     return {

@@ -41,7 +41,7 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
             tiny = changed(
                 TINY, loop={"batch": 8, "max_steps": 4}, validation={"sentences": 16}, name=demo.MODEL
             )
-            folders = {"trees": tmp_path / "trees/pydocs-train", "out": tmp_path / "models"}
+            folders = {"trees": tmp_path / "trees/pydocs-train", "output": tmp_path / "models"}
             assert not train.main(changed(tiny, **folders))
         return 1.0
 
