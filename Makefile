@@ -1,54 +1,62 @@
 # Everything on a fresh machine, environment included: make demo, make test.
+# A target installs what it uses; with EXTRAS=all,dev each installs that instead.
 VENV   ?= .venv
 PYTHON ?= python3
 PY     := $(VENV)/bin/python
-EXTRAS ?= all,dev
+
+EVERYTHING := all,dev,triton
+DEMO  := $(VENV)/.has-$(or $(EXTRAS),report)
+TEST  := $(VENV)/.has-$(or $(EXTRAS),test)
+DEV   := $(VENV)/.has-$(or $(EXTRAS),dev)
+DOCS  := $(VENV)/.has-$(or $(EXTRAS),docs)
+BENCH := $(VENV)/.has-$(or $(EXTRAS),bench)
+ALL   := $(VENV)/.has-$(or $(EXTRAS),$(EVERYTHING))
 
 .PHONY: env demo test check format bench mutations coverage docs build clean
 
-env: $(VENV)/.installed
+env: $(ALL)
 
 # torch first and pinned: an open range may bring gigabytes of CUDA packages.
-$(VENV)/.installed: setup.py pyproject.toml constraints.txt
+$(VENV)/.has-%: setup.py pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -c constraints.txt torch
-	$(PY) -m pip install -q -c constraints.txt -e '.[$(EXTRAS)]'
+	$(PY) -m pip install -q -c constraints.txt -e '.[$*]'
 	touch $@
 
-demo: env
+demo: $(DEMO)
 	$(PY) -m senteval_runner.demo
 
-test: env
+test: $(TEST)
 	$(PY) -m pytest
 
-check: env
+check: $(DEV)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 
-format: env
+format: $(DEV)
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-bench: env
+bench: $(BENCH)
 	$(PY) -m benchmarks.run
 
 # Every equation broken once in a copy; a test must fail each time (half an hour).
-mutations: env
+mutations: $(TEST)
 	$(PY) -m tools.mutations
 
 # Lines covered, commands run by the tests included.
-coverage: env
+coverage: $(TEST)
 	$(PY) -m coverage erase
 	$(PY) -m coverage run -m pytest
 	$(PY) -m coverage combine -q
 	$(PY) -m coverage report --fail-under 90
 
-docs: env
+docs: $(DOCS)
 	$(PY) -m mkdocs build --strict
 
-build: env
+build: $(DEV)
 	$(PY) -m build
 
 clean:

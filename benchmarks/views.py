@@ -73,7 +73,7 @@ def trained(options: argparse.Namespace, system: str, seed: int) -> Path:
     name = f"{system.replace(',', '-')}-steps{options.steps}-seed{seed}"
     run(
         "multiview.train",
-        *("--views", views, "--trees", options.trees, "--out", options.output / "models", "--name", name),
+        *("--views", views, "--trees", options.trees, "--output", options.output / "models", "--name", name),
         *(*BUDGET, "--loop.max-steps", options.steps, "--seed", seed, *extra),
     )
     return Path(options.output / "models" / name)

@@ -105,7 +105,7 @@ def input_hash(root: Path, files: list[Path]) -> str:
     """
     total = sum(file.stat().st_size for file in files)
     whole = hashlib.sha256()
-    with progress(total=total, unit="B", description="hashing input", unit_scale=True) as bar:
+    with progress(total=total, unit="B", description="hashing input") as bar:
         for file in files:
             one = hashlib.sha256()
             with open(file, "rb") as stream:

@@ -22,7 +22,7 @@ import os
 from pathlib import Path
 
 from corpora.stream import StreamCorpus, parse_limit
-from corpora.support.errors import UserError
+from corpora.support.errors import UserError, did_you_mean
 
 NAMED = ("pydocs", "umbc", "senteval")
 DATA_VARIABLE = "MULTIVIEW_DATA"
@@ -88,7 +88,9 @@ def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int 
     from corpora.treebanks import treebank_corpus, treebank_kind
 
     if not path.exists():
-        raise UserError(f"{path}: no such corpus, file or folder (named ones: {', '.join(NAMED)})")
+        beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = did_you_mean(path.name, [*beside, *NAMED])
+        raise UserError(f"{path}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}")
     kind = treebank_kind(path)
     if kind is not None:
         _refuse(str(path), format, kind, tokenize, "gold")

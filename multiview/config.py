@@ -189,8 +189,8 @@ class TrainConfig:
     """Pre-trained vectors for fixed words (GloVe or word2vec, text or .bin)."""
     name: str = ""
     """Name of the model; by default the views and the preset."""
-    out: Path = Path("runs/models")
-    """Folder of models; the model goes to OUT/NAME."""
+    output: Path = Path("runs/models")
+    """Folder of models; the model goes to OUTPUT/NAME."""
     fresh: bool = False
     """Delete an earlier run of this name instead of resuming it."""
     dry_run: bool = False
@@ -237,7 +237,7 @@ class TrainConfig:
     @property
     def folder(self) -> Path:
         """Where the model goes."""
-        return self.out / self.model_name
+        return self.output / self.model_name
 
     @property
     def wants_vectors(self) -> bool:
@@ -351,7 +351,7 @@ def defaults_from(args: Sequence[str]) -> TrainConfig:
 
 # Options that do not change what the weights become; a resumed run may change them.
 _FREE_OPTIONS = (
-    *("config", "preset", "trees", "name", "out", "fresh", "dry-run", "device"),
+    *("config", "preset", "trees", "name", "output", "fresh", "dry-run", "device"),
     *("loop.max-minutes", "loop.prefetch", "loop.keep", "loop.checkpoint-every", "loop.threads"),
 )
 

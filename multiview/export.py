@@ -29,11 +29,15 @@ def main(config: ExportConfig) -> None:
     from multiview.sentence_transformers import export
 
     export(config.model)
-    print(f"loads with SentenceTransformer({str(config.model)!r}, trust_remote_code=True)")
+    print(f"exported {config.model}")
 
 
 cli = Command(
-    ExportConfig, main, "multiview.export", "Make a model folder loadable by sentence-transformers."
+    ExportConfig,
+    main,
+    "multiview.export",
+    "Make a model folder loadable by sentence-transformers.",
+    then=lambda config: f"in Python, SentenceTransformer({str(config.model)!r}, trust_remote_code=True)",
 )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 import numpy as np
 import torch
@@ -186,7 +186,7 @@ class MultiViewEncoder:
             inputs: one sentence, or a list, tuple, array or table column of sentences, each a string or
                 tokens. None encodes all sentences of ``trees`` in order.
             batch_size: sentences encoded at a time.
-            show_progress_bar: None shows it when standard error is a terminal.
+            show_progress_bar: None shows a bar in terminals and notebooks, a line every 30 s in logs.
             convert_to_numpy: return an array; with both conversions off, a list of tensors.
             convert_to_tensor: return a tensor on the device; wins over ``convert_to_numpy``.
             device: move the model to this device, for later calls as well.
@@ -315,8 +315,7 @@ class MultiViewEncoder:
         dims = [len(p) * m.network.config.dim for m, p in zip(self.members, chosen, strict=True)]
         total = len(texts) if texts is not None else len(trees) if trees is not None else 0
         vectors = torch.zeros(total, sum(dims), device=self.device)
-        shown: dict[str, Any] = {} if show_progress_bar is None else {"disable": not show_progress_bar}
-        with progress(total=total, description="encode", **shown) as bar:
+        with progress(total=total, description="encode", show=show_progress_bar) as bar:
             for places, batch in self._batches(texts, requires, trees, batch_size):
                 found = self._vectors(batch, chosen)
                 finite = torch.isfinite(found).all(dim=1)

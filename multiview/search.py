@@ -22,7 +22,7 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from corpora.support.cli import Command
+from corpora.support.cli import Command, command_line
 from corpora.support.config import Count, configuration
 from corpora.support.errors import UserError
 
@@ -186,6 +186,13 @@ cli = Command(
     "multiview.search",
     "The nearest sentences of a corpus to a query, by cosine.",
     kept="nothing was written",
+    plugins=True,
+    then=lambda config: (
+        command_line("multiview.encode", config.model, config.corpus)
+        + "  # encodes the corpus once, for later searches"
+        if config.vectors is None
+        else command_line("senteval_runner.run", config.model)
+    ),
 )
 
 

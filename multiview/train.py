@@ -19,7 +19,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, log_to
+from corpora.support.cli import Command, command_line, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import LOCK, read_json, sweep, write_json
@@ -43,11 +43,14 @@ def main(config: TrainConfig) -> int:
     config.check()
     import torch
 
+    from multiview.encoders.registry import view_class
     from multiview.folder.card import combined_card
     from multiview.folder.files import save_members
     from multiview.training.data import open_trees
     from multiview.training.distributed import DistributedContext
 
+    for view in config.view_list:  # a misspelt one is refused before a corpus is read
+        view_class(view)
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:
@@ -60,11 +63,11 @@ def main(config: TrainConfig) -> int:
                 "".join(f"deviates   {text}\n" for text in paper.data_deviations(cache)), end="", flush=True
             )
         if distributed.first and not config.dry_run:
-            held.enter_context(locked(config.folder, option="--name or --out"))
+            held.enter_context(locked(config.folder, option="--name or --output"))
         if config.words != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
-            part = dataclasses.replace(config, words=words, out=config.folder, name=words)
+            part = dataclasses.replace(config, words=words, output=config.folder, name=words)
             code = train_one(part, cache, distributed)
             if code:
                 return code
@@ -203,6 +206,8 @@ cli = Command(
     (__doc__ or "").split("\n\n")[0],
     kept="checkpoints are kept; the same command resumes",
     defaults=defaults_from,
+    plugins=True,
+    then=lambda config: command_line("senteval_runner.run", config.folder),
 )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
+from corpora.support.cli import Command, command_line
 from corpora.support.config import Count, CountOrNone, configuration
 
 if TYPE_CHECKING:
@@ -79,7 +79,13 @@ def draw(cache: TreeCache, i: int, form: str) -> str:
     return f"<h2>{escape(title)}</h2>{sentence._repr_html_()}"
 
 
-cli = Command(ShowConfig, main, "parsing.show", "Draw the trees of sentences in a tree cache.")
+cli = Command(
+    ShowConfig,
+    main,
+    "parsing.show",
+    "Draw the trees of sentences in a tree cache.",
+    then=lambda config: command_line("multiview.train", "--views", "dep,const", "--trees", config.cache),
+)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import Command, Commands
+from corpora.support.cli import Command, Commands, command_line
 from parsing.networks.config import TrainConstituency, TrainDependency
 
 
@@ -40,12 +40,14 @@ cli = Commands(
             train_constituency,
             "parsing.train const",
             "a constituency parser (spans) from brackets",
+            then=lambda config: command_line("parsing.run", "CORPUS", "--const-model", config.output),
         ),
         "dep": Command(
             TrainDependency,
             train_dependency,
             "parsing.train dep",
             "a dependency parser (biaffine) from CoNLL-U",
+            then=lambda config: command_line("parsing.run", "CORPUS", "--dep-model", config.output),
         ),
     },
     "parsing.train",

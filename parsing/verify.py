@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
+from corpora.support.cli import Command, command_line
 from corpora.support.config import configuration
 
 if TYPE_CHECKING:
@@ -172,7 +172,13 @@ def _tree_defect(arrays: Arrays, offsets: Int64) -> tuple[int, str] | None:
     return None
 
 
-cli = Command(VerifyConfig, main, "parsing.verify", "Check every hash and invariant of a tree cache.")
+cli = Command(
+    VerifyConfig,
+    main,
+    "parsing.verify",
+    "Check every hash and invariant of a tree cache.",
+    then=lambda config: command_line("multiview.train", "--views", "dep,const", "--trees", config.cache),
+)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ class SentEvalConfig:
     """Model folders, sentence-transformers names, .npz, word-vector files, cls:NAME (a transformer's [CLS]),
     random:dep,const@4800?vectors=FILE, random:lstm@4096?vectors=FILE; A+B joins."""
     tasks: str = "mv"
-    """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all, SentEval's names."""
+    """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all; SentEval's names, or
+    those of papers (SICK-R, SICK-E, STS-B, BShift, ...)."""
     data: Path | None = None
     """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
     protocol: Literal["default", "fast", "sklearn"] = "default"

@@ -24,6 +24,7 @@ from corpora.senteval.files import SNLI_CLASSES, Split, TaskData, read_task
 from corpora.senteval.tasks import BINARY_TASKS, STS_SUBSETS, canonical_task
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
+from corpora.support.progress import progress
 from multiview.model import MultiViewEncoder
 from senteval_runner.protocol import sts
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
@@ -76,15 +77,17 @@ def evaluate(
         wanted = EvaluationTrees(folder=Path(trees), data=Path(data), tasks=names)
         vectors = StoredEncoder(functools.partial(tree_reading, encoder, wanted))
     results = Results(protocol=protocol, seed=seed)
-    for name in names:
-        try:
-            result = evaluate_task(vectors, read_task(name, Path(data)), protocol, seed)
-        except UserError as error:
-            results.skipped[name] = str(error)
-            continue
-        results.tasks[name] = result
-        if done:
-            done(result)
+    with progress(total=len(names), unit="task", description="evaluate") as bar:
+        for name in names:
+            try:
+                result = evaluate_task(vectors, read_task(name, Path(data)), protocol, seed)
+            except UserError as error:
+                results.skipped[name] = str(error)
+            else:
+                results.tasks[name] = result
+                if done:
+                    done(result)
+            bar.update(1)
     return results
 
 

@@ -37,6 +37,8 @@ cli = Command(
     (__doc__ or "").split("\n")[0],
     owns=lambda config: config.output,
     kept="finished tasks and encoded sentences are kept; the same command resumes",
+    plugins=True,
+    then=lambda config: f"open {config.output / 'report.html'} in a browser",
 )
 
 

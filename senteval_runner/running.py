@@ -46,7 +46,7 @@ def expand_tasks(text: str) -> list[str]:
         names += GROUPS.get(word.lower(), [word])
     if not names:
         raise UserError("--tasks is empty")
-    return list(dict.fromkeys(canonical_task(name) for name in names))
+    return list(dict.fromkeys(canonical_task(name, tuple(GROUPS)) for name in names))
 
 
 def _seeds(text: str) -> list[int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -77,7 +79,18 @@ def test_data_files_are_in_the_wheel(wheel: Path) -> None:
     }
     assert any(name.endswith("model.safetensors") for name in wanted)
     assert wanted <= inside
-    assert not [name for name in inside if name.startswith(("tests/", "benchmarks/"))]
+    (about,) = {name.split("/")[0] for name in inside} - set(PIPELINE)  # no tests, tools, benchmarks
+    assert about.endswith(".dist-info")
+    assert {name for name in inside if not name.startswith(about)} == wanted
+
+
+def test_version_and_changelog_agree() -> None:
+    """CONTRIBUTING.md, A release: three files name the version."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    sections = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert sections[0] == "Unreleased"
+    assert re.fullmatch(rf"{re.escape(version)} \(\d{{4}}-\d\d-\d\d\)", sections[1])
 
 
 def test_scripts_name_themselves(installed: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert not run.main(run.ParseConfig(corpus=str(text), output=trees, format="lines", workers=1))
     config = TrainConfig(
         trees=trees,
-        out=folder / "runs/models",
+        output=folder / "runs/models",
         device="cpu",
         table=TableConfig(dim=16),
         encoder=EncoderConfig(dim=16),

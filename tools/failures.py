@@ -39,7 +39,7 @@ RUNS = {
     "parsing.train": "dep --train t.conllu --dev t.conllu --loop.epochs 400 --output {out}/p",
     "parsing.score": "const builtin t.ptb",
     "parsing.convert": "const toy.pt {out}/p --trust-pickle",
-    "multiview.train": "--trees trees --out {out} --encoder.dim 8 --table.dim 8 --loop.batch 8 "
+    "multiview.train": "--trees trees --output {out} --encoder.dim 8 --table.dim 8 --loop.batch 8 "
     "--loop.epochs 2000",
     "multiview.encode": "models/m corpus.txt --output {out}/v.npy",
     "multiview.search": "models/m corpus.txt cat",
@@ -94,7 +94,7 @@ def prepare(folder: Path) -> None:
     save_as_benepar_does(benepar_model(), folder / "toy.pt")
     small = "--encoder.dim 8 --table.dim 8 --loop.batch 8 --loop.max-steps 2 --name m"
     run("parsing.run", "corpus.txt --workers 1 --output trees", folder)
-    run("multiview.train", f"--views dep,const --trees trees --out models {small}", folder)
+    run("multiview.train", f"--views dep,const --trees trees --output models {small}", folder)
     shutil.copytree(folder / "trees", folder / "old-trees")
     manifest = folder / "old-trees/manifest.json"
     old = json.loads(manifest.read_text(encoding="utf-8")) | {"format_version": 0}

@@ -156,7 +156,7 @@ def kill_and_resume(folder: Path, output: Path, steps: int) -> list[Stage]:
     """Train a few steps, stop at half, go on: mostly the time until the first step."""
     from multiview.train import cli
 
-    common = f"--trees {folder} --out {output} --name m --views dep,const --encoder.dim 16 --table.dim 16 "
+    common = f"--trees {folder} --output {output} --name m --views dep,const --encoder.dim 16 --table.dim 16 "
     common += f"--loop.checkpoint-every 1 --loop.max-steps {steps} --validation.sentences 400 --device cpu"
 
     def train() -> str:

@@ -84,7 +84,7 @@ def rounds(folder: Path, sentences: int) -> Iterator[tuple[float, float, float]]
     dep, const = load_dependency_parser("builtin"), load_constituency_parser("builtin")
     parsers = ParserFactories(dependency=lambda: dep, constituency=lambda: const)
     steps, batch = 20, 16
-    options = f"--trees {folder / 'trees'} --out {folder / 'models'} --name m --views dep,const --fresh "
+    options = f"--trees {folder / 'trees'} --output {folder / 'models'} --name m --views dep,const --fresh "
     options += f"--loop.max-steps {steps} --loop.batch {batch} --loop.epochs 100 --encoder.dim 32 "
     options += "--table.dim 32 --validation.sentences 0 --device cpu"
 

@@ -7,11 +7,11 @@ shipped a SUBJ on which models score above 99 %.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from corpora.support.errors import UserError
+from corpora.support.errors import UserError, did_you_mean
 
 BINARY_TASKS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {  # folder, file of class 1, file of class 0; class 1 is read first
@@ -85,41 +85,48 @@ PUBLISHED_ROWS: Mapping[str, Mapping[str, int]] = MappingProxyType(
 )
 """Rows per split (per subset for STS12-16) according to the papers and the task pages."""
 
-_ALIASES = {
-    "sickr": "SICKRelatedness",
-    "sicke": "SICKEntailment",
-    "stsb": "STSBenchmark",
-    "sst": "SST2",
-    "sstbinary": "SST2",
-    "sstfine": "SST5",
-    "sentlen": "Length",
-    "wc": "WordContent",
-    "treedepth": "Depth",
-    "topconst": "TopConstituents",
-    "bshift": "BigramShift",
-    "subjnum": "SubjNumber",
-    "objnum": "ObjNumber",
-    "somo": "OddManOut",
-    "coordinv": "CoordinationInversion",
-}
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "SICK-R": "SICKRelatedness",
+        "SICK-E": "SICKEntailment",
+        "STS-B": "STSBenchmark",
+        "SST": "SST2",
+        "SST-binary": "SST2",
+        "SST-fine": "SST5",
+        "SentLen": "Length",
+        "WC": "WordContent",
+        "TreeDepth": "Depth",
+        "TopConst": "TopConstituents",
+        "BShift": "BigramShift",
+        "SubjNum": "SubjNumber",
+        "ObjNum": "ObjNumber",
+        "SOMO": "OddManOut",
+        "CoordInv": "CoordinationInversion",
+    }
+)
+"""The names that papers use."""
 
 
 def _fold(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
-_CANONICAL = (
-    {_fold(name): name for name in TASK_NAMES}
-    | _ALIASES
-    | {_fold(stem): name for name, stem in PROBING_FILES.items()}
-)
+_CANONICAL = {_fold(name): name for name in TASK_NAMES} | {
+    _fold(alias): name
+    for alias, name in (*ALIASES.items(), *((stem, name) for name, stem in PROBING_FILES.items()))
+}
 
 
-def canonical_task(name: str) -> str:
+def canonical_task(name: str, groups: Collection[str] = ()) -> str:
     """The toolkit's name of a task: ``"sick-r"`` -> ``"SICKRelatedness"``; case and hyphens do not matter.
 
+    Args:
+        name: as the user wrote it.
+        groups: names of groups of tasks that would have been understood as well, for the message.
+
     Raises:
-        UserError: no such task; the message lists the names, or says why COCO is not among them.
+        UserError: no such task; the message names the nearest one and all others, or says why COCO is not
+            among them.
     """
     folded = _fold(name)
     if folded in {"imagecaptionretrieval", "coco"}:
@@ -127,7 +134,11 @@ def canonical_task(name: str) -> str:
             f"task {name!r} is not supported: image-caption retrieval needs a file of image features"
         )
     if folded not in _CANONICAL:
-        raise UserError(f"unknown task {name!r} (known: {', '.join(TASK_NAMES)})")
+        near = did_you_mean(name, [*TASK_NAMES, *ALIASES, *groups])
+        listed = [f"known: {', '.join(TASK_NAMES)}", f"also called {', '.join(ALIASES)}"]
+        if groups:
+            listed.append(f"groups: {', '.join(groups)}")
+        raise UserError(f"unknown task {name!r}: {near}({'; '.join(listed)})")
     return _CANONICAL[folded]
 
 

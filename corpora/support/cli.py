@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -23,11 +24,14 @@ from corpora.support.config import check
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, NO_ROOM, sweep
 from corpora.support.lock import locked
+from corpora.support.plugins import HELP, import_plugins
 from corpora.support.terminal import printable
 
 LOGGER = "multiview_project"
 """The logger of every package."""
 
+NEXT = "MULTIVIEW_NEXT"
+"""Environment variable: 0 keeps commands from naming the next one."""
 PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
 """Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
 
@@ -55,6 +59,10 @@ class Command:
     """What survives Ctrl-C, as one clause of the message."""
     defaults: Callable[[Sequence[str]], Any] | None = None
     """Maps the command line to a configuration that holds the defaults (a preset)."""
+    then: Callable[[Any], str] | None = None
+    """What one does next, by the configuration: another command line, or which file to open."""
+    plugins: bool = False
+    """Takes ``--plugin MODULE``: the command opens models, whose views may be of another package."""
 
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
@@ -63,18 +71,23 @@ class Command:
             with _own_interrupts(ends=args is None):
                 import tyro
 
+                words = list(sys.argv[1:] if args is None else args)
+                about = self.description
+                if self.plugins:
+                    words, about = import_plugins(words), f"{about}\n\n{HELP}"
                 given: dict[str, Any] = {}
                 if self.defaults is not None:
-                    given["default"] = self.defaults(sys.argv[1:] if args is None else args)
+                    given["default"] = self.defaults(words)
                 try:
-                    config = tyro.cli(
-                        self.config, prog=prog, description=self.description, args=args, **given
-                    )
+                    config = tyro.cli(self.config, prog=prog, description=about, args=words, **given)
                 except SystemExit as stop:  # --help (0) or a usage error (2)
                     return int(stop.code or 0)
                 check(config)
                 with self._owned(config):
-                    return int(self.main(config) or 0)
+                    code = int(self.main(config) or 0)
+                if not code:
+                    self._name_next(config)
+                return code
         except UserError as error:
             print(f"{prog}: {printable(str(error))}", file=sys.stderr)
             return 2
@@ -101,6 +114,15 @@ class Command:
         except KeyboardInterrupt:
             print(f"{prog}: interrupted; {self.kept}", file=sys.stderr)
             return 130
+
+    def _name_next(self, config: object) -> None:
+        """Say what comes next, on standard error: standard output may be read by a program."""
+        if os.environ.get("RANK", "0") != "0":  # of torchrun's processes one speaks
+            return
+        if getattr(config, "dry_run", False):
+            print("next: the same command without --dry-run", file=sys.stderr)
+        elif self.then is not None and os.environ.get(NEXT) != "0":
+            print(f"next: {self.then(config)}", file=sys.stderr)
 
     @contextlib.contextmanager
     def _owned(self, config: object) -> Iterator[None]:
@@ -219,6 +241,12 @@ def script_name(prog: str) -> str:
     """Name of a module's console script: ``senteval-build-probing`` for ``senteval_runner.build_probing``."""
     module = prog.removeprefix("python -m ").replace("senteval_runner.", "senteval.", 1)
     return module.replace(".", "-").replace("_", "-")
+
+
+def command_line(module: str, *words: object) -> str:
+    """A command to type: ``python -m MODULE WORDS``, or its console script where the user runs those."""
+    scripts = Path(sys.argv[0]).stem.partition("-")[0] in ("parsing", "multiview", "senteval", "studies")
+    return shlex.join([*([script_name(module)] if scripts else ["python", "-m", module]), *map(str, words)])
 
 
 def typed_name(prog: str) -> str:

@@ -6,7 +6,7 @@ The time comes from a short calibration: the command's own work on a small part 
 from __future__ import annotations
 
 import json
-import resource
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,7 +69,14 @@ def duration(seconds: float) -> str:
 
 def peak_memory() -> int:
     """Peak main memory of this process, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        import psutil
+
+        return int(psutil.Process().memory_info().peak_wset)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB, macOS in bytes
 
 
 def by_part(sizes: Mapping[str, int]) -> dict[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class UserError(Exception):
     """Bad input: one line that names the file, the row and the value, and what to do.
@@ -20,3 +22,12 @@ class MissingExtraError(UserError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install 'multiview-embeddings[{extra}]'")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``did you mean dep? `` before a list of choices, when one of them is close to what was typed."""
+    from difflib import get_close_matches
+
+    folded = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return f"did you mean {folded[near[0]]}? " if near else ""

@@ -36,8 +36,14 @@ ABANDONED_S = 3600
 
 
 def fsync_path(path: Path) -> None:
-    """Flush a file or folder to disk, so that a rename after it survives a power cut."""
-    fd = os.open(path, os.O_RDONLY)
+    """Flush a file or folder to disk, so that a rename after it survives a power cut.
+
+    Windows flushes only files that are open for writing, and no folders.
+    """
+    windows = os.name == "nt"
+    if windows and path.is_dir():
+        return
+    fd = os.open(path, os.O_RDWR if windows else os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:

@@ -1,15 +1,20 @@
-"""The views by name. A view is one encoder class in one file."""
+"""The views by name. A view is one encoder class in one file.
+
+Views of other packages come from the entry-point group ``multiview.views``, or from a module that was
+imported before (``--plugin``); docs/add-a-view.md has an example.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
 
 from torch import Tensor, nn
 
-from corpora.support.errors import UserError
+from corpora.support.errors import UserError, did_you_mean
 from multiview.engines.plan import Plan, TreeBatch
 
 ENGINES = ("native", "torch", "dgl")
@@ -18,6 +23,8 @@ ENGINES = ("native", "torch", "dgl")
 FIELDS = {"tokens": ("token",), "dep": ("head", "dep_height"), "const": ("left", "right", "const_height")}
 """Fields of a tree cache that the encoders read for each annotation; a cache also has labels and tags."""
 
+ENTRY_POINTS = "multiview.views"
+"""Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
 _BUILTIN = ("seq", "dep", "const")
 _views: dict[str, type[Encoder]] = {}
 
@@ -81,10 +88,14 @@ class Encoder(nn.Module, ABC):
 
 
 def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
-    """Class decorator that makes an encoder available as view ``name``."""
+    """Class decorator that makes an encoder available as view ``name``, an identifier."""
+    if not name.isidentifier():
+        raise ValueError(f"view {name!r}: the name must be an identifier")
 
     def register(view: type[Encoder]) -> type[Encoder]:
-        if name in _views:
+        known = _views.get(name)
+        # The same class again is a notebook's cell or a module that runs once more.
+        if known is not None and (name in _BUILTIN or _path(known) != _path(view)):
             raise ValueError(f"view {name!r} is registered twice")
         view.name = name
         _views[name] = view
@@ -106,9 +117,46 @@ def view_class(name: str) -> type[Encoder]:
     """
     if name in _BUILTIN:
         import_module(f"multiview.encoders.{name}")
-    if name not in _views:
-        raise UserError(f"view {name!r}: choose one of {', '.join(sorted({*_BUILTIN, *_views}))}")
-    return _views[name]
+    if name in _views:
+        return _views[name]
+    installed = _installed()
+    if name in installed:
+        register_view(name)(_load(installed[name]))
+        return _views[name]
+    known = sorted({*_BUILTIN, *_views, *installed})
+    raise UserError(
+        f"view {name!r}: {did_you_mean(name, known)}choose one of {', '.join(known)}; a view of your own "
+        "needs --plugin MODULE (in Python: import MODULE before)"
+    )
+
+
+def plugins_of(views: Collection[str]) -> list[str]:
+    """Modules of other packages that define these views, without those that entry points find."""
+    installed = _installed() if set(views) - set(_BUILTIN) else {}
+    return sorted({view_class(v).__module__ for v in views if v not in _BUILTIN and v not in installed})
+
+
+def _path(view: type[Encoder]) -> tuple[str, str]:
+    return view.__module__, view.__qualname__
+
+
+def _installed() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+
+def _load(entry: EntryPoint) -> type[Encoder]:
+    """The class that an entry point names.
+
+    Raises:
+        UserError: it cannot be imported, or is no encoder.
+    """
+    try:
+        view = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"view {entry.name!r}: {entry.value} cannot be imported ({error})") from None
+    if not (isinstance(view, type) and issubclass(view, Encoder)):
+        raise UserError(f"view {entry.name!r}: {entry.value} is not a subclass of Encoder")
+    return view
 
 
 def build_view(

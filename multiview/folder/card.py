@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from multiview.config import TrainConfig, options_of, preset
+from multiview.encoders.registry import plugins_of
 from multiview.folder.files import Member
 
 
@@ -13,7 +14,8 @@ def training_command(config: TrainConfig) -> str:
     """A short command line that gives this configuration: a preset and the options that differ."""
     nearest = config.nearest_preset
     defaults = options_of(preset(nearest))
-    words = ["--preset", nearest]
+    words = [word for module in plugins_of(config.view_list) for word in ("--plugin", module)]
+    words += ["--preset", nearest]
     for name, value in options_of(config).items():
         if name in ("preset", "config", "fresh", "dry-run") or value == defaults[name]:
             continue
@@ -56,6 +58,7 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         f"Sentence encoder of {len(network.views)} views ({', '.join(network.views)}), "
         f"{network.config.dim} dimensions each, concatenated; {len(words.vocabulary)} words, {kind}.",
         "",
+        *(f"    import {module}" for module in plugins_of(network.views)),
         "    from multiview.model import MultiViewEncoder",
         f'    MultiViewEncoder.load("{config.folder}").encode(["A sentence."])',
         "",

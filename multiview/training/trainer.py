@@ -13,13 +13,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import torch
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
-from corpora.support.progress import progress
+from corpora.support.progress import Bar, progress
 from multiview.config import TrainConfig
 from multiview.training.data import Span, Split, Step, StepSource, prefetch
 from multiview.training.distributed import DistributedContext
@@ -249,7 +248,7 @@ class Trainer:
             total=self.total_steps * loop.batch * loop.segments,
             initial=position.step * loop.batch * loop.segments,
             description="train",
-            disable=None if self.distributed.first else True,
+            show=None if self.distributed.first else False,
         )
         began, before = time.perf_counter(), position.seconds
         jobs = list(self.jobs())
@@ -335,7 +334,7 @@ class Trainer:
     def _report(
         self,
         writer: TrainingLog | None,
-        bar: Any,
+        bar: Bar,
         step: Step,
         result: StepResult,
         metrics: dict[str, float],

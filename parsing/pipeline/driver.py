@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from corpora.documents import Corpus, Document
 from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import sweep, write_json
 from corpora.support.lock import locked
-from corpora.support.progress import progress
+from corpora.support.progress import Bar, progress
 from parsing.cache.format import REPLACED_BYTES, SHARD_SENTENCES, TOO_LONG, ShardResult, shard_name
 from parsing.cache.manifest import NAME, Manifest, difference
 from parsing.cache.shard_file import open_listed, write_shard
@@ -30,9 +30,6 @@ from parsing.pipeline.local import LocalPool
 from parsing.pipeline.parse_shard import ShardOptions
 from parsing.pipeline.split import ShardSpec, merge_parts, split_shard
 from parsing.pipeline.workers import Parsed, ParserDescription, ParserFactories, WorkerPool
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 log = logging.getLogger(LOGGER)
 
@@ -175,7 +172,7 @@ def _agree(
     return Manifest(identity=identity, inventories=parsers.inventories, shard_sentences=shard_sentences)
 
 
-def _store(results: Iterator[Parsed], manifest: Manifest, output: Path, bar: tqdm[NoReturn]) -> None:
+def _store(results: Iterator[Parsed], manifest: Manifest, output: Path, bar: Bar) -> None:
     """Merge, write and list each shard as soon as its last part has arrived."""
     waiting: dict[int, dict[int, ShardResult]] = {}
     for spec, result in results:

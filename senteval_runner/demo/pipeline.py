@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.cli import Command
+from corpora.support.cli import Command, command_line
 from corpora.support.config import CountOrNone, Positive, config_to_json, configuration
 from corpora.support.steps import run_step
 
@@ -99,7 +99,7 @@ def steps(config: DemoConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
 
     train = (
         *("multiview.train", "--views", "dep,const", "--trees", str(trees / "pydocs-train")),
-        *("--out", str(models), "--name", MODEL),
+        *("--output", str(models), "--name", MODEL),
         *("--loop.max-minutes", str(config.minutes), "--seed", str(config.seed)),
     )
     return {
@@ -135,4 +135,7 @@ cli = Command(
     "senteval_runner.demo",
     (__doc__ or "").split("\n")[0],
     owns=lambda config: config.output,
+    then=lambda config: (
+        f"{command_line('parsing.run', 'corpus.txt')} on a text of yours, one sentence per line"
+    ),
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from corpora.rows import text_lines
 from corpora.senteval.files import TaskData
 from corpora.support.errors import UserError
+from corpora.support.progress import progress
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Block, Section
@@ -90,14 +91,16 @@ def projection_section(models: Mapping[str, SentenceVectors], task: TaskData) ->
     classes = [int(part.y[row]) for row in rows]
     titles = [" ".join(tokens) for tokens in sentences]
     blocks: list[Block] = []
-    for name, vectors in models.items():
-        points_ND = vectors(sentences)
-        if not has_plane(points_ND):
-            blocks.append(f"{name}: {NO_PLANE}")
-            continue
-        for method, flat_N2 in (("PCA", pca(points_ND)), ("t-SNE", tsne(points_ND))):
-            caption = f"{name}, {method}"
-            blocks.append(plots.scatter(flat_N2, classes, task.classes, titles=titles, caption=caption))
+    with progress(total=len(models), unit="model", description="report: t-SNE") as bar:
+        for name, vectors in models.items():
+            points_ND = vectors(sentences)
+            bar.update(1)
+            if not has_plane(points_ND):
+                blocks.append(f"{name}: {NO_PLANE}")
+                continue
+            for method, flat_N2 in (("PCA", pca(points_ND)), ("t-SNE", tsne(points_ND))):
+                caption = f"{name}, {method}"
+                blocks.append(plots.scatter(flat_N2, classes, task.classes, titles=titles, caption=caption))
     return Section(f"{task.name} sentences in the plane", blocks)
 
 

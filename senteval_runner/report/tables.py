@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from corpora.senteval.tasks import PROBING_FILES, STS_SUBSETS
+from corpora.support.progress import progress
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.published import PAIR_AVERAGES, PublishedRow
 from senteval_runner.report.significance import paired_bootstrap
@@ -193,16 +194,18 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
     tasks = list(dict.fromkeys(task for by_task in results.values() for task in by_task))
     pairs = list(itertools.combinations(results, 2))
     rows: list[list[Cell]] = []
-    for task in tasks:
-        cells: list[Cell] = [task]
-        for a, b in pairs:
-            if task not in results[a] or task not in results[b]:
-                cells.append(None)
-                continue
-            one, other = results[a][task], results[b][task]
-            p = paired_bootstrap(one, other)
-            cells.append(f"{_compared(one) - _compared(other):+.2f}{'*' if p < 0.05 else ''} (p {p:.3f})")
-        rows.append(cells)
+    with progress(total=len(tasks) * len(pairs), unit="pair", description="report: differences") as bar:
+        for task in tasks:
+            cells: list[Cell] = [task]
+            for a, b in pairs:
+                bar.update(1)
+                if task not in results[a] or task not in results[b]:
+                    cells.append(None)
+                    continue
+                one, other = results[a][task], results[b][task]
+                p = paired_bootstrap(one, other)
+                cells.append(f"{_compared(one) - _compared(other):+.2f}{'*' if p < 0.05 else ''} (p {p:.3f})")
+            rows.append(cells)
     note = (
         "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
         "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness, STS: Pearson."

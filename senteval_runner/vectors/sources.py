@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import MissingExtraError, UserError, did_you_mean
 from corpora.support.files import read_json, sha256_file
 from multiview.folder.files import TIME, training_hours
 from senteval_runner.vectors.random_encoders import LSTM, PREFIX, RandomSpec
@@ -97,7 +97,9 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
         kind = "multiview" if is_multiview(path) else "sentence-transformers"
         return Source(spec=spec, kind=kind, key=_folder_digest(path), seed=seed)
     if path.suffix in (".npz", ".txt", ".vec", ".gz", ".bin") or spec.startswith((".", "/", "runs/")):
-        raise UserError(f"model {spec!r}: no such file or folder")
+        beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = did_you_mean(path.name, beside).rstrip()
+        raise UserError(f"model {spec!r}: no such file or folder{near and f'; {near}'}")
     try:
         key = _digest(f"{spec} {version('sentence-transformers')}")
     except ModuleNotFoundError:

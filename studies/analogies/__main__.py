@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import Command, Commands
+from corpora.support.cli import Command, Commands, command_line
 from studies.analogies.config import BuildConfig, ScoreConfig
 
 
@@ -40,6 +40,9 @@ cli = Commands(
             "studies.analogies build",
             "build the questions from facts and a tree cache.",
             owns=lambda config: config.output,
+            then=lambda config: command_line(
+                "studies.analogies", "run", "MODEL", "--questions", config.output / "questions.tsv"
+            ),
         ),
         "run": Command(
             ScoreConfig,
@@ -47,6 +50,8 @@ cli = Commands(
             "studies.analogies run",
             "score models.",
             owns=lambda config: config.output,
+            plugins=True,
+            then=lambda config: f"open {config.output / 'report.html'} in a browser",
         ),
     },
     "studies.analogies",

@@ -53,5 +53,5 @@ class ScoreConfig:
     """Google's questions-words.txt: open-vocabulary 3CosAdd over the words of the file, by section."""
     normalize_parts: bool = False
     """Scale the parts of A+B to length 1 first."""
-    seed: int = 0
+    random_seed: int = 0
     """Seed of random encoders."""

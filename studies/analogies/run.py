@@ -28,7 +28,8 @@ def run(config: ScoreConfig) -> None:
     google = read_google(config.google) if config.google else {}
     vectors, scores, opened = {}, {}, {}
     for spec in config.models:
-        encode = as_vectors(resolve_encoder(spec, seed=config.seed, normalize_parts=config.normalize_parts))
+        encoder = resolve_encoder(spec, seed=config.random_seed, normalize_parts=config.normalize_parts)
+        encode = as_vectors(encoder)
         vectors[spec] = TextVectors(questions, encode)
         scores[spec] = score_analogies(questions, vectors[spec])
         opened[spec] = open_scores(questions, encode, google)

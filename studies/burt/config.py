@@ -69,7 +69,7 @@ class BurtConfig:
     """Fraction of each training set held out for scores during training and as phrase test set, by a hash."""
     dev_rows: CountOrNone = 2000
     """Most rows per scored set during training."""
-    batch: Count = 16
+    batch_size: Count = 16
     """Pairs per step (BURT: 16)."""
     epochs: Positive = 2.0
     """Passes over the NLI set (UNI: 2; BURT does not say); without NLI, the largest set. Others cycle."""

@@ -47,11 +47,12 @@ def plan(config: BurtConfig, rows: Sequence[str] = ()) -> str:
     lines += [f"{name:<15} {size}" for name, size in sizes.items() if name in config.objectives]
     if "nli" in config.objectives:
         share = 2 if len(config.objectives) > 1 else 1
-        per_epoch = share * -(-NLI_PAIRS // config.batch)
+        per_epoch = share * -(-NLI_PAIRS // config.batch_size)
         lines.append(f"steps           {per_epoch:,} an epoch, {round(config.epochs * per_epoch):,} in all")
     lines.append(
-        f"batch {config.batch}; Adam {loop.betas}, epsilon {loop.epsilon:g}; rate {loop.learning_rate:g} "
-        f"after {loop.warmup:.0%} warm-up, then linearly to 0; dropout {config.dropout:g}"
+        f"batch {config.batch_size}; Adam {loop.betas}, epsilon {loop.epsilon:g}; "
+        f"rate {loop.learning_rate:g} after {loop.warmup:.0%} warm-up, then linearly to 0; "
+        f"dropout {config.dropout:g}"
     )
     return "\n".join(lines)
 

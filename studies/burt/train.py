@@ -94,7 +94,7 @@ def dry_run(config: BurtConfig, rows: Mapping[str, BurtConfig]) -> str:
             trial = dataclasses.replace(one, output=Path(name), tiny=tiny)
             data, net, tasks, schedule = _prepare(trial, lambda line: None)
             per_s = calibrate(net, tasks, schedule, one.loop, seed=one.seed, folder=Path(name))
-        work.append(Work(name=row, units=schedule.steps, unit=f"steps of {one.batch}", per_s=per_s))
+        work.append(Work(name=row, units=schedule.steps, unit=f"steps of {one.batch_size}", per_s=per_s))
         facts = {"data": "; ".join(data.summary), "schedule": " -> ".join(schedule.cycle)}
         parameters = {
             part: sum(p.numel() for p in module.parameters()) for part, module in net.named_children()
@@ -128,7 +128,7 @@ def _prepare(
     cycle = one_round(config.objectives)
     per_epoch = steps_per_epoch(cycle, {name: tasks[name].stream.batches_per_pass for name in set(cycle)})
     steps = max(1, round(config.epochs * per_epoch))
-    log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch}; {steps:,} steps")
+    log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch_size}; {steps:,} steps")
     schedule = Schedule(
         cycle=cycle,
         steps=steps,
@@ -173,7 +173,7 @@ def _tasks(config: BurtConfig, data: BurtData, net: Siamese) -> dict[str, Task]:
 
     def task(name: Objective, source: Source) -> Task:
         return Task(
-            Stream(source, config.batch, config.seed, name), lambda examples: net.loss(name, examples)
+            Stream(source, config.batch_size, config.seed, name), lambda examples: net.loss(name, examples)
         )
 
     return {name: task(name, source) for name, source in sources.items()}
@@ -241,7 +241,7 @@ def model_card(config: BurtConfig, history: Sequence[Row], summary: Sequence[str
             "",
             "A Siamese sentence encoder trained on NLI and paraphrases (Li & Zhao 2020).",
             f"Objectives: {', '.join(config.objectives)}; pooling: {config.pooling}; concatenation: "
-            f"{config.concatenation}; {history[-1]['step']:,} steps of {config.batch} pairs; "
+            f"{config.concatenation}; {history[-1]['step']:,} steps of {config.batch_size} pairs; "
             f"seed {config.seed}.",
             f"STS-B was not trained on here.{unseen}",
             "",

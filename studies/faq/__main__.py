@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import Command
+from corpora.support.cli import Command, command_line
 from corpora.support.presets import preset_defaults
 from studies.faq.config import PRESETS, FaqConfig
 
@@ -37,6 +37,12 @@ cli = Command(
     "FAQ retrieval.",
     owns=lambda config: config.output if config.chat is None else None,
     defaults=preset_defaults(FaqConfig, PRESETS),
+    plugins=True,
+    then=lambda config: (
+        f"open {config.output / 'report.html'} in a browser"
+        if config.chat is None
+        else command_line("studies.faq", "--models", *config.models)
+    ),
 )
 
 

@@ -81,7 +81,7 @@ class FaqConfig:
     """FAQ table to answer typed questions from, instead of an evaluation."""
     output: Path = Path("runs/faq")
     """Folder for results.json, tables.md and report.html."""
-    seeds: Count = 5
+    runs: Count = 5
     """Trainings per model (UNI: 5)."""
     split: Literal["files", "random"] = "files"
     """Training and test queries: the two files of a set (UNI), or a random split for every seed."""

@@ -92,13 +92,13 @@ def splits(faq: FaqSet, config: FaqConfig) -> list[tuple[NDArray[np.int64], NDAr
     if config.split == "random":
         if count < 2:
             raise UserError(f"{faq.name}: needs two queries or more to split")
-        return [split(count, config.train_fraction, seed) for seed in range(config.seeds)]
+        return [split(count, config.train_fraction, seed) for seed in range(config.runs)]
     if faq.train is None:
         raise UserError(
             f"{faq.name}: no queries-train.tsv and queries-test.tsv; write them, or give --split random"
         )
     trains = np.array([query in faq.train for query in faq.queries])
-    return [(np.flatnonzero(trains), np.flatnonzero(~trains))] * config.seeds
+    return [(np.flatnonzero(trains), np.flatnonzero(~trains))] * config.runs
 
 
 def retrieved(
@@ -177,7 +177,7 @@ def evaluate_faq(
         )
 
     rows: list[Row] = []
-    total = len(config.sides) * (len(LEXICAL) + len(models) * (1 + len(config.sampling) * config.seeds))
+    total = len(config.sides) * (len(LEXICAL) + len(models) * (1 + len(config.sampling) * config.runs))
     with progress(total=total, unit="fit", description=faq.name) as bar:
         for side in config.sides:
             texts = side_texts(faq, side)

@@ -140,7 +140,7 @@ def _dry_run(config: FaqConfig, sets: Sequence[FaqSet]) -> str:
                 f"{queries:,} queries, {pairs:,} pairs, "
                 f"{steps:,} steps a pass, {steps * encoder.epochs:,} in all"
             )
-    trainings = config.seeds * len(config.models) * len(config.sides) * len(config.sampling)
+    trainings = config.runs * len(config.models) * len(config.sides) * len(config.sampling)
     return encoding_dry_run(
         config,
         {spec: resolve_encoder(spec) for spec in _encoders(config)},

@@ -50,7 +50,7 @@ class TinyConfig:
     """Word pieces per text."""
     mlm_steps: CountOrNone = 0
     """Masked-language-model steps before fine-tuning; 0 leaves the weights random."""
-    mlm_batch: Count = 32
+    mlm_batch_size: Count = 32
     """Texts per masked-language-model step."""
     mlm_learning_rate: Positive = 1e-3
     """Peak rate of the pre-training (10 % warm-up, linear decay)."""

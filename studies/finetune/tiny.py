@@ -152,7 +152,7 @@ def _pretrain(
 
     corpus = Examples(list(texts), None, np.zeros(len(texts), dtype=np.int64))
     seed = identity["seed"]
-    stream = Stream(Fixed(corpus), config.mlm_batch, seed, "mlm")
+    stream = Stream(Fixed(corpus), config.mlm_batch_size, seed, "mlm")
     schedule = Schedule(
         cycle=("mlm",),
         steps=config.mlm_steps,

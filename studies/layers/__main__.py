@@ -35,6 +35,8 @@ cli = Command(
     defaults=preset_defaults(LayersConfig, PRESETS),
     owns=lambda config: config.output,
     kept="stored vectors and finished cells are kept; the same command resumes",
+    plugins=True,
+    then=lambda config: f"open {config.output / 'report.html'} in a browser",
 )
 
 

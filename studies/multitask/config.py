@@ -63,7 +63,7 @@ class MultitaskConfig:
     """Most test examples per task (a fixed random choice); 0 takes all."""
     epochs: Count = 5
     """Passes per stage (SEQ-MT: 5); the one with the best overall dev score is kept."""
-    batch: Count = 32
+    batch_size: Count = 32
     """Examples per step (SEQ-MT: 32)."""
     max_length: Pieces = 128
     """Longest text in word pieces; longer ones are cut (not stated in SEQ-MT)."""

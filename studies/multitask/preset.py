@@ -21,7 +21,7 @@ def plan(config: MultitaskConfig) -> str:
     stages = {sequence[: place + 1] for sequence in sequences for place in range(len(sequence))}
     lines = [
         f"preset paper: {len(sequences)} configurations of {config.backbone}, {len(stages)} stages; "
-        f"{config.epochs} epochs of batch {config.batch} at {config.loop.learning_rate:g} each",
+        f"{config.epochs} epochs of batch {config.batch_size} at {config.loop.learning_rate:g} each",
         *(f"  {name_of(sequence)}" for sequence in sequences),
         *(
             f"{task:<6} {train:>7,} train, {dev:>6,} dev, {test:>6,} test in the paper"
@@ -37,7 +37,7 @@ def plan(config: MultitaskConfig) -> str:
 def _steps(config: MultitaskConfig, stage: Stage) -> int:
     """Steps of an epoch at the paper's size."""
     train = SIZES[stage.task][0]
-    return -(-(round(0.1 * train) if stage.sampled else train) // config.batch)
+    return -(-(round(0.1 * train) if stage.sampled else train) // config.batch_size)
 
 
 def refuse_missing_inputs(config: MultitaskConfig) -> None:

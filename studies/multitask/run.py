@@ -111,7 +111,7 @@ def dry_run(config: MultitaskConfig) -> str:
                 Work(
                     name=str(stage),
                     units=times * schedule.steps,
-                    unit=f"steps of {config.batch}",
+                    unit=f"steps of {config.batch_size}",
                     per_s=per_s,
                 )
             )
@@ -194,7 +194,7 @@ def _stage_schedule(
     source: Source = Fixed(tasks[stage.task].train)
     if stage.sampled:
         source = Sampled(tasks[stage.task].train, 0.1, config.seed, str(stage))
-    stream = Stream(source, config.batch, config.seed, stage.task)
+    stream = Stream(source, config.batch_size, config.seed, stage.task)
     head = net.head(stage.task)
     # The overall score leaves NLI out, so its dev set is scored after an epoch only where it is trained.
     scored = [task for task in TASKS if task in ("sst", "quora", "sts", stage.task)]

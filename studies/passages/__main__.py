@@ -1,7 +1,7 @@
 """Passage ranking with frozen vectors, BM25 and fine-tuned cross-encoders (EMP Table 3).
 
     python -m studies.passages wikiqa trecqa cranfield --models all-MiniLM-L6-v2 runs/models/mine
-    python -m studies.passages wikiqa --margin 1 --seeds 5 --models glove.txt --cross.backbones bert
+    python -m studies.passages wikiqa --margin 1 --runs 5 --models glove.txt --cross.backbones bert
     python -m studies.passages wikiqa --frozen.backbones BERT --frozen.layers top top,bottom
     python -m studies.passages wikipassageqa insuranceqa quasar-t searchqa --preset paper
 
@@ -36,6 +36,8 @@ cli = Command(
     defaults=preset_defaults(PassagesConfig, PRESETS),
     owns=lambda config: config.output,
     kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
+    plugins=True,
+    then=lambda config: f"open {config.output / 'report.html'} in a browser",
 )
 
 

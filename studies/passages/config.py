@@ -116,7 +116,7 @@ class PassagesConfig:
     """Candidates in collections: the top N by BM25; 0 is the whole collection."""
     limit: Count | None = None
     """Use only this many questions at the start of each split; None uses all."""
-    seeds: Count = 1
+    runs: Count = 1
     """Training runs per method; several give mean ± standard deviation."""
     split_seed: int = 0
     """Seed of the random 60 / 20 / 20 split of questions for sets without a published one."""

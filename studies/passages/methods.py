@@ -207,7 +207,7 @@ def scorer_method(frozen: Frozen, feature: Feature, scorer: Scorer, config: Pass
         feature=feature,
         scorer=shown,
         identity=identity,
-        seeds=config.seeds if is_trained else 1,
+        seeds=config.runs if is_trained else 1,
         run=run,
     )
 
@@ -252,5 +252,5 @@ def cross_method(backbone: str, config: PassagesConfig, log: Callable[[str], Non
     identity = ["cross", source.key, options, margin, config.select]
     name = Path(backbone).name if Path(backbone).exists() else backbone
     return Method(
-        model=name, feature="cross-encoder", scorer="mlp", identity=identity, seeds=config.seeds, run=run
+        model=name, feature="cross-encoder", scorer="mlp", identity=identity, seeds=config.runs, run=run
     )

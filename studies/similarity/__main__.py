@@ -31,6 +31,8 @@ cli = Command(
     "studies.similarity",
     (__doc__ or "").split("\n")[0],
     owns=lambda config: config.output,
+    plugins=True,
+    then=lambda config: f"read {config.output / 'results.md'}",
 )
 
 

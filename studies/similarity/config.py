@@ -19,7 +19,7 @@ class TuneConfig:
 
     epochs: Positive = 2.0
     """Passes over the training pairs."""
-    batch: Count = 16
+    batch_size: Count = 16
     """Pairs per step."""
     max_length: Pieces = 128
     """Longest text in word pieces."""

@@ -78,7 +78,7 @@ def fine_tuned(
         raise UserError("SemEval-2013 5(a): the training pairs are of one class")
     net = PhraseClassifier(tower, seed)
     net.encoder.prepare([*train.words, *train.phrases, *test.words, *test.phrases])
-    stream = Stream(Fixed(_examples(train)), config.batch, seed, "semeval2013")
+    stream = Stream(Fixed(_examples(train)), config.batch_size, seed, "semeval2013")
     steps = max(1, round(config.epochs * stream.batches_per_pass))
     schedule = Schedule(cycle=("semeval2013",), steps=steps, evaluate_every=steps, save_every=steps)
     with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,7 @@ SENTENCES = [
 @pytest.fixture(scope="module")
 def folder(toy_trees: Path, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("models")
-    main(changed(TINY, trees=toy_trees, out=out, name="m", views="dep,const,seq"))
+    main(changed(TINY, trees=toy_trees, output=out, name="m", views="dep,const,seq"))
     return out / "m"
 
 

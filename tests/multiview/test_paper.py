@@ -58,7 +58,7 @@ OFF = {
     "validation.patience": 0,
 }
 HOW = {
-    *("preset", "config", "trees", "vectors", "name", "out", "fresh", "dry-run", "device", "seed"),
+    *("preset", "config", "trees", "vectors", "name", "output", "fresh", "dry-run", "device", "seed"),
     *("encoder.engine", "loop.micro-batch", "loop.threads", "loop.prefetch", "loop.checkpoint-every"),
     *("loop.keep", "validation.every"),
 }

@@ -21,7 +21,7 @@ from tests.fixtures.trees import TINY, changed, toy_corpus
 def folder(toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of sequences only, which needs no parser."""
     out = tmp_path_factory.mktemp("models")
-    assert train.main(changed(TINY, trees=toy_trees, out=out, name="m", views="seq,seq")) == 0
+    assert train.main(changed(TINY, trees=toy_trees, output=out, name="m", views="seq,seq")) == 0
     return out / "m"
 
 

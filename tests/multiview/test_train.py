@@ -270,7 +270,7 @@ def test_limits_and_early_stopping(tiny: TrainConfig) -> None:
     )
     states = {}
     for name in ("steps", "minutes", "patience"):
-        folder = sorted((tiny.out / name / "checkpoints").iterdir())[-1]
+        folder = sorted((tiny.output / name / "checkpoints").iterdir())[-1]
         states[name] = json.loads((folder / "state.json").read_text())
     assert states["steps"]["step"] == 5 and "all 5 steps" in states["steps"]["finished"]
     assert states["minutes"]["step"] == 1 and "time limit" in states["minutes"]["finished"]
@@ -345,7 +345,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     }
     monkeypatch.chdir(tmp_path)
     for message, args in cases.items():
-        assert cli([*args, f"--out={tmp_path}/models"]) == 2, message
+        assert cli([*args, f"--output={tmp_path}/models"]) == 2, message
         errors = capsys.readouterr().err
         assert message in errors
         assert len(errors.strip().splitlines()) == 1, errors

@@ -126,7 +126,7 @@ def whole(job: Job, world: World) -> Whole:
 
 _PARSE = "@text/corpus.txt --format lines --tokenize space --output out --workers"
 _TRAIN = (
-    "--trees @cache --out out --name m --views dep,const --encoder.dim 8 --table.dim 8 --loop.batch 8 "
+    "--trees @cache --output out --name m --views dep,const --encoder.dim 8 --table.dim 8 --loop.batch 8 "
     "--loop.max-steps 60 --loop.epochs 100 --loop.checkpoint-every 7 --validation.sentences 8 "
     "--validation.every 20 --device cpu --loop.threads 1"
 )
@@ -152,14 +152,15 @@ JOBS = (
     Job(
         "burt",
         "studies.burt",
-        f"--output out --nli @pairs/nli.tsv --ppdb @pairs/ppdb.txt --epochs 2 --batch 8 --save-every 3 "
+        f"--output out --nli @pairs/nli.tsv --ppdb @pairs/ppdb.txt --epochs 2 --batch-size 8 --save-every 3 "
         f"--evaluate-every 9 {_TINY}",
         ("model.safetensors", "heads.safetensors"),
     ),
     Job(
         "multitask",
         "studies.multitask",
-        f"--output out --data @senteval --stages sst,nli:mean --epochs 2 --batch 8 --save-every 3 {_TINY}",
+        f"--output out --data @senteval --stages sst,nli:mean --epochs 2 --batch-size 8 --save-every 3 "
+        f"{_TINY}",
         ("stages/**/model.safetensors", "stages/**/head.safetensors"),
     ),
     Job(
@@ -176,7 +177,7 @@ JOBS = (
         "--threads 1",
         ("results.md", "vectors/**/*.npy"),
     ),
-    Job("faq", "studies.faq", "@faq --models random:seq --seeds 2 --output out", ("tables.md",)),
+    Job("faq", "studies.faq", "@faq --models random:seq --runs 2 --output out", ("tables.md",)),
     Job("analogies", "studies.analogies", "build --cache @cache --output out", ("*.tsv",)),
     Job("probing", "senteval_runner.build_probing", "--trees @cache --output out", ("*.txt",)),
     Job("encode-npy", "multiview.encode", "@models/trained @cache --output out/v.npy", ("v.npy",)),

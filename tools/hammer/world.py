@@ -66,7 +66,7 @@ def _models(folder: Path, world: World) -> None:
     from multiview.train import cli
 
     small = "--encoder.dim 4 --table.dim 4 --loop.batch 8 --loop.max-steps 3 --loop.checkpoint-every 2"
-    common = ["--trees", str(world("cache")), "--out", str(folder), "--views", "dep,const,seq"]
+    common = ["--trees", str(world("cache")), "--output", str(folder), "--views", "dep,const,seq"]
     common += [*small.split(), "--device", "cpu", "--validation.sentences", "8", "--loop.threads", "1"]
     _quietly(lambda: cli([*common, "--name", "trained"]))
     vectors = str(world("vectors") / "glove.txt")

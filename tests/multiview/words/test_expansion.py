@@ -133,7 +133,7 @@ def test_of_several_models_the_trained_one_is_expanded(trained, tiny: TrainConfi
             loop={"max_steps": 1},
             words="fixed",
             vectors=path,
-            out=folder,
+            output=folder,
             name="fixed",
         )
     )

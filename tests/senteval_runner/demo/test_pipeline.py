@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
+from corpora.support.steps import run_step
 from multiview import train
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
@@ -41,7 +42,7 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
             tiny = changed(
                 TINY, loop={"batch": 8, "max_steps": 4}, validation={"sentences": 16}, name=demo.MODEL
             )
-            folders = {"trees": tmp_path / "trees/pydocs-train", "out": tmp_path / "models"}
+            folders = {"trees": tmp_path / "trees/pydocs-train", "output": tmp_path / "models"}
             assert not train.main(changed(tiny, **folders))
         return 1.0
 
@@ -62,4 +63,4 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
 
 def test_a_step_that_refuses_its_input_ends_the_demo() -> None:
     with pytest.raises(UserError, match=r"stopped at: python -m parsing\.run none\.txt"):
-        demo.run_step("1/1", "parsing.run", "none.txt")
+        run_step("1/1", "parsing.run", "none.txt")

@@ -26,7 +26,7 @@ from tests.studies.finetune.fixtures import nli_rows
 @pytest.fixture
 def folder(tiny: TrainConfig) -> Path:
     main(changed(tiny, views="dep,const", loop={"epochs": 1}))
-    return tiny.out / tiny.name
+    return tiny.output / tiny.name
 
 
 def with_toy_parsers(tower: MultiViewTower) -> MultiViewTower:

@@ -59,7 +59,7 @@ def test_a_block_trains_every_row_from_one_backbone(tmp_path: Path) -> None:
         nli=(write_jsonl(tmp_path / "nli.jsonl", nli_rows(40, 1)),),
         ppdb=(write_ppdb(tmp_path / "ppdb.txt"),),
         held_out=0.2,
-        batch=8,
+        batch_size=8,
         epochs=0.5,
         tiny=TinyConfig(layers=1, hidden=32, vocabulary=300),
         loop=LoopConfig(learning_rate=1e-3),
@@ -76,7 +76,7 @@ def test_a_block_trains_every_row_from_one_backbone(tmp_path: Path) -> None:
 def test_the_preset_has_the_papers_values() -> None:
     config = BurtConfig(output=Path("x"), **PRESETS["paper"])
     loop = config.loop
-    assert (config.batch, config.dropout, config.negatives, config.max_words) == (16, 0.1, 3, 6)
+    assert (config.batch_size, config.dropout, config.negatives, config.max_words) == (16, 0.1, 3, 6)
     assert (config.pooling, config.concatenation, config.objectives) == ("mean", "uv-diff", BOTH)
     assert (loop.betas, loop.epsilon, loop.weight_decay) == ((0.9, 0.98), 1e-9, 0.0)
     assert (loop.warmup, loop.decay, loop.clip_norm) == (0.1, True, 0.0)

@@ -51,7 +51,7 @@ def config(files: dict[str, Path], output: Path, **options: object) -> BurtConfi
         ppdb=(files["ppdb"],),
         similarity=(files["similarity"],),
         tiny=TinyConfig(layers=1, hidden=32, vocabulary=400),
-        **{"backbone": "tiny", "batch": 8, "epochs": 3.0, "dropout": 0.0, "held_out": 0.0,
+        **{"backbone": "tiny", "batch_size": 8, "epochs": 3.0, "dropout": 0.0, "held_out": 0.0,
            "evaluate_every": 10**6, "loop": LoopConfig(learning_rate=3e-3), **options},  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def test_training_improves_nli_and_phrase_similarity(files: dict[str, Path], tmp
     synonyms = {**files, "ppdb": unlabelled(tmp_path)}
     # |u-v|, u*v: with so few phrases the paper's u, v would be learnt by heart.
     options = {"objectives": ("nli", "identification"), "concatenation": "diff-prod"}
-    settings = config(synonyms, tmp_path / "burt", batch=16, epochs=4.0, **options)
+    settings = config(synonyms, tmp_path / "burt", batch_size=16, epochs=4.0, **options)
     history = train(settings)
     before, after = history[0], history[-1]
     assert before["nli"] < 0.5
@@ -137,7 +137,7 @@ def test_a_killed_run_ends_in_the_same_bits(files: dict[str, Path], tmp_path: Pa
                 "--tiny.vocabulary",
                 400,
             ),
-            *("--epochs", 1, "--save-every", 5, "--evaluate-every", 40, "--batch", 8),
+            *("--epochs", 1, "--save-every", 5, "--evaluate-every", 40, "--batch-size", 8),
         ]
         return subprocess.Popen(
             [sys.executable, "-m", "studies.burt", *map(str, options)],

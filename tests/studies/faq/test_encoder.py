@@ -256,7 +256,7 @@ def test_the_papers_preset(
 
 def test_a_run_writes_table_8(tmp_path: Path, model: str) -> None:
     folder = fix_split(write_set(tmp_path / "toy"))
-    options = ("--seeds", "2", "--encoder.epochs", "1", "--encoder.max-length", "16", "--device", "cpu")
+    options = ("--runs", "2", "--encoder.epochs", "1", "--encoder.max-length", "16", "--device", "cpu")
     assert cli([str(folder), "--models", model, *options, "--output", str(tmp_path / "out")]) == 0
     lines = (tmp_path / "out" / "tables.md").read_text().splitlines()
     methods = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")]

@@ -174,11 +174,11 @@ def test_the_files_fix_who_trains_and_who_tests(folder: Path) -> None:
         splits(faq, FaqConfig())
     fixed = read_faq(fix_split(folder))
     assert fixed.queries.keys() == faq.queries.keys()
-    for train, test in splits(fixed, FaqConfig(seeds=3)):
+    for train, test in splits(fixed, FaqConfig(runs=3)):
         ids = list(fixed.queries)
         assert {ids[row] for row in test} == {f"q{i}.0" for i in range(len(TOPICS))}
         assert sorted([*train, *test]) == list(range(32))
-    drawn = splits(fixed, FaqConfig(split="random", seeds=2, train_fraction=0.25))
+    drawn = splits(fixed, FaqConfig(split="random", runs=2, train_fraction=0.25))
     assert [len(train) for train, _ in drawn] == [8, 8] and not np.array_equal(drawn[0][0], drawn[1][0])
     train, test = split(10, 0.5, 3)
     assert sorted([*train, *test]) == list(range(10)) and len(train) == 5
@@ -207,7 +207,7 @@ def test_rows_are_those_of_table_8(folder: Path) -> None:
     assert relevance(faq, ["q1.0"]).nonzero()[1].tolist() == [1]
     vectors = {"bag": embed_faq(faq, bag), "other": embed_faq(faq, RandomBag(16).encode)}
     tuner = map_tuner(vectors, relevance(faq, list(faq.queries)), TuningConfig(epochs=1, rank=4))
-    rows = evaluate_faq(faq, list(vectors), vectors, tuner, FaqConfig(seeds=2))
+    rows = evaluate_faq(faq, list(vectors), vectors, tuner, FaqConfig(runs=2))
     assert [(r["method"], r["sampling"]) for r in rows] == [
         ("TF-IDF", None),
         ("BM25", None),
@@ -218,7 +218,7 @@ def test_rows_are_those_of_table_8(folder: Path) -> None:
     ]
     assert all((r["accuracy_sd"] is None) == (r["sampling"] is None) for r in rows)
     assert all(0 <= r["accuracy"] <= r["mrr"] <= 1 and r["side"] == "question" for r in rows)
-    sides = FaqConfig(seeds=1, sides=("answer", "question"), sampling=("random", "retrieved"), split="random")
+    sides = FaqConfig(runs=1, sides=("answer", "question"), sampling=("random", "retrieved"), split="random")
     rows = evaluate_faq(faq, ["bag"], vectors, tuner, sides)
     assert len(rows) == 2 * (2 + 1 + 2) and rows[0]["side"] == "answer"
     assert all(r["accuracy_sd"] == 0 for r in rows)
@@ -301,7 +301,7 @@ def test_real_sets(data_folder: Path) -> None:
 
 
 def test_commands(folder: Path, command, tmp_path: Path) -> None:
-    done = command("studies.faq", folder, "--split", "random", "--output", tmp_path / "out", "--seeds", 2)
+    done = command("studies.faq", folder, "--split", "random", "--output", tmp_path / "out", "--runs", 2)
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
     assert [row["accuracy"] for row in rows if row["method"] == "BM25"] == [1.0]

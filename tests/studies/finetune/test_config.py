@@ -62,7 +62,7 @@ def test_every_number_but_seeds_has_a_range_and_the_defaults_are_in_it(config: A
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        (replace(BURT, batch=0), "--batch 0: must be at least 1"),
+        (replace(BURT, batch_size=0), "--batch-size 0: must be at least 1"),
         (replace(BURT, epochs=-1.0), "--epochs -1.0: must be above 0"),
         (replace(BURT, epochs=float("nan")), "--epochs nan: must be"),
         (replace(BURT, dropout=2.0), "--dropout 2.0: must be below 1"),
@@ -96,8 +96,8 @@ def test_a_width_that_its_heads_do_not_divide_is_refused_before_anything_is_writ
 
 
 def test_the_command_checks_before_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli(["--output", str(tmp_path / "out"), "--batch", "0"]) == 2
-    assert "--batch 0: must be at least 1" in capsys.readouterr().err
+    assert cli(["--output", str(tmp_path / "out"), "--batch-size", "0"]) == 2
+    assert "--batch-size 0: must be at least 1" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -266,7 +266,7 @@ TEXTS = [text for row in nli_rows(200, 0) for text in row[1:]]
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = TinyConfig(layers=1, hidden=32, vocabulary=300, mlm_steps=6, mlm_batch=8)
+    config = TinyConfig(layers=1, hidden=32, vocabulary=300, mlm_steps=6, mlm_batch_size=8)
     return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", TEXTS, config, seed=1)
 
 

@@ -56,7 +56,7 @@ def test_a_random_split_has_the_papers_sizes(task: TaskName) -> None:
 
 def test_the_preset_has_the_papers_values() -> None:
     config = MultitaskConfig(output=Path("x"), **PRESETS["paper"])
-    assert (config.epochs, config.batch, config.loop.learning_rate) == (5, 32, 1e-5)  # section 5.3
+    assert (config.epochs, config.batch_size, config.loop.learning_rate) == (5, 32, 1e-5)  # section 5.3
     assert (config.loop.warmup, config.loop.decay, config.loop.clip_norm) == (0.0, False, 0.0)
     assert (config.limit, config.dev_rows, config.test_rows) == (0, 0, 0)
     assert (config.grid, config.splits, config.backbone) == ("paper", "paper", "bert-base-uncased")

@@ -37,7 +37,7 @@ def config(data: Path, output: Path, **options: object) -> MultitaskConfig:
     return MultitaskConfig(
         output=output,
         data=data,
-        **{"backbone": "tiny", "epochs": 2, "batch": 16,
+        **{"backbone": "tiny", "epochs": 2, "batch_size": 16,
            "tiny": TinyConfig(layers=1, hidden=32, vocabulary=300), "dropout": 0.0,
            "loop": LoopConfig(learning_rate=3e-3, warmup=0.0, decay=False), **options},  # type: ignore[arg-type]
     )  # fmt: skip
@@ -240,7 +240,7 @@ def test_dry_run_counts_shared_stages_once(data: Path, tmp_path: Path, capsys) -
         data=data,
         grid=str(grid),
         tiny=TinyConfig(layers=1, hidden=32, vocabulary=300),
-        batch=8,
+        batch_size=8,
         epochs=2,
         dry_run=True,
     )

@@ -70,7 +70,7 @@ def results(folder: Path = Path("out")) -> dict[tuple[str, str, str], dict[str, 
 
 
 def test_training_beats_cosine_and_bm25(world: Path) -> None:
-    assert run(options(seeds=2, baselines=("bm25", "bm25-tuned", "tfidf"))) == 0
+    assert run(options(runs=2, baselines=("bm25", "bm25-tuned", "tfidf"))) == 0
     found = results()
     score = {key: row["metrics"]["map"]["mean"] for key, row in found.items()}
     trained = score["wikiqa", "words.txt", "uv-diff-prod"]
@@ -132,7 +132,7 @@ def test_without_a_readable_set_there_is_no_report(
     ("changes", "told"),
     [
         ({"margin": -1.0}, "--margin -1"),
-        ({"seeds": 0}, "--seeds 0"),
+        ({"runs": 0}, "--runs 0"),
         ({"limit": 0}, "--limit 0"),
         ({"depths": (-1,)}, "--depths"),
         ({"sets": ()}, "no data set"),
@@ -159,7 +159,7 @@ def test_dry_run_writes_nothing_and_counts(world: Path, capsys: pytest.CaptureFi
     assert "texts to encode" in capsys.readouterr().out
     run(options())
     capsys.readouterr()
-    dry_run(options(dry_run=True, seeds=2))
+    dry_run(options(dry_run=True, runs=2))
     after = capsys.readouterr().out
     assert "4 cells (set, method, seed), 3 of them finished" in after and " 0 of " in after
 
@@ -181,12 +181,12 @@ def test_a_killed_run_is_resumed_to_the_same_figures(world: Path) -> None:
     config = options(
         features=("bilinear", "uv-diff-prod"),
         scorers=("linear", "mlp"),
-        seeds=3,
+        runs=3,
         ranker=RankerConfig(epochs=12),
     )
     arguments = [
         "wikiqa", "--models", "words.txt", "--baselines", "bm25", "--features", *config.features,
-        "--scorers", *config.scorers, "--seeds", "3", "--ranker.epochs", "12", "--output", "killed",
+        "--scorers", *config.scorers, "--runs", "3", "--ranker.epochs", "12", "--output", "killed",
         "--cache", "v",
     ]  # fmt: skip
     job = subprocess.Popen(

@@ -1,0 +1,147 @@
+"""docs/add-a-view.md by its own words: the view trains, encodes and is evaluated, in fresh processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.support.cli import Command
+from corpora.support.config import configuration
+from multiview.encoders import registry
+from multiview.encoders.registry import Encoder, register_view
+from tests.parsing.cache.test_reader import write_cache
+from tests.test_commands import ROOT
+
+PAGE = (ROOT / "docs/add-a-view.md").read_text(encoding="utf-8")
+SMALL = {
+    "multiview.train": (
+        *("--device", "cpu", "--encoder.dim", "128", "--loop.batch", "6", "--loop.max-steps", "2"),
+        *("--validation.sentences", "6", "--views", "bow,seq"),
+    )
+}
+"""For a corpus of a few sentences; beside seq no parser has to be loaded."""
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the page's ``bow.py``, a tree cache, a text, and SentEval's data."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "bow.py").write_text(code, encoding="utf-8")
+    (tmp_path / "sentences.txt").write_text("A cat sat .\nIt slept .\n", encoding="utf-8")
+    texts = [("a", "cat", word, "the", "mat") for word in ("saw", "on", "by", "at") * 10]
+    write_cache(tmp_path / "runs/trees/corpus", texts, documents=[0, 10, 20, 30], shard=64)
+    data.rename(tmp_path / "senteval")
+    monkeypatch.setenv("MULTIVIEW_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.timeout(900)  # seven processes, each imports torch
+def test_the_page_works_as_it_is_printed(
+    workplace: Path, command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    lines = [shlex.split(line) for line in re.findall(r"^    python -m (.*)$", PAGE, re.MULTILINE)]
+    assert [line[0] for line in lines] == ["multiview.train", "multiview.encode", "senteval_runner.run"]
+    for module, *words in lines:
+        words = [word.replace("bow-dep-", "bow-seq-") for word in words]
+        done = command(module, *words, *SMALL.get(module, ()), cwd=workplace)
+        assert done.returncode == 0, done.stderr
+    model = workplace / "runs/models/bow-seq-laptop"
+    assert json.loads((model / "config.json").read_text())["views"] == ["bow", "seq"]
+    card = (model / "README.md").read_text()
+    assert "    import bow\n" in card and "python -m multiview.train --plugin bow " in card
+    vectors = np.load(workplace / "sentences.txt.npy")
+    assert vectors.shape == (2, 256)
+    results = json.loads((workplace / "runs/reports/senteval/results.json").read_text())
+    assert [result["task"] for result in results["results"]] == ["CR"]
+
+    text = re.sub(
+        r"^    >>> (.*)$", r"\1", "\n".join(re.findall(r"^    >>> .*$", PAGE, re.MULTILINE)), flags=re.M
+    )
+    *before, last = text.replace("bow-dep-", "bow-seq-").splitlines()
+    program = "\n".join([*before, f"print({last})"])
+    done = python(program, workplace)
+    assert done.returncode == 0 and done.stdout.strip() in PAGE
+
+    done = python(program.replace("import bow\n", ""), workplace)
+    assert "view 'bow': choose one of const, dep, seq; a view of your own needs --plugin" in done.stderr
+    # An installed package names its views.
+    (workplace / "bow-1.dist-info").mkdir()
+    (workplace / "bow-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: bow\nVersion: 1\n")
+    group, entry = re.findall(r"^    (\[project.entry.*|bow = .*)$", PAGE, re.MULTILINE)
+    named = re.sub(r'\[project\.entry-points\."(.*)"\]', r"[\1]", group)
+    entry = entry.replace('"', "")
+    (workplace / "bow-1.dist-info/entry_points.txt").write_text(f"{named}\n{entry}\n")
+    done = python(program.replace("import bow\n", ""), workplace)
+    assert done.returncode == 0, done.stderr
+
+
+def python(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{program}"],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+@configuration
+class Options:
+    """Options of a command."""
+
+    count: int = 1
+    """A number."""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--plugin", "no_such_view"], "--plugin no_such_view: no such module in "),
+        (["--plugin=views/bow.py"], "--plugin views/bow.py: give the name of a module"),
+        (["--plugin"], "--plugin : give the name of a module"),
+    ],
+)
+def test_a_plugin_that_is_not_there(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert Command(Options, lambda config: None, "p", "d", plugins=True)(words) == 2
+    assert capsys.readouterr().err.startswith(f"python -m p: {message}")
+
+
+def test_a_plugins_own_fault_keeps_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "faulty_view.py").write_text("import no_such_library\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        Command(Options, lambda config: None, "p", "d", plugins=True)(["--plugin", "faulty_view"])
+
+
+def test_a_command_that_opens_no_model_takes_no_plugin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Command(Options, lambda config: None, "p", "d")(["--plugin", "json"]) == 2
+    assert Command(Options, lambda config: None, "p", "d", plugins=True)(["--help"]) == 0
+    assert "--plugin MODULE" in capsys.readouterr().out
+
+
+def test_a_notebooks_cell_may_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_views", {})
+
+    def cell() -> type[Encoder]:
+        @register_view("cell")
+        class Cell(Encoder): ...  # type: ignore[misc]
+
+        return Cell
+
+    assert cell() is not cell()
+    with pytest.raises(ValueError, match="twice"):
+        register_view("cell")(Encoder)
+    with pytest.raises(ValueError, match="identifier"):
+        register_view("../cell")

@@ -1,0 +1,104 @@
+"""What an import brings along, by ``sys.modules``; and that nothing of ours needs a Unix-only module."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.support import dry_run
+from multiview import train
+from multiview.config import TrainConfig
+from tests.test_commands import PIPELINE, ROOT
+
+PARSER_LIBRARIES = ("spacy", "supar", "benepar", "transformers", "nltk", "stanza")
+HEAVY = (*PARSER_LIBRARIES, "numba", "scipy", "sklearn", "h5py", "matplotlib", "tensorboard", "triton", "ray")
+UNIX_ONLY = ("fcntl", "resource", "pwd", "grp", "termios")
+
+
+def imported(program: str, names: tuple[str, ...], cwd: Path = ROOT) -> set[str]:
+    """Which of these modules are loaded after a program ran in a fresh process."""
+    end = f"\nimport sys; print('loaded:', *(name for name in {names!r} if name in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program + end],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.rpartition("loaded:")[2].split())
+
+
+def test_the_package_alone_is_free() -> None:
+    assert imported("import multiview, multiview.config", ("torch", "numpy", *HEAVY)) == set()
+
+
+def test_the_model_needs_torch_and_numpy() -> None:
+    assert imported("import multiview.model", ("torch", "numpy", *HEAVY)) == {"torch", "numpy"}
+
+
+def test_reading_vectors_needs_numpy(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.eye(3, dtype=np.float32))
+    program = (
+        "from pathlib import Path; from multiview.search import read_vectors, semantic_search\n"
+        "v = read_vectors(Path('v.npy')); assert semantic_search(v[1], v)[0][0].corpus_id == 1"
+    )
+    unwanted = tuple(name for name in HEAVY if name != "h5py")
+    assert imported(program, ("torch", *unwanted), tmp_path) == set()
+
+
+def test_encoding_parsed_text_needs_no_parser_library(tiny: TrainConfig) -> None:
+    assert train.main(tiny) == 0
+    program = (
+        "from multiview.model import MultiViewEncoder; from parsing.cache.reader import TreeCache\n"
+        f"trees = TreeCache.open({str(tiny.trees)!r})\n"
+        f"encoder = MultiViewEncoder.load({str(tiny.folder)!r}, 'cpu')\n"
+        "tokens = list(next(trees.read(0, 1, ('token',)).words()))\n"
+        "one, other = encoder.encode(None, trees=trees)[0], encoder.encode([tokens], trees=trees)[0]\n"
+        "assert abs(one - other).max() < 1e-4"
+    )
+    unwanted = (*PARSER_LIBRARIES, "sklearn", "matplotlib", "tensorboard", "ray")
+    assert imported(program, unwanted) == set()
+
+
+EVERY_MODULE = f"""
+import importlib, pkgutil, sys
+for name in {UNIX_ONLY!r}:
+    sys.modules[name] = None  # importing it fails, as where the system has none
+count = 0
+for package in {PIPELINE!r}:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        try:
+            importlib.import_module(module.name)
+            count += 1
+        except ImportError as error:
+            raise SystemExit(f"{{module.name}}: {{error}}")
+        except Exception as error:  # two files are about a library that may be absent, or needs fcntl here
+            if type(error).__name__ != "MissingExtraError":
+                raise
+assert count > 200
+"""
+
+
+def test_every_module_imports_without_what_windows_lacks() -> None:
+    imported(EVERY_MODULE, ())
+
+
+def test_memory_is_known_without_the_resource_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    psutil = pytest.importorskip("psutil")
+
+    class Process:
+        def memory_info(self) -> object:
+            return type("pmem", (), {"peak_wset": 7 * 2**20})()
+
+    assert dry_run.peak_memory() > 2**20
+    monkeypatch.setitem(sys.modules, "resource", None)
+    monkeypatch.setattr(psutil, "Process", Process)
+    assert dry_run.peak_memory() == 7 * 2**20
