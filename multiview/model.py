@@ -33,9 +33,13 @@ from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.cache.format import Batch
 from parsing.networks.device import pick_device
+from parsing.networks.threads import chosen_threads, torch_threads
 
 if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
+
+FEW = 200
+"""Fewer sentences are encoded by one thread."""
 
 
 class MultiViewEncoder:
@@ -208,7 +212,8 @@ class MultiViewEncoder:
         if inputs is not None:
             texts = [inputs] if isinstance(inputs, str) else as_texts(inputs)
         chosen = self._chosen(views)
-        vectors = self._encode_all(texts, chosen, max(batch_size, 1), show_progress_bar, trees)
+        with torch_threads(self._threads(batch_size, texts, trees)):
+            vectors = self._encode_all(texts, chosen, max(batch_size, 1), show_progress_bar, trees)
         if normalize_embeddings:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
         result = vectors[0] if single else vectors
@@ -300,6 +305,12 @@ class MultiViewEncoder:
             for position in positions
         ]
         return {need for encoder in encoders for need in encoder.requires}
+
+    def _threads(self, together: int, texts: Sequence[str | Tokens] | None, trees: TreeCache | None) -> int:
+        """Threads for a call; one for few sentences, done before the cores have been watched."""
+        total = len(texts if texts is not None else trees or ())
+        dim = max(member.network.config.dim for member in self.members)
+        return chosen_threads(together, dim, self.device) if total >= FEW else 1
 
     @torch.inference_mode()
     def _encode_all(
