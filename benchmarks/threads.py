@@ -56,9 +56,9 @@ def main() -> int:
         write_cache(Path(folder, "trees"), texts, documents=range(0, len(texts), 40), shard=len(texts))
         works = {
             "encode 1 sentence, D=128": lambda: encode(texts[:1], 128),
-            "encode 256 sentences, D=1200": lambda: encode(texts[:256], 1200),
+            "encode 200 sentences, D=1200": lambda: encode(texts[:200], 1200),
             "training step, D=128": lambda: training(Path(folder), 128, 200),
-            "training step, D=1200": lambda: training(Path(folder), 1200, 32),
+            "training step, D=1200": lambda: training(Path(folder), 1200, 16),
         }
         report = {}
         for load, others in (("as it is", 0), ("busy", CORES)):

@@ -29,6 +29,8 @@ from multiview.encoders.registry import Encoder
 from multiview.encoders.stack import ViewStack
 from multiview.folder.files import Member, load_members
 from multiview.folder.reading import Reader, Tokens, as_texts, select
+from multiview.folder.saving import describe, refuse_foreign, save_encoder
+from multiview.similarity import CosineSimilarity
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.cache.format import Batch
@@ -42,7 +44,7 @@ FEW = 200
 """Fewer sentences are encoded by one thread."""
 
 
-class MultiViewEncoder:
+class MultiViewEncoder(CosineSimilarity):
     """Sentence encoder: the vectors of all views, concatenated.
 
     Args:
@@ -59,7 +61,9 @@ class MultiViewEncoder:
     ) -> None:
         self.members = list(members)
         self.name = name
+        self.folder: Path | None = None
         self.device = torch.device(device)
+        """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
         self.reader = Reader(self.members)
         for member in self.members:
             member.network.to(self.device).eval()
@@ -86,6 +90,7 @@ class MultiViewEncoder:
         """
         chosen = pick_device(device)
         encoder = cls(load_members(Path(folder), chosen), device=chosen, name=Path(folder).name)
+        encoder.folder = Path(folder)
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
 
@@ -223,6 +228,28 @@ class MultiViewEncoder:
             return result.cpu().numpy()
         return list(result)
 
+    # Queries and documents get the same vectors: the model has no prompts. Libraries ask for both names.
+    encode_query = encode
+    encode_document = encode
+
+    def save(self, folder: Path | str) -> None:
+        """Write the model as it is now, an expanded vocabulary included; :meth:`load` reads it.
+
+        Raises:
+            UserError: the folder holds something else.
+        """
+        refuse_foreign(Path(folder))
+        save_encoder(self.members, Path(folder), self.folder)
+        self.folder = Path(folder)
+
+    def __repr__(self) -> str:
+        parsers = {need: str(identity.get("name", "?")) for need, identity in self.reader.identities.items()}
+        return f"{type(self).__name__} {self.name} on {self.device}\n{describe(self.members, parsers)}"
+
+    def __sklearn_clone__(self) -> Self:
+        """Scikit-learn copies an estimator's parameters; a model that nothing trains may be shared."""
+        return self
+
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Input vectors of words, the tables of all views side by side: float32 [n, views x word size]."""
@@ -234,19 +261,6 @@ class MultiViewEncoder:
         ]
         vectors: NDArray[np.float32] = torch.cat(parts, dim=1).float().cpu().numpy()[inverse]
         return vectors
-
-    def similarity(self, one: NDArray[np.floating] | Tensor, other: NDArray[np.floating] | Tensor) -> Tensor:
-        """Cosine of every vector of ``one`` [n, D] with every vector of ``other`` [m, D]: [n, m].
-
-        Args:
-            one: vectors [n, D], or a single one [D].
-            other: vectors [m, D], or a single one [D].
-        """
-        left, right = (
-            torch.nn.functional.normalize(torch.atleast_2d(torch.as_tensor(x)).float(), dim=1)
-            for x in (one, other)
-        )
-        return left @ right.to(left.device).T
 
     def expand_vocabulary(
         self, vectors: Path | str, *, words: int = DEFAULT_WORDS, cache: Path = Path("runs/vectors")

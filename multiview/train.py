@@ -8,7 +8,8 @@ Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python 
 ``runs/models/NAME/``: the model (best by neighbour retrieval on the validation set, the untrained start
 included), ``train.json`` (this run's configuration; ``--config`` repeats it), ``log.jsonl``, TensorBoard
 events, ``curves.png`` and checkpoints. The same command resumes an interrupted run. Exit codes: 0 done; 2 bad
-input, or a loss that is not finite; 130 or 143 stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a bug.
+input, or a loss that is not finite; 130 or 143 stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a
+bug.
 """
 
 from __future__ import annotations
