@@ -29,6 +29,7 @@ from multiview.config import Preset, preset
 from multiview.training.data import Step, open_trees, prefetch
 from multiview.training.log import TrainingLog
 from multiview.training.trainer import Job, Trainer
+from parsing.networks.threads import torch_threads
 
 
 @configuration
@@ -48,7 +49,7 @@ class StepBenchmark:
     steps: int = 6
     """Timed steps, after one that is not timed."""
     threads: int = 0
-    """CPU threads; 0 is torch's default."""
+    """CPU threads; 0 chooses as training does."""
     device: str = "cpu"
     """Device to train on."""
     clock: Literal["wall", "cpu"] = "wall"
@@ -69,7 +70,8 @@ def main(config: StepBenchmark) -> int:
             loop=dataclasses.replace(defaults.loop, batch=config.batch, epochs=20, threads=threads),
         )
         trainer = Trainer(training, open_trees(config.trees))
-        rows = measure(trainer, config.steps + 1, config.clock)[1:]
+        with torch_threads(trainer.position.threads):
+            rows = measure(trainer, config.steps + 1, config.clock)[1:]
     parts = [name for name in rows[0] if name not in ("sentences", "step")]
     step = median(row["step"] for row in rows)
     for name in parts:
@@ -83,7 +85,7 @@ def main(config: StepBenchmark) -> int:
         "benchmark": "train_step",
         "views": config.views,
         "dim": config.dim,
-        "threads": torch.get_num_threads(),
+        "threads": trainer.position.threads,
         "clock": config.clock,
         "sentences_per_s": round(rate, 2),
         "outside_fraction": round(outside, 4),

@@ -150,7 +150,7 @@ class LoopConfig:
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of the matrix products; bfloat16 uses autocast."""
     threads: CountOrNone = 0
-    """CPU threads; 0: torch's default."""
+    """CPU threads; 0: one, or the idle cores where products are large. A run keeps the number."""
     prefetch: Count = 4
     """Steps that the loader thread prepares ahead."""
     checkpoint_every: Count = 200

@@ -73,7 +73,8 @@ def _print_model(folder: Path, record: ModelRecord | MembersRecord) -> None:
     best = record.training.get("best", {})  # a fine-tuned model has none
     if best.get("anchors"):
         before = record.training["untrained"]["recall@1"]
-        print(f"best       step {best['step']}: recall@1 {best['recall@1']:.4f} ({before:.4f} untrained)")
+        name = f"step {best['step']}" if best["step"] else "the start"
+        print(f"best       {name}: recall@1 {best['recall@1']:.4f} ({before:.4f} untrained)")
 
 
 cli = Command(

@@ -29,16 +29,22 @@ from multiview.encoders.registry import Encoder
 from multiview.encoders.stack import ViewStack
 from multiview.folder.files import Member, load_members
 from multiview.folder.reading import Reader, Tokens, as_texts, select
+from multiview.folder.saving import describe, refuse_foreign, save_encoder
+from multiview.similarity import CosineSimilarity
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.cache.format import Batch
 from parsing.networks.device import pick_device
+from parsing.networks.threads import chosen_threads, torch_threads
 
 if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
 
+FEW = 200
+"""Fewer sentences are encoded by one thread."""
 
-class MultiViewEncoder:
+
+class MultiViewEncoder(CosineSimilarity):
     """Sentence encoder: the vectors of all views, concatenated.
 
     Args:
@@ -55,7 +61,9 @@ class MultiViewEncoder:
     ) -> None:
         self.members = list(members)
         self.name = name
+        self.folder: Path | None = None
         self.device = torch.device(device)
+        """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
         self.reader = Reader(self.members)
         for member in self.members:
             member.network.to(self.device).eval()
@@ -82,6 +90,7 @@ class MultiViewEncoder:
         """
         chosen = pick_device(device)
         encoder = cls(load_members(Path(folder), chosen), device=chosen, name=Path(folder).name)
+        encoder.folder = Path(folder)
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
 
@@ -208,7 +217,8 @@ class MultiViewEncoder:
         if inputs is not None:
             texts = [inputs] if isinstance(inputs, str) else as_texts(inputs)
         chosen = self._chosen(views)
-        vectors = self._encode_all(texts, chosen, max(batch_size, 1), show_progress_bar, trees)
+        with torch_threads(self._threads(batch_size, texts, trees)):
+            vectors = self._encode_all(texts, chosen, max(batch_size, 1), show_progress_bar, trees)
         if normalize_embeddings:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
         result = vectors[0] if single else vectors
@@ -217,6 +227,28 @@ class MultiViewEncoder:
         if convert_to_numpy or single:
             return result.cpu().numpy()
         return list(result)
+
+    # Queries and documents get the same vectors: the model has no prompts. Libraries ask for both names.
+    encode_query = encode
+    encode_document = encode
+
+    def save(self, folder: Path | str) -> None:
+        """Write the model as it is now, an expanded vocabulary included; :meth:`load` reads it.
+
+        Raises:
+            UserError: the folder holds something else.
+        """
+        refuse_foreign(Path(folder))
+        save_encoder(self.members, Path(folder), self.folder)
+        self.folder = Path(folder)
+
+    def __repr__(self) -> str:
+        parsers = {need: str(identity.get("name", "?")) for need, identity in self.reader.identities.items()}
+        return f"{type(self).__name__} {self.name} on {self.device}\n{describe(self.members, parsers)}"
+
+    def __sklearn_clone__(self) -> Self:
+        """Scikit-learn copies an estimator's parameters; a model that nothing trains may be shared."""
+        return self
 
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
@@ -229,19 +261,6 @@ class MultiViewEncoder:
         ]
         vectors: NDArray[np.float32] = torch.cat(parts, dim=1).float().cpu().numpy()[inverse]
         return vectors
-
-    def similarity(self, one: NDArray[np.floating] | Tensor, other: NDArray[np.floating] | Tensor) -> Tensor:
-        """Cosine of every vector of ``one`` [n, D] with every vector of ``other`` [m, D]: [n, m].
-
-        Args:
-            one: vectors [n, D], or a single one [D].
-            other: vectors [m, D], or a single one [D].
-        """
-        left, right = (
-            torch.nn.functional.normalize(torch.atleast_2d(torch.as_tensor(x)).float(), dim=1)
-            for x in (one, other)
-        )
-        return left @ right.to(left.device).T
 
     def expand_vocabulary(
         self, vectors: Path | str, *, words: int = DEFAULT_WORDS, cache: Path = Path("runs/vectors")
@@ -300,6 +319,12 @@ class MultiViewEncoder:
             for position in positions
         ]
         return {need for encoder in encoders for need in encoder.requires}
+
+    def _threads(self, together: int, texts: Sequence[str | Tokens] | None, trees: TreeCache | None) -> int:
+        """Threads for a call; one for few sentences, done before the cores have been watched."""
+        total = len(texts if texts is not None else trees or ())
+        dim = max(member.network.config.dim for member in self.members)
+        return chosen_threads(together, dim, self.device) if total >= FEW else 1
 
     @torch.inference_mode()
     def _encode_all(

@@ -9,7 +9,6 @@ package. :func:`load` needs neither that nor the export.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from torch import Tensor
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import write_json
+from multiview.folder.saving import save_encoder
 from multiview.model import MultiViewEncoder
-from multiview.words.table import FILES
 
 try:
     from sentence_transformers import SentenceTransformer, __version__
@@ -32,18 +31,16 @@ except ImportError:
 class MultiViewModule(InputModule):
     """The whole model as one sentence-transformers module."""
 
-    def __init__(self, encoder: MultiViewEncoder, folder: Path) -> None:
+    def __init__(self, encoder: MultiViewEncoder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.encoder = encoder
-        self.folder = folder
         # A module list, so that .to(device) and .parameters() reach the weights.
         self.networks = torch.nn.ModuleList(member.network for member in encoder.members)
 
     @classmethod
     def load(cls, model_name_or_path: str, *_: Any, **__: Any) -> MultiViewModule:
         """Load a model folder; sentence-transformers' loading options are ignored."""
-        folder = Path(model_name_or_path)
-        return cls(MultiViewEncoder.load(folder, "cpu"), folder)
+        return cls(MultiViewEncoder.load(model_name_or_path, "cpu"))
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
         """Pass the texts on; :meth:`forward` parses them."""
@@ -73,15 +70,8 @@ class MultiViewModule(InputModule):
         return self.encoder.get_sentence_embedding_dimension()
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Copy the model folder's files, without checkpoints and logs."""
-        target = Path(output_path)
-        for path in self.folder.rglob("*"):
-            relative = path.relative_to(self.folder)
-            wanted = path.name in ("config.json", "model.safetensors", *FILES)
-            if path.is_file() and wanted and "checkpoints" not in relative.parts:
-                (target / relative).parent.mkdir(parents=True, exist_ok=True)
-                if path.resolve() != (target / relative).resolve():
-                    shutil.copyfile(path, target / relative)
+        """Write the model folder, without checkpoints and logs."""
+        save_encoder(self.encoder.members, Path(output_path), self.encoder.folder)
 
 
 def load(folder: Path | str) -> SentenceTransformer:

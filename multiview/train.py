@@ -5,10 +5,11 @@
     torchrun --nproc-per-node 4 -m multiview.train --preset gpu --views dep,const
 
 Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
-``runs/models/NAME/``: the model (best by neighbour retrieval on the validation set), ``train.json`` (this
-run's configuration; ``--config`` repeats it), ``log.jsonl``, TensorBoard events, ``curves.png`` and
-checkpoints. The same command resumes an interrupted run. Exit codes: 0 done; 2 bad input, or a loss that
-is not finite; 130 or 143 stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a bug.
+``runs/models/NAME/``: the model (best by neighbour retrieval on the validation set, the untrained start
+included), ``train.json`` (this run's configuration; ``--config`` repeats it), ``log.jsonl``, TensorBoard
+events, ``curves.png`` and checkpoints. The same command resumes an interrupted run. Exit codes: 0 done; 2 bad
+input, or a loss that is not finite; 130 or 143 stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a
+bug.
 """
 
 from __future__ import annotations
@@ -84,12 +85,14 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     """Train one model, or resume an interrupted run."""
     from multiview.training.dry_run import dry_run
     from multiview.training.trainer import Trainer
+    from parsing.networks.threads import torch_threads
 
     config = dataclasses.replace(config, preset=config.nearest_preset)
     # Made before the folder is claimed: it may refuse the command, and the corrected one needs the folder.
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
-        return dry_run(trainer)
+        with torch_threads(trainer.position.threads):
+            return dry_run(trainer)
     if distributed.first:
         _claim_folder(config, str(cache.identity.get("content_sha256", "")))
     distributed.barrier()
@@ -99,7 +102,8 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", found)
     if trainer.resume() and not trainer.position.finished:
         logger.info("resuming %s at step %d", config.folder, trainer.position.step)
-    code = trainer.run(keep_model)
+    with torch_threads(trainer.position.threads):
+        code = trainer.run(keep_model)
     if distributed.first:
         if not code:
             _expand(config)
@@ -189,6 +193,8 @@ def _finish(trainer: Trainer) -> None:
     for name, metrics in (("untrained", position.untrained), ("best", position.best)):
         if metrics.get("anchors"):
             print(f"{name:<10} {_one_line(metrics)}")
+    if position.best.get("step") == 0:
+        print("kept       the untrained weights: on the validation set, training never beat them")
 
 
 def _one_line(metrics: dict[str, float]) -> str:

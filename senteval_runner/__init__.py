@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from senteval_runner.evaluation import evaluate
+    from senteval_runner.evaluation import EncoderError, evaluate
     from senteval_runner.protocol.results import Results, TaskResult
 
-__all__ = ["Results", "TaskResult", "evaluate"]
+__all__ = ["EncoderError", "Results", "TaskResult", "evaluate"]
 
 _HOMES = {
+    "EncoderError": "senteval_runner.evaluation",
     "Results": "senteval_runner.protocol.results",
     "TaskResult": "senteval_runner.protocol.results",
     "evaluate": "senteval_runner.evaluation",

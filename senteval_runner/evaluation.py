@@ -33,14 +33,24 @@ from senteval_runner.protocol.correlation import cosines
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.relatedness import relatedness
 from senteval_runner.protocol.results import Results, TaskResult
-from senteval_runner.vectors.embed import Encoder, SentenceVectors, StoredEncoder, as_vectors
+from senteval_runner.vectors.embed import (
+    Encoder,
+    SentenceVectors,
+    SentEvalBatcher,
+    StoredEncoder,
+    as_vectors,
+)
 from senteval_runner.vectors.encoders import tree_reading
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 
 
+class EncoderError(UserError):
+    """The encoder failed, or its vectors cannot be used: no task could be scored with it."""
+
+
 def evaluate(
-    encoder: Encoder | SentenceVectors,
-    tasks: Sequence[str],
+    encoder: Encoder | SentenceVectors | SentEvalBatcher,
+    tasks: Sequence[str] | str,
     data: Path | str,
     protocol: str | Protocol = "default",
     seed: int = 1111,
@@ -53,9 +63,10 @@ def evaluate(
 
     Args:
         encoder: an object with ``encode(list of sentences) -> [n, d]``
-            (:class:`senteval_runner.vectors.embed.Encoder`), or a callable on token lists
-            (:class:`senteval_runner.vectors.embed.SentenceVectors`).
-        tasks: SentEval's names or aliases.
+            (:class:`senteval_runner.vectors.embed.Encoder`), a callable on token lists
+            (:class:`senteval_runner.vectors.embed.SentenceVectors`), or a ``batcher(params, batch)`` of the
+            original toolkit, whose ``params`` hold ``batch_size`` alone.
+        tasks: SentEval's names or aliases; a string holds several, separated by commas.
         data: folder with ``downstream/`` and ``probing/``.
         protocol: ``default``, ``fast``, ``sklearn`` or a :class:`Protocol`.
         seed: seed of every fit (and of the folds of TREC and MRPC).
@@ -65,13 +76,16 @@ def evaluate(
             once and keep its trees there.
 
     Returns:
-        Scores by task; a task whose files are missing or bad is under ``skipped`` with the reason.
+        Scores by task; a task that could not be scored is under ``skipped`` with the reason.
 
     Raises:
-        UserError: an unknown task or protocol name.
+        EncoderError: the encoder refused the first task's input or returned no [n, d] of finite numbers. Its
+            other errors pass through as they are.
+        UserError: an unknown task or protocol name, or something that is no encoder.
     """
     protocol = get_protocol(protocol, nhid=nhid)
-    names = [canonical_task(task) for task in tasks]
+    listed = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
+    names = [canonical_task(task) for task in listed]
     vectors = as_vectors(encoder)
     if trees is not None and isinstance(encoder, MultiViewEncoder):
         wanted = EvaluationTrees(folder=Path(trees), data=Path(data), tasks=names)
@@ -82,6 +96,9 @@ def evaluate(
             try:
                 result = evaluate_task(vectors, read_task(name, Path(data)), protocol, seed)
             except UserError as error:
+                # Nothing is lost yet: with a broken encoder every task would be skipped, one after the other.
+                if isinstance(error, EncoderError) and not results.tasks:
+                    raise
                 results.skipped[name] = str(error)
             else:
                 results.tasks[name] = result
@@ -135,13 +152,17 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
     """Encode and score one task.
 
     Raises:
-        UserError: a split has no rows, or the encoder returned bad vectors.
+        EncoderError: the encoder refused its input or returned bad vectors.
+        UserError: a split has no rows or too few.
     """
     for name, part in task.splits.items():
         if not len(part):
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
     rows_type = _SnliRows if task.name == "SNLI" else _Rows
-    rows = {name: rows_type(part, vectors) for name, part in task.splits.items()}
+    try:
+        rows = {name: rows_type(part, vectors) for name, part in task.splits.items()}
+    except UserError as error:
+        raise EncoderError(str(error)) from error
     started = time.perf_counter()
     scored = _scorer(task.name)(task, rows, protocol, seed)
     return TaskResult(

@@ -1,4 +1,4 @@
-"""What a run leaves behind: ``results.json``, ``results.md`` and ``report.html``."""
+"""What a run leaves behind: ``results.json``, ``results.csv``, ``results.md`` and ``report.html``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from senteval_runner.cells import FORMAT, versions
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.expansion import known_words_section, words_of
 from senteval_runner.protocol.config import Protocol
-from senteval_runner.protocol.results import TaskResult
+from senteval_runner.protocol.results import Results, TaskResult
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.sections import (
     comparison_sections,
@@ -76,7 +76,7 @@ def write_results(
     tasks: Sequence[TaskData],
     expanded: Sequence[Path] = (),
 ) -> None:
-    """Write all three files; print the tables of our own scores.
+    """Write all four files; print the tables of our own scores.
 
     Args:
         config: the run's options.
@@ -90,6 +90,7 @@ def write_results(
         section, results["known_words"] = known_words_section(expanded, words_of(tasks))
         remarks = [section, *remarks]
     write_json(config.output / "results.json", results)
+    write_text(config.output / "results.csv", _flat(models, protocol))
     scored = [model for model in models if model.results]
     scores = {model.name: model.scores() for model in scored}
     parsed = [model.name for model in scored if model.reads_parses]
@@ -107,7 +108,7 @@ def write_results(
         sections += comparison_sections({model.name: list(model.results.values()) for model in scored})
     page = replace(page, sections=[*sections, *remarks])
     write_text(config.output / "results.md", page.markdown())
-    print(f"written: {config.output / 'results.json'}, results.md")
+    print(f"written: {config.output / 'results.json'}, results.csv, results.md")
     if scored:
         page = replace(page, sections=[*page.sections, *_sentence_sections(config, scored, tasks)])
         write_text(config.output / "report.html", page.html())
@@ -171,6 +172,18 @@ def _results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]
         "results": metrics,
         "skipped": {model.name: model.skipped for model in models if model.skipped},
     }
+
+
+def _flat(models: Sequence[Model], protocol: Protocol) -> str:
+    """What ``results.csv`` holds: one score a line."""
+    rows = [
+        {"model": model.name, **row}
+        for model in models
+        for seed, tasks in model.results.items()
+        for row in Results(protocol=protocol, seed=seed, tasks=tasks).rows()
+    ]
+    columns = ["model", "protocol", "seed", "task", "metric", "value"]
+    return Table(columns, [[row[column] for column in columns] for row in rows]).to_csv()
 
 
 def _kernels() -> list[str]:

@@ -67,6 +67,9 @@ class Command:
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
         prog = typed_name(f"python -m {self.module}")
+        # Before torch is imported: its threads sleep while they wait. Spinning, they take the core that the
+        # thread they wait for needs (parsing/networks/threads.py).
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
             with _own_interrupts(ends=args is None):
                 import tyro

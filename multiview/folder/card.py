@@ -30,9 +30,10 @@ def training_command(config: TrainConfig) -> str:
 def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) -> str:
     """The card of one model, as Markdown."""
     network, words = member.network, member.network.words
-    best, untrained = training["best"], training["untrained"]
+    step = training["step"]
     metrics = []
-    for name, values in (("untrained", untrained), (f"step {training['step']}", best)):
+    shown = [("untrained", training["untrained"]), (f"step {step}", training["best"])]
+    for name, values in shown if step else shown[:1]:
         if values.get("anchors"):
             metrics.append(f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |")
     if metrics:
@@ -66,8 +67,8 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         "",
         f"    {training_command(config)}",
         "",
-        f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}; "
-        f"{training['sentences']} sentences seen. The configuration is in config.json.",
+        f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
+        f"{_kept(step, training['sentences'])} The configuration is in config.json.",
         "",
         *(["Parsers it reads trees from:", "", *parsers, ""] if parsers else []),
         *metrics,
@@ -76,6 +77,16 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         "English of the corpus above; other text, other languages and single words are untested.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _kept(step: int, sentences: int) -> str:
+    """Which weights the folder holds."""
+    if step:
+        return f"The weights are those of step {step}, which had seen {sentences:,} sentences."
+    return (
+        "The weights are those of the start, which had seen no sentence: no validation since was better. "
+        "Training did not help."
+    )
 
 
 def combined_card(config: TrainConfig) -> str:

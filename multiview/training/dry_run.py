@@ -44,6 +44,7 @@ def dry_run(trainer: Trainer) -> int:
                 f"validation set {trainer.validation_set.sentences}",
                 "words": f"{len(network.words.vocabulary)} of size {network.words.dim}",
                 "speed": f"{sentences * per_s:,.0f} sentences/s on {trainer.device}",
+                "threads": _threads(trainer),
             },
             parameters=parameter_counts(network),
             memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
@@ -53,3 +54,12 @@ def dry_run(trainer: Trainer) -> int:
         )
     )
     return 0
+
+
+def _threads(trainer: Trainer) -> str:
+    """How many CPU threads the run takes, and why."""
+    threads = trainer.position.threads
+    if trainer.config.loop.threads:
+        return f"{threads}, as --loop.threads says"
+    why = "large products, idle cores" if threads > 1 else "small products, or no other core is idle"
+    return f"{threads} ({why}); --loop.threads sets another number"

@@ -30,6 +30,7 @@ from multiview.training.validation import ValidationScores, ValidationSet
 from parsing.cache.reader import TreeCache
 from parsing.networks.checkpoints import Checkpoint, Checkpoints
 from parsing.networks.device import pick_device
+from parsing.networks.threads import chosen_threads
 
 log = logging.getLogger(LOGGER)
 KeepModel = Callable[["Trainer"], None]
@@ -51,7 +52,7 @@ class Position:
     sentences: int = 0
     """Sentences trained on."""
     best: dict[str, float] = field(default_factory=dict)
-    """Step and validation metrics of the best weights."""
+    """Step and validation metrics of the best weights; step 0 is the start."""
     untrained: dict[str, float] = field(default_factory=dict)
     """Validation metrics before the first step."""
     waited: int = 0
@@ -89,8 +90,6 @@ class Trainer:
         self.device = pick_device(config.device, self.distributed.local_rank)
         loop = config.loop
         self.autocast = loop.precision == "bfloat16"
-        if loop.threads:
-            torch.set_num_threads(loop.threads)
         if loop.segments % self.distributed.world:
             raise UserError(
                 f"--loop.segments {loop.segments}: must be a multiple of the {self.distributed.world} "
@@ -122,7 +121,10 @@ class Trainer:
             )
         if loop.max_steps:
             self.total_steps = min(self.total_steps, loop.max_steps)
-        self.position = Position(threads=torch.get_num_threads(), world=self.distributed.world)
+        threads = loop.threads or chosen_threads(
+            loop.micro_batch or loop.batch, config.encoder.dim, self.device
+        )
+        self.position = Position(threads=threads, world=self.distributed.world)
         self.checkpoints = Checkpoints(config.folder / "checkpoints", loop.keep)
         self._signal = 0
 
@@ -207,6 +209,8 @@ class Trainer:
             return False
         known = Position.__dataclass_fields__
         stored = Position(**{k: v for k, v in found.state.items() if k in known})
+        if not self.config.loop.threads:  # the number was chosen by what was idle when the run began
+            self.position.threads = stored.threads
         for name in ("threads", "world"):
             before, now = getattr(stored, name), getattr(self.position, name)
             if before != now:
@@ -243,7 +247,7 @@ class Trainer:
     def _run(self, keep_model: KeepModel, writer: TrainingLog | None) -> int:
         loop, every, position = self.config.loop, self.config.validation.every, self.position
         if position.step == 0:
-            position.untrained = self._validated(writer, keep_model)
+            self._validated(writer, keep_model)
         bar = progress(
             total=self.total_steps * loop.batch * loop.segments,
             initial=position.step * loop.batch * loop.segments,
@@ -311,7 +315,7 @@ class Trainer:
         interrupted, terminated = self.distributed.sum(asked).tolist()
         return int(signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0)
 
-    def _validated(self, writer: TrainingLog | None, keep_model: KeepModel) -> dict[str, float]:
+    def _validated(self, writer: TrainingLog | None, keep_model: KeepModel) -> None:
         """Validate, log, and keep the model when it is the best so far."""
         position = self.position
         scores = self.validate()
@@ -322,14 +326,15 @@ class Trainer:
             writer.write("validation", position.step, {k: v for k, v in values.items() if k != "step"})
             message = "step %d validation: loss %.3f recall@1 %.4f"
             log.info(message, position.step, scores.loss, scores.recall_at_1)
-        # The untrained weights do not count: if training never beats them, the summary should show it.
         if position.step:
             position.waited = 0 if better else position.waited + 1
-        if position.step and better:
+        else:
+            position.untrained = values
+        # The untrained weights stay if training never beats them on the validation set.
+        if better and (position.step or scores.anchors):
             position.best = values
             if self.distributed.first:
                 keep_model(self)
-        return values
 
     def _report(
         self,

@@ -26,7 +26,7 @@ from parsing.networks.config import ConstituencyConfig
 from parsing.networks.features import ParserVocabulary, TypeTable, in_batches
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
-from parsing.trees.parsers import ConstituencyParse
+from parsing.trees.parsers import ConstituencyParse, check_tokens
 
 
 class SpanModel(nn.Module, ABC):
@@ -205,6 +205,7 @@ class BatchedSpanParser(ABC, Generic[Model]):
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order."""
+        check_tokens(sentences)
         return in_batches(
             [len(tokens) + 2 for tokens in sentences],
             self.batch_positions,

@@ -21,7 +21,7 @@ from parsing.dependency.decode import decode_heads
 from parsing.dependency.model import BiaffineScorers, DependencyModel
 from parsing.networks.features import TypeTable, in_batches
 from parsing.networks.sentence_encoder import TypeVectors
-from parsing.trees.parsers import DependencyParse
+from parsing.trees.parsers import DependencyParse, check_tokens
 
 Model = TypeVar("Model", bound=BiaffineScorers)
 
@@ -44,6 +44,7 @@ class BatchedParser(ABC, Generic[Model]):
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
         """One parse per sentence, in order; every sentence has at least one token."""
+        check_tokens(sentences)
         return in_batches(
             self._lengths(sentences) + 1,
             self.batch_positions,

@@ -37,7 +37,7 @@ from corpora.support.files import sha256_file
 from parsing.constituency.model import parse_states
 from parsing.networks.features import in_batches
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
-from parsing.trees.parsers import ConstituencyParse
+from parsing.trees.parsers import ConstituencyParse, check_tokens
 
 VERSION = "0.2.0"
 BLANK = "-"
@@ -79,6 +79,7 @@ class BeneparParser:
         Raises:
             ValueError: a sentence is longer than the model takes.
         """
+        check_tokens(sentences)
         encoded = [self._encoder.encode(tokens) for tokens in sentences]
         positions = [len(tokens) + 2 for tokens in sentences]
 

@@ -48,6 +48,7 @@ from parsing.trees.parsers import (
     Int,
     Int64,
     UInt8,
+    check_tokens,
 )
 
 MAX_TOKENS = 128
@@ -324,6 +325,7 @@ def parse_sentences(
     vocabulary: WordIds | None = None,
 ) -> Batch:
     """Parse tokenised sentences into the batch that a cache of them would return."""
+    check_tokens(sentences)
     spec = ShardSpec(
         index=0,
         sentences=[tuple(tokens) for tokens in sentences],

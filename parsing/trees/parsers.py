@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.support.errors import UserError
+
 Int = NDArray[np.integer]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -61,3 +63,19 @@ class ConstituencyParser(Protocol):
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order. Every sentence has at least one non-blank token."""
         ...
+
+
+def check_tokens(sentences: Sequence[Sequence[str]]) -> None:
+    """Refuse text where tokens are meant: a string is a sequence of strings, too, its characters.
+
+    Raises:
+        UserError: a sentence (it is named) is a string.
+    """
+    if isinstance(sentences, str):
+        sentences = [sentences]
+    for index, tokens in enumerate(sentences):
+        if isinstance(tokens, str):
+            raise UserError(
+                f"parse: sentence {index} is the string {tokens[:60]!r}; give a list of its tokens "
+                "(corpora.tokenize.make_tokenizer makes them)"
+            )

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from corpora.support.errors import MissingExtraError
 from senteval_runner.protocol.config import Protocol
 
+if TYPE_CHECKING:
+    import pandas
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TaskResult:
     """Scores of one task; ``result["acc"]`` reads a metric."""
 
@@ -40,8 +45,12 @@ class TaskResult:
     def __getitem__(self, metric: str) -> float:
         return self.metrics[metric]
 
+    def __repr__(self) -> str:
+        metrics = "  ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
+        return f"{self.task}: {metrics}  ({sum(self.rows.values()):,} rows, {self.dim} dimensions)"
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Results:
     """Tasks by name: ``results["MR"]["acc"]``."""
 
@@ -59,3 +68,38 @@ class Results:
 
     def __len__(self) -> int:
         return len(self.tasks)
+
+    def __repr__(self) -> str:
+        skipped = [f"{task}: skipped, {why}"[:100] for task, why in self.skipped.items()]
+        lines = [
+            f"protocol {self.protocol.name}, seed {self.seed}",
+            *map(repr, self.tasks.values()),
+            *skipped,
+        ]
+        return "\n".join(lines)
+
+    def rows(self) -> list[dict[str, str | int | float]]:
+        """One row per score: protocol, seed, task, metric, value."""
+        return [
+            {
+                "protocol": self.protocol.name,
+                "seed": self.seed,
+                "task": result.task,
+                "metric": metric,
+                "value": value,
+            }
+            for result in self.tasks.values()
+            for metric, value in result.metrics.items()
+        ]
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """The rows as a pandas table, wide by ``.pivot(index="task", columns="metric", values="value")``.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtraError("pandas", "report") from None
+        return pandas.DataFrame(self.rows(), columns=["protocol", "seed", "task", "metric", "value"])

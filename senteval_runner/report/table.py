@@ -15,11 +15,14 @@ nowhere else, so both outputs show the same digits.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import quote
 
 DASH = "–"
 
@@ -116,6 +119,55 @@ class Table:
         table = "".join("| " + " | ".join(line) + " |\n" for line in lines)
         return title + table + "".join(f"\n{escaped(note)}\n" for note in self.notes)
 
+    def to_csv(self) -> str:
+        """The rows, then the quoted ones, with all digits; ± and brackets are columns of their own."""
+        rows = [*self.rows, *self.quoted]
+        head: list[str] = []
+        body: list[list[str]] = [[] for _ in rows]
+        for place, column in enumerate(self._columns()):
+            cells = [row[place] for row in rows]
+            scores = [cell for cell in cells if isinstance(cell, Score)]
+            parts = [""]
+            if any(score.deviation is not None for score in scores):
+                parts.append(" sd")
+            if any(score.interval is not None for score in scores):
+                parts += [" low", " high"]
+            head += [column.name + part for part in parts]
+            for line, cell in zip(body, cells, strict=True):
+                line += [_plain(cell, part) for part in parts]
+        stream = io.StringIO()
+        csv.writer(stream, lineterminator="\n").writerows([head, *body])
+        return stream.getvalue()
+
+    def to_latex(self) -> str:
+        """A ``tabular`` of the package booktabs, with the digits of the page and the best values bold."""
+        head = self.head()
+
+        def line(texts: Sequence[str]) -> str:
+            return " & ".join(texts) + " \\\\"
+
+        lines = [f"\\begin{{tabular}}{{{''.join('l' if cell.left else 'r' for cell in head)}}}", "\\toprule"]
+        lines += [line([_latex(cell.text) for cell in head]), "\\midrule"]
+        for row in self.body():
+            lines.append(
+                line([f"\\textbf{{{_latex(cell.text)}}}" if cell.best else _latex(cell.text) for cell in row])
+            )
+        if self.quoted:
+            lines.append("\\midrule")
+            title = f"\\multicolumn{{{len(head)}}}{{l}}{{{_latex(self.quoted_title)}}}"
+            lines += [f"{title} \\\\"] if self.quoted_title else []
+            lines += [line([_latex(cell.text) for cell in row]) for row in self.quoted_body()]
+        return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+    def downloads(self) -> list[tuple[str, str, str]]:
+        """Link text, file name and address (a data URI) of the table in other formats."""
+        letters = "".join(c if c.isascii() and c.isalnum() else " " for c in self.title.lower()).split()
+        name = "-".join(letters) or "table"
+        return [
+            ("CSV", f"{name}.csv", "data:text/csv;charset=utf-8," + quote(self.to_csv(), safe="")),
+            ("LaTeX", f"{name}.tex", "data:text/plain;charset=utf-8," + quote(self.to_latex(), safe="")),
+        ]
+
     def _columns(self) -> list[Column]:
         return [Column(column) if isinstance(column, str) else column for column in self.columns]
 
@@ -163,6 +215,31 @@ def shown(cell: Cell, digits: int = 2) -> str:
             parts.append("[{:.{d}f}, {:.{d}f}]".format(*cell.interval, d=digits))
         return " ".join(parts) + cell.suffix
     return str(cell) if isinstance(cell, int) else f"{cell:.{digits}f}"
+
+
+def _plain(cell: Cell, part: str) -> str:
+    """One field of a CSV file: the value of a cell, or the ``sd``, ``low`` or ``high`` of its score."""
+    value: Cell = cell.value if isinstance(cell, Score) else cell
+    if part:
+        if not isinstance(cell, Score):
+            return ""
+        low, high = cell.interval or (None, None)
+        value = {" sd": cell.deviation, " low": low, " high": high}[part]
+    if isinstance(value, str):
+        return value
+    return "" if number(value) is None else str(value)
+
+
+LATEX = {
+    **{sign: "\\" + sign for sign in "&%$#_{}"},
+    **{"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"},
+    **{"<": "\\textless{}", ">": "\\textgreater{}", "±": "$\\pm$", DASH: "--", "\n": " "},
+}
+
+
+def _latex(text: str) -> str:
+    """Text for a LaTeX table."""
+    return "".join(LATEX.get(sign, sign) for sign in text)
 
 
 def escaped(text: str) -> str:

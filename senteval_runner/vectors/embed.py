@@ -6,10 +6,12 @@ on disk across runs; :class:`CombinedEncoder` puts several side by side and proj
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from types import SimpleNamespace
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -208,8 +210,62 @@ class CombinedEncoder:
         return projected
 
 
-def as_vectors(encoder: Encoder | SentenceVectors) -> SentenceVectors:
-    """Put an encoder behind a store in memory; sentence vectors are returned unchanged."""
-    if isinstance(encoder, Encoder) and not isinstance(encoder, StoredEncoder | CombinedEncoder):
+class SentEvalBatcher(Protocol):
+    """The original toolkit's ``batcher``."""
+
+    def __call__(self, params: Any, batch: list[Tokens], /) -> Any:
+        """Vectors [n, d] of token lists, n at most ``params.batch_size``."""
+        ...
+
+
+class BatchedEncoder:
+    """A batcher of the original toolkit as an encoder.
+
+    Args:
+        batcher: called with at most 128 sentences, as there; its ``params`` hold ``batch_size`` alone.
+    """
+
+    pretokenized = True
+
+    def __init__(self, batcher: SentEvalBatcher) -> None:
+        self.batcher, self.params = batcher, SimpleNamespace(batch_size=128)
+
+    def encode(self, sentences: Sequence[Tokens]) -> Float:
+        """Vectors [n, d] of token lists."""
+        size = self.params.batch_size
+        parts = range(0, len(sentences), size)
+        blocks = [np.asarray(self.batcher(self.params, list(sentences[i : i + size]))) for i in parts]
+        return np.concatenate(blocks)
+
+
+def as_vectors(encoder: Encoder | SentenceVectors | SentEvalBatcher) -> SentenceVectors:
+    """Put an encoder or a batcher behind a store in memory; sentence vectors are returned unchanged.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    if isinstance(encoder, StoredEncoder | CombinedEncoder):
+        return encoder
+    if isinstance(encoder, Encoder):
         return StoredEncoder(encoder)
-    return encoder
+    needed = _arguments(encoder) if callable(encoder) else 0
+    if needed == 2:
+        return StoredEncoder(BatchedEncoder(cast(SentEvalBatcher, encoder)))
+    if needed == 1:
+        return cast(SentenceVectors, encoder)
+    raise UserError(
+        f"{encoder!r:.60} is no encoder: give an object with encode(sentences), a function of token lists, "
+        "or SentEval's batcher(params, batch); each returns an array [sentences, dimensions]"
+    )
+
+
+def _arguments(function: Callable[..., object]) -> int:
+    """Positional arguments that a call must give; 1 where the function does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # compiled
+        return 1
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = sum(p.default is p.empty for p in positional)
+    takes_any = any(p.kind == p.VAR_POSITIONAL for p in parameters)
+    return needed or int(bool(positional) or takes_any)

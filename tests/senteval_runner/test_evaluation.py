@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from corpora.support.errors import UserError
-from senteval_runner import evaluate
+from senteval_runner import EncoderError, evaluate
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.correlation import cosines
 from senteval_runner.protocol.relatedness import _gradient, target_distribution
@@ -150,6 +151,72 @@ def test_bad_vectors_are_named_and_other_tasks_finish(data: Path, output, messag
     results = evaluate(Bad(8), ["CR", "SICK-E", "MRPC"], data, QUICK)
     assert message in results.skipped["SICKEntailment"]
     assert "CR" in results.tasks
+
+
+def test_an_encoder_that_never_works_raises_its_own_fault(data: Path) -> None:
+    class Broken:
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            raise KeyError("no such word")
+
+    class Flat:
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            return np.zeros(len(sentences))
+
+    with pytest.raises(KeyError, match="no such word"):
+        evaluate(Broken(), ["CR"], data, QUICK)
+    with pytest.raises(EncoderError, match="expected numbers"):
+        evaluate(Flat(), ["MR", "CR"], data, QUICK)  # MR has no files here
+    for stranger in (None, 3, lambda: 0, lambda a, b, c: 0):
+        with pytest.raises(UserError, match=r"is no encoder: give an object with encode\(sentences\)"):
+            evaluate(stranger, ["CR"], data, QUICK)
+
+
+def test_a_string_holds_several_tasks(data: Path) -> None:
+    assert list(evaluate(RandomBag(4), "MRPC", data, QUICK)) == ["MRPC"]
+    assert list(evaluate(RandomBag(4), "CR, MRPC", data, QUICK)) == ["CR", "MRPC"]
+
+
+def test_the_original_toolkit_s_batcher(data: Path) -> None:
+    bag, sizes = RandomBag(8), []
+
+    def batcher(params, batch):
+        sizes.append((len(batch), params.batch_size))
+        return bag.encode(batch)
+
+    found = evaluate(batcher, ["CR"], data, QUICK)["CR"]
+    assert max(sizes) <= (128, 128)
+    assert found.predictions == evaluate(RandomBag(8), ["CR"], data, QUICK)["CR"].predictions
+    plain = evaluate(
+        lambda sentences: RandomBag(8).encode([s or ["."] for s in sentences]), ["CR"], data, QUICK
+    )
+    assert plain["CR"].predictions == found.predictions
+
+
+def test_results_as_rows_and_in_words(data: Path) -> None:
+    results = evaluate(RandomBag(8), ["CR", "MRPC", "MR"], data, QUICK)
+    rows = results.rows()
+    assert {(row["task"], row["metric"]) for row in rows} == {
+        *(("CR", m) for m in ("devacc", "acc")),
+        *(("MRPC", m) for m in ("devacc", "acc", "f1")),
+    }
+    assert {row["value"] for row in rows if row["task"] == "CR"} == set(results["CR"].metrics.values())
+    shown = repr(results).splitlines()
+    assert shown[0] == "protocol fast, seed 1111" and shown[1].startswith("CR: devacc ")
+    assert shown[1].endswith("(52 rows, 8 dimensions)") and shown[3].startswith("MR: skipped, ")
+    assert len(shown) == 4 and max(map(len, shown)) <= 100
+
+
+def test_results_as_a_table(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = evaluate(RandomBag(8), ["CR"], data, QUICK)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "pandas", None)
+        with pytest.raises(UserError, match=r"pandas.*report"):
+            results.to_dataframe()
+    pytest.importorskip("pandas")
+    table = results.to_dataframe()
+    assert list(table.columns) == ["protocol", "seed", "task", "metric", "value"]
+    wide = table.pivot(index="task", columns="metric", values="value")
+    assert wide.loc["CR", "acc"] == results["CR"]["acc"]
 
 
 def test_unknown_names_are_refused(data: Path) -> None:

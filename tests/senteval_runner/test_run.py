@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import gzip
 import json
@@ -48,6 +49,12 @@ def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> N
     }
     assert values["versions"]["torch"] and values["skipped"]["words.txt"]["MPQA"]
     assert "average" not in values["paper_table"]["words.txt"][0]
+    flat = list(csv.DictReader((tmp_path / "report/results.csv").open(encoding="utf-8")))
+    assert {(r["model"], int(r["seed"]), r["task"], r["metric"], float(r["value"])) for r in flat} == {
+        (r["model"], r["seed"], r["task"], metric, value)
+        for r in values["results"]
+        for metric, value in r["metrics"].items()
+    }
     assert calls == ["CR"] * 4
     # the second run repeats nothing, and loads no model
     monkeypatch.setattr(encoders, "loader", lambda source, options: None)

@@ -1,0 +1,53 @@
+"""The public API is typed: what a user's mypy says about a script of theirs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.test_commands import PIPELINE, ROOT
+
+SCRIPT = """\
+from multiview.model import MultiViewEncoder
+from senteval_runner import evaluate
+
+encoder = MultiViewEncoder.load("model")
+reveal_type(encoder.encode(["A sentence."]))
+reveal_type(encoder.encode_query("A sentence."))
+results = evaluate(encoder, "TREC", "data")
+reveal_type(results["TREC"]["acc"])
+encoder.encode(3)
+results["TREC"].accuracy
+"""
+# Torch's own types take a minute to read and are not what is asked.
+OPTIONS = "[mypy]\nstrict = True\n[mypy-torch.*]\nfollow_imports = skip\n"
+
+
+def test_a_user_s_mypy_reads_our_types(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "mypy.ini").write_text(OPTIONS)
+    site = tmp_path / "site"  # as installed: found by the import path, so that py.typed decides
+    site.mkdir()
+    for package in PIPELINE:
+        (site / package).symlink_to(ROOT / package)
+    result = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    found = [
+        line.removeprefix("script.py:") for line in result.stdout.splitlines() if "note: Possible" not in line
+    ]
+    assert "py.typed" not in result.stdout, result.stdout
+    assert found[0].startswith('5: note: Revealed type is "numpy.ndarray['), result.stdout
+    assert "float32" in found[0] or "floating[numpy._typing._nbit_base._32Bit]" in found[0]
+    assert found[1].startswith('6: note: Revealed type is "numpy.ndarray[')
+    assert found[2] == '8: note: Revealed type is "float"'
+    text = "\n".join(found[3:])
+    assert "9: error: No overload variant" in text and 'has no attribute "accuracy"' in text
