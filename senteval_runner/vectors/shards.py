@@ -1,8 +1,8 @@
 """Folders of immutable shards: vectors by text, written once and memory-mapped when read.
 
-A shard is ``NAME.vectors.npy``, ``NAME.digests.npy``, one row per text whose first 16 bytes are the BLAKE2b of
-the text, and ``NAME.json`` with sizes and SHA-256 of both, which are checked when the store is opened. A shard
-exists when its record does, so a kill at any instant loses at most the chunk that was being encoded.
+A shard is ``NAME.vectors.npy``, ``NAME.digests.npy``, one row per text whose first 16 bytes are the BLAKE2b
+of the text, and ``NAME.json`` with sizes and SHA-256 of both, which are checked when the store is opened. A
+shard exists when its record does, so a kill at any instant loses at most the chunk that was being encoded.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class HammerConfig:
     seed: Annotated[int, Ge(0)] = 0
     """Another seed makes other inputs."""
     targets: tuple[str, ...] = ()
-    """Targets, or beginnings of their names: kill. damage.shard; all by default. A full name is no beginning."""
+    """Targets, or beginnings of their names: kill. damage.shard; all by default. A full name means itself."""
     replay: str = ""
     """TARGET:SEED of a fault: try that once more, with its traceback."""
     inputs: Path | None = None
