@@ -5,7 +5,7 @@
 The full shards of a real cache are linked under new numbers (no disk is used) until the cache holds the
 wanted number of sentences. Manifest, reader, split, an epoch's order and random batches are timed, each in a
 fork with its own peak of memory; then training is killed and resumed. Writes scale.json and scale.md.
-(The linked shards name their old numbers inside, so parsing.verify would refuse them.)
+(The linked shards name their old numbers inside, so parsing.verify would refuse them without --quick.)
 """
 
 from __future__ import annotations
@@ -111,13 +111,19 @@ def stages(folder: Path) -> list[Stage]:
     """Everything that sees the whole cache, one after the other."""
     import numpy as np
 
+    from multiview.encoders.registry import build_view
     from multiview.training.data import Split
     from parsing.cache.manifest import Manifest
     from parsing.cache.reader import TreeCache
+    from parsing.verify import verify_shards
 
     def rewrite() -> str:
         Manifest.read(folder).write(folder)
         return f"{(folder / 'manifest.json').stat().st_size / 1e6:.1f} MB"
+
+    def verify() -> str:
+        rows = list(verify_shards(folder, Manifest.read(folder), quick=True))
+        return f"{sum(row.file_bytes for row in rows) / 1e9:.1f} GB hashed"
 
     def order() -> str:
         cache = TreeCache.open(folder)
@@ -133,6 +139,16 @@ def stages(folder: Path) -> list[Stage]:
             cache.read(start, start + BATCH)
         return f"{BATCHES * BATCH / (time.monotonic() - began):,.0f} sentences/s, random batches"
 
+    def plans() -> str:
+        cache = TreeCache.open(folder)
+        encoders = [build_view(name, 1, 1) for name in ("dep", "const")]
+        parts = [cache.read(start, start + BATCH) for start in range(0, 20 * BATCH, BATCH)]
+        began = time.monotonic()
+        for part in parts:
+            for encoder in encoders:
+                encoder.plan(part)
+        return f"{len(parts) * BATCH / (time.monotonic() - began):,.0f} sentences/s, both views"
+
     def in_order() -> str:
         cache = TreeCache.open(folder)
         began, count = time.monotonic(), min(len(cache) // BATCH, 10 * BATCHES)
@@ -142,12 +158,14 @@ def stages(folder: Path) -> list[Stage]:
 
     return [
         measured("read and write the manifest", rewrite),
+        measured("verify --quick", verify),
         measured("open", lambda: f"{len(TreeCache.open(folder)):,} sentences"),
         measured("documents", lambda: f"{len(TreeCache.open(folder).documents()) - 1:,} documents"),
         measured("token counts", lambda: f"{int(TreeCache.open(folder).token_counts().sum()):,} tokens"),
         measured("word types", lambda: f"{len(TreeCache.open(folder).type_counts()):,} types"),
         measured("split and order of an epoch", order),
         measured("random batches", batches),
+        measured("planning", plans),
         measured("batches in order", in_order),
     ]
 

@@ -177,7 +177,12 @@ JOBS = (
         ("results.md", "vectors/**/*.npy"),
     ),
     Job("faq", "studies.faq", "@faq --models random:seq --tune map --seeds 2 --output out", ("tables.md",)),
-    Job("analogies", "studies.analogies", "build --cache @cache --candidates category --output out", ("*.tsv",)),
+    Job(
+        "analogies",
+        "studies.analogies",
+        "build --cache @cache --candidates category --output out",
+        ("*.tsv",),
+    ),
     Job("probing", "senteval_runner.build_probing", "--trees @cache --output out", ("*.txt",)),
     Job("encode-npy", "multiview.encode", "@models/trained @cache --output out/v.npy", ("v.npy",)),
     Job("encode-h5", "multiview.encode", "@models/trained @cache --output out/v.h5", ("v.h5",)),
