@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 LONGEST = 1500
 """Most characters of a message; values of files have any length."""
 

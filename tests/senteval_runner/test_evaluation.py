@@ -186,7 +186,7 @@ def test_damaged_shards_are_named(tmp_path: Path, file: str) -> None:
     path = next(tmp_path.glob(file))
     whole = path.read_bytes()
     flipped = [whole[:i] + bytes([whole[i] ^ 4]) + whole[i + 1 :] for i in range(0, len(whole), 3)]
-    for damage in (b"", b"nothing", whole[:-1], *flipped):
+    for damage in (b"", b"nothing", whole[:-2], *flipped):
         path.write_bytes(damage)
         with pytest.raises(UserError, match=r"\.json: not a shard .*; delete"):
             VectorStore(tmp_path)
