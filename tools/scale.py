@@ -49,6 +49,8 @@ class Stage:
 
     name: str
     seconds: float
+    processor_s: float
+    """Of all cores; says more than ``seconds`` on a machine with other work."""
     peak_mb: float
     """Largest resident memory of its process."""
     note: str = ""
@@ -90,8 +92,9 @@ def measured(name: str, work: Callable[[], str]) -> Stage:
         code = 1
         try:
             note = work()
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-            os.write(writing, json.dumps([peak, note]).encode())
+            used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+            spent = sum(one.ru_utime + one.ru_stime for one in used)
+            os.write(writing, json.dumps([spent, max(one.ru_maxrss for one in used) / 1e3, note]).encode())
             code = 0
         finally:
             os._exit(code)
@@ -101,8 +104,8 @@ def measured(name: str, work: Callable[[], str]) -> Stage:
     os.waitpid(pid, 0)
     if not text:
         raise RuntimeError(f"{name} failed")
-    peak, note = json.loads(text)
-    stage = Stage(name, round(time.monotonic() - began, 2), round(peak), note)
+    spent, peak, note = json.loads(text)
+    stage = Stage(name, round(time.monotonic() - began, 2), round(spent, 2), round(peak), note)
     print(stage, flush=True)
     return stage
 
@@ -210,8 +213,11 @@ def main(config: ScaleConfig) -> int:
     taken += stages(folder)
     if config.train_steps:
         taken += kill_and_resume(folder, config.output, config.train_steps)
-    rows = [[stage.name, f"{stage.seconds:g}", f"{stage.peak_mb:g}", stage.note] for stage in taken]
-    table = Table(["stage", "seconds", "peak memory, MB", "result"], rows)
+    rows = [
+        [stage.name, f"{stage.seconds:g}", f"{stage.processor_s:g}", f"{stage.peak_mb:g}", stage.note]
+        for stage in taken
+    ]
+    table = Table(["stage", "seconds", "processor seconds", "peak memory, MB", "result"], rows)
     write_json(config.output / "scale.json", [dataclasses.asdict(stage) for stage in taken])
     write_text(config.output / "scale.md", Page("Scale", [Section(config.sentences, [table])]).markdown())
     print(table.markdown())
