@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from pathlib import Path
 
 from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
@@ -64,6 +65,7 @@ class StreamCorpus:
         about: what decides the content besides the input, e.g. format and tokenizer.
         hash_input: computes the input's hash; called at most once, on first use of the identity.
         limit: number of sentences to keep; None keeps all.
+        path: the file or folder, for messages.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class StreamCorpus:
         about: dict[str, str],
         hash_input: Callable[[], str],
         limit: int | None = None,
+        path: Path | None = None,
     ) -> None:
         self.name = name
         self.counts = Counts()
@@ -82,6 +85,7 @@ class StreamCorpus:
         self._about = about
         self._hash_input = hash_input
         self._limit = limit
+        self._path = path
 
     @functools.cached_property
     def identity(self) -> dict[str, str]:
@@ -100,7 +104,8 @@ class StreamCorpus:
             yield document
         if not self.counts.sentences:
             about = self.describe().partition(": ")[2]
-            raise UserError(f"corpus {self.name} holds no sentences ({about}); give another file or --format")
+            where = self._path or f"corpus {self.name}"
+            raise UserError(f"{where}: holds no sentences ({about}); give another file or --format")
 
 
 def parse_limit(text: str | int | None) -> int | None:

@@ -53,6 +53,7 @@ def text_corpus(
         about={"reader": "text-1", "format": format, "tokenizer": tokenizer.identity},
         hash_input=lambda: input_hash(path, files),
         limit=limit,
+        path=path,
     )
 
 

@@ -68,6 +68,7 @@ def treebank_corpus(path: Path, kind: Kind, *, limit: int | None = None) -> Stre
         about={"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"},
         hash_input=lambda: input_hash(path, files),
         limit=limit,
+        path=path,
     )
 
 

@@ -78,7 +78,12 @@ def umbc_corpus(
     about = {"reader": "umbc-1", "format": format, "tokenizer": tokenizer.identity}
     about["variant"] = "word_TAG" if tagged else "plain"
     return StreamCorpus(
-        "umbc", documents, about=about, hash_input=lambda: input_hash(folder, files), limit=limit
+        "umbc",
+        documents,
+        about=about,
+        hash_input=lambda: input_hash(folder, files),
+        limit=limit,
+        path=folder,
     )
 
 

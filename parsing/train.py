@@ -41,6 +41,7 @@ cli = Commands(
             "parsing.train const",
             "a constituency parser (spans) from brackets",
             then=lambda config: command_line("parsing.run", "CORPUS", "--const-model", config.output),
+            owns=lambda config: config.output,
         ),
         "dep": Command(
             TrainDependency,
@@ -48,6 +49,7 @@ cli = Commands(
             "parsing.train dep",
             "a dependency parser (biaffine) from CoNLL-U",
             then=lambda config: command_line("parsing.run", "CORPUS", "--dep-model", config.output),
+            owns=lambda config: config.output,
         ),
     },
     "parsing.train",

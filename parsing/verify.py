@@ -1,6 +1,7 @@
 """Check every hash and invariant of a tree cache.
 
     python -m parsing.verify runs/trees/pydocs
+    python -m parsing.verify runs/trees/pydocs --quick
 
 Input: a folder written by parsing.run. Output: a summary, or one line about the first check that fails,
 with its shard and row (exit code 2).
@@ -30,6 +31,8 @@ class VerifyConfig:
 
     cache: Positional[Path]
     """Folder of the tree cache."""
+    quick: bool = False
+    """Compare files and counts with the manifest, without reading the trees."""
 
 
 def main(config: VerifyConfig) -> None:
@@ -41,16 +44,22 @@ def main(config: VerifyConfig) -> None:
     sentences = 0
     total = sum(row.sentences for row in manifest.rows.values())
     with progress(total=total, description="verifying") as bar:
-        for row in verify_shards(config.cache, manifest):
+        for row in verify_shards(config.cache, manifest, quick=config.quick):
             sentences += row.sentences
             bar.update(row.sentences)
     state = "complete" if manifest.complete else "unfinished (the same parsing.run command finishes it)"
-    print(f"{config.cache}: {len(manifest.rows)} shards, {sentences:,} sentences, all sound; {state}")
+    sound = "every file as written" if config.quick else "all sound"
+    print(f"{config.cache}: {len(manifest.rows)} shards, {sentences:,} sentences, {sound}; {state}")
     print(f"content sha256 {manifest.content_sha256()}")
 
 
-def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
+def verify_shards(folder: Path, manifest: Manifest, *, quick: bool = False) -> Iterator[ShardRow]:
     """Check shard after shard, yielding the row of each that is sound.
+
+    Args:
+        folder: of the cache.
+        manifest: its manifest.
+        quick: size, SHA-256 and counts of each file alone.
 
     Raises:
         UserError: the first defect, with its shard and, where there is one, its row.
@@ -68,6 +77,9 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
         row = manifest.rows[index]
         path = folder / row.file
         open_listed(folder, row).close()
+        if quick:
+            yield row
+            continue
         arrays, header = read_shard(path)
         found = content_sha256(arrays, header)
         if found != row.sha256:

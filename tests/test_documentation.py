@@ -72,3 +72,13 @@ def test_options_that_are_shown_exist(name: str, command) -> None:  # type: igno
     text = command(*name.split(), "--help").stdout
     for option, page in shown_options()[name].items():
         assert re.search(rf"{option}(?![\w.-])", text), f"{page.relative_to(ROOT)}: {name} has no {option}"
+
+
+def test_tests_that_pages_name_exist() -> None:
+    named = set()
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        named |= set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8")))
+    missing = [
+        f"{file}::{name}" for file, name in sorted(named) if f"def {name}(" not in (ROOT / file).read_text()
+    ]
+    assert len(named) > 30 and not missing

@@ -5,7 +5,7 @@
 The full shards of a real cache are linked under new numbers (no disk is used) until the cache holds the
 wanted number of sentences. Manifest, reader, split, an epoch's order and random batches are timed, each in a
 fork with its own peak of memory; then training is killed and resumed. Writes scale.json and scale.md.
-(The linked shards name their old numbers inside, so parsing.verify would refuse them.)
+(The linked shards name their old numbers inside, so parsing.verify would refuse them without --quick.)
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class Stage:
 
     name: str
     seconds: float
+    processor_s: float
+    """Of all cores; says more than ``seconds`` on a machine with other work."""
     peak_mb: float
     """Largest resident memory of its process."""
     note: str = ""
@@ -90,8 +92,9 @@ def measured(name: str, work: Callable[[], str]) -> Stage:
         code = 1
         try:
             note = work()
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-            os.write(writing, json.dumps([peak, note]).encode())
+            used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+            spent = sum(one.ru_utime + one.ru_stime for one in used)
+            os.write(writing, json.dumps([spent, max(one.ru_maxrss for one in used) / 1e3, note]).encode())
             code = 0
         finally:
             os._exit(code)
@@ -101,8 +104,8 @@ def measured(name: str, work: Callable[[], str]) -> Stage:
     os.waitpid(pid, 0)
     if not text:
         raise RuntimeError(f"{name} failed")
-    peak, note = json.loads(text)
-    stage = Stage(name, round(time.monotonic() - began, 2), round(peak), note)
+    spent, peak, note = json.loads(text)
+    stage = Stage(name, round(time.monotonic() - began, 2), round(spent, 2), round(peak), note)
     print(stage, flush=True)
     return stage
 
@@ -111,13 +114,19 @@ def stages(folder: Path) -> list[Stage]:
     """Everything that sees the whole cache, one after the other."""
     import numpy as np
 
+    from multiview.encoders.registry import build_view
     from multiview.training.data import Split
     from parsing.cache.manifest import Manifest
     from parsing.cache.reader import TreeCache
+    from parsing.verify import verify_shards
 
     def rewrite() -> str:
         Manifest.read(folder).write(folder)
         return f"{(folder / 'manifest.json').stat().st_size / 1e6:.1f} MB"
+
+    def verify() -> str:
+        rows = list(verify_shards(folder, Manifest.read(folder), quick=True))
+        return f"{sum(row.file_bytes for row in rows) / 1e9:.1f} GB hashed"
 
     def order() -> str:
         cache = TreeCache.open(folder)
@@ -133,6 +142,16 @@ def stages(folder: Path) -> list[Stage]:
             cache.read(start, start + BATCH)
         return f"{BATCHES * BATCH / (time.monotonic() - began):,.0f} sentences/s, random batches"
 
+    def plans() -> str:
+        cache = TreeCache.open(folder)
+        encoders = [build_view(name, 1, 1) for name in ("dep", "const")]
+        parts = [cache.read(start, start + BATCH) for start in range(0, 20 * BATCH, BATCH)]
+        began = time.monotonic()
+        for part in parts:
+            for encoder in encoders:
+                encoder.plan(part)
+        return f"{len(parts) * BATCH / (time.monotonic() - began):,.0f} sentences/s, both views"
+
     def in_order() -> str:
         cache = TreeCache.open(folder)
         began, count = time.monotonic(), min(len(cache) // BATCH, 10 * BATCHES)
@@ -142,12 +161,14 @@ def stages(folder: Path) -> list[Stage]:
 
     return [
         measured("read and write the manifest", rewrite),
+        measured("verify --quick", verify),
         measured("open", lambda: f"{len(TreeCache.open(folder)):,} sentences"),
         measured("documents", lambda: f"{len(TreeCache.open(folder).documents()) - 1:,} documents"),
         measured("token counts", lambda: f"{int(TreeCache.open(folder).token_counts().sum()):,} tokens"),
         measured("word types", lambda: f"{len(TreeCache.open(folder).type_counts()):,} types"),
         measured("split and order of an epoch", order),
         measured("random batches", batches),
+        measured("planning", plans),
         measured("batches in order", in_order),
     ]
 
@@ -192,8 +213,11 @@ def main(config: ScaleConfig) -> int:
     taken += stages(folder)
     if config.train_steps:
         taken += kill_and_resume(folder, config.output, config.train_steps)
-    rows = [[stage.name, f"{stage.seconds:g}", f"{stage.peak_mb:g}", stage.note] for stage in taken]
-    table = Table(["stage", "seconds", "peak memory, MB", "result"], rows)
+    rows = [
+        [stage.name, f"{stage.seconds:g}", f"{stage.processor_s:g}", f"{stage.peak_mb:g}", stage.note]
+        for stage in taken
+    ]
+    table = Table(["stage", "seconds", "processor seconds", "peak memory, MB", "result"], rows)
     write_json(config.output / "scale.json", [dataclasses.asdict(stage) for stage in taken])
     write_text(config.output / "scale.md", Page("Scale", [Section(config.sentences, [table])]).markdown())
     print(table.markdown())

@@ -6,6 +6,7 @@ Exit codes: 0 done; 2 bad input (one line on stderr); 1 a bug (traceback);
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import logging
@@ -32,6 +33,9 @@ LOGGER = "multiview_project"
 
 NEXT = "MULTIVIEW_NEXT"
 """Environment variable: 0 keeps commands from naming the next one."""
+REPEAT_S = 0.05
+"""After how long a Ctrl-C that Python dropped is sent again."""
+
 PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
 """Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
 
@@ -66,12 +70,16 @@ class Command:
 
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
+        with _none_dropped() as seen:
+            return self._run(args, seen)
+
+    def _run(self, args: Sequence[str] | None, seen: list[int]) -> int:
         prog = typed_name(f"python -m {self.module}")
         # Before torch is imported: its threads sleep while they wait. Spinning, they take the core that the
         # thread they wait for needs (parsing/networks/threads.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
-            with _own_interrupts(ends=args is None):
+            with _own_interrupts(seen, ends=args is None):
                 import tyro
 
                 words = list(sys.argv[1:] if args is None else args)
@@ -182,10 +190,37 @@ class Interrupted(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def _own_interrupts(*, ends: bool) -> Iterator[None]:
+def _none_dropped() -> Iterator[list[int]]:
+    """Yield a list for the signals that were seen; one that Python drops is sent again a moment later.
+
+    Python drops what is raised inside a finaliser or some calls of libraries, and prints a traceback.
+    """
+    seen: list[int] = []
+    repeated: list[threading.Timer] = []
+    print_dropped = sys.unraisablehook
+
+    def dropped(what: sys.UnraisableHookArgs) -> None:
+        if isinstance(what.exc_value, Interrupted):
+            repeated.append(threading.Timer(REPEAT_S, _thread.interrupt_main))
+            repeated[-1].start()
+        elif not seen:  # after a Ctrl-C, finalisers of half-made objects fail
+            print_dropped(what)
+
+    sys.unraisablehook = dropped
+    try:
+        yield seen
+    finally:
+        for timer in repeated:
+            timer.cancel()
+        sys.unraisablehook = print_dropped
+
+
+@contextlib.contextmanager
+def _own_interrupts(seen: list[int], *, ends: bool) -> Iterator[None]:
     """Ctrl-C raises :class:`Interrupted`, unless someone else handles or ignores it.
 
     Args:
+        seen: gets the signal's number.
         ends: the process ends with the command. Ctrl-C is then ignored while libraries clean up: it would
             give a finished command the exit code of a killed one.
     """
@@ -194,7 +229,8 @@ def _own_interrupts(*, ends: bool) -> Iterator[None]:
         yield
         return
 
-    def interrupt(_number: int, _frame: object) -> None:
+    def interrupt(number: int, _frame: object) -> None:
+        seen.append(number)
         raise Interrupted
 
     signal.signal(signal.SIGINT, interrupt)

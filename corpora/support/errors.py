@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+LONGEST = 1500
+"""Most characters of a message; values of files have any length."""
+
 
 class UserError(Exception):
     """Bad input: one line that names the file, the row and the value, and what to do.
 
     Command lines print it and exit with code 2.
+
+    Args:
+        message: the line; its middle is left out if it is very long.
     """
+
+    def __init__(self, message: str) -> None:
+        if len(message) > LONGEST:
+            message = f"{message[: LONGEST - 500]} [...] {message[-400:]}"
+        super().__init__(message)
 
 
 class MissingExtraError(UserError):

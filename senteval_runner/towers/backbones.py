@@ -26,7 +26,7 @@ from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
 from senteval_runner.towers.units import Column, transformer_layers
 from senteval_runner.towers.whole import WholeBackbone
 from senteval_runner.vectors.embed import text_of
-from senteval_runner.vectors.pretrained import quiet
+from senteval_runner.vectors.pretrained import one_line, quiet
 from senteval_runner.vectors.sources import Source, find_source
 
 
@@ -86,15 +86,13 @@ class TransformerBackbone:
 
     def _load(self, load: Any, **options: Any) -> Any:
         """Call a library's loader and report its errors in one line."""
-        try:
+        advice = (
+            "give the folder of an encoder with safetensors weights, or a Hugging Face name when the machine "
+            "is online"
+        )
+        with one_line(f"backbone {self.source.spec!r} cannot be loaded", advice):
             # False, not the default None, which asks at the terminal and runs the folder's code after "y".
             return load(self.path, trust_remote_code=False, **options)
-        except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
-            first = (str(error).splitlines() or [""])[0]
-            raise UserError(
-                f"backbone {self.source.spec!r} cannot be loaded ({first}); give the folder of an encoder "
-                "with safetensors weights, or a Hugging Face name when the machine is online"
-            ) from None
 
     @cached_property
     def tokenizer(self) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from corpora.support.cli import out_of_memory, out_of_space
 from corpora.support.errors import MissingExtraError, UserError
 from parsing.networks.device import pick_device
 
@@ -23,13 +26,28 @@ def whole_model(name: str, device: str | None) -> SentenceTransformer:
     quiet()
     from sentence_transformers import SentenceTransformer
 
-    try:
+    with one_line(f"model {name!r}: neither a file or folder here nor a sentence-transformers model"):
         return SentenceTransformer(name, device=device, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise UserError(
-            f"model {name!r}: neither a file or folder here nor a sentence-transformers model ({first})"
-        ) from None
+
+
+@contextlib.contextmanager
+def one_line(message: str, advice: str = "") -> Iterator[None]:
+    """Report what a library's loader raises in one line: a broken folder makes it raise errors of any type.
+
+    Args:
+        message: what cannot be loaded; the first line of the library's error follows in brackets.
+        advice: what to do.
+
+    Raises:
+        UserError: instead of the library's error.
+    """
+    try:
+        yield
+    except Exception as error:
+        if out_of_memory(error) or out_of_space(error):
+            raise
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{message} ({first})" + (f"; {advice}" if advice else "")) from None
 
 
 def pooled_model(name: str, pooling: str, device: str | None) -> SentenceTransformer:
@@ -75,25 +93,22 @@ def load_pretrained(make: Any, backbone: str, **options: Any) -> Any:
     Raises:
         UserError: nothing loadable is found under that name.
     """
-    try:
-        # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would
-        # differ in them, and so would the saved files.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            ours = {"trust_remote_code": False}  # the default None asks, and runs the folder's code after "y"
-            return make(
-                backbone,
-                model_kwargs={"use_safetensors": True, **ours},
-                config_kwargs=ours,
-                processor_kwargs=ours,
-                **options,
-            )
-    except (OSError, ValueError) as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise UserError(
-            f"backbone {backbone!r} cannot be loaded ({first}); give the folder of an encoder with "
-            "safetensors weights, a Hugging Face name when the machine is online, or tiny"
-        ) from None
+    advice = (
+        "give the folder of an encoder with safetensors weights, a Hugging Face name when the machine is "
+        "online, or tiny"
+    )
+    # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would differ
+    # in them, and so would the saved files.
+    with one_line(f"backbone {backbone!r} cannot be loaded", advice), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ours = {"trust_remote_code": False}  # the default None asks, and runs the folder's code after "y"
+        return make(
+            backbone,
+            model_kwargs={"use_safetensors": True, **ours},
+            config_kwargs=ours,
+            processor_kwargs=ours,
+            **options,
+        )
 
 
 def pooling_module(width: int, mode: str) -> nn.Module:

@@ -1,8 +1,8 @@
 """Folders of immutable shards: vectors by text, written once and memory-mapped when read.
 
-A shard is ``NAME.vectors.npy`` then ``NAME.digests.npy``, one row per text whose first 16 bytes are the
-BLAKE2b of the text. A shard exists when its digests do, so a kill at any instant loses at most the chunk
-that was being encoded.
+A shard is ``NAME.vectors.npy``, ``NAME.digests.npy``, one row per text whose first 16 bytes are the BLAKE2b
+of the text, and ``NAME.json`` with sizes and SHA-256 of both, which are checked when the store is opened. A
+shard exists when its record does, so a kill at any instant loses at most the chunk that was being encoded.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from corpora.support.files import sweep, write_array
+from corpora.support.files import check_file, file_record, read_record, sweep, write_array, write_record
 from senteval_runner.protocol.features import Float
 
 Stored = NDArray[np.floating]
 Bytes = NDArray[np.uint8]
 DIGEST = 16
+KINDS = ("vectors", "digests")
+"""The two arrays of a shard."""
 
 
 def text_digest(text: str) -> bytes:
@@ -50,8 +52,8 @@ class Shards(ABC):
         self.shards: list[Stored] = []
         self.place: dict[bytes, tuple[int, int]] = {}
         if folder is not None and folder.is_dir():
-            for digests in sorted(folder.glob("*.digests.npy")):
-                self._open(digests)
+            for record in sorted(folder.glob("*.json")):
+                self._open(record)
 
     @abstractmethod
     def check(self, vectors: Stored, rows: Bytes) -> None:
@@ -62,14 +64,17 @@ class Shards(ABC):
             rows: digests, uint8 [n, 16 or more].
         """
 
-    def _open(self, digests: Path) -> None:
-        path = digests.with_name(digests.name.replace(".digests.", ".vectors."))
+    def _open(self, record: Path) -> None:
+        files = {kind: record.with_name(f"{record.stem}.{kind}.npy") for kind in KINDS}
         try:
-            vectors, rows = np.load(path, mmap_mode="r"), np.load(digests)
+            written = read_record(record)
+            for kind, path in files.items():
+                check_file(path, **written[kind])
+            vectors, rows = np.load(files["vectors"], mmap_mode="r"), np.load(files["digests"])
             self.check(vectors, rows)
-        except (OSError, ValueError, EOFError) as error:
+        except (UserError, OSError, ValueError, LookupError, TypeError) as error:
             raise UserError(
-                f"{path}: not a shard of vectors ({error}); delete {self.folder} to encode again"
+                f"{record}: not a shard of vectors ({error}); delete {self.folder} to encode again"
             ) from None
         self._index(vectors, rows)
 
@@ -85,11 +90,14 @@ class Shards(ABC):
             return
         sweep(self.folder, shared=True)
         # The content is part of the name: two processes that share a folder do not overwrite each other.
-        name = f"{len(self.shards):05d}-{hashlib.sha256(rows.tobytes()).hexdigest()[:8]}"
-        for kind, array in (("vectors", vectors), ("digests", rows)):
-            path = self.folder / f"{name}.{kind}.npy"
-            write_array(path, array)
-        self._open(path)
+        content = hashlib.sha256(rows.tobytes())
+        content.update(np.ascontiguousarray(vectors).data)
+        name = f"{len(self.shards):05d}-{content.hexdigest()[:8]}"
+        files = {kind: self.folder / f"{name}.{kind}.npy" for kind in KINDS}
+        for kind, array in zip(KINDS, (vectors, rows), strict=True):
+            write_array(files[kind], array)
+        write_record(self.folder / f"{name}.json", {kind: file_record(path) for kind, path in files.items()})
+        self._index(np.load(files["vectors"], mmap_mode="r"), rows)
 
     def _gather(self, texts: Sequence[str], part: Callable[[Stored], Stored]) -> Float:
         """Vectors [n, D] of texts that are all in the store; ``part`` selects [m, D] from a shard."""

@@ -5,8 +5,8 @@ r"""Train BURT: files in, an ordinary sentence-transformers folder out.
     python -m studies.burt --output runs/burt/paper --preset paper --nli ... --nli-dev ... --ppdb ...
 
 The output folder holds the model at its root (``SentenceTransformer(folder)`` loads it),
-``heads.safetensors``, ``burt.json`` (resolved options), ``history.json`` (scores before, during
-and after training), ``README.md``; while training, ``training/``.
+``heads.safetensors``, ``history.json`` (scores before, during and after training), ``burt.json`` (resolved
+options; sizes and SHA-256 of the other three), ``README.md``; while training, ``training/``.
 Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
 """
 
@@ -28,7 +28,16 @@ from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.dry_run import Work, dry_run_text
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, read_json, write_json, write_text
+from corpora.support.files import (
+    atomic_path,
+    check_file,
+    file_record,
+    read_json,
+    read_record,
+    write_json,
+    write_record,
+    write_text,
+)
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy, cosines, spearman
 from senteval_runner.report.table import Column, Table
@@ -41,6 +50,8 @@ from studies.finetune.backbone import TINY, chosen, ready
 from studies.finetune.examples import Examples, Fixed, Joined, Source, Stream, WithNegatives
 from studies.finetune.loop import Row, Schedule, Task, calibrate, fit
 
+FILES = ("model.safetensors", "heads.safetensors", "history.json")
+"""What a finished run has written and ``burt.json`` vouches for."""
 FREE_OPTIONS = ("dry_run", "preset", "ablation")
 """Options that do not decide the result: a preset's values are among the others."""
 
@@ -50,7 +61,7 @@ def train(config: BurtConfig) -> list[Row]:
 
     Raises:
         UserError: data for an objective is missing, the backbone cannot be loaded, or the folder holds a
-            run with other options.
+            run with other options or damaged files.
     """
     config.tiny.heads()
     chosen(config.backbone, BACKBONE)
@@ -58,8 +69,12 @@ def train(config: BurtConfig) -> list[Row]:
     resolved = _resolved(config)
     log = log_to(config.output).info
     if done.exists():
-        if read_json(done) != resolved:
+        record = read_record(done)
+        if record["options"] != resolved:
             raise UserError(f"{done}: a run with other options is finished there; use another --output")
+        for name, written in record["files"].items():
+            check_file(config.output / name, **written)
+        shutil.rmtree(config.output / "training", ignore_errors=True)  # of a run killed after its last file
         log(f"{config.output} is finished already")
         return list(read_json(config.output / "history.json"))
     data, net, tasks, schedule = _prepare(config, log)
@@ -74,7 +89,8 @@ def train(config: BurtConfig) -> list[Row]:
         report=log,
     )
     _save(config, net, history, data.summary)
-    write_json(done, resolved)
+    files = {name: file_record(config.output / name) for name in FILES}
+    write_record(done, {"options": resolved, "files": files})
     shutil.rmtree(config.output / "training")
     return history
 

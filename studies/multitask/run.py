@@ -163,12 +163,11 @@ def _folder(config: MultitaskConfig, sequence: Stages) -> Path:
 def _test_scores(config: MultitaskConfig, tasks: Tasks, sequence: Stages, state: State) -> dict[str, float]:
     """Test scores of a finished configuration, kept beside its last stage."""
     path = _folder(config, sequence) / "test.json"
-    if not path.exists():
+    if read_cell(path) is None:
         net = MultitaskNet(config, sequence[-1], state).eval()
         net.encoder.prepare(text for task in tasks.values() for text in task.texts())
-        write_json(path, net.scores(tasks, "test", TASKS))
-    scores: dict[str, float] = read_json(path)
-    return scores
+        write_record(path, net.scores(tasks, "test", TASKS))
+    return read_record(path)
 
 
 def train_stage(config: MultitaskConfig, net: MultitaskNet, tasks: Tasks, folder: Path, log: Report) -> None:

@@ -90,7 +90,7 @@ def test_mixed_compression_in_a_folder_is_read_in_sorted_order(tmp_path: Path) -
 def test_errors_are_one_line(tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("\n \n")
-    with pytest.raises(UserError, match="corpus empty holds no sentences"):
+    with pytest.raises(UserError, match=r"empty\.txt: holds no sentences \(reader text-1"):
         list(open_corpus(empty))
     with pytest.raises(UserError, match=r"nowhere\.txt: no such corpus, file or folder"):
         open_corpus(tmp_path / "nowhere.txt")

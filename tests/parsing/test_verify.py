@@ -28,8 +28,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def verify(folder: Path) -> int:
-    return sum(row.sentences for row in verify_shards(folder, Manifest.read(folder)))
+def verify(folder: Path, *, quick: bool = False) -> int:
+    return sum(row.sentences for row in verify_shards(folder, Manifest.read(folder), quick=quick))
 
 
 def rewrite(folder: Path, name: str, at: int, value: int) -> None:
@@ -106,6 +106,17 @@ def test_flipped_bits_in_the_file_are_found_or_harmless(folder: Path, seed: int)
         assert "shard-000001.h5" in str(error)
 
 
+def test_quick_compares_files_and_leaves_trees_unread(folder: Path) -> None:
+    rewrite(folder, "head", 0, 99)  # listed as if it were right
+    assert verify(folder, quick=True) == 40
+    path = folder / "shard-000001.h5"
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"shard-000001\.h5: (not a readable|damaged) shard"):
+            verify(folder, quick=True)
+
+
 def test_a_truncated_shard_is_named(folder: Path) -> None:
     path = folder / "shard-000002.h5"
     path.write_bytes(path.read_bytes()[:-100])
@@ -163,6 +174,8 @@ def test_statistics_against_a_loop(folder: Path, tmp_path: Path) -> None:
 def test_commands(folder: Path, command, tmp_path: Path) -> None:
     done = command("parsing.verify", folder)
     assert done.returncode == 0 and "all sound; complete" in done.stdout, done.stderr
+    done = command("parsing.verify", folder, "--quick")
+    assert done.returncode == 0 and "every file as written; complete" in done.stdout, done.stderr
     done = command("parsing.info", folder)
     assert done.returncode == 0 and "40 sentences" in done.stdout, done.stderr
     done = command("parsing.show", folder, "--sentence", 20)

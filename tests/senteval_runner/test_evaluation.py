@@ -233,7 +233,7 @@ def test_store_on_disk_is_used_by_the_next_run(tmp_path: Path) -> None:
     sentences = [["a", "b"], [], ["c"], ["a", "b"]]
     first = StoredEncoder(bag, VectorStore(tmp_path / "v"))(sentences)
     assert bag.calls == [3] and first.shape == (4, 6)
-    (tmp_path / "v" / "00001.vectors.npy").write_bytes(b"half a shard")  # killed before its digests
+    (tmp_path / "v" / "00001.vectors.npy").write_bytes(b"half a shard")  # killed before its record
     again = StoredEncoder(bag, VectorStore(tmp_path / "v"))([["d"], *sentences])
     assert bag.calls == [3, 1]
     np.testing.assert_array_equal(again[1:], first)
@@ -247,13 +247,18 @@ def test_two_processes_may_share_a_store(tmp_path: Path) -> None:
         assert store.get(list(texts)).ravel().tolist() == ["_abcd".index(text) for text in texts]
 
 
-@pytest.mark.parametrize("kind", ["vectors", "digests"])
-@pytest.mark.parametrize("damage", [b"", b"nothing"])
-def test_damaged_shards_are_named(tmp_path: Path, kind: str, damage: bytes) -> None:
+@pytest.mark.parametrize("file", ["*.vectors.npy", "*.digests.npy", "*.json"])
+def test_damaged_shards_are_named(tmp_path: Path, file: str) -> None:
     VectorStore(tmp_path).add(["a"], np.ones((1, 3), dtype=np.float32))
-    next(tmp_path.glob(f"*.{kind}.npy")).write_bytes(damage)
-    with pytest.raises(UserError, match=r"vectors\.npy: not a shard .*; delete"):
-        VectorStore(tmp_path)
+    path = next(tmp_path.glob(file))
+    whole = path.read_bytes()
+    flipped = [whole[:i] + bytes([whole[i] ^ 4]) + whole[i + 1 :] for i in range(0, len(whole), 3)]
+    for damage in (b"", b"nothing", whole[:-2], *flipped):
+        path.write_bytes(damage)
+        with pytest.raises(UserError, match=r"\.json: not a shard .*; delete"):
+            VectorStore(tmp_path)
+    path.write_bytes(whole)
+    assert VectorStore(tmp_path).get(["a"]).tolist() == [[1, 1, 1]]
 
 
 def test_concatenation_and_projection() -> None:

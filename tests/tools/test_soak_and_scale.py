@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from corpora.support.errors import UserError
+from parsing.cache.manifest import Manifest
 from parsing.cache.reader import TreeCache
+from parsing.verify import verify_shards
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 from tools.scale import link_shards
 from tools.soak import Sample, growth, held
@@ -35,11 +37,13 @@ def test_this_process_holds_something() -> None:
 
 def test_linked_shards_read_like_real_ones(tmp_path: Path) -> None:
     write_cache(tmp_path / "real", corpus_of(40), documents=(0, 5, 20))  # shards of 16: two full ones
-    assert link_shards(tmp_path / "real", tmp_path / "linked", 100) == 112
-    real, linked = TreeCache.open(tmp_path / "real"), TreeCache.open(tmp_path / "linked")
+    folder = tmp_path / "linked"
+    assert link_shards(tmp_path / "real", folder, 100) == 112
+    real, linked = TreeCache.open(tmp_path / "real"), TreeCache.open(folder)
     assert len(linked) == 112
+    assert sum(row.sentences for row in verify_shards(folder, Manifest.read(folder), quick=True)) == 112
     assert list(linked.read(32, 48).words()) == list(real.read(0, 16).words())
     assert len(linked.documents()) > len(real.documents())
     write_cache(tmp_path / "small", corpus_of(10))
     with pytest.raises(UserError, match="no full shard"):
-        link_shards(tmp_path / "small", tmp_path / "linked", 100)
+        link_shards(tmp_path / "small", folder, 100)

@@ -31,7 +31,7 @@ class HammerConfig:
     seed: Annotated[int, Ge(0)] = 0
     """Another seed makes other inputs."""
     targets: tuple[str, ...] = ()
-    """Targets, or beginnings of their names: kill. damage.shard; all by default."""
+    """Targets, or beginnings of their names: kill. damage.shard; all by default. A full name means itself."""
     replay: str = ""
     """TARGET:SEED of a fault: try that once more, with its traceback."""
     inputs: Path | None = None
@@ -59,7 +59,11 @@ def chosen(config: HammerConfig) -> list[Target]:
     for name in config.targets:
         if not any(target.name.startswith(name) for target in targets):
             raise UserError(f"--targets {name}: no such target; --list shows them")
-    return [target for target in targets if not config.targets or target.name.startswith(config.targets)]
+    names = {target.name for target in targets}
+    beginnings = tuple(name for name in config.targets if name not in names) or ("",) * (not config.targets)
+    return [
+        target for target in targets if target.name in config.targets or target.name.startswith(beginnings)
+    ]
 
 
 @contextlib.contextmanager

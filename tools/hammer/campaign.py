@@ -93,6 +93,7 @@ class Campaign:
         answer = self.sandbox.ask(name, seed) if target.sandboxed else self._serve(name, seed)
         if isinstance(answer, str):
             fault = tally.faults[seed] = answer
+            print(f"{name}:{seed}  {answer}", flush=True)
         else:
             tally.seen.update(answer)
         tally.attempts += 1

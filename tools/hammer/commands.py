@@ -20,7 +20,7 @@ from tools.hammer.jobs import JOBS, Job, Whole, whole
 from tools.hammer.processes import COMMAND_S, memory_in_use
 from tools.hammer.world import World
 
-MOST_KILLS = 5
+MOST_KILLS = 16
 
 
 def targets() -> list[Target]:
@@ -57,17 +57,21 @@ def _finish(job: Job, cwd: Path, world: World, expected: Whole) -> dict[str, int
 
 
 def _kill(job: Job, rng: random.Random, folder: Path, world: World) -> dict[str, int]:
-    """SIGKILL (seldom SIGTERM or SIGINT) at random instants, up to five times; then finish."""
+    """SIGKILL (seldom SIGTERM or SIGINT) at random instants, often early ones, until it ends; then finish."""
     expected, kills = whole(job, world), 0
     for _ in range(rng.randint(1, MOST_KILLS)):
         child = job.start(folder, world)
-        if not child.runs_on(rng.uniform(0, expected.seconds * 1.05)):
-            number = rng.choice([signal.SIGKILL] * 8 + [signal.SIGTERM, signal.SIGINT])
+        share = rng.uniform(0, 1.05) * rng.choice([0.2, 0.5, 1])
+        number = rng.choice([signal.SIGKILL] * 8 + [signal.SIGTERM, signal.SIGINT])
+        ended = child.runs_on(share * expected.seconds)
+        if not ended:
             child.kill(number)
             kills += 1
         fault = child.wait().fault([*job.ends, 130, 143, -signal.SIGKILL, -signal.SIGTERM])
         if fault:
             raise Fault(f"after {kills} kills: {fault}")
+        if ended:
+            break
     return {"kills": kills, **_finish(job, folder, world, expected)}
 
 

@@ -26,7 +26,7 @@ LOADERS = {
     "studies.passages": "wikiqa=@passages/wikiqa --models evil --output out --cache v",
     "studies.passages-cross": "wikiqa=@passages/wikiqa --cross.backbones evil --cross.steps 1 --output out",
     "studies.burt": "--output out --nli @pairs/nli.tsv --objectives nli --backbone evil --epochs 0.1",
-    "studies.multitask": "--output out --data @senteval --stages sst --backbone evil --epochs 1",
+    "studies.multitask": "--output out --data @senteval --stages SA --backbone evil --epochs 1",
     "parsing.run-dep": "@text/corpus.txt --output out --views dep --dep-model evil --workers 1",
     "parsing.run-const": "@text/corpus.txt --output out --views const --const-model evil --workers 1",
     "parsing.convert-dep": "dep evil/model.pt out",

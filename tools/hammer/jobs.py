@@ -135,7 +135,7 @@ _PARSER = (
     "--model.encoder.hidden 8 --model.encoder.layers 1 --loop.epochs 12 --loop.checkpoint-s 0 "
     "--loop.threads 1"
 )
-_TINY = "--tiny.layers 1 --tiny.hidden 16 --tiny.vocabulary 300 --device cpu"
+_TINY = "--backbone tiny --tiny.layers 1 --tiny.hidden 16 --tiny.vocabulary 300 --device cpu"
 JOBS = (
     Job("parse", "parsing.run", f"{_PARSE} 1", ("shard-*.h5", "manifest.json"), _in_one_process),
     Job("parse-workers", "parsing.run", f"{_PARSE} 2", ("shard-*.h5", "manifest.json"), _small_shards),
@@ -159,8 +159,7 @@ JOBS = (
     Job(
         "multitask",
         "studies.multitask",
-        f"--output out --data @senteval --stages sst,nli:mean --epochs 2 --batch-size 8 --save-every 3 "
-        f"{_TINY}",
+        f"--output out --data @senteval --stages SA-NLI(M) --epochs 2 --batch-size 8 --save-every 3 {_TINY}",
         ("stages/**/model.safetensors", "stages/**/head.safetensors"),
     ),
     Job(
@@ -177,8 +176,13 @@ JOBS = (
         "--threads 1",
         ("results.md", "vectors/**/*.npy"),
     ),
-    Job("faq", "studies.faq", "@faq --models random:seq --runs 2 --output out", ("tables.md",)),
-    Job("analogies", "studies.analogies", "build --cache @cache --output out", ("*.tsv",)),
+    Job("faq", "studies.faq", "@faq --models random:seq --tune map --runs 2 --output out", ("tables.md",)),
+    Job(
+        "analogies",
+        "studies.analogies",
+        "build --cache @cache --candidates category --output out",
+        ("*.tsv",),
+    ),
     Job("probing", "senteval_runner.build_probing", "--trees @cache --output out", ("*.txt",)),
     Job("encode-npy", "multiview.encode", "@models/trained @cache --output out/v.npy", ("v.npy",)),
     Job("encode-h5", "multiview.encode", "@models/trained @cache --output out/v.h5", ("v.h5",)),

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from tools.hammer.world import STORED
+
 if TYPE_CHECKING:
     from corpora.documents import Sentence
 
@@ -158,6 +160,13 @@ def _checkpoint(folder: Path) -> str:
     return digest([*values, json.dumps(found.state, sort_keys=True)])
 
 
+def _store(folder: Path) -> str:
+    """A cache of sentence vectors."""
+    from senteval_runner.vectors.embed import VectorStore
+
+    return digest([VectorStore(folder).get(STORED)])
+
+
 def _log(folder: Path) -> str:
     from multiview.info import InfoConfig, main
 
@@ -207,6 +216,7 @@ CHECKSUMMED: tuple[Reader, ...] = (
     Reader("dep-parser", "parsers/dep", "[!R]*", partial(_parser, "dep"), "bytes"),
     Reader("const-parser", "parsers/const", "[!R]*", partial(_parser, "const"), "bytes"),
     Reader("checkpoint", "models/trained/checkpoints", "*/*", _checkpoint, "bytes"),
+    Reader("sentence-vectors", "store", "*", _store, "bytes"),
     Reader("converted-vectors", "vectors", "converted/**/*", _converted, "bytes"),
     Reader("gzip", "text", "corpus.txt.gz", partial(_text, "corpus.txt.gz", "lines", "space"), "bytes"),
 )

@@ -18,6 +18,10 @@ SHARD = 16
 """Sentences of a shard, so that a small cache has several."""
 
 
+STORED = ("a cat", "a dog", "no")
+"""The texts of the small cache of sentence vectors."""
+
+
 def sentences(count: int = SENTENCES) -> list[tuple[str, ...]]:
     """Sentences of 2 to 9 words."""
     rng = random.Random(5)
@@ -121,6 +125,17 @@ def _senteval(folder: Path, world: World) -> None:
     (folder / "words.txt").write_text("".join(rows), encoding="utf-8")
 
 
+def _store(folder: Path, world: World) -> None:
+    """Sentence vectors in two shards."""
+    import numpy as np
+
+    from senteval_runner.vectors.embed import VectorStore
+
+    store = VectorStore(folder)
+    for part in (STORED[:2], STORED[2:]):
+        store.add(part, np.random.default_rng(len(part)).random((len(part), 5), dtype=np.float32))
+
+
 def _pairs(folder: Path, world: World) -> None:
     from tests.studies.finetune import fixtures
 
@@ -164,6 +179,7 @@ MAKERS: dict[str, Callable[[Path, World], None]] = {
     "vectors": _vectors,
     "senteval": _senteval,
     "pairs": _pairs,
+    "store": _store,
     "faq": _faq,
     "passages": _passages,
 }

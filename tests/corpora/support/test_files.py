@@ -151,6 +151,46 @@ def test_ctrl_c_inside_compiled_text_still_exits_with_130(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (130, "python -m x: interrupted; all is kept\n")
 
 
+INTERRUPTED_IN_A_FINALISER = """
+import os, signal, sys, time
+from dataclasses import dataclass
+from corpora.support.cli import Command
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    pass
+
+class Dropping:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)  # Python drops what is raised here
+
+class HalfMade:
+    def __init__(self):
+        time.sleep(20)
+        self.part = 1
+    def __del__(self):
+        self.part  # its constructor was interrupted
+
+def main(config):
+    Dropping()
+    HalfMade()
+
+sys.exit(Command(Config, main, "x", "d", kept="all is kept")([]))
+"""
+
+
+def test_a_ctrl_c_that_python_drops_comes_again(tmp_path: Path) -> None:
+    """The command went on to its end, after a traceback of what was ignored."""
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IN_A_FINALISER)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "python -m x: interrupted; all is kept\n")
+
+
 ENDED_AND_INTERRUPTED = """
 import atexit, dataclasses, os, signal
 from corpora.support.cli import Command

@@ -10,6 +10,8 @@ import torch
 
 from corpora.documents import Document
 from corpora.support.errors import UserError
+from corpora.support.files import LOCK
+from corpora.support.lock import locked
 from corpora.treebanks import write_conllu
 from parsing.convert import cli as convert
 from parsing.dependency.train import read_dependencies
@@ -183,3 +185,12 @@ def test_help_imports_nothing_heavy(command, module):
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
     result = command(f"parsing.{module}", "dep", "--help")
     assert result.returncode == 0 and "options" in result.stdout
+
+
+@pytest.mark.parametrize("kind", ["dep", "const"])
+def test_two_runs_into_one_folder_are_refused(tmp_path, kind, capsys):
+    given = ("--train", tmp_path / "a", "--dev", tmp_path / "a", "--output", tmp_path / "model")
+    with locked(tmp_path / "model"):
+        assert run(train, kind, *given) == 2
+    assert "another run is writing here" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "model").iterdir()] == [LOCK]

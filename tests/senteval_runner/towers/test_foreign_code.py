@@ -91,6 +91,22 @@ def test_a_modules_file_cannot_name_code(tmp_path: Path, monkeypatch: pytest.Mon
     assert not mark.exists()
 
 
+@pytest.mark.parametrize("name", ["layers", "tower", "whole tower", "senteval_runner.run"])
+@pytest.mark.parametrize("broken", ["weights", "tokenizer", "config"])
+def test_a_broken_folder_is_one_line(name: str, broken: str, tmp_path: Path) -> None:
+    folder = build(tmp_path / "model", "bert")
+    if broken == "weights":  # a pickle's first bytes: not safetensors
+        (folder / "model.safetensors").write_bytes(b"\x80\x04\x95" + bytes(40))
+    elif broken == "tokenizer":
+        (folder / "tokenizer.json").write_text('{"model": 5}')
+    else:
+        config = json.loads((folder / "config.json").read_text()) | {"hidden_size": [8]}
+        (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError) as error:
+        LOADERS[name](str(folder))
+    assert "\n" not in str(error.value) and str(folder) in str(error.value)
+
+
 def test_burt_refuses_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

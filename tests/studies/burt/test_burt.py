@@ -114,6 +114,13 @@ def test_training_improves_nli_and_phrase_similarity(files: dict[str, Path], tmp
     assert "| nli |" in (settings.output / "README.md").read_text(encoding="utf-8")
     assert "before" in describe(settings, history)
     assert train(settings) == history, "a finished run is not trained again"
+    for name in ("model.safetensors", "heads.safetensors", "history.json", "burt.json"):
+        path = settings.output / name
+        whole = path.read_bytes()
+        path.write_bytes(whole.replace(b"1", b"2", 1))
+        with pytest.raises(UserError, match=rf"{name}: damaged"):
+            train(settings)
+        path.write_bytes(whole)
     with pytest.raises(UserError, match="other options"):
         train(config(files, tmp_path / "burt", seed=2))
     # the result is a tower again

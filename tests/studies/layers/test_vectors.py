@@ -247,12 +247,12 @@ def test_the_store_gives_back_what_it_got(tmp_path) -> None:
     assert half.nbytes() == 3 * 10 * 5 * 2
 
 
-def test_a_shard_without_digests_does_not_exist(tmp_path) -> None:
+def test_a_shard_without_its_record_does_not_exist(tmp_path) -> None:
     store = LayerStore(tmp_path, 3, "float16")
     none = np.zeros(2, dtype=bool)
     store.add(["a", "b"], random_columns(2), none)
     store.add(["c", "d"], random_columns(2, 1), none)
-    next(tmp_path.glob("00001-*.digests.npy")).unlink()  # killed between the two files
+    next(tmp_path.glob("00001-*.json")).unlink()  # killed before it
     store = LayerStore(tmp_path, 3, "float16")
     assert store.missing(["a", "b", "c"]) == ["c"]
     store.add(["c", "e"], random_columns(2, 2), none)
@@ -275,7 +275,7 @@ def test_two_processes_may_share_a_store(tmp_path) -> None:
 
 def test_damaged_and_foreign_shards_are_named(tmp_path) -> None:
     LayerStore(tmp_path, 3, "float16").add(["a"], random_columns(1), np.zeros(1, dtype=bool))
-    with pytest.raises(UserError, match=r"vectors\.npy: not a shard"):
+    with pytest.raises(UserError, match=r"\.json: not a shard"):
         LayerStore(tmp_path, 4, "float16")
     with pytest.raises(UserError, match="delete"):
         LayerStore(tmp_path, 3, "float32")

@@ -180,6 +180,9 @@ def test_dev_chooses_and_test_is_read_for_the_best_three_only(data: Path, tmp_pa
     stored = {path.parent.name: path for path in (tmp_path / "out/stages").rglob("test.json")}
     assert len(stored) == 3
     assert run(settings) == outcomes, "a finished grid reads what it wrote"
+    damaged = next(iter(stored.values()))
+    damaged.write_text(damaged.read_text().replace("0.", "7.", 1))
+    assert run(settings) == outcomes, "a damaged cell is computed again"
 
 
 def test_the_epoch_with_the_best_overall_score_is_kept(
