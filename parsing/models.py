@@ -13,6 +13,8 @@ from corpora.support.errors import UserError
 from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
+    import torch
+
     from parsing.constituency.model import SpanParser
     from parsing.dependency.parser import BiaffineParser
     from parsing.dependency.subword_model import SubwordParser
@@ -24,12 +26,15 @@ BUILTIN_DEPENDENCY = "dep-v1"
 BUILTIN_CONSTITUENCY = "const-v1"
 
 
-def load_dependency_parser(spec: str, precision: Precision = "fp32") -> DependencyParser:
+def load_dependency_parser(
+    spec: str, precision: Precision = "fp32", device: str | torch.device = "cpu"
+) -> DependencyParser:
     """The dependency parser that ``--dep-model`` names.
 
     Args:
         spec: ``builtin``, or a model folder.
         precision: arithmetic of the encoder; part of the identity unless it is fp32.
+        device: where to encode and score; its type is part of the identity unless it is the CPU.
 
     Raises:
         UserError: no such model, a damaged one, or one that has to be converted first.
@@ -49,15 +54,19 @@ def load_dependency_parser(spec: str, precision: Precision = "fp32") -> Dependen
         parser = BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
     if precision == "bf16":
         parser.use_bfloat16()
+    _move(parser, device)
     return parser
 
 
-def load_constituency_parser(spec: str, precision: Precision = "fp32") -> ConstituencyParser:
+def load_constituency_parser(
+    spec: str, precision: Precision = "fp32", device: str | torch.device = "cpu"
+) -> ConstituencyParser:
     """The constituency parser that ``--const-model`` names.
 
     Args:
         spec: ``builtin``, a model folder, or a benepar model by name, file or folder.
         precision: arithmetic of the encoder; part of the identity unless it is fp32.
+        device: where to encode and score; its type is part of the identity unless it is the CPU.
 
     Raises:
         UserError: no such model, or a damaged one.
@@ -65,6 +74,7 @@ def load_constituency_parser(spec: str, precision: Precision = "fp32") -> Consti
     parser = _constituency_parser(spec)
     if precision == "bf16":
         parser.use_bfloat16()
+    _move(parser, device)
     return parser
 
 
@@ -84,6 +94,21 @@ def _constituency_parser(spec: str) -> SpanParser | BeneparParser:
     from parsing.constituency.model import ConstituencyModel, SpanParser
 
     return SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
+
+
+def _move(
+    parser: BiaffineParser | SubwordParser | SpanParser | BeneparParser, device: str | torch.device
+) -> None:
+    """Move a parser to the device that a name stands for.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    from parsing.networks.device import pick_device
+
+    chosen = pick_device(device)
+    if chosen.type != "cpu":
+        parser.to(chosen)
 
 
 def _folder(spec: str, kind: str, builtin: str) -> Path:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.support.errors import UserError
+
 Int = NDArray[np.integer]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 UInt8 = NDArray[np.uint8]
+
+
+class DeviceLost(UserError):
+    """A GPU, or the process that works on it, failed; no sentence is to blame."""
+
+
+def same_trees(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Whether two identities are those of one parser, perhaps on different devices.
+
+    Devices add up numbers in different orders, which changes about one tree in thousands. A cache must not
+    mix such trees, because the same command has to end in the same bytes; a model does not mind.
+    """
+    return all(one.get(key) == other.get(key) for key in {*one, *other} - {"device"})
 
 
 @dataclass(frozen=True, slots=True)
