@@ -116,10 +116,11 @@ def measure(trainer: Trainer, steps: int, kind: str) -> list[dict[str, float]]:
         words = _word_seconds(trainer, step, kind)
         clock.lap()
         row |= {"encoders and loss": whole - words, "word vectors": words}
-        metrics = trainer.update(result)
+        rate = trainer.update(result)
         trainer.position.step += 1
         row["clip and optimiser"] = clock.lap()
-        log.write("train", number + 1, {"loss": result.loss, **result.pair_loss, **metrics})
+        for metrics in trainer.unread.read():
+            log.write("train", number + 1, {**metrics, "learning_rate": rate})
         row["logging"] = clock.lap()
         row["step"] = sum(row.values())
         row["sentences"] = float(step.sentences)
@@ -131,11 +132,10 @@ def measure(trainer: Trainer, steps: int, kind: str) -> list[dict[str, float]]:
 def _word_seconds(trainer: Trainer, step: Step, kind: str) -> float:
     """Seconds to gather word vectors and to scatter their gradient to the table, measured separately."""
     clock = _Clock(trainer.device, kind)
-    for rows in trainer.network.words.leaves(step.table_rows):
+    for rows in step.rows.leaves(trainer.network.words):
         for group in step.groups:
             for micro_batch in group.micro_batches:
-                token = torch.from_numpy(micro_batch.token).to(trainer.device)
-                x_NE = torch.nn.functional.embedding(token, rows)
+                x_NE = torch.nn.functional.embedding(micro_batch.token, rows)
                 x_NE.backward(torch.ones_like(x_NE))
     return clock.lap()
 

@@ -153,6 +153,9 @@ class LoopConfig:
     """CPU threads; 0: one, or the idle cores where products are large. A run keeps the number."""
     prefetch: Count = 4
     """Steps that the loader thread prepares ahead."""
+    read_every: CountOrNone = 0
+    """Steps between two readings of loss and metrics from the device, which wait for it; 0: each step on a
+    CPU, every 20 on a GPU. Weights and log are the same."""
     checkpoint_every: Count = 200
     """Steps between checkpoints."""
     keep: Count = 2
@@ -352,7 +355,14 @@ def defaults_from(args: Sequence[str]) -> TrainConfig:
 # Options that do not change what the weights become; a resumed run may change them.
 _FREE_OPTIONS = (
     *("config", "preset", "trees", "name", "output", "fresh", "dry-run", "device"),
-    *("loop.max-minutes", "loop.prefetch", "loop.keep", "loop.checkpoint-every", "loop.threads"),
+    *(
+        "loop.max-minutes",
+        "loop.prefetch",
+        "loop.read-every",
+        "loop.keep",
+        "loop.checkpoint-every",
+        "loop.threads",
+    ),
 )
 
 

@@ -7,12 +7,14 @@ a model folder. benepar's hold weights and plain values and are read by name or 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from corpora.support.errors import UserError
 from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
+    import torch
+
     from parsing.constituency.model import SpanParser
     from parsing.constituency.subword_model import SubwordSpanParser
     from parsing.libraries.benepar import BeneparParser
@@ -23,12 +25,15 @@ BUILTIN_DEPENDENCY = "dep-v1"
 BUILTIN_CONSTITUENCY = "const-v1"
 
 
-def load_dependency_parser(spec: str, precision: Precision = "fp32") -> DependencyParser:
+def load_dependency_parser(
+    spec: str, precision: Precision = "fp32", device: str | torch.device = "cpu"
+) -> DependencyParser:
     """The dependency parser that ``--dep-model`` names.
 
     Args:
         spec: ``builtin``, or a model folder.
         precision: arithmetic of the encoder; part of the identity unless it is fp32.
+        device: where to encode and score; its type is part of the identity unless it is the CPU.
 
     Raises:
         UserError: no such model, a damaged one, or one that has to be converted first.
@@ -39,15 +44,19 @@ def load_dependency_parser(spec: str, precision: Precision = "fp32") -> Dependen
     parser = stored_parser(load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), kind="dependency"))
     if precision == "bf16":
         parser.use_bfloat16()
+    _move(parser, device)
     return parser
 
 
-def load_constituency_parser(spec: str, precision: Precision = "fp32") -> ConstituencyParser:
+def load_constituency_parser(
+    spec: str, precision: Precision = "fp32", device: str | torch.device = "cpu"
+) -> ConstituencyParser:
     """The constituency parser that ``--const-model`` names.
 
     Args:
         spec: ``builtin``, a model folder, or a benepar model by name, file or folder.
         precision: arithmetic of the encoder; part of the identity unless it is fp32.
+        device: where to encode and score; its type is part of the identity unless it is the CPU.
 
     Raises:
         UserError: no such model, or a damaged one.
@@ -55,6 +64,7 @@ def load_constituency_parser(spec: str, precision: Precision = "fp32") -> Consti
     parser = _constituency_parser(spec)
     if precision == "bf16":
         parser.use_bfloat16()
+    _move(parser, device)
     return parser
 
 
@@ -74,6 +84,27 @@ def _constituency_parser(spec: str) -> SpanParser | SubwordSpanParser | BeneparP
     from parsing.constituency.stored import stored_parser
 
     return stored_parser(folder)
+
+
+class Movable(Protocol):
+    """A parser that can run on a device."""
+
+    def to(self, device: torch.device) -> None:
+        """Encode and score there from now on."""
+        ...
+
+
+def _move(parser: Movable, device: str | torch.device) -> None:
+    """Move a parser to the device that a name stands for.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    from parsing.networks.device import pick_device
+
+    chosen = pick_device(device)
+    if chosen.type != "cpu":
+        parser.to(chosen)
 
 
 def _folder(spec: str, kind: str, builtin: str) -> Path:

@@ -12,6 +12,7 @@ The sentences are those that ``parsing.run`` would cache: the same tokenizer, pa
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.config import Precision
 from parsing.pipeline.parse_shard import MAX_TOKENS, inventories_of, parse_sentences
 from parsing.sentences import ParsedSentence, batch_sentences
+from parsing.trees.parsers import check_tokens
 
 if TYPE_CHECKING:
     from parsing.trees.parsers import ConstituencyParser, DependencyParser
@@ -98,48 +100,29 @@ class TextParser:
         """Parse running text of any length.
 
         Raises:
-            TypeError: not a string; :meth:`parse` takes tokens.
+            UserError: not a string; :meth:`parse` takes tokens.
         """
         if not isinstance(text, str):
-            raise TypeError(f"a text is a string, this is a {type(text).__name__}; .parse() takes tokens")
+            raise UserError(f"a text is a string, this is a {type(text).__name__}; .parse() takes tokens")
         return self.parse(self._tokenizer.sentences(text))
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
         """Parse tokenised sentences, [sentences][tokens].
 
         Raises:
-            TypeError: a sentence is a string, or a token is none.
+            UserError: a sentence is a string, or a token is none.
         """
         return Trees(self.stream(sentences))
 
     def stream(self, sentences: Iterable[Sequence[str]]) -> Iterator[ParsedSentence]:
         """Like :meth:`parse`, a few thousand sentences in memory at a time."""
-        chunk: list[tuple[str, ...]] = []
-        for number, tokens in enumerate(sentences):
-            chunk.append(checked_tokens(tokens, number))
-            if len(chunk) == CHUNK:
-                yield from self._parse(chunk)
-                chunk = []
-        yield from self._parse(chunk)
-
-    def _parse(self, chunk: list[tuple[str, ...]]) -> Iterator[ParsedSentence]:
-        if chunk:
+        rest = iter(sentences)
+        first = 0
+        while chunk := list(itertools.islice(rest, CHUNK)):
+            check_tokens(chunk, first)
             batch = parse_sentences(chunk, self.dependency, self.constituency, max_tokens=self.max_tokens)
             yield from batch_sentences(batch, self.inventories)
-
-
-def checked_tokens(tokens: Sequence[str], number: int) -> tuple[str, ...]:
-    """A sentence's tokens, which must be strings in a list.
-
-    Raises:
-        TypeError: a string, which would be read as its characters, or a token that is no string.
-    """
-    if isinstance(tokens, str):
-        raise TypeError(f"sentence {number} is the string {tokens[:40]!r}; tokens are wanted: ['The', 'cat']")
-    for token in tokens:
-        if not isinstance(token, str):
-            raise TypeError(f"sentence {number}: token {token!r} is a {type(token).__name__}, not a string")
-    return tuple(tokens)
+            first += len(chunk)
 
 
 def load(

@@ -70,9 +70,9 @@ class GraphPlan(Plan):
     graph: Any = field(default=None, repr=False)
     frontiers: Any = field(default=None, repr=False)
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+    def to(self, device: torch.device | str) -> Self:
         """Index arrays, the batched graph and its topological frontiers on ``device``."""
-        plan = super().to(device, non_blocking)
+        plan = super().to(device)
         if plan.graph is not None or not self.sentences:
             return plan
         dgl = load_dgl()

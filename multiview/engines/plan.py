@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiview.engines.buffers import Level
+from multiview.engines.transfer import to_device
 
 IntArray = NDArray[np.integer]
 
@@ -67,18 +68,14 @@ class Plan:
     tensors: dict[str, Tensor] | None = None
     """The index arrays as tensors; the loop over levels still needs the arrays on the host."""
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
-        """The plan with its index arrays also on ``device``; itself if they are there already."""
+    def to(self, device: torch.device | str) -> Self:
+        """The plan with its index arrays also on ``device``, in one copy; itself if they are there."""
         device = torch.device(device)
         if self.on == device:
             return self
-        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
-        tensors = {
-            name: torch.from_numpy(array).to(device, non_blocking=non_blocking)
-            for name, array in arrays.items()
-            if isinstance(array, np.ndarray)
-        }
-        return replace(self, on=device, tensors=tensors)
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+        return replace(self, on=device, tensors=to_device(arrays, device))
 
     def tensor(self, name: str) -> Tensor:
         """Index array ``name`` on the plan's device."""

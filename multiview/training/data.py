@@ -12,20 +12,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from corpora.support.errors import UserError
 from multiview.config import Boundary
 from multiview.encoders.registry import Encoder, fields_of
 from multiview.engines.plan import Plan
-from multiview.training.objective import UNUSABLE_FLAGS, Positions, count_anchors
-from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary
+from multiview.engines.transfer import to_device
+from multiview.training.objective import (
+    UNUSABLE_FLAGS,
+    Positions,
+    Targets,
+    count_anchors,
+    neighbour_targets,
+)
+from multiview.words.table import WordTable
+from multiview.words.vocabulary import UNKNOWN_ROW
 from parsing.cache.reader import TreeCache
 
 # Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once.
@@ -43,12 +53,18 @@ Part = tuple[NDArray[np.int32], list[Plan], int]
 class MicroBatch:
     """Sentences that are encoded together."""
 
-    token: NDArray[np.int64]
+    token: Tensor
     """int64 [N], index of each token's word among the step's distinct table rows."""
     plans: list[Plan]
     """One plan per view."""
     sentences: int
     """B."""
+
+    def to(self, device: torch.device) -> MicroBatch:
+        """The same on a device: one copy per plan, which views of the same kind share."""
+        moved = {id(plan): plan.to(device) for plan in self.plans}
+        token = to_device({"token": self.token.numpy()}, device)["token"]
+        return MicroBatch(token, [moved[id(plan)] for plan in self.plans], self.sentences)
 
 
 @dataclass(frozen=True)
@@ -58,8 +74,54 @@ class Group:
     micro_batches: list[MicroBatch]
     positions: Positions
     """Positions of this process's sentences, in the order of the micro-batches."""
-    everyone: list[Positions]
-    """Positions per process when negatives are gathered; otherwise only ``positions``."""
+    targets: Targets
+    """Of these sentences, among themselves or among those of all processes."""
+    sizes: list[int]
+    """Sentences of each process when negatives are gathered; otherwise only of this one."""
+
+    def to(self, device: torch.device) -> Group:
+        """The same on a device."""
+        return replace(
+            self,
+            micro_batches=[micro_batch.to(device) for micro_batch in self.micro_batches],
+            targets=self.targets.to(device),
+        )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The words of a step, each once."""
+
+    host: NDArray[np.int64]
+    """int64 [U], distinct rows of the word tables, ascending."""
+    table: Tensor
+    """The same on the device."""
+    vectors: Tensor | None
+    """float32 [U, E], their vectors if these are fixed."""
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], words: WordTable) -> Rows:
+        """On the host; fixed vectors are read from their file."""
+        fixed = None if words.fixed is None else torch.from_numpy(words.fixed_rows(rows))
+        return cls(rows, torch.from_numpy(rows), fixed)
+
+    def to(self, device: torch.device) -> Rows:
+        """The same on a device, in one copy."""
+        arrays = {"table": self.table.numpy()}
+        if self.vectors is not None:
+            arrays["vectors"] = self.vectors.numpy()
+        moved = to_device(arrays, device)
+        return Rows(self.host, moved["table"], moved.get("vectors"))
+
+    def leaves(self, words: WordTable) -> list[Tensor]:
+        """Vectors [U, E] per view, as leaf tensors that receive gradients.
+
+        With fixed vectors, a single entry without gradient for all views.
+        """
+        if self.vectors is None:
+            return words.leaves(self.table)
+        assert words.unknown_E is not None
+        return [self.vectors.to(words.unknown_E)]
 
 
 @dataclass(frozen=True)
@@ -67,12 +129,18 @@ class Step:
     """One prepared optimiser step of one process."""
 
     groups: list[Group]
-    table_rows: NDArray[np.int64]
-    """int64 [U], distinct rows of the word tables that this process uses, ascending."""
+    rows: Rows
+    """The words of this process."""
     anchors: int
     """Number of anchors, over all processes."""
     sentences: int
     """Number of sentences, over all processes."""
+
+    def to(self, device: torch.device) -> Step:
+        """The same on a device; itself on the CPU. The copies are queued: nothing waits for them."""
+        if device.type == "cpu":
+            return self
+        return replace(self, groups=[group.to(device) for group in self.groups], rows=self.rows.to(device))
 
 
 def open_trees(trees: Path | None, root: Path = Path("runs/trees")) -> TreeCache:
@@ -170,7 +238,7 @@ class StepSource:
 
     Args:
         cache: the trees.
-        vocabulary: maps words to table rows.
+        words: maps words to table rows.
         encoders: one per view.
         views: their names, for messages.
         boundary: whether neighbours must share a document.
@@ -179,13 +247,13 @@ class StepSource:
     def __init__(
         self,
         cache: TreeCache,
-        vocabulary: Vocabulary,
+        words: WordTable,
         encoders: Sequence[Encoder],
         views: Sequence[str],
         boundary: Boundary,
     ) -> None:
         self.cache = cache
-        self.vocabulary = vocabulary
+        self.words = words
         self.encoders = list(encoders)
         self.boundary = boundary
         self.fields = required_fields({n for e in encoders for n in e.requires}, cache, views)
@@ -203,7 +271,7 @@ class StepSource:
 
         Views of the same kind share a plan, since it depends only on the trees.
         """
-        batch = self.cache.read(start, stop, fields=self.fields, vocabulary=self.vocabulary)
+        batch = self.cache.read(start, stop, fields=self.fields, vocabulary=self.words.vocabulary)
         plans: dict[str, Plan] = {}
         for encoder in self.encoders:
             if encoder.name not in plans:
@@ -240,20 +308,26 @@ class StepSource:
             read = [_drop(parts, dropout, span) for parts, span in zip(read, mine, strict=True)]
         tokens = [token for parts in read for token, _, _ in parts]
         table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
-        pieces = iter(np.split(inverse.astype(np.int64), np.cumsum([len(t) for t in tokens])[:-1]))
+        pieces = iter(torch.from_numpy(inverse.astype(np.int64)).split([len(t) for t in tokens]))
         built = [[MicroBatch(next(pieces), plans, size) for _, plans, size in parts] for parts in read]
         every = [self.positions(*segment) for segment in segments]
         if gathered:
             per_rank = [Positions.concatenate(every[r::world]) for r in range(world)]
             flat = [micro_batch for parts in built for micro_batch in parts]
-            groups = [Group(flat, per_rank[rank], per_rank)]
+            everyone = Positions.concatenate(per_rank)
+            targets = neighbour_targets(per_rank[rank], everyone, self.boundary)
+            groups = [Group(flat, per_rank[rank], targets, [len(positions) for positions in per_rank])]
             pool = Positions.concatenate(every)
             anchors = count_anchors(pool, self.boundary, pool)
         else:
             own = every[rank::world]
-            groups = [Group(parts, where, [where]) for parts, where in zip(built, own, strict=True)]
+            groups = [
+                Group(parts, where, neighbour_targets(where, where, self.boundary), [len(where)])
+                for parts, where in zip(built, own, strict=True)
+            ]
             anchors = sum(count_anchors(where, self.boundary) for where in every)
-        return Step(groups, table_rows.astype(np.int64), anchors, sum(len(where) for where in every))
+        rows = Rows.of(table_rows.astype(np.int64), self.words)
+        return Step(groups, rows, anchors, sum(len(where) for where in every))
 
 
 def _drop(parts: Sequence[Part], dropout: tuple[float, Sequence[int]], segment: Span) -> list[Part]:

@@ -14,9 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
+
+from multiview.engines.transfer import to_device
+from multiview.training.data import Rows
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,8 @@ class DistributedContext:
     world: int = 1
     local_rank: int = 0
     """Number of the process on this machine, and of the GPU it uses."""
+    hosts: dist.ProcessGroup | None = None
+    """What the hosts tell each other without their GPUs; None is the default group."""
 
     @property
     def first(self) -> bool:
@@ -40,7 +47,8 @@ class DistributedContext:
             return cls()
         if not dist.is_initialized():
             dist.init_process_group("nccl" if cuda else "gloo")
-        return cls(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
+        hosts = dist.new_group(backend="gloo") if dist.get_backend() == "nccl" else None
+        return cls(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")), hosts)
 
     def close(self) -> None:
         """Leave the process group."""
@@ -52,6 +60,14 @@ class DistributedContext:
         if self.world > 1:
             dist.all_reduce(values)
         return values
+
+    def sum_on_hosts(self, values: Sequence[float]) -> list[float]:
+        """Sum numbers over processes; the devices go on meanwhile."""
+        total = torch.tensor(values, dtype=torch.float64)
+        if self.world > 1:
+            dist.all_reduce(total, group=self.hosts)
+        sums: list[float] = total.tolist()
+        return sums
 
     def barrier(self) -> None:
         """Wait for the other processes."""
@@ -83,35 +99,36 @@ class DistributedContext:
         for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
             parameter.grad = part.view_as(parameter).clone()
 
-    def sum_rows(self, rows: Tensor, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Distinct rows of all processes and the sums of their gradients.
+    def sum_rows(self, rows: Rows, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Distinct rows of all processes, int64 on the device, and the sums of their gradients.
 
         Args:
-            rows: int64 [U], distinct, ascending.
+            rows: of this process, U of them.
             gradients: per table [U, E].
         """
         if self.world == 1:
-            return rows, list(gradients)
-        sizes = self._sizes(len(rows), rows.device)
-        padded = rows.new_full((max(sizes),), -1)
-        padded[: len(rows)] = rows
-        parts = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(parts, padded)
-        everyone = torch.unique(torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]))
-        at = torch.searchsorted(everyone, rows)
+            return rows.table, list(gradients)
+        everyone = self._everyone(rows.host)
+        arrays = {"rows": everyone, "at": np.searchsorted(everyone, rows.host)}
+        moved = to_device(arrays, rows.table.device)
         sums = []
         for gradient in gradients:
             total = gradient.new_zeros(len(everyone), gradient.shape[1])
-            total[at] = gradient
+            total[moved["at"]] = gradient
             dist.all_reduce(total)
             sums.append(total)
-        return everyone, sums
+        return moved["rows"], sums
 
-    def _sizes(self, size: int, device: torch.device) -> list[int]:
-        sizes = torch.zeros(self.world, dtype=torch.int64, device=device)
-        sizes[self.rank] = size
-        dist.all_reduce(sizes)
-        return [int(value) for value in sizes]
+    def _everyone(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The distinct rows of all processes, ascending; only the hosts talk."""
+        mine = [float(len(rows)) if rank == self.rank else 0.0 for rank in range(self.world)]
+        sizes = [int(size) for size in self.sum_on_hosts(mine)]
+        padded = torch.full((max(sizes),), -1)
+        padded[: len(rows)] = torch.from_numpy(rows)
+        parts = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(parts, padded, group=self.hosts)
+        found = [part[:size].numpy() for part, size in zip(parts, sizes, strict=True)]
+        return np.unique(np.concatenate(found))
 
 
 class _Gather(torch.autograd.Function):

@@ -20,6 +20,7 @@ def step_rate(trainer: Trainer) -> tuple[float, int]:
 
     def update(step: Step) -> int:
         trainer.update(trainer.gradient(step))
+        trainer.unread.read()  # the rate is that of work done, not of work queued
         sentences.append(step.sentences)
         return 1
 

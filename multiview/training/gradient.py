@@ -10,7 +10,7 @@ Legend of dimension suffixes: B sentences, D hidden, U distinct word rows, E wor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from multiview.training.data import Group, MicroBatch, Step
 from multiview.training.distributed import DistributedContext
 from multiview.training.network import MultiViewNetwork
-from multiview.training.objective import ObjectiveValue, Positions
+from multiview.training.objective import ObjectiveValue
 
 
 @dataclass
@@ -29,12 +29,14 @@ class StepResult:
     """int64 [U], distinct rows over all processes."""
     row_gradients: list[Tensor]
     """[U, E] per table; empty with fixed vectors."""
-    loss: float
-    """Mean over the anchors of the step."""
-    pair_loss: dict[str, float] = field(default_factory=dict)
-    """Loss per pair of views, mean over anchors."""
-    pair_accuracy: dict[str, float] = field(default_factory=dict)
-    """Per pair of views, fraction of anchors whose best candidate is a neighbour."""
+    metrics: Tensor
+    """float64 [1 + 2P], means over the step's anchors: the loss, that of each pair of views, and per pair the
+    fraction of anchors whose best candidate is a neighbour. They stay on the device, see ``unread``."""
+
+
+def metric_names(pairs: Sequence[str]) -> list[str]:
+    """What the log calls the metrics of a step, in their order."""
+    return ["loss", *(f"loss/{pair}" for pair in pairs), *(f"accuracy@1/{pair}" for pair in pairs)]
 
 
 def step_gradient(
@@ -52,15 +54,17 @@ def step_gradient(
         distributed: this process among all.
         autocast: bfloat16 matrix products in the encoders.
     """
-    rows = network.words.leaves(step.table_rows)
+    rows = step.rows.leaves(network.words)
     scale = 1.0 / max(step.anchors, 1)
     values = [_group_backward(network, group, rows, scale, distributed, autocast) for group in step.groups]
     distributed.sum_gradients([p for n, p in network.named_parameters() if not n.startswith("words.")])
     table_rows, gradients = distributed.sum_rows(
-        torch.from_numpy(step.table_rows).to(rows[0].device),
-        [_gradient(leaf) for leaf in rows if leaf.requires_grad],
+        step.rows, [_gradient(leaf) for leaf in rows if leaf.requires_grad]
     )
-    return _summary(table_rows, gradients, values, network.objective.names, scale, distributed)
+    sums = torch.zeros_like(values[0].sums())
+    for value in values:
+        sums += value.sums()
+    return StepResult(table_rows, gradients, distributed.sum(sums) * scale)
 
 
 def _group_backward(
@@ -80,15 +84,13 @@ def _group_backward(
     objective, micro_batches = network.objective, group.micro_batches
     if len(micro_batches) == 1:
         features = encode(micro_batches[0])
-        value: ObjectiveValue = objective(
-            features, group.positions, _candidates(features, group, distributed)
-        )
+        value: ObjectiveValue = objective(features, group.targets, _candidates(features, group, distributed))
         (value.loss * scale).backward()
         return value
     with torch.no_grad():
         parts = [encode(micro_batch) for micro_batch in micro_batches]
     leaves = [torch.cat(view).requires_grad_() for view in zip(*parts, strict=True)]
-    value = objective(leaves, group.positions, _candidates(leaves, group, distributed))
+    value = objective(leaves, group.targets, _candidates(leaves, group, distributed))
     (value.loss * scale).backward()
     sizes = [micro_batch.sentences for micro_batch in micro_batches]
     slices = zip(*(_gradient(leaf).split(sizes) for leaf in leaves), strict=True)
@@ -103,34 +105,6 @@ def _gradient(leaf: Tensor) -> Tensor:
 
 def _candidates(
     features: Sequence[Tensor], group: Group, distributed: DistributedContext
-) -> tuple[list[Tensor], Positions] | None:
-    """All processes' features and positions when negatives are gathered."""
-    if len(group.everyone) == 1:
-        return None
-    sizes = [len(positions) for positions in group.everyone]
-    return distributed.gather(features, sizes), Positions.concatenate(group.everyone)
-
-
-def _summary(
-    table_rows: Tensor,
-    gradients: list[Tensor],
-    values: Sequence[ObjectiveValue],
-    names: Sequence[str],
-    scale: float,
-    distributed: DistributedContext,
-) -> StepResult:
-    """Means over the anchors of all processes."""
-    sums = [sum(value.loss.item() for value in values)]
-    sums += [sum(value.pair_loss[name] for value in values) for name in names]
-    sums += [sum(value.pair_hits[name] for value in values) for name in names]
-    device = table_rows.device if distributed.world > 1 else torch.device("cpu")
-    total = distributed.sum(torch.tensor(sums, dtype=torch.float64, device=device)) * scale
-    loss, *pairs = total.tolist()
-    half = len(names)
-    return StepResult(
-        table_rows,
-        gradients,
-        loss,
-        dict(zip(names, pairs[:half], strict=True)),
-        dict(zip(names, pairs[half:], strict=True)),
-    )
+) -> list[Tensor] | None:
+    """All processes' features when negatives are gathered."""
+    return None if len(group.sizes) == 1 else distributed.gather(features, group.sizes)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from multiview.config import Boundary, Denominator, ObjectiveConfig, SelfScore
+from multiview.engines.transfer import to_device
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
 # A sentence in which only bytes were replaced still has real trees, so it stays usable.
@@ -66,17 +67,19 @@ class Targets:
     negative: Tensor
     """bool [A, C]: the candidate is usable and outside the anchor's context (itself and its neighbours)."""
 
+    def to(self, device: torch.device) -> Targets:
+        """The same on a device, in one copy."""
+        arrays = {name: tensor.numpy() for name, tensor in vars(self).items()}
+        return self if device.type == "cpu" else Targets(**to_device(arrays, device))
 
-def neighbour_targets(
-    anchors: Positions, candidates: Positions, boundary: Boundary, device: torch.device
-) -> Targets:
+
+def neighbour_targets(anchors: Positions, candidates: Positions, boundary: Boundary) -> Targets:
     """The targets of every usable sentence that has a positive.
 
     Args:
         anchors: sentences of this process.
         candidates: the same sentences, or those of all processes when negatives are gathered.
         boundary: with ``none``, the last sentence of a document and the first of the next are neighbours.
-        device: where the masks are needed.
     """
     distance = candidates.sentence[None, :] - anchors.sentence[:, None]
     near = np.abs(distance) == 1
@@ -85,11 +88,8 @@ def neighbour_targets(
     usable = anchors.usable[:, None] & candidates.usable[None, :]
     keep = np.flatnonzero((near & usable).any(axis=1))
     near, usable, itself = near[keep], usable[keep], distance[keep] == 0
-
-    def tensor(values: NDArray[np.generic]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(device)
-
-    return Targets(tensor(keep), tensor(itself), tensor(near & usable), tensor(usable & ~near & ~itself))
+    masks = itself, near & usable, usable & ~near & ~itself
+    return Targets(*(torch.from_numpy(array) for array in (keep, *masks)))
 
 
 def count_anchors(positions: Positions, boundary: Boundary, candidates: Positions | None = None) -> int:
@@ -101,7 +101,7 @@ def count_anchors(positions: Positions, boundary: Boundary, candidates: Position
         candidates: where the neighbours may be, by default among ``positions``; they need a matrix [B, C].
     """
     if candidates is not None:
-        return len(neighbour_targets(positions, candidates, boundary, torch.device("cpu")).anchor)
+        return len(neighbour_targets(positions, candidates, boundary).anchor)
     joined = (np.diff(positions.sentence) == 1) & positions.usable[1:] & positions.usable[:-1]
     if boundary == "document":
         joined &= positions.document[1:] == positions.document[:-1]
@@ -156,15 +156,22 @@ def pair_names(views: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class ObjectiveValue:
-    """Sums over the anchors; divide by the number of anchors of the whole step for means."""
+    """Sums over the anchors; divide by the number of anchors of the whole step for means.
+
+    The numbers stay on the device: reading one would wait for everything that was queued before it.
+    """
 
     loss: Tensor
     """Scalar with gradient: sum over anchors, mean over pairs of views and directions."""
     anchors: int
-    pair_loss: dict[str, float]
-    """Per pair, summed over anchors, mean over directions."""
-    pair_hits: dict[str, float]
-    """Per pair, number of anchors whose best candidate is a neighbour, mean over directions."""
+    pair_loss: list[Tensor]
+    """Scalars: per pair, summed over anchors, mean over directions."""
+    pair_hits: list[Tensor]
+    """Scalars: per pair, number of anchors whose best candidate is a neighbour, mean over directions."""
+
+    def sums(self) -> Tensor:
+        """The loss, that of each pair and the hits of each pair: float64 [1 + 2P]."""
+        return torch.stack([v.detach().double() for v in (self.loss, *self.pair_loss, *self.pair_hits)])
 
 
 class Objective(nn.Module):
@@ -191,24 +198,22 @@ class Objective(nn.Module):
     def forward(
         self,
         features: Sequence[Tensor],
-        positions: Positions,
-        candidates: tuple[Sequence[Tensor], Positions] | None = None,
+        targets: Targets,
+        candidates: Sequence[Tensor] | None = None,
     ) -> ObjectiveValue:
         """The loss of a batch, summed over its anchors.
 
         Args:
             features: per view [B, D], any floating type; scores are computed in at least float32.
-            positions: of the B sentences.
-            candidates: features per view [C, D] and their positions; by default the batch itself.
+            targets: of the B sentences, on the device of the features.
+            candidates: features per view [C, D]; by default the batch itself.
         """
         wide = [_at_least_float32(feature) for feature in features]
-        others, other_positions = candidates or (wide, positions)
-        others = [_at_least_float32(other) for other in others]
-        targets = neighbour_targets(positions, other_positions, self.config.boundary, wide[0].device)
+        others = [_at_least_float32(other) for other in candidates or wide]
         total = wide[0].new_zeros(())
-        losses: dict[str, float] = {}
-        hits: dict[str, float] = {}
-        for pair, ((left, right), name) in enumerate(zip(self.pairs, self.names, strict=True)):
+        losses: list[Tensor] = []
+        hits: list[Tensor] = []
+        for pair, (left, right) in enumerate(self.pairs):
             weight_DD = self.bilinear[pair] if len(self.bilinear) else None
             scores = [_scores(wide[left][targets.anchor], others[right], weight_DD)]
             if self.config.direction == "both":
@@ -217,9 +222,9 @@ class Objective(nn.Module):
             each = [contrast(s, targets, self.config.denominator, self.config.self_score) for s in scores]
             loss = torch.stack([value.sum() for value in each]).mean()
             total = total + loss / len(self.pairs)
-            losses[name] = float(loss.detach())
+            losses.append(loss.detach())
             found = [retrieved(s.detach(), targets).sum() for s in scores]
-            hits[name] = float(torch.stack(found).double().mean())
+            hits.append(torch.stack(found).double().mean())
         return ObjectiveValue(total, len(targets.anchor), losses, hits)
 
 

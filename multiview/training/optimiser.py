@@ -24,6 +24,13 @@ BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 
 
+class FusedAdam(torch.optim.Adam):
+    """torch's Adam in one kernel per device, which reads on the device whether to do anything."""
+
+    found_inf: Tensor | None = None
+    """float32 scalar: the step changes nothing where it is 1. torch looks for this name."""
+
+
 class Optimiser:
     """Adam on a network's dense parameters and word tables.
 
@@ -53,7 +60,7 @@ class Optimiser:
             self.second = [torch.zeros_like(table) for table in tables]
         elif tables:
             groups.append({"params": tables, "scale": table_rate})
-        self.adam = torch.optim.Adam(groups, lr=learning_rate, betas=BETAS, eps=EPSILON, fused=True)
+        self.adam = FusedAdam(groups, lr=learning_rate, betas=BETAS, eps=EPSILON, fused=True)
 
     def zero(self) -> None:
         """Clear the gradients of the dense parameters."""
@@ -67,24 +74,32 @@ class Optimiser:
 
     @torch.no_grad()
     def step(
-        self, table_rows: Tensor, row_gradients: Sequence[Tensor], *, factor: float = 1.0, scale: float = 1.0
+        self,
+        table_rows: Tensor,
+        row_gradients: Sequence[Tensor],
+        *,
+        factor: float = 1.0,
+        scale: Tensor | None = None,
+        skip: Tensor | None = None,
     ) -> None:
-        """Apply one update.
+        """Apply one update; nothing in it waits for the device.
 
         Args:
             table_rows: int64 [U], distinct rows.
             row_gradients: per table [U, E].
             factor: of the schedule, on the learning rate.
-            scale: factor on all gradients (clipping).
+            scale: factor on all gradients (clipping), a scalar of their type; None is 1.
+            skip: float32 scalar, 1 to change no weight and no moment; None is 0.
         """
         self.steps += 1
-        if scale != 1.0:
+        if scale is not None:
             torch._foreach_mul_([p.grad for p in self.dense if p.grad is not None], scale)
             row_gradients = [gradient * scale for gradient in row_gradients]
+        self.adam.found_inf = skip
         for group in self.adam.param_groups:
             group["lr"] = self.learning_rate * factor * group["scale"]
         if self.rows_only:
-            self._update_rows(table_rows, row_gradients, factor)
+            self._update_rows(table_rows, row_gradients, factor, skip)
             self.adam.step()
             return
         for table, gradient in zip(self.network.tables, row_gradients, strict=True):
@@ -95,17 +110,20 @@ class Optimiser:
         for table in self.network.tables:
             table.grad[table_rows] = 0
 
-    def _update_rows(self, rows: Tensor, gradients: Sequence[Tensor], factor: float) -> None:
+    def _update_rows(
+        self, rows: Tensor, gradients: Sequence[Tensor], factor: float, skip: Tensor | None
+    ) -> None:
         """Update the rows of the step: m ← β1 m + (1-β1) g, v ← β2 v + (1-β2) g², w ← w − lr m̂ / (√v̂ + ε)."""
+        kept = torch.zeros((), device=rows.device) if skip is None else skip
         rate = self.learning_rate * self.table_rate * factor / (1 - BETAS[0] ** self.steps)
         correction = math.sqrt(1 - BETAS[1] ** self.steps)
         tables = list(self.network.tables)
         for table, first, second, gradient in zip(tables, self.first, self.second, gradients, strict=True):
             m_UE = first[rows].lerp_(gradient, 1 - BETAS[0])
             v_UE = second[rows].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-            first[rows] = m_UE
-            second[rows] = v_UE
-            table[rows] -= rate * m_UE / (v_UE.sqrt() / correction + EPSILON)
+            w_UE = table[rows] - rate * m_UE / (v_UE.sqrt() / correction + EPSILON)
+            for whole, new_UE in ((first, m_UE), (second, v_UE), (table, w_UE)):
+                whole[rows] = torch.where(kept > 0, whole[rows], new_UE)
 
     def state(self) -> dict[str, Tensor]:
         """All state as named tensors, for a checkpoint."""

@@ -8,13 +8,10 @@ device, threads, processes and versions, and no time limit.
 from __future__ import annotations
 
 import logging
-import math
 import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-
-import torch
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
@@ -22,10 +19,11 @@ from corpora.support.progress import Bar, progress
 from multiview.config import TrainConfig
 from multiview.training.data import Span, Split, Step, StepSource, prefetch
 from multiview.training.distributed import DistributedContext
-from multiview.training.gradient import StepResult, step_gradient
+from multiview.training.gradient import StepResult, metric_names, step_gradient
 from multiview.training.log import TrainingLog
 from multiview.training.network import MultiViewNetwork
 from multiview.training.optimiser import Optimiser, learning_rate_factor
+from multiview.training.unread import Unread
 from multiview.training.validation import ValidationScores, ValidationSet
 from parsing.cache.reader import TreeCache
 from parsing.networks.checkpoints import Checkpoint, Checkpoints
@@ -35,6 +33,8 @@ from parsing.networks.threads import chosen_threads
 log = logging.getLogger(LOGGER)
 KeepModel = Callable[["Trainer"], None]
 TIME_LIMIT = "time limit"
+READ_EVERY = {"cuda": 20}
+"""Steps between readings of the metrics, by type of device; elsewhere each step."""
 
 
 @dataclass
@@ -61,6 +61,18 @@ class Position:
     """Why the run is over; empty until then."""
     threads: int = 0
     world: int = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the log says about a step besides its metrics."""
+
+    step: int
+    epoch: int
+    sentences: int
+    learning_rate: float
+    seconds: float
+    """Until the step was queued."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,7 @@ class Trainer:
         self.network = MultiViewNetwork.new(config, cache.type_counts())
         self.source = StepSource(
             cache,
-            self.network.words.vocabulary,
+            self.network.words,
             self.network.encoder_list,
             config.view_list,
             config.objective.boundary,
@@ -126,6 +138,9 @@ class Trainer:
         )
         self.position = Position(threads=threads, world=self.distributed.world)
         self.checkpoints = Checkpoints(config.folder / "checkpoints", loop.keep)
+        self.unread = Unread(metric_names(self.network.objective.names), self.device)
+        self.read_every = loop.read_every or READ_EVERY.get(self.device.type, 1)
+        self._lines: list[Line] = []
         self._signal = 0
 
     def _epoch(self, epoch: int) -> list[Span]:
@@ -145,8 +160,8 @@ class Trainer:
             within = 0
 
     def prepare(self, job: Job) -> Step:
-        """Read and plan this process's part of a step."""
-        return self.source.prepare(
+        """Read and plan this process's part of a step, and queue its copy to the device."""
+        step = self.source.prepare(
             job.segments,
             micro_batch=self.config.loop.micro_batch,
             gathered=self.config.objective.negatives == "step",
@@ -154,31 +169,36 @@ class Trainer:
             world=self.distributed.world,
             dropout=(self.config.table.dropout, (self.config.seed, job.epoch)),
         )
+        return step.to(self.device)
 
     def gradient(self, step: Step) -> StepResult:
         """Compute the gradient and metrics of a step."""
         self.optimiser.zero()
         return step_gradient(self.network, step, self.distributed, autocast=self.autocast)
 
-    def update(self, result: StepResult) -> dict[str, float]:
-        """Check, clip and apply a gradient; return its norm and the learning rate.
+    def update(self, result: StepResult) -> float:
+        """Clip and apply a gradient, unless it or the loss is not finite; return the learning rate.
 
-        Raises:
-            UserError: loss or gradient is not finite; nothing was changed.
+        Nothing is read from the device: ``unread`` keeps the metrics, and its next reading raises if the
+        weights were left alone.
         """
-        norm = float(self.optimiser.gradient_norm(result.row_gradients))
-        if not (math.isfinite(result.loss) and math.isfinite(norm)):
-            raise UserError(
-                f"step {self.position.step + 1}: loss {result.loss}, gradient norm {norm}; stopped before "
-                "the update. Lower --optimiser.learning-rate or --optimiser.clip and start with --fresh"
-            )
+        norm = self.optimiser.gradient_norm(result.row_gradients)
+        self.unread.add(self.position.step + 1, result.metrics, norm)
         config = self.config.optimiser
-        scale = min(1.0, config.clip / max(norm, 1e-12)) if config.clip else 1.0
+        scale = None
+        if config.clip:
+            scale = (config.clip / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
         factor = learning_rate_factor(
             self.position.step, warmup=config.warmup_steps, progress=self.progress, schedule=config.schedule
         )
-        self.optimiser.step(result.table_rows, result.row_gradients, factor=factor, scale=scale)
-        return {"gradient_norm": norm, "learning_rate": config.learning_rate * factor}
+        self.optimiser.step(
+            result.table_rows,
+            result.row_gradients,
+            factor=factor,
+            scale=scale,
+            skip=self.unread.stopped,
+        )
+        return config.learning_rate * factor
 
     @property
     def progress(self) -> float:
@@ -259,21 +279,25 @@ class Trainer:
         with bar:
             for job, step in zip(jobs, prefetch(iter(jobs), self.prepare, loop.prefetch), strict=True):
                 start, tenth = time.perf_counter(), int(10 * self.progress)
-                result = self.gradient(step)
-                metrics = self.update(result)
+                rate = self.update(self.gradient(step))
                 position.step += 1
                 position.epoch, position.within = job.epoch, job.within + 1
                 position.sentences += step.sentences
                 position.seconds = self._agreed(before + time.perf_counter() - began)
-                self._report(writer, bar, step, result, metrics, time.perf_counter() - start)
+                spent = time.perf_counter() - start
+                self._lines.append(Line(position.step, job.epoch, step.sentences, rate, spent))
                 due = int(10 * self.progress) > tenth
                 if every:
                     due = position.step % every == 0
-                if due or self.progress >= 1:
+                due = due or self.progress >= 1
+                if due or len(self.unread) >= self.read_every:
+                    self._report(writer, bar)
+                if due:
                     self._validated(writer, keep_model)
                 position.finished = self._over()
                 reason = self._agreed_signal()
                 if position.finished or reason or position.step % loop.checkpoint_every == 0:
+                    self._report(writer, bar)  # raises rather than let a bad step be saved
                     self.save()
                 if reason and not position.finished:
                     log.info("stopped at step %d; the same command resumes", position.step)
@@ -298,21 +322,12 @@ class Trainer:
 
     def _agreed(self, seconds: float) -> float:
         """The seconds of the first process, on all: learning rate and time limit must agree."""
-        if self.distributed.world == 1:
-            return seconds
-        mine = torch.zeros(1, dtype=torch.float64, device=self.device)
-        if self.distributed.first:
-            mine += seconds
-        return float(self.distributed.sum(mine))
+        return self.distributed.sum_on_hosts([seconds if self.distributed.first else 0.0])[0]
 
     def _agreed_signal(self) -> int:
         """The signal that any process received, so that all stop after the same step."""
-        if self.distributed.world == 1:
-            return self._signal
-        asked = torch.zeros(2, device=self.device)
-        if self._signal:
-            asked[0 if self._signal == signal.SIGINT else 1] = 1
-        interrupted, terminated = self.distributed.sum(asked).tolist()
+        asked = [float(self._signal == number) for number in (signal.SIGINT, signal.SIGTERM)]
+        interrupted, terminated = self.distributed.sum_on_hosts(asked)
         return int(signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0)
 
     def _validated(self, writer: TrainingLog | None, keep_model: KeepModel) -> None:
@@ -336,21 +351,22 @@ class Trainer:
             if self.distributed.first:
                 keep_model(self)
 
-    def _report(
-        self,
-        writer: TrainingLog | None,
-        bar: Bar,
-        step: Step,
-        result: StepResult,
-        metrics: dict[str, float],
-        seconds: float,
-    ) -> None:
-        if writer is None:
+    def _report(self, writer: TrainingLog | None, bar: Bar) -> None:
+        """Read the metrics of the steps since the last time, and log them.
+
+        Raises:
+            UserError: a loss or gradient was not finite; the weights are those before that step.
+        """
+        start = time.perf_counter()
+        metrics = self.unread.read()
+        lines, self._lines = self._lines, []
+        if writer is None or not lines:
             return
-        pairs = {f"accuracy@1/{name}": value for name, value in result.pair_accuracy.items()}
-        losses = {f"loss/{name}": value for name, value in result.pair_loss.items()}
-        values = {"loss": result.loss, **losses, **pairs, **metrics}
-        values |= {"epoch": self.position.epoch, "sentences_per_s": step.sentences / seconds}
-        writer.write("train", self.position.step, values)
-        bar.update(step.sentences)
-        bar.set_postfix(loss=f"{result.loss:.3f}", hit=f"{max(result.pair_accuracy.values()):.3f}")
+        sentences = sum(line.sentences for line in lines)
+        per_s = sentences / (sum(line.seconds for line in lines) + time.perf_counter() - start)
+        for line, values in zip(lines, metrics, strict=True):
+            values |= {"learning_rate": line.learning_rate, "epoch": line.epoch, "sentences_per_s": per_s}
+            writer.write("train", line.step, values)
+        bar.update(sentences)
+        hit = max(value for name, value in metrics[-1].items() if name.startswith("accuracy"))
+        bar.set_postfix(loss=f"{metrics[-1]['loss']:.3f}", hit=f"{hit:.3f}")

@@ -64,27 +64,29 @@ class ValidationSet:
         """
         if not self.steps:
             return ValidationScores(loss=0.0, recall_at_1=0.0, pair_accuracy={}, anchors=0)
-        loss, anchors = 0.0, 0
-        hits: dict[str, float] = {}
+        device = next(network.parameters()).device
+        loss, anchors = torch.zeros((), dtype=torch.float64, device=device), 0
+        hits: dict[str, Tensor | float] = {}
         embeddings: list[Tensor] = []
         positions: list[Positions] = []
         for step in self.steps:
+            step = step.to(device)
             group = step.groups[0]
-            words = network.words.leaves(step.table_rows)
+            words = step.rows.leaves(network.words)
             with torch.autocast(words[0].device.type, torch.bfloat16, enabled=autocast):
                 features = network.encode(group.micro_batches[0], words)
-            value = network.objective(features, group.positions)
-            loss += value.loss.item()
+            value = network.objective(features, group.targets)
+            loss += value.loss.double()
             anchors += value.anchors
-            for name, count in value.pair_hits.items():
+            for name, count in zip(network.objective.names, value.pair_hits, strict=True):
                 hits[name] = hits.get(name, 0.0) + count
             embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
             positions.append(group.positions)
         total = max(anchors, 1)
         return ValidationScores(
-            loss=loss / total,
+            loss=float(loss) / total,
             recall_at_1=neighbour_recall(torch.cat(embeddings), Positions.concatenate(positions)),
-            pair_accuracy={name: count / total for name, count in hits.items()},
+            pair_accuracy={name: float(count) / total for name, count in hits.items()},
             anchors=anchors,
         )
 
@@ -102,7 +104,7 @@ def neighbour_recall(embeddings_ND: Tensor, positions: Positions, block: int = B
     for start in range(0, len(positions), block):
         here = slice(start, start + block)
         part = Positions(positions.sentence[here], positions.document[here], positions.usable[here])
-        targets = neighbour_targets(part, part, "document", unit_ND.device)
+        targets = neighbour_targets(part, part, "document").to(unit_ND.device)
         if not len(targets.anchor):
             continue
         similarity_AB = unit_ND[here][targets.anchor] @ unit_ND[here].T

@@ -78,7 +78,8 @@ class WordTable(nn.Module):
         self.fixed = fixed
         self.expansion = None
         self.tables = nn.ParameterList(nn.Parameter(torch.empty(vocabulary.rows, dim)) for _ in range(views))
-        unknown_E = None if fixed is None else torch.from_numpy(np.asarray(fixed[:MEAN_WORDS]).mean(axis=0))
+        self._unknown = None if fixed is None else np.asarray(fixed[:MEAN_WORDS]).mean(axis=0)
+        unknown_E = None if self._unknown is None else torch.from_numpy(self._unknown)
         self.register_buffer("unknown_E", unknown_E, persistent=False)
 
     @classmethod
@@ -151,20 +152,19 @@ class WordTable(nn.Module):
         if self.fixed is None:
             return self._trained_rows(view, table_rows.astype(np.int64))
         assert self.unknown_E is not None
+        return torch.from_numpy(self.fixed_rows(table_rows)).to(self.unknown_E)
+
+    def fixed_rows(self, table_rows: NDArray[np.integer]) -> Float:
+        """Fixed vectors float32 [U, E] of rows [U], in the host's memory."""
+        assert self.fixed is not None and self._unknown is not None
         # Row 0 is the unknown word, row 1 the first word of the vocabulary.
-        values_UE = torch.from_numpy(np.asarray(self.fixed[np.maximum(table_rows - 1, 0)], dtype=np.float32))
-        values_UE = values_UE.to(self.unknown_E)
-        values_UE[torch.from_numpy(table_rows == UNKNOWN_ROW).to(values_UE.device)] = self.unknown_E
+        values_UE: Float = np.asarray(self.fixed[np.maximum(table_rows - 1, 0)], dtype=np.float32)
+        values_UE[table_rows == UNKNOWN_ROW] = self._unknown
         return values_UE
 
-    def leaves(self, table_rows: NDArray[np.integer]) -> list[Tensor]:
-        """Vectors [U, E] of rows [U] per view, as leaf tensors that receive gradients.
-
-        With fixed vectors, a single entry without gradient for all views.
-        """
-        if self.fixed is not None:
-            return [self.rows(0, table_rows)]
-        return [self.rows(view, table_rows).detach().requires_grad_() for view in range(len(self.tables))]
+    def leaves(self, table_rows: Tensor) -> list[Tensor]:
+        """Vectors [U, E] of rows int64 [U] of each trained table, as leaf tensors that receive gradients."""
+        return [table.detach()[table_rows].requires_grad_() for table in self.tables]
 
     def _trained_rows(self, view: int, table_rows: NDArray[np.int64]) -> Tensor:
         table: Tensor = self.tables[view]

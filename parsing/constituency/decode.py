@@ -29,13 +29,13 @@ def span_offsets(lengths: Int) -> Int:
     return np.concatenate(([0], np.cumsum(lengths * (lengths + 1) // 2)))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def span_index(n: int, start: int, end: int) -> int:
     """Position of the span ``start``..``end`` (``end`` exclusive) among those of ``n`` words."""
     return start * n - start * (start - 1) // 2 + end - start - 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def fenceposts(lengths: Int, left: Int, right: Int) -> None:
     """Fill int32 [S] ``left`` and ``right``: every span's fenceposts among those of the batch.
 
@@ -50,7 +50,7 @@ def fenceposts(lengths: Int, left: Int, right: Int) -> None:
         base += n + 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def best_labels(
     scores: Float, gold: Int, cost: float, labelled: NDArray[np.bool_], best: Float, label: Int
 ) -> None:
@@ -78,7 +78,7 @@ def best_labels(
         best[k], label[k] = top, at
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.float32:
     """Best binary bracketing of one sentence; the best total score.
 
@@ -107,7 +107,7 @@ def cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.flo
     return result
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
     """The best binary tree of every sentence, spans in preorder, sentence after sentence.
 

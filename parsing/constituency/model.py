@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from corpora.support.config import config_from_json, config_to_json
 from corpora.support.errors import UserError
 from parsing.constituency.decode import decode_batch
-from parsing.constituency.span_head import SpanHead, SpanScorer, project
+from parsing.constituency.span_head import DeviceSpanScorer, SpanHead, SpanScorer, project
 from parsing.networks.config import ConstituencyConfig
-from parsing.networks.features import ParserVocabulary, TypeTable, in_batches
+from parsing.networks.device import BatchRunner, Stages, identity_on, pick, to_host
+from parsing.networks.features import ParserVocabulary, TypeTable
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.parsers import ConstituencyParse, check_tokens
@@ -142,13 +143,13 @@ def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
     """
     half = states_BTD.shape[-1] // 2
     mask = torch.arange(states_BTD.shape[1] - 1, device=positions_B.device) < positions_B[:, None] - 1
-    return torch.cat([states_BTD[:, :-1, :half][mask], states_BTD[:, 1:, half:][mask]], -1)
+    return torch.cat([pick(states_BTD[:, :-1, :half], mask), pick(states_BTD[:, 1:, half:], mask)], -1)
 
 
 def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
     """States of the words without the boundaries, packed: [N, D]."""
     positions_T = torch.arange(states_BTD.shape[1], device=positions_B.device)
-    return states_BTD[(positions_T > 0) & (positions_T < positions_B[:, None] - 1)]
+    return pick(states_BTD, (positions_T > 0) & (positions_T < positions_B[:, None] - 1))
 
 
 def parse_states(
@@ -158,25 +159,26 @@ def parse_states(
     positions_B: Tensor,
     *,
     force: bool,
-) -> list[ConstituencyParse]:
+) -> Stages[ConstituencyParse]:
     """Trees and tags from encoder states: the part that is the same for every encoder.
 
     Args:
         span_head: layers as in :class:`SpanHead`.
         tag_head: word states to tag scores, or None for a model without tags (all tags are 0).
-        states_BTD: encoder output on the CPU.
-        positions_B: n + 2, positions of each sentence.
+        states_BTD: encoder output, on the device of the heads.
+        positions_B: n + 2, positions of each sentence, on the host.
         force: whole sentences always get a label.
     """
     lengths = positions_B.numpy() - 2
     projected_PH = project(span_head, fencepost_vectors(states_BTD, positions_B))
-    scorer = SpanScorer(span_head, projected_PH, lengths, force=force)
+    spans_of = SpanScorer if states_BTD.device.type == "cpu" else DeviceSpanScorer
+    scorer = spans_of(span_head, projected_PH, lengths, force=force)
+    tag_scores = None if tag_head is None else tag_head(word_states(states_BTD, positions_B))
+    arriving = None if tag_scores is None else to_host(tag_scores.argmax(-1))
+    yield
     best, label = scorer.best()
     spans = decode_batch(best, label, scorer.lengths, scorer.offsets)
-    if tag_head is None:
-        tags_N = np.zeros(int(lengths.sum()), np.int32)
-    else:
-        tags_N = tag_head(word_states(states_BTD, positions_B)).argmax(-1).numpy().astype(np.int32)
+    tags_N = np.zeros(int(lengths.sum()), np.int32) if arriving is None else arriving().astype(np.int32)
     words, cuts = np.cumsum(lengths)[:-1], np.cumsum(spans.counts)[:-1]
     columns = (np.split(values, cuts) for values in (spans.starts, spans.ends, spans.labels))
     return [
@@ -186,31 +188,37 @@ def parse_states(
 
 
 class BatchedSpanParser(ABC, Generic[Model]):
-    """The part that is the same for every encoder: batches, spans, tags; on the CPU.
+    """The part that is the same for every encoder: batches, spans, tags.
 
     Args:
-        model: weights in place; put into eval mode.
+        model: weights in place, on the CPU; put into eval mode.
         identity: name, version and sha256 of the weights.
-        batch_positions: padded positions run at once (2,000 states of 384 floats are 3 MB).
+        batch_positions: padded positions run at once (2,000 states of 384 floats are 3 MB); None takes the
+            device's default.
     """
 
-    def __init__(self, model: Model, identity: dict[str, str], *, batch_positions: int = 2000) -> None:
+    def __init__(self, model: Model, identity: dict[str, str], *, batch_positions: int | None = None) -> None:
         self.model = model.eval()
         self.labels, self.tags, self.identity = model.labels, model.tags, identity
-        self.batch_positions = batch_positions
+        self.runner = BatchRunner(torch.device("cpu"), batch_positions)
 
     @abstractmethod
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Contextual states [B, T, D] of a batch and n + 2, positions of each sentence, [B]."""
+        """Contextual states [B, T, D] of a batch and n + 2, positions of each sentence, [B], on the host."""
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order."""
         check_tokens(sentences)
-        return in_batches(
+        return self.runner.run(
             [len(tokens) + 2 for tokens in sentences],
-            self.batch_positions,
             lambda members: self._parse_batch([sentences[i] for i in members]),
         )
+
+    def to(self, device: torch.device) -> None:
+        """Encode and score on a device from now on; trees are still decoded on the host."""
+        self.model.to(device)
+        self.runner = BatchRunner(device)
+        self.identity = identity_on(self.identity, device)
 
     def use_bfloat16(self) -> None:
         """Run the encoder in bfloat16 from now on; the identity says so, because trees may differ."""
@@ -218,11 +226,12 @@ class BatchedSpanParser(ABC, Generic[Model]):
         self.identity = {**self.identity, "arithmetic": "bf16"}
 
     @torch.inference_mode()
-    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
+    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Stages[ConstituencyParse]:
         model = self.model
         states_BTD, positions_B = self.states(sentences)
-        return parse_states(
-            model.span_head, model.tag_head, states_BTD, positions_B, force=model.config.force_root
+        force = model.config.force_root
+        return (
+            yield from parse_states(model.span_head, model.tag_head, states_BTD, positions_B, force=force)
         )
 
 
@@ -230,10 +239,15 @@ class SpanParser(BatchedSpanParser[ConstituencyModel]):
     """A :class:`ConstituencyModel` as a :class:`parsing.trees.parsers.ConstituencyParser`."""
 
     def __init__(
-        self, model: ConstituencyModel, identity: dict[str, str], *, batch_positions: int = 2000
+        self, model: ConstituencyModel, identity: dict[str, str], *, batch_positions: int | None = None
     ) -> None:
         super().__init__(model, identity, batch_positions=batch_positions)
         self._vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
+
+    def to(self, device: torch.device) -> None:
+        """See :meth:`BatchedSpanParser.to`."""
+        super().to(device)
+        self._vectors.forget()
 
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """See :meth:`BatchedSpanParser.states`."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from parsing.constituency.decode import Float, best_labels, fenceposts, span_offsets
+from parsing.networks.device import to_host
 from parsing.trees.parsers import Int
 
 CHUNK_SPANS = 4096
@@ -124,8 +125,48 @@ class SpanScorer:
         return best, label
 
 
+class DeviceSpanScorer:
+    """The same on a GPU: everything is queued at once, and only the best labels come back."""
+
+    CHUNK_SPANS = 2**20
+    """Spans scored at once: 2^20 x 250 floats are 1 GB."""
+
+    def __init__(self, head: nn.Sequential, projected_PH: Tensor, lengths: Int, *, force: bool) -> None:
+        """Queue a batch; arguments as for :class:`SpanScorer`."""
+        self.lengths = np.asarray(lengths, np.int64)
+        self.offsets = span_offsets(self.lengths)
+        total, device = int(self.offsets[-1]), projected_PH.device
+        posts = np.empty((2, total), np.int32)
+        fenceposts(self.lengths, posts[0], posts[1])
+        left, right = torch.from_numpy(posts).to(device)
+        barred = torch.zeros(total)  # score of the null label
+        if force:
+            barred[torch.from_numpy(self.offsets[:-1] + self.lengths - 1)] = -torch.inf
+        barred = barred.to(device)
+        parts = []
+        for first in range(0, total, self.CHUNK_SPANS):
+            part = slice(first, first + self.CHUNK_SPANS)
+            parts.append(self._best(head, projected_PH, left[part], right[part], barred[part]))
+        best, label = (torch.cat(column) for column in zip(*parts, strict=True))
+        self._best_score, self._label = to_host(best), to_host(label.int())
+
+    @staticmethod
+    def _best(
+        head: nn.Sequential, projected_PH: Tensor, left: Tensor, right: Tensor, null: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Best label of some spans and its score; the null label wins a tie."""
+        first, norm, last = layers(head)
+        hidden = norm(projected_PH[right] - projected_PH[left] + first.bias).relu()
+        score, label = last(hidden).max(-1)
+        return torch.maximum(score, null), torch.where(score > null, label + 1, 0)
+
+    def best(self) -> tuple[Float, Int]:
+        """Best label of every span and its score, [S] each; waits for them."""
+        return np.asarray(self._best_score(), np.float32), np.asarray(self._label(), np.int32)
+
+
 # Sums may be reordered (vector registers); no other liberty is taken.
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _hidden(
     left_PH: Float,
     right_PH: Float,

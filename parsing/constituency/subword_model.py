@@ -91,7 +91,7 @@ class SubwordSpanParser(BatchedSpanParser[SubwordConstituencyModel]):
     """A :class:`SubwordConstituencyModel` as a :class:`parsing.trees.parsers.ConstituencyParser`."""
 
     def __init__(
-        self, model: SubwordConstituencyModel, identity: dict[str, str], *, batch_positions: int = 2000
+        self, model: SubwordConstituencyModel, identity: dict[str, str], *, batch_positions: int | None = None
     ) -> None:
         super().__init__(model, identity, batch_positions=batch_positions)
         self._pieces = SubwordTable(json.dumps(model.tokenizer), model.subwords.config)

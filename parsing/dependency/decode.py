@@ -18,7 +18,7 @@ MIN = np.float32(-1e32)
 """Score of a forbidden arc, as in supar."""
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def is_tree(heads: NDArray[np.int64], n: int) -> bool:
     """Whether ``heads[1..n]`` (of [n+1]) is a tree with exactly one root, in O(n).
 
@@ -42,7 +42,7 @@ def is_tree(heads: NDArray[np.int64], n: int) -> bool:
     return True
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _argmax_rows(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     """First index of the largest value of every row."""
     best = np.zeros(len(scores), dtype=np.int64)
@@ -53,7 +53,7 @@ def _argmax_rows(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     return best
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _first_cycle(heads: NDArray[np.int64]) -> NDArray[np.int64]:
     """The cycle that holds the smallest possible token, as head(i), head(head(i)), ..., i; or empty.
 
@@ -87,7 +87,7 @@ def _first_cycle(heads: NDArray[np.int64]) -> NDArray[np.int64]:
     return cycle[:size]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def chu_liu_edmonds(s: NDArray[np.float32]) -> NDArray[np.int64]:
     """Maximum spanning tree over positions 0..n, rooted at 0, possibly with several roots: heads [T].
 
@@ -134,7 +134,7 @@ def chu_liu_edmonds(s: NDArray[np.float32]) -> NDArray[np.int64]:
     return tree
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def spanning_tree(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     """Best tree with exactly one root, as supar searches it, from scores [T, T]: heads [T].
 
@@ -160,7 +160,7 @@ def spanning_tree(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     return tree
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def decode_heads(
     scores_BTT: NDArray[np.float32], tokens_B: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], int]:

@@ -9,7 +9,7 @@ relations at the predicted heads only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from parsing.dependency.decode import decode_heads
 from parsing.dependency.model import BiaffineScorers, DependencyModel
-from parsing.networks.features import TypeTable, in_batches
+from parsing.networks.device import BatchRunner, Stages, identity_on, to_host
+from parsing.networks.features import TypeTable
 from parsing.networks.sentence_encoder import TypeVectors
 from parsing.trees.parsers import DependencyParse, check_tokens
 
@@ -33,23 +34,28 @@ class BatchedParser(ABC, Generic[Model]):
         model: the model; put into eval mode.
         identity: name, version and sha256 of the weights.
         batch_positions: sentences x (longest sentence + 1) of a batch, at most (one longer
-            sentence makes a batch of its own).
+            sentence makes a batch of its own); None takes the device's default.
     """
 
-    def __init__(self, model: Model, identity: dict[str, str], *, batch_positions: int = 2000) -> None:
+    def __init__(self, model: Model, identity: dict[str, str], *, batch_positions: int | None = None) -> None:
         self.model = model.eval()
         self.relations = model.relations
         self.identity = identity
-        self.batch_positions = batch_positions
+        self.runner = BatchRunner(torch.device("cpu"), batch_positions)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
         """One parse per sentence, in order; every sentence has at least one token."""
         check_tokens(sentences)
-        return in_batches(
+        return self.runner.run(
             self._lengths(sentences) + 1,
-            self.batch_positions,
             lambda members: self._parse_batch([sentences[i] for i in members]),
         )
+
+    def to(self, device: torch.device) -> None:
+        """Encode and score on a device from now on; trees are still decoded on the host."""
+        self.model.to(device)
+        self.runner = BatchRunner(device)
+        self.identity = identity_on(self.identity, device)
 
     def use_bfloat16(self) -> None:
         """Run the encoder in bfloat16 from now on; the identity says so, because trees may differ."""
@@ -61,18 +67,23 @@ class BatchedParser(ABC, Generic[Model]):
         """Arc scores [B, T, T] and contextual states [B, T, D] of a batch of sentences."""
 
     @torch.inference_mode()
-    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[DependencyParse]:
+    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Stages[DependencyParse]:
         scores_BTT, x_BTD = self.score(sentences)
+        scores = to_host(scores_BTT)
+        yield
         tokens_B = np.array([len(tokens) for tokens in sentences])
-        heads_N, _ = decode_heads(scores_BTT.numpy(), tokens_B)
+        heads_N, _ = decode_heads(scores(), tokens_B)
         sentence_N = np.repeat(np.arange(len(tokens_B)), tokens_B)
         position_N = np.arange(len(heads_N)) - np.repeat(np.cumsum(tokens_B) - tokens_B, tokens_B) + 1
-        dependents = (torch.from_numpy(sentence_N), torch.from_numpy(position_N))
-        relations_NR = self.model.relation_scores(x_BTD, dependents, torch.from_numpy(heads_N))
-        relations_N = relations_NR.argmax(1).numpy()
+        sentence, position, heads = (
+            torch.from_numpy(values_N).to(x_BTD.device) for values_N in (sentence_N, position_N, heads_N)
+        )
+        relations = to_host(self.model.relation_scores(x_BTD, (sentence, position), heads).argmax(1))
+        yield
+        relations_N = relations()
         cuts = np.cumsum(tokens_B)[:-1]
         columns = (np.split(values.astype(np.int32), cuts) for values in (heads_N, relations_N))
-        return map(DependencyParse, *columns)
+        return list(map(DependencyParse, *columns))
 
     def _lengths(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
         """Cost of each sentence, int64 [n], by which batches are cut."""
@@ -83,14 +94,19 @@ class BiaffineParser(BatchedParser[DependencyModel]):
     """Parses tokenised sentences with a :class:`DependencyModel`."""
 
     def __init__(
-        self, model: DependencyModel, identity: dict[str, str], *, batch_positions: int = 2000
+        self, model: DependencyModel, identity: dict[str, str], *, batch_positions: int | None = None
     ) -> None:
         super().__init__(model, identity, batch_positions=batch_positions)
         self._vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
+
+    def to(self, device: torch.device) -> None:
+        """See :meth:`BatchedParser.to`."""
+        super().to(device)
+        self._vectors.forget()
 
     @torch.inference_mode()
     def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Arc scores [B, T, T] and contextual states [B, T, D] of a batch of sentences."""
         batch = self._vectors.batch(sentences)
         x_BTD = self.model.encode(batch, self._vectors)
-        return self.model.arc_scores(x_BTD, batch.mask_BT()), x_BTD
+        return self.model.arc_scores(x_BTD, batch.mask_BT().to(x_BTD.device)), x_BTD

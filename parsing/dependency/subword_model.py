@@ -117,13 +117,19 @@ class SubwordParser(BatchedParser[SubwordDependencyModel]):
     """Parses tokenised sentences with a :class:`SubwordDependencyModel`; batches are cut by pieces."""
 
     def __init__(
-        self, model: SubwordDependencyModel, identity: dict[str, str], *, batch_positions: int = 2000
+        self, model: SubwordDependencyModel, identity: dict[str, str], *, batch_positions: int | None = None
     ) -> None:
         super().__init__(model, identity, batch_positions=batch_positions)
         self._pieces = SubwordTable(json.dumps(model.tokenizer), model.subwords.config)
         self._vectors: TypeVectors | None = None
         if model.words is not None and model.encoder is not None:
             self._vectors = TypeVectors(model.encoder, TypeTable(model.words.vocabulary))
+
+    def to(self, device: torch.device) -> None:
+        """See :meth:`parsing.dependency.parser.BatchedParser.to`."""
+        super().to(device)
+        if self._vectors is not None:
+            self._vectors.forget()
 
     @torch.inference_mode()
     def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
@@ -133,8 +139,8 @@ class SubwordParser(BatchedParser[SubwordDependencyModel]):
         if self._vectors is not None and self.model.encoder is not None:
             words = self._vectors.batch(sentences)
             x_BTE = torch.cat([self._vectors(words), x_BTD], -1)
-            x_BTD = self.model.encoder.contextualize(x_BTE, words.lengths_B)
-        return self.model.arc_scores(x_BTD, pieces.mask_BT()), x_BTD
+            x_BTD = self.model.encoder.contextualize(x_BTE, words.lengths_B.to(x_BTE.device))
+        return self.model.arc_scores(x_BTD, pieces.mask_BT().to(x_BTD.device)), x_BTD
 
     def _lengths(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
         return piece_counts([self._pieces.pieces(tokens) for tokens in sentences])

@@ -35,7 +35,7 @@ from corpora.support.environment import environment
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from parsing.constituency.model import parse_states
-from parsing.networks.features import in_batches
+from parsing.networks.device import BatchRunner, Stages, identity_on
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
 from parsing.trees.parsers import ConstituencyParse, check_tokens
 
@@ -47,17 +47,20 @@ MAX_TYPES = 60_000
 
 
 class BeneparParser:
-    """A benepar model as a :class:`parsing.trees.parsers.ConstituencyParser`, on the CPU.
+    """A benepar model as a :class:`parsing.trees.parsers.ConstituencyParser`.
 
     Args:
-        parser: benepar's model.
+        parser: benepar's model, on the CPU.
         identity: name, version and sha256 of the weights.
-        batch_positions: padded positions run at once.
+        batch_positions: padded positions run at once; None takes the device's default.
     """
 
-    def __init__(self, parser: ChartParser, identity: dict[str, str], *, batch_positions: int = 2000) -> None:
+    def __init__(
+        self, parser: ChartParser, identity: dict[str, str], *, batch_positions: int | None = None
+    ) -> None:
         self.parser = parser.eval()
-        self.identity, self.batch_positions = identity, batch_positions
+        self.identity = identity
+        self.runner = BatchRunner(torch.device("cpu"), batch_positions)
         self._bfloat16 = False
         self.labels = _by_index(parser.label_vocab)
         self.tags = _by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
@@ -72,7 +75,13 @@ class BeneparParser:
         self._bfloat16 = True
         self.identity = {**self.identity, "arithmetic": "bf16"}
 
-    @torch.inference_mode()
+    def to(self, device: torch.device) -> None:
+        """Encode and score on a device from now on; trees are still decoded on the host."""
+        self.parser.to(device)
+        self._encoder.forget()
+        self.runner = BatchRunner(device)
+        self.identity = identity_on(self.identity, device)
+
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order.
 
@@ -83,19 +92,26 @@ class BeneparParser:
         encoded = [self._encoder.encode(tokens) for tokens in sentences]
         positions = [len(tokens) + 2 for tokens in sentences]
 
-        def parse_batch(members: list[int]) -> list[ConstituencyParse]:
-            positions_B = torch.tensor([positions[i] for i in members])
-            with torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16):
-                states_BTD = self._states([encoded[i] for i in members], positions_B).float()
-            force = self.parser.decoder.force_root_constituent
-            return parse_states(self.parser.f_label, self.parser.f_tag, states_BTD, positions_B, force=force)
+        def start(members: list[int]) -> Stages[ConstituencyParse]:
+            return self._parse_batch(
+                [encoded[i] for i in members], torch.tensor([positions[i] for i in members])
+            )
 
-        return in_batches(positions, self.batch_positions, parse_batch)
+        return self.runner.run(positions, start)
+
+    @torch.inference_mode()
+    def _parse_batch(self, encoded: list[Any], positions_B: Tensor) -> Stages[ConstituencyParse]:
+        with torch.autocast(self.runner.device.type, torch.bfloat16, enabled=self._bfloat16):
+            states_BTD = self._states(encoded, positions_B).float()
+        force = self.parser.decoder.force_root_constituent
+        heads = self.parser.f_label, self.parser.f_tag
+        return (yield from parse_states(*heads, states_BTD, positions_B, force=force))
 
     def _states(self, encoded: list[Any], positions_B: Tensor) -> Tensor:
         """The states that benepar's ``forward`` computes before the spans: [B, T, D]."""
         parser = self.parser
-        mask_BT = torch.arange(int(positions_B.max())) < positions_B[:, None]
+        positions_T = torch.arange(int(positions_B.max()))
+        mask_BT = (positions_T < positions_B[:, None]).to(self.runner.device)
         content: Tensor = self._encoder.vectors(encoded, mask_BT)
         if parser.encoder is None:
             content = parser.project_pretrained(content)
@@ -115,9 +131,10 @@ class _Characters:
 
     def __init__(self, parser: ChartParser) -> None:
         self._parser = parser
-        self._clear()
+        self.forget()
 
-    def _clear(self) -> None:
+    def forget(self) -> None:
+        """Start anew, on the device where the model is now."""
         self._rows: dict[str, int] = {}
         self._vectors = torch.zeros(0)
         self._boundaries = torch.zeros(0)
@@ -129,17 +146,18 @@ class _Characters:
     def vectors(self, encoded: list[list[str]], mask_BT: Tensor) -> Tensor:
         """Word vectors with the boundaries', [B, T, D/2], 0 in padding."""
         if len(self._rows) > MAX_TYPES:
-            self._clear()
+            self.forget()
         self._meet(dict.fromkeys(word for words in encoded for word in words if word not in self._rows))
-        rows = [self._rows[word] for words in encoded for word in words]
+        rows = torch.tensor([self._rows[word] for words in encoded for word in words], device=mask_BT.device)
         content = self._vectors.new_zeros(*mask_BT.shape, self._vectors.shape[1])
         last_B = mask_BT.sum(1) - 1
         inner_BT = mask_BT.clone()
         inner_BT[:, 0] = False
-        inner_BT[torch.arange(len(encoded)), last_B] = False
+        sentence_B = torch.arange(len(encoded), device=mask_BT.device)
+        inner_BT[sentence_B, last_B] = False
         content[inner_BT] = self._vectors[rows]
         content[:, 0] = self._boundaries[0]
-        content[torch.arange(len(encoded)), last_B] = self._boundaries[1]
+        content[sentence_B, last_B] = self._boundaries[1]
         return content
 
     def _meet(self, words: dict[str, None]) -> None:
@@ -148,7 +166,9 @@ class _Characters:
         # benepar's reader takes the words for a sentence and puts the two boundaries around it.
         retokenizer = self._parser.retokenizer
         batch = retokenizer.pad([retokenizer(list(words), return_tensors="np")], return_tensors="pt")
-        vectors_UD = self._parser.char_encoder(batch["char_ids"], batch["valid_token_mask"])[0]
+        device = next(self._parser.parameters()).device
+        ids, mask = batch["char_ids"].to(device), batch["valid_token_mask"].to(device)
+        vectors_UD = self._parser.char_encoder(ids, mask)[0]
         first = len(self._rows)
         self._rows.update(zip(words, range(first, first + len(words)), strict=True))
         self._boundaries = vectors_UD[[0, -1]]
@@ -163,6 +183,9 @@ class _Transformer:
         self._language = language
         self._readable: dict[str, bool] = {}
 
+    def forget(self) -> None:
+        """Nothing here is on a device."""
+
     def encode(self, tokens: Sequence[str]) -> Any:
         """Sub-word ids; words that the tokenizer drops are read as ``-``."""
         words = [token if self._is_readable(token) else BLANK for token in tokens]
@@ -174,6 +197,7 @@ class _Transformer:
     def vectors(self, encoded: list[Any], mask_BT: Tensor) -> Tensor:
         """Vectors of words and boundaries, [B, T, D], 0 in padding."""
         batch = self._parser.retokenizer.pad(encoded, return_tensors="pt")
+        batch = {k: v.to(mask_BT.device) for k, v in batch.items() if isinstance(v, Tensor)}
         extra = {
             k: batch[k]
             for k in ("token_type_ids", "decoder_input_ids", "decoder_attention_mask")
@@ -183,7 +207,7 @@ class _Transformer:
             batch["input_ids"], attention_mask=batch["attention_mask"], **extra
         )
         features = output.last_hidden_state
-        rows_B1 = torch.arange(len(encoded))[:, None]
+        rows_B1 = torch.arange(len(encoded), device=mask_BT.device)[:, None]
         picked: Tensor = features[rows_B1, F.relu(batch["words_from_tokens"])]
         return picked.masked_fill(~mask_BT[:, :, None], 0)
 

@@ -11,10 +11,9 @@ C characters of a type (cut at ``ParserVocabulary.max_characters``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -27,8 +26,6 @@ from corpora.support.errors import UserError
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
 PAD, UNKNOWN, BEGIN, END = range(4)
-
-Parse = TypeVar("Parse")
 
 
 @configuration
@@ -184,24 +181,6 @@ def length_batches(positions: Sequence[int] | NDArray[np.integer], limit: int) -
             batches.append([])
         batches[-1].append(index)
     return batches
-
-
-def in_batches(
-    positions: Sequence[int] | NDArray[np.integer],
-    limit: int,
-    parse: Callable[[list[int]], Iterable[Parse]],
-) -> list[Parse]:
-    """One result per sentence, in order, computed in :func:`length_batches`.
-
-    Args:
-        positions: [n], of each sentence, boundaries included.
-        limit: sentences x the longest one's positions.
-        parse: maps the indices of a batch's sentences to their results.
-    """
-    results: dict[int, Parse] = {}
-    for members in length_batches(positions, limit):
-        results.update(zip(members, parse(members), strict=True))
-    return [results[i] for i in range(len(positions))]
 
 
 def make_batch(table: TypeTable, sentences: Sequence[NDArray[np.int64]], *, end_boundary: bool) -> WordBatch:

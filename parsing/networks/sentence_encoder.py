@@ -93,7 +93,11 @@ class CharacterEncoder(nn.Module):
         self.output_dim = 2 * (hidden // 2)
 
     def forward(self, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
-        """Character ids [U, C] and their number [U] -> [U, E]."""
+        """Character ids [U, C] and their number [U] -> [U, E].
+
+        They may be on the host: groups are made where they are, and a device gets the groups only.
+        """
+        device = self.embedding.weight.device
         bounds = torch.tensor(self.GROUPS, device=counts_U.device)
         group_U = torch.bucketize(counts_U, bounds)
         order_U = torch.argsort(group_U, stable=True)
@@ -102,8 +106,9 @@ class CharacterEncoder(nn.Module):
         for index in order_U.split(sizes):
             if len(index):
                 counts = counts_U[index]
-                parts.append(self._last_states(characters_UC[index, : int(counts.max())], counts))
-        return torch.cat(parts)[torch.argsort(order_U)]
+                characters = characters_UC[index, : int(counts.max())]
+                parts.append(self._last_states(characters.to(device), counts.to(device)))
+        return torch.cat(parts)[torch.argsort(order_U).to(device)]
 
     def _last_states(self, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
         states_UCE = self.lstm(self.embedding(characters_UC), counts_U)
@@ -136,7 +141,8 @@ class SentenceEncoder(nn.Module):
 
     def type_vectors(self, words_U: Tensor, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
         """Input vectors of word types without dropout, [U, E]: what does not depend on context."""
-        return torch.cat([self.words(words_U), self.characters(characters_UC, counts_U)], -1)
+        words_UE = self.words(words_U.to(self.words.weight.device))
+        return torch.cat([words_UE, self.characters(characters_UC, counts_U)], -1)
 
     def inputs(self, batch: WordBatch) -> Tensor:
         """Input vectors of a batch, with dropout in training, [B, T, E]."""
@@ -183,7 +189,7 @@ class SentenceEncoder(nn.Module):
             half of D is the forward direction.
         """
         x_BTE = self.inputs(batch) if vectors is None else vectors(batch)
-        return self.contextualize(x_BTE, batch.lengths_B)
+        return self.contextualize(x_BTE, batch.lengths_B.to(x_BTE.device))
 
 
 class TypeVectors:
@@ -211,26 +217,31 @@ class TypeVectors:
         rows = [self.table.rows(tokens) for tokens in sentences]
         return make_batch(self.table, rows, end_boundary=self.encoder.config.end_boundary)
 
+    def forget(self) -> None:
+        """Start anew, on the device where the encoder is now; earlier batches are then invalid."""
+        self.table.clear()
+        self._reset()
+
     def bound(self) -> None:
         """Start anew if the table has outgrown ``max_types``; earlier batches are then invalid."""
         if len(self.table) > self.max_types:
-            self.table.clear()
-            self._reset()
+            self.forget()
 
     @torch.inference_mode()
     def __call__(self, batch: WordBatch) -> Tensor:
-        """Input vectors of a batch, [B, T, E]."""
+        """Input vectors of a batch on the host, [B, T, E], on the encoder's device."""
         self._grow(len(self.table))
+        device = self._vectors.device
         missing = np.flatnonzero(~self._known[batch.rows_U])
         if len(missing):
-            index = torch.from_numpy(missing).to(self._vectors.device)
+            index = torch.from_numpy(missing)
             rows = batch.rows_U[missing]
-            self._vectors[torch.from_numpy(rows)] = self.encoder.type_vectors(
+            self._vectors[torch.from_numpy(rows).to(device)] = self.encoder.type_vectors(
                 batch.words_U[index], batch.characters_UC[index], batch.character_counts_U[index]
             )
             self._known[rows] = True
-        rows_U = torch.from_numpy(batch.rows_U).to(self._vectors.device)
-        return self._vectors[rows_U[batch.types_BT]]
+        rows_BT = torch.from_numpy(batch.rows_U)[batch.types_BT]
+        return self._vectors[rows_BT.to(device)]
 
     def _grow(self, size: int) -> None:
         if size > len(self._known):

@@ -31,6 +31,7 @@ from corpora.inputs import encodable
 from corpora.support.config import configuration
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
+from parsing.networks.device import pick
 
 MAX_TYPES = 200_000
 """Word types whose pieces are kept."""
@@ -163,14 +164,15 @@ class SubwordEncoder(nn.Module):
         """Run the transformer under bfloat16 autocast; the mixture and what follows stay fp32."""
 
     def forward(self, batch: SubwordBatch) -> Tensor:
-        """Vectors of all positions, [B, T, H], 0 in padding."""
-        states_SH = self._states(batch)[batch.mask_BP]
+        """Vectors of all positions of a batch on the host, [B, T, H] on the model's device, 0 in padding."""
+        states_SH = pick(self._states(batch), batch.mask_BP)
         pooled_NH = self._pool(states_SH, batch.first_N, batch.count_N)
         if self.projection is not None:
             pooled_NH = self.projection(pooled_NH)
         mask_BT = batch.mask_BT()
         vectors_BTH = pooled_NH.new_zeros(*mask_BT.shape, pooled_NH.shape[1])
-        vectors_BTH[mask_BT] = pooled_NH
+        sentence_N, position_N = (index.to(pooled_NH.device) for index in mask_BT.nonzero(as_tuple=True))
+        vectors_BTH[sentence_N, position_N] = pooled_NH
         return vectors_BTH
 
     def _states(self, batch: SubwordBatch) -> Tensor:
@@ -185,22 +187,24 @@ class SubwordEncoder(nn.Module):
     def _mix(self, batch: SubwordBatch, start: int) -> Tensor:
         """γ Σ_l softmax(w)_l h_l over the last layers, for the window that begins at ``start``."""
         window = slice(start, start + self.max_pieces)
-        mask = batch.mask_BP[:, window].float()
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.reduced):
-            layers = self.model(batch.ids_BP[:, window], attention_mask=mask).hidden_states
+        device = self.gamma.device
+        mask = batch.mask_BP[:, window].float().to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.reduced):
+            layers = self.model(batch.ids_BP[:, window].to(device), attention_mask=mask).hidden_states
         weights = self.layer_weights.softmax(-1)
         chosen = [layer.float() for layer in layers[-self.config.layers :]]
         mixed: Tensor = self.gamma * sum(w * h for w, h in zip(weights, chosen, strict=True))
         return mixed
 
     def _pool(self, states_SH: Tensor, first_N: Tensor, count_N: Tensor) -> Tensor:
+        device = states_SH.device
         if self.config.pooling == "first":
-            return states_SH[first_N]
+            return states_SH[first_N.to(device)]
         if self.config.pooling == "last":
-            return states_SH[first_N + count_N - 1]
-        word_S = torch.repeat_interleave(torch.arange(len(count_N)), count_N)
+            return states_SH[(first_N + count_N - 1).to(device)]
+        word_S = torch.repeat_interleave(torch.arange(len(count_N)), count_N).to(device)
         sums_NH = states_SH.new_zeros(len(count_N), states_SH.shape[1]).index_add_(0, word_S, states_SH)
-        return sums_NH / count_N[:, None]
+        return sums_NH / count_N[:, None].to(device)
 
 
 def piece_counts(sentences: Sequence[Sequence[tuple[int, ...]]]) -> NDArray[np.int64]:

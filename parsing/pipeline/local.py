@@ -9,10 +9,11 @@ could not load the parsers: there may be no memory for it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import multiprocessing
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -21,6 +22,7 @@ from corpora.support.cli import LOGGER
 from corpora.support.environment import environment
 from corpora.support.errors import UserError
 from parsing.cache.format import ShardResult
+from parsing.pipeline.device_worker import DeviceWorker
 from parsing.pipeline.parse_shard import ShardOptions
 from parsing.pipeline.read_ahead import read_ahead
 from parsing.pipeline.split import ShardSpec
@@ -51,18 +53,36 @@ class LocalPool:
     Args:
         factories: how a worker makes its parsers.
         workers: number of processes, None for one per core.
+        devices: how each device worker makes the parsers that workers then use instead of their own.
     """
 
-    def __init__(self, factories: ParserFactories, workers: int | None) -> None:
+    def __init__(
+        self,
+        factories: ParserFactories,
+        workers: int | None,
+        *,
+        devices: Sequence[ParserFactories] = (),
+    ) -> None:
         self.factories = factories
+        self.devices = devices
         self._context = multiprocessing.get_context("spawn")
         self._count = workers or available_cores()
         self._workers: list[_Worker] = []
+        self._device_workers: list[DeviceWorker] = []
+        self._sources: Iterator[ParserFactories] = itertools.repeat(factories)
+        """What the next worker makes its parsers from: workers share the devices evenly."""
         self._description: ParserDescription | None = None
 
     def __enter__(self) -> LocalPool:
-        for _ in range(self._count):
-            self._add()
+        try:
+            self._device_workers = [DeviceWorker(self._context, factories) for factories in self.devices]
+            if self._device_workers:
+                self._sources = itertools.cycle([device.factories for device in self._device_workers])
+            for _ in range(self._count):
+                self._add()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -70,7 +90,10 @@ class LocalPool:
             worker.process.kill()  # what a worker writes is atomic: nothing to wait for
             worker.process.join()
             worker.pipe.close()
-        self._workers = []
+        for device in self._device_workers:
+            device.process.kill()
+            device.process.join()
+        self._workers, self._device_workers = [], []
 
     def describe(self) -> ParserDescription:
         """Wait until a worker has loaded the parsers."""
@@ -110,6 +133,8 @@ class LocalPool:
     ) -> ShardResult | None:
         """Handle a worker's message, or its death (None): return the result, or queue the part again."""
         spec, worker.spec = worker.spec, None
+        if isinstance(message, Refused):
+            raise UserError(message.reason)
         if message is not None:
             assert isinstance(message, Done | Failed)
             for line in message.lines:
@@ -171,7 +196,7 @@ class LocalPool:
             process.start()
         theirs.close()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the next wait notices
-            ours.send(self.factories)
+            ours.send(next(self._sources))
         return _Worker(process, ours)
 
     def _add(self) -> None:

@@ -45,6 +45,7 @@ from parsing.trees.parsers import (
     ConstituencyParser,
     DependencyParse,
     DependencyParser,
+    DeviceLost,
     Int,
     Int64,
     UInt8,
@@ -55,6 +56,8 @@ MAX_TOKENS = 128
 # Limits of a micro-batch: enough to keep one core's matrix products busy, few enough for little memory.
 BATCH_SENTENCES = 256
 BATCH_TOKENS = 4096
+# The same for a GPU, which wants many rows in a product.
+DEVICE_TOKENS = 2**16
 # About a second of work: no worker idles longer than that at the end.
 PART_SENTENCES = 1024
 
@@ -70,6 +73,11 @@ class ShardOptions:
     batch_sentences: int = BATCH_SENTENCES
     batch_tokens: int = BATCH_TOKENS
     part_sentences: int = PART_SENTENCES
+
+    @classmethod
+    def on_device(cls, max_tokens: int) -> ShardOptions:
+        """Micro-batches that fill a GPU: each has all sentences of a part."""
+        return cls(max_tokens=max_tokens, batch_sentences=PART_SENTENCES, batch_tokens=DEVICE_TOKENS)
 
 
 def inventories_of(
@@ -269,7 +277,7 @@ def _parses(
             if len(parses) != len(batch):
                 raise ValueError(f"{len(parses)} parses of {len(batch)} sentences")
         except Exception as error:
-            if out_of_memory(error):  # the trees must not depend on it
+            if out_of_memory(error) or isinstance(error, DeviceLost):  # the trees must not depend on it
                 raise
             # One odd sentence must not cost the others, whatever a parser library raises.
             log.warning("%s parser: batch of %d, one by one after: %s", name, len(batch), error)
@@ -281,7 +289,7 @@ def _parses(
                 (one,) = parse([sentences[i]])
                 done.append((int(i), one))
             except Exception as error:
-                if out_of_memory(error):
+                if out_of_memory(error) or isinstance(error, DeviceLost):
                     raise
                 reasons[f"{name} fault"] += 1
                 log.warning("%s parser: %s; %s", name, error, _excerpt(sentences[i]))

@@ -34,7 +34,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The parsers cannot be loaded, and the user can fix that."""
+    """The parsers cannot be loaded, or their device is lost, and the user can fix that."""
 
     reason: str
 
@@ -64,7 +64,7 @@ Message = Ready | Refused | Failed | Done
 def work(pipe: Connection) -> None:
     """Main function of the process: receives the parsers' factories, then parts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
-    _die_with_parent()
+    die_with_parent()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             factories = pipe.recv()  # imports what they name
@@ -93,6 +93,8 @@ def _parse(options: ShardOptions, spec: ShardSpec, parsers: LoadedParsers, messa
     try:
         result = parse_shard(spec, parsers.dependency, parsers.constituency, options)
         return Done(result, messages.take())
+    except UserError as error:  # a lost device: no part would fare better
+        return Refused(str(error))
     except Exception as error:
         return Failed(traceback.format_exc(), out_of_memory(error), messages.take())
 
@@ -108,7 +110,7 @@ def _give_memory_back() -> None:
             trim(0)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask Linux to end this process with its parent, even if that is killed."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1

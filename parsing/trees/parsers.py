@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,19 @@ Int = NDArray[np.integer]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 UInt8 = NDArray[np.uint8]
+
+
+class DeviceLost(UserError):
+    """A GPU, or the process that works on it, failed; no sentence is to blame."""
+
+
+def same_trees(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Whether two identities are those of one parser, perhaps on different devices.
+
+    Devices add up numbers in different orders, which changes about one tree in thousands. A cache must not
+    mix such trees, because the same command has to end in the same bytes; a model does not mind.
+    """
+    return all(one.get(key) == other.get(key) for key in {*one, *other} - {"device"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +78,26 @@ class ConstituencyParser(Protocol):
         ...
 
 
-def check_tokens(sentences: Sequence[Sequence[str]]) -> None:
+def check_tokens(sentences: Sequence[Sequence[str]], first: int = 0) -> None:
     """Refuse text where tokens are meant: a string is a sequence of strings, too, its characters.
 
+    Args:
+        sentences: tokenised sentences, perhaps.
+        first: number of the first one, for the message.
+
     Raises:
-        UserError: a sentence (it is named) is a string.
+        UserError: a sentence (it is named) is a string, or a token is none.
     """
     if isinstance(sentences, str):
         sentences = [sentences]
-    for index, tokens in enumerate(sentences):
+    for index, tokens in enumerate(sentences, first):
         if isinstance(tokens, str):
             raise UserError(
                 f"parse: sentence {index} is the string {tokens[:60]!r}; give a list of its tokens "
                 "(corpora.tokenize.make_tokenizer makes them)"
             )
+        for token in tokens:
+            if not isinstance(token, str):
+                raise UserError(
+                    f"parse: sentence {index}: {token!r} is no token but a {type(token).__name__}"
+                )

@@ -239,7 +239,7 @@ def test_non_finite_loss_stops_before_the_update(tiny: TrainConfig, monkeypatch)
     def poisoned(self: Trainer, step):
         result = gradient(self, step)
         if self.position.step == 4:
-            result.loss = float("nan")
+            result.metrics[0] = float("nan")
             self.before = {name: value.clone() for name, value in self.network.state_dict().items()}
             seen.append(self)
         return result
@@ -363,7 +363,7 @@ def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig) -> None:
     for job in jobs:
         one, again, whole = trainer.prepare(job), trainer.prepare(job), plain.prepare(job)
         for a, b, c in zip(one.groups, again.groups, whole.groups, strict=True):
-            rows = [s.table_rows[g.micro_batches[0].token] for s, g in ((one, a), (again, b), (whole, c))]
+            rows = [s.rows.host[g.micro_batches[0].token] for s, g in ((one, a), (again, b), (whole, c))]
             np.testing.assert_array_equal(rows[0], rows[1])
             kept = rows[0] == rows[2]
             assert (rows[0][~kept] == 0).all()

@@ -88,14 +88,14 @@ def test_odd_text_keeps_its_sentences(parser):
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        (["The cat sat ."], r"sentence 0 is the string 'The cat sat \.'; tokens are wanted"),
-        ([["a"], ["b", None]], "sentence 1: token None is a NoneType"),
+        (["The cat sat ."], r"sentence 0 is the string 'The cat sat \.'; give a list of its tokens"),
+        ([["a"], ["b", None]], "sentence 1: None is no token but a NoneType"),
     ],
 )
 def test_what_is_no_tokens_is_refused(parser, sentences, message):
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises(UserError, match=message):
         parser.parse(sentences)
-    with pytest.raises(TypeError, match=r"\.parse\(\) takes tokens"):
+    with pytest.raises(UserError, match=r"\.parse\(\) takes tokens"):
         parser([["a"]])
 
 

@@ -37,8 +37,7 @@ def first_gradient(config: TrainConfig, distributed: DistributedContext | None =
     found = {n: p.grad.clone() for n, p in trainer.network.named_parameters() if p.grad is not None}
     found |= {f"rows.{i}": g.detach().clone() for i, g in enumerate(result.row_gradients)}
     found["table_rows"] = result.table_rows
-    metrics = [result.loss, *result.pair_loss.values(), *result.pair_accuracy.values()]
-    found["metrics"] = torch.tensor(metrics, dtype=torch.float64)
+    found["metrics"] = result.metrics
     return found
 
 
@@ -75,8 +74,8 @@ def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
     trainer.network.double()
     step = trainer.prepare(next(trainer.jobs()))
     group = step.groups[0]
-    rows = [table[torch.from_numpy(step.table_rows)] for table in trainer.network.tables]
-    value = trainer.network.objective(trainer.network.encode(group.micro_batches[0], rows), group.positions)
+    rows = [table[step.rows.table] for table in trainer.network.tables]
+    value = trainer.network.objective(trainer.network.encode(group.micro_batches[0], rows), group.targets)
     (value.loss / value.anchors).backward()
     for index, table in enumerate(trainer.network.tables):
         dense = torch.zeros_like(table)

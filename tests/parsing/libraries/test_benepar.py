@@ -51,7 +51,7 @@ def test_our_model_parses_as_stock_benepar_does(seed, force_root) -> None:
 def test_benepars_character_model(tmp_path, changes) -> None:
     path = save_as_benepar_does(benepar_model(1, **changes), tmp_path / "tiny.pt")
     parser = load_benepar(str(path))
-    parser.batch_positions = 40
+    parser.runner.positions = 40
     assert parser.labels == LABELS
     assert parser.tags == (TAGS if changes.get("predict_tags", True) else ("UNK",))
     assert set(parser.identity) == {"name", "version", "sha256"}
@@ -87,7 +87,7 @@ def pretrained(folder, seed=2, **changes):
 def test_a_pretrained_transformer(backbones, tmp_path, name, use_encoder) -> None:
     model = pretrained(backbones[name], use_encoder=use_encoder)
     parser = load_benepar(str(save_as_benepar_does(model, tmp_path / "tiny.pt")))
-    parser.batch_positions = 40
+    parser.runner.positions = 40
     sentences = [tokens for tokens in SENTENCES if name != "t5" or tokens[0].isascii()]
     stock = stock_parse(model, sentences)
     assert_same(parser.parse(sentences), stock)

@@ -88,7 +88,7 @@ def test_a_transformer_as_encoder(backbones, tmp_path, backbone, options) -> Non
     ours = convert(parser, tmp_path)
     assert isinstance(ours, SubwordParser) and ours.model.encoder is None
     assert_same(ours, parser, [*TOKENS, LONG])
-    ours.batch_positions = 30
+    ours.runner.positions = 30
     assert_same(ours, parser, [*TOKENS, LONG])
 
 

@@ -1,0 +1,176 @@
+"""A training step never waits for the device: metrics are read many steps at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from corpora.support.errors import UserError
+from multiview.config import TrainConfig
+from multiview.engines.transfer import pack, to_device, unpack
+from multiview.train import main
+from multiview.training import trainer as trainer_module
+from multiview.training.data import open_trees
+from multiview.training.log import read_log
+from multiview.training.optimiser import FusedAdam
+from multiview.training.trainer import Trainer
+from tests.fixtures.trees import changed
+from tests.fixtures.waiting import Waits, no_waiting
+from tests.multiview.test_train import assert_same_bits, kept, newest
+
+# The portable kernels: a GPU's own are checked against them, and numba's read the tensors as arrays.
+VARIANTS = {
+    "paper": {},
+    "seq": {"views": "seq,dep"},
+    "rows": {"table": {"update": "rows"}, "objective": {"direction": "both", "denominator": "all"}},
+    "cached": {"objective": {"negatives": "step"}, "loop": {"segments": 2, "micro_batch": 7}},
+    "dot": {"objective": {"score": "dot", "self_score": "zero"}, "optimiser": {"clip": 0.0}},
+}
+
+
+def portable(config: TrainConfig, variant: str) -> TrainConfig:
+    return changed(changed(config, encoder={"engine": "torch"}), **VARIANTS[variant])
+
+
+# Not SEQ: torch's GRU reads the sizes of its steps, which are on the host even where the rest is not.
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "seq"])
+def test_a_step_does_not_wait(tiny: TrainConfig, variant: str) -> None:
+    trainer = Trainer(portable(tiny, variant), open_trees(tiny.trees))
+    jobs = trainer.jobs()
+    for _ in range(2):
+        step = trainer.prepare(next(jobs))
+        with no_waiting() as seen:
+            trainer.update(trainer.gradient(step))
+        assert seen.launches > 100
+    assert len(trainer.unread) == 2
+    with no_waiting(), pytest.raises(Waits):
+        trainer.unread.read()
+
+
+def test_fixed_vectors_do_not_wait(tiny: TrainConfig, tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("the 0.5 1 0 0 0 2\ncat 1 2 3 4 5 6\n")
+    config = changed(portable(tiny, "paper"), words="fixed", vectors=vectors)
+    trainer = Trainer(config, open_trees(tiny.trees))
+    step = trainer.prepare(next(trainer.jobs()))
+    with no_waiting():
+        trainer.update(trainer.gradient(step))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_step_stays_on_its_device(tiny: TrainConfig, variant: str, monkeypatch) -> None:
+    """On torch's device without memory: a tensor left on the CPU, or a value asked for, is an error."""
+    monkeypatch.setattr(trainer_module, "pick_device", lambda *_: torch.device("meta"))
+    for name, stand_in in (
+        ("autocast", lambda *_, **__: nullcontext()),
+        ("is_autocast_enabled", lambda _: False),
+    ):
+        monkeypatch.setattr(torch, name, stand_in)  # autocast does not know that device
+    monkeypatch.setattr(FusedAdam, "step", lambda self: None)  # the fused kernel needs memory
+    trainer = Trainer(portable(tiny, variant), open_trees(tiny.trees))
+    step = trainer.prepare(next(trainer.jobs()))
+    with no_waiting("meta"):
+        result = trainer.gradient(step)
+        trainer.update(result)
+    assert {tensor.device.type for tensor in (result.metrics, *result.row_gradients)} == {"meta"}
+
+
+WAITING: dict[str, Callable[[Tensor], object]] = {
+    "item": lambda x: x[0, 0].item(),
+    "float": lambda x: float(x[0, 0]),
+    "bool": lambda x: bool(x[0, 0] > 0),
+    "tolist": lambda x: x.tolist(),
+    "numpy": lambda x: x.numpy(),
+    "cpu": lambda x: x.cpu(),
+    "nonzero": lambda x: torch.nonzero(x),
+    "mask": lambda x: x[x > 0],
+    "put by mask": lambda x: x.__setitem__(x > 0, 1.0),
+    "unique": lambda x: x.unique(),
+    "isfinite": lambda x: 1 if torch.isfinite(x).all() else 0,
+}
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_what_waits_is_refused(name: str) -> None:
+    with pytest.raises(Waits), no_waiting():
+        WAITING[name](torch.ones(2, 3))
+
+
+class Asks(torch.autograd.Function):
+    """Reads its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * gradient.sum().item()
+
+
+def test_the_backward_pass_is_watched() -> None:
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(Waits), no_waiting():
+        Asks.apply(x).sum().backward()
+
+
+def test_rare_readings_change_nothing(tiny: TrainConfig) -> None:
+    often, rarely = tiny, changed(tiny, name="rarely", loop={"read_every": 7})
+    main(often)
+    main(rarely)
+    assert_same_bits(newest(often), newest(rarely))
+    logs = [read_log(config.folder / "log.jsonl") for config in (often, rarely)]
+    for line in (*logs[0], *logs[1]):
+        line.pop("sentences_per_s", None)
+    by_step = [sorted(lines, key=lambda line: (line["step"], line["kind"])) for lines in logs]
+    assert by_step[0] == by_step[1]
+
+
+@pytest.mark.parametrize("update", ["dense", "rows"])
+def test_a_bad_step_found_late_changed_nothing(tiny: TrainConfig, update: str, monkeypatch) -> None:
+    config = changed(
+        tiny, table={"update": update}, loop={"read_every": 20, "checkpoint_every": 50},
+        validation={"every": 50},
+    )  # fmt: skip
+    gradient, seen = Trainer.gradient, []
+
+    def poisoned(self: Trainer, step):
+        result = gradient(self, step)
+        if self.position.step == 4:
+            next(p.grad for p in self.optimiser.dense if p.grad is not None)[0] = float("inf")
+            before = {name: value.clone() for name, value in self.network.state_dict().items()}
+            moments = {name: value.clone() for name, value in self.optimiser.state().items()}
+            seen.append((self, before, moments))
+        return result
+
+    monkeypatch.setattr(Trainer, "gradient", poisoned)
+    with pytest.raises(UserError, match=r"step 5: loss [0-9.]+, gradient norm (inf|nan); stopped before"):
+        main(config)
+    trainer, before, moments = seen[0]
+    assert trainer.position.step == 20
+    assert_same_bits(before, dict(trainer.network.state_dict()))
+    after = trainer.optimiser.state()
+    assert_same_bits(moments | {"steps": after["steps"]}, after)
+    assert not (config.folder / "checkpoints").exists() or kept(config) == []
+    assert not (config.folder / "model.safetensors").exists()
+
+
+def test_arrays_are_packed_without_change() -> None:
+    arrays = {
+        "longs": np.arange(5), "flags": np.array([[True, False, True]]), "none": np.zeros((0, 3), np.int32),
+        "ints": np.arange(6, dtype=np.int32).reshape(2, 3)[:, ::2], "floats": np.float32([0.5, np.nan]),
+    }  # fmt: skip
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    for name, found in unpack(pack(tensors, pinned=False), tensors).items():
+        assert found.dtype == tensors[name].dtype
+        np.testing.assert_array_equal(found, arrays[name])
+    moved = to_device(arrays, torch.device("meta"))
+    assert {name: tensor.shape for name, tensor in moved.items()} == {
+        name: array.shape for name, array in arrays.items()
+    }
