@@ -348,4 +348,4 @@ class Trainer:
         values |= {"epoch": self.position.epoch, "sentences_per_s": step.sentences / seconds}
         writer.write("train", self.position.step, values)
         bar.update(step.sentences)
-        bar.set_postfix(loss=f"{result.loss:.3f}", hit=f"{max(result.pair_accuracy.values()):.3f}")
+        bar.set_postfix({"loss": f"{result.loss:.3f}", "hit": f"{max(result.pair_accuracy.values()):.3f}"})
