@@ -6,6 +6,8 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from importlib import import_module
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -22,7 +24,7 @@ class Bar(Protocol):
     def update(self, n: int = 1, /) -> object:
         """Count ``n`` more units as done."""
 
-    def set_postfix(self, **metrics: str) -> object:
+    def set_postfix(self, metrics: Mapping[str, str], /) -> object:
         """Show these at the end of the line."""
 
     def __enter__(self) -> Self: ...
@@ -54,11 +56,7 @@ def progress(
     notebook = _in_notebook()
     if not (show or notebook or sys.stderr.isatty()):
         return LogLines(total=total, initial=initial, unit=unit, description=description)
-    if notebook:
-        from tqdm.auto import tqdm
-    else:
-        from tqdm import tqdm
-    bar: Bar = tqdm(
+    bar: Bar = import_module("tqdm.auto" if notebook else "tqdm").tqdm(
         total=total,
         initial=initial,
         unit=unit,
@@ -83,7 +81,7 @@ class _Silent:
     def update(self, n: int = 1, /) -> None:
         """Nothing."""
 
-    def set_postfix(self, **metrics: str) -> None:
+    def set_postfix(self, metrics: Mapping[str, str], /) -> None:
         """Nothing."""
 
     def __enter__(self) -> Self:
@@ -129,7 +127,7 @@ class LogLines(_Silent):
         """Count ``n`` more units as done."""
         self.done += n
 
-    def set_postfix(self, **metrics: str) -> None:
+    def set_postfix(self, metrics: Mapping[str, str], /) -> None:
         """Show these at the end of the line."""
         self.metrics = "".join(f", {name} {value}" for name, value in metrics.items())
 

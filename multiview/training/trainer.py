@@ -369,4 +369,4 @@ class Trainer:
             writer.write("train", line.step, values)
         bar.update(sentences)
         hit = max(value for name, value in metrics[-1].items() if name.startswith("accuracy"))
-        bar.set_postfix(loss=f"{metrics[-1]['loss']:.3f}", hit=f"{hit:.3f}")
+        bar.set_postfix({"loss": f"{metrics[-1]['loss']:.3f}", "hit": f"{hit:.3f}"})

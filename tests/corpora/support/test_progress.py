@@ -21,7 +21,7 @@ def test_a_line_says_how_much_how_fast_and_how_long() -> None:
     bar = LogLines(total=40_000, initial=10_000, unit="sent", description="parsing")
     assert bar.line(30) == "parsing: 10,000 of 40,000 (25%) sentences, 30 s so far"
     bar.update(10_000)
-    bar.set_postfix(loss="4.125")
+    bar.set_postfix({"loss": "4.125"})
     assert bar.line(20) == ("parsing: 20,000 of 40,000 (50%) sentences, 500 a second, 40 s left, loss 4.125")
     slow = LogLines(total=10, initial=0, unit="task", description="evaluate")
     slow.update()
