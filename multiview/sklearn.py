@@ -54,8 +54,10 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def fit(self, X: Iterable[str | Tokens], y: object = None) -> Self:
         """Load the model; neither sentences nor labels are looked at."""
-        loaded = isinstance(self.model, MultiViewEncoder)
-        self.encoder_ = self.model if loaded else MultiViewEncoder.load(self.model, self.device)
+        model = self.model
+        if not isinstance(model, MultiViewEncoder):
+            model = MultiViewEncoder.load(model, self.device)
+        self.encoder_ = model
         return self
 
     def transform(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:
@@ -72,4 +74,4 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     @property
     def _n_features_out(self) -> int:
         """For the names of the dimensions."""
-        return self.encoder_.encode([], views=self.views).shape[1]
+        return int(self.encoder_.encode([], views=self.views).shape[1])

@@ -42,7 +42,7 @@ def test_csv_reads_back(rows) -> None:
 
 def test_latex_escapes_and_marks_the_best() -> None:
     lines = TABLE.to_latex().splitlines()
-    assert lines[0] == r"\begin{tabular}{lrl}" and lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+    assert lines[0] == r"\begin{tabular}{lrr}" and lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
     assert lines[2] == r"model & MR & \textless{}SD \& co\textgreater{} \\"
     assert lines[4] == r"dep\_const & \textbf{74.21 $\pm$ 0.31 [70.00, 80.50]*} & 3 \\"
     assert lines[5] == r"50 \% & 60.12 & -- \\"
