@@ -214,7 +214,7 @@ def open_backbone(spec: str, config: BackboneConfig) -> Backbone:
         UserError: no such file or folder.
     """
     source = find_source(spec)
-    if source.kind in ("vectors", "words"):
+    if source.kind in ("vectors", "words", "bag"):
         return WholeBackbone(source, config)
     if source.kind == "sentence-transformers":
         return TransformerBackbone(source, config)

@@ -17,6 +17,7 @@ import numpy as np
 
 from corpora.support.errors import UserError
 from senteval_runner.protocol.features import Float
+from senteval_runner.vectors.bags import Bag, BagSpec, lookup_of
 from senteval_runner.vectors.embed import CombinedEncoder, LoadedEncoder, StoredEncoder, VectorStore
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees, open_trees
 from senteval_runner.vectors.pretrained import pooled_model, whole_model
@@ -115,7 +116,11 @@ def loader(source: Source, options: ModelOptions) -> Callable[[], LoadedEncoder]
         if source.kind == "vectors":
             return LoadedEncoder(PrecomputedVectors(Path(source.spec)), tokens=False)
         if source.kind == "words":
-            return LoadedEncoder(WordAverage(Path(source.spec)), tokens=True)
+            return LoadedEncoder(Bag(lookup_of(source.spec, seed=0, cache=VECTOR_CACHE)), tokens=True)
+        if source.kind == "bag":
+            bag = BagSpec.parse(source.spec)
+            lookup = lookup_of(bag.words, seed=source.seed, cache=VECTOR_CACHE)
+            return LoadedEncoder(Bag(lookup, bag.weighting, bag.corpus), tokens=True)
         quietly = {"batch_size": batch_size, "show_progress_bar": False, "convert_to_numpy": True}
         if source.kind == "sentence-transformers":
             return LoadedEncoder(whole_model(source.spec, device), tokens=False, options=quietly)
@@ -146,33 +151,6 @@ def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
     if source.kind == "random":
         return untrained_views(RandomSpec.parse(source.spec), seed=source.seed, device=device)
     return MultiViewEncoder.load(source.spec, device)
-
-
-class WordAverage:
-    """Mean of pre-trained word vectors; unknown words are looked up in lower case, then ignored.
-
-    The vector of a sentence without a known word is zero.
-    """
-
-    pretokenized = True
-
-    def __init__(self, path: Path, cache: Path = VECTOR_CACHE) -> None:
-        from multiview.words.vectors import load_word_vectors
-
-        loaded = load_word_vectors(path, cache)
-        self.rows = {word: row for row, word in enumerate(loaded.words)}
-        self.vectors = loaded.vectors
-
-    def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
-        """Vectors [n, E] of strings (split at white space) or token lists."""
-        out = np.zeros((len(sentences), self.vectors.shape[1]), dtype=np.float32)
-        for index, sentence in enumerate(sentences):
-            tokens = sentence.split() if isinstance(sentence, str) else sentence
-            rows = [self.rows.get(token, self.rows.get(token.lower())) for token in tokens]
-            known = [row for row in rows if row is not None]
-            if known:
-                out[index] = self.vectors[known].mean(axis=0)
-        return out
 
 
 class PrecomputedVectors:

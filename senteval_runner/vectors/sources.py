@@ -8,6 +8,7 @@
 | any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
 | ``cls:NAME``, ``mean:NAME``, ``max:NAME`` | a transformer's last layer, pooled so |
 | ``random:dep,const``, ``random:lstm@4096?vectors=FILE`` | :mod:`senteval_runner.vectors.random_encoders` |
+| ``bag:random``, ``sif:FILE?corpus=CACHE``, … | :mod:`senteval_runner.vectors.bags` |
 | ``A+B`` | the vectors of A and B side by side |
 """
 
@@ -23,10 +24,12 @@ from typing import Literal
 from corpora.support.errors import MissingExtraError, UserError, did_you_mean
 from corpora.support.files import read_json, sha256_file
 from multiview.folder.files import TIME, training_hours
+from senteval_runner.vectors.bags import RANDOM, BagSpec
 from senteval_runner.vectors.random_encoders import LSTM, PREFIX, RandomSpec
 
-Kind = Literal["multiview", "sentence-transformers", "pooled", "vectors", "words", "random", "lstm"]
+Kind = Literal["multiview", "sentence-transformers", "pooled", "vectors", "words", "bag", "random", "lstm"]
 POOLINGS = ("cls", "mean", "max")
+BAGS = ("bag:", "sif:", "usif:")
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
 
 
@@ -47,6 +50,8 @@ class Source:
         """Short name for tables: a path's last part."""
         if self.kind in ("random", "lstm"):
             return RandomSpec.parse(self.spec).name
+        if self.kind == "bag":
+            return BagSpec.parse(self.spec).name
         prefix, _, rest = self.spec.rpartition(":") if self.kind == "pooled" else ("", "", self.spec)
         name = Path(rest).absolute().name if Path(rest).exists() else rest
         return f"{prefix}:{name}" if prefix else name
@@ -82,6 +87,10 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
         over = sha256_file(random.vectors) if random.vectors else ""
         key = _digest(f"{PREFIX}{random.views}@{random.dim} {over} {seed}")
         return Source(spec=spec, kind="lstm" if random.views == LSTM else "random", key=key, seed=seed)
+    if not path.exists() and spec.startswith(BAGS):
+        bag = BagSpec.parse(spec)
+        over = f"{bag.words} {seed}" if RANDOM.fullmatch(bag.words) else find_source(bag.words).key
+        return Source(spec=spec, kind="bag", key=bag.key(over), seed=seed)
     pooling, colon, rest = spec.partition(":")
     if colon and pooling in POOLINGS:
         model = find_source(rest, seed=seed)

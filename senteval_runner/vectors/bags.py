@@ -1,0 +1,232 @@
+"""Bags of word vectors: what a sentence encoder has to beat, because order and trees are not in them.
+
+| spec | encoder |
+|---|---|
+| ``FILE``, ``bag:FILE`` | mean of pre-trained vectors (GloVe, word2vec) of the known words |
+| ``bag:random``, ``bag:random@300`` | mean of random vectors, a fixed one for each word |
+| ``bag:MODEL`` | mean of the word vectors of a model of ``multiview.train``, its views' tables side by side |
+| ``sif:WORDS?corpus=CACHE`` | smooth inverse frequency (Arora, Liang & Ma 2017); WORDS is any of the above |
+| ``usif:WORDS?corpus=CACHE`` | its unsupervised variant (Ethayarajh 2018) |
+
+SIF weights a word by a / (a + p(w)), a = 1e-3, and takes off the first principal direction of sentences.
+uSIF weights by a / (a/2 + p(w)), with a from the corpus's vocabulary size and sentence length, after each
+dimension was normalised over the sentence's words, and takes off five directions by their variance's share.
+Frequencies and directions come from ``CACHE``, a tree cache of training text, never from the sentences that
+are scored; a word that the corpus lacks counts as rare as its rarest.
+
+Shape suffixes: n sentences, N words, E word-vector size, K directions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.support.errors import UserError
+from corpora.support.files import sha256_file
+from senteval_runner.protocol.features import Float
+
+if TYPE_CHECKING:
+    from parsing.cache.reader import TreeCache
+
+Weighting = Literal["bag", "sif", "usif"]
+PATTERN = re.compile(r"(?P<weighting>bag|sif|usif):(?P<words>[^?]+)(?:\?corpus=(?P<corpus>.+))?")
+RANDOM = re.compile(r"random(?:@(?P<dim>[1-9]\d{0,4}))?")
+RANDOM_DIM = 300
+SIF_A = 1e-3
+DIRECTIONS = {"sif": 1, "usif": 5}
+SAMPLE = 20_000
+"""Corpus sentences from which the directions are computed."""
+BLOCK = 100
+"""Sentences that are read together."""
+
+Lookup = Callable[[Sequence[str]], tuple[Float, NDArray[np.bool_]]]
+"""Vectors [N, E] of words and which of them are known, [N]."""
+
+
+@dataclass(frozen=True)
+class BagSpec:
+    """What a spec says."""
+
+    weighting: Weighting
+    words: str
+    """``random@DIM``, or the path of vectors or of a model folder."""
+    corpus: Path | None
+    """Tree cache with the frequencies; None for a plain bag."""
+
+    @classmethod
+    def parse(cls, spec: str) -> Self:
+        """Read a spec.
+
+        Raises:
+            UserError: it is none, or names what does not exist.
+        """
+        found = PATTERN.fullmatch(spec)
+        if found is None:
+            raise UserError(f"model {spec!r}: expected bag:WORDS or sif:WORDS?corpus=CACHE")
+        weighting, corpus = cast(Weighting, found["weighting"]), found["corpus"]
+        if weighting == "bag" and corpus is not None:
+            raise UserError(f"model {spec!r}: a plain bag needs no corpus; sif: and usif: do")
+        if weighting != "bag" and corpus is None:
+            raise UserError(
+                f"model {spec!r}: word frequencies come from a tree cache of training text: "
+                f"{weighting}:{found['words']}?corpus=runs/trees/NAME"
+            )
+        if corpus is not None and not (Path(corpus) / "manifest.json").is_file():
+            raise UserError(f"model {spec!r}: {corpus}: no tree cache")
+        words = found["words"]
+        if not RANDOM.fullmatch(words) and not Path(words).exists():
+            raise UserError(f"model {spec!r}: {words}: no such file or folder, nor random@DIM")
+        return cls(weighting, words, Path(corpus) if corpus else None)
+
+    @property
+    def name(self) -> str:
+        """For tables."""
+        over = self.words if RANDOM.fullmatch(self.words) else Path(self.words).absolute().name
+        return f"{self.weighting}:{over}"
+
+    def key(self, words_key: str) -> str:
+        """Hex digest of all that decides the vectors.
+
+        Args:
+            words_key: digest of the word vectors.
+        """
+        corpus = "" if self.corpus is None else sha256_file(self.corpus / "manifest.json")
+        return hashlib.sha256(f"{self.weighting} {words_key} {corpus}".encode()).hexdigest()[:16]
+
+
+def lookup_of(words: str, *, seed: int, cache: Path) -> Lookup:
+    """Word vectors by the part of a spec that names them.
+
+    Args:
+        words: see :attr:`BagSpec.words`.
+        seed: of random vectors.
+        cache: folder of converted vector files.
+    """
+    if found := RANDOM.fullmatch(words):
+        from multiview.words.table import WordTable
+
+        table = WordTable.hashed(int(found["dim"] or RANDOM_DIM), views=1, seed=seed)
+        return lambda tokens: _all_known(
+            table.rows(0, table.vocabulary.lookup(list(tokens))).detach().numpy()
+        )
+    if Path(words).is_dir():
+        from multiview.model import MultiViewEncoder
+
+        model = MultiViewEncoder.load(words, "cpu")
+        return lambda tokens: _all_known(model.word_vectors(tokens))
+    from multiview.words.vectors import load_word_vectors
+
+    loaded = load_word_vectors(Path(words), cache)
+    rows = {word: row for row, word in enumerate(loaded.words)}
+
+    def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
+        found = [rows.get(token, rows.get(token.lower(), -1)) for token in tokens]
+        rows_N = np.array(found, np.int64)
+        return np.asarray(loaded.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
+
+    return look_up
+
+
+def _all_known(vectors_NE: Float) -> tuple[Float, NDArray[np.bool_]]:
+    return vectors_NE, np.ones(len(vectors_NE), np.bool_)
+
+
+def sample(trees: TreeCache) -> list[list[str]]:
+    """About ``SAMPLE`` sentences of a cache (all of a small one), in blocks spread evenly over it."""
+    blocks = max(1, SAMPLE // BLOCK) if len(trees) > SAMPLE else -(-len(trees) // BLOCK)
+    starts = [len(trees) * block // blocks for block in range(blocks)]
+    ends = [min(start + BLOCK, end) for start, end in zip(starts, [*starts[1:], len(trees)], strict=True)]
+    parts = (trees.read(start, end, ("token",)).words() for start, end in zip(starts, ends, strict=True))
+    return [words for part in parts for words in part]
+
+
+class Bag:
+    """A weighted mean of word vectors as an encoder; a sentence without a known word is the zero vector.
+
+    Args:
+        lookup: the word vectors.
+        weighting: bag, sif or usif.
+        corpus: tree cache of training text, for sif and usif.
+    """
+
+    pretokenized = True
+
+    def __init__(self, lookup: Lookup, weighting: Weighting = "bag", corpus: Path | None = None) -> None:
+        self.lookup, self.weighting = lookup, weighting
+        self.directions_KE: Float | None = None
+        self.shares_K = np.ones(1, np.float32)
+        if corpus is not None:
+            from parsing.cache.reader import TreeCache
+
+            trees = TreeCache.open(corpus)
+            self._count(trees.type_counts(), len(trees))
+            self._find_directions(self._means(sample(trees)))
+
+    def _count(self, counts: Counter[str], sentences: int) -> None:
+        """Set probabilities and a from the corpus's words in lower case and its number of sentences."""
+        folded: Counter[str] = Counter()
+        for word, count in counts.items():
+            folded[word.lower()] += count
+        total = folded.total()
+        self.probability = {word: count / total for word, count in folded.items()}
+        self.rarest = min(self.probability.values())
+        self.a = SIF_A
+        if self.weighting == "usif":
+            size = len(folded)
+            length = max(1, round(total / sentences))
+            threshold = 1 - (1 - 1 / size) ** length
+            alpha = max(1, sum(p > threshold for p in self.probability.values())) / size
+            self.a = (1 - alpha) / (alpha * 0.5 * size)
+
+    def weight(self, word: str) -> float:
+        """The weight of a word."""
+        if self.weighting == "bag":
+            return 1.0
+        p = self.probability.get(word.lower(), self.rarest)
+        return self.a / ((self.a if self.weighting == "sif" else self.a / 2) + p)
+
+    def _means(self, sentences: Sequence[Sequence[str]]) -> Float:
+        """Weighted means [n, E], directions still in them."""
+        flat = [token for tokens in sentences for token in tokens]
+        vectors_NE, known_N = self.lookup(flat)
+        weights_N1 = np.array([self.weight(token) for token in flat], np.float32)[:, None]
+        means = np.zeros((len(sentences), vectors_NE.shape[1]), np.float32)
+        end = 0
+        for i, tokens in enumerate(sentences):
+            start, end = end, end + len(tokens)
+            rows = np.flatnonzero(known_N[start:end]) + start
+            if len(rows):
+                values_NE = vectors_NE[rows]
+                if self.weighting == "usif":
+                    lengths_E = np.linalg.norm(values_NE, axis=0)
+                    values_NE = values_NE / np.where(lengths_E > 0, lengths_E, 1)
+                means[i] = (weights_N1[rows] * values_NE).mean(0)
+        return means
+
+    def _find_directions(self, means: Float) -> None:
+        """The first right singular vectors of sentences, not centred, and the share taken off along each."""
+        from sklearn.decomposition import TruncatedSVD
+
+        count = min(DIRECTIONS[self.weighting], means.shape[1] - 1)
+        svd = TruncatedSVD(n_components=count, n_iter=7, random_state=0).fit(means)
+        self.directions_KE = svd.components_.astype(np.float32)
+        if self.weighting == "usif":
+            squares = svd.singular_values_**2
+            self.shares_K = (squares / squares.sum()).astype(np.float32)
+
+    def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
+        """Vectors [n, E] of strings (split at white space) or token lists."""
+        tokens = [sentence.split() if isinstance(sentence, str) else sentence for sentence in sentences]
+        vectors = self._means(tokens)
+        if self.directions_KE is not None:
+            vectors -= (vectors @ self.directions_KE.T * self.shares_K) @ self.directions_KE
+        return vectors

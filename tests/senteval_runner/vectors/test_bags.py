@@ -1,0 +1,142 @@
+"""Bags of words against loops that follow the papers and their authors' programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.support.errors import UserError
+from parsing.cache.reader import TreeCache
+from senteval_runner.vectors.bags import Bag, lookup_of, sample
+from senteval_runner.vectors.encoders import open_model, resolve_encoder
+from tests.parsing.cache.test_reader import write_cache
+
+TEXT = [
+    "the cat sat on the mat", "a dog saw the cat", "The Dog sat", "on a mat , a cat",
+    "the the the the the the the",
+    "cats see dogs", "a unknowable thing", "zebra",
+]  # fmt: skip
+SENTENCES = [line.split() for line in TEXT]
+TESTED = [["the", "cat"], ["A", "dog", "unheard"], ["unheard"], ["mat", ",", "mat"], []]
+WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "saw", ",", "cats"]
+
+
+@pytest.fixture
+def glove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # converted vectors go to runs/vectors
+    drawn = np.random.default_rng(0).normal(size=(len(WORDS), 7)).round(3)
+    lines = [f"{w} {' '.join(map(str, v))}\n" for w, v in zip(WORDS, drawn.tolist(), strict=True)]
+    (tmp_path / "glove.txt").write_text("".join(lines))
+    return tmp_path / "glove.txt"
+
+
+@pytest.fixture
+def corpus(glove: Path) -> Path:
+    write_cache(glove.parent / "trees", [tuple(words) for words in SENTENCES], documents=(0, 3))
+    return glove.parent / "trees"
+
+
+def vectors_of(glove: Path) -> dict[str, np.ndarray]:
+    rows = (line.split() for line in glove.read_text().splitlines())
+    return {word: np.array(values, np.float64) for word, *values in rows}
+
+
+def slow(glove: Path, kind: str, components: int) -> list[np.ndarray]:
+    """SIF and uSIF by loops in float64, the directions by an eigen-decomposition."""
+    table = vectors_of(glove)
+    counts = Counter(word.lower() for words in SENTENCES for word in words)
+    total = sum(counts.values())
+    p = {word: count / total for word, count in counts.items()}
+    n, size = round(total / len(SENTENCES)), len(p)
+    alpha = sum(value > 1 - (1 - 1 / size) ** n for value in p.values()) / size
+    a = 1e-3 if kind == "sif" else (1 - alpha) / (alpha * 0.5 * size)
+
+    def mean(words: list[str]) -> np.ndarray:
+        known = [word if word in table else word.lower() for word in words]
+        known = [word for word in known if word in table]
+        if not known:
+            return np.zeros(7)
+        rows = np.array([table[word] for word in known])
+        if kind == "usif":
+            rows = rows / np.sqrt((rows**2).sum(0))
+        half = 0.5 if kind == "usif" else 1.0
+        weights = [a / (half * a + p.get(word, min(p.values()))) for word in known]
+        return sum(weight * row for weight, row in zip(weights, rows, strict=True)) / len(rows)
+
+    training = np.array([mean(words) for words in SENTENCES])
+    values, directions = np.linalg.eigh(training.T @ training)
+    order = np.argsort(-values)[:components]
+    shares = values[order] / values[order].sum() if kind == "usif" else np.ones(components)
+    out = []
+    for words in TESTED:
+        vector = mean(words)
+        for share, direction in zip(shares, directions[:, order].T, strict=True):
+            vector = vector - share * (vector @ direction) * direction
+        out.append(vector)
+    return out
+
+
+@pytest.mark.parametrize(("kind", "components"), [("sif", 1), ("usif", 5)])
+def test_weights_and_directions_are_those_of_the_papers(kind, components, glove, corpus) -> None:
+    encoder = resolve_encoder(f"{kind}:{glove}?corpus={corpus}")
+    np.testing.assert_allclose(encoder(TESTED), slow(glove, kind, components), rtol=1e-4, atol=1e-5)
+
+
+def test_a_plain_bag_is_the_mean_of_known_words(glove) -> None:
+    table = vectors_of(glove)
+    for spec in (str(glove), f"bag:{glove}"):
+        found = resolve_encoder(spec)(TESTED)
+        np.testing.assert_allclose(found[0], (table["the"] + table["cat"]) / 2, rtol=1e-5)
+        np.testing.assert_allclose(found[1], (table["a"] + table["dog"]) / 2, rtol=1e-5)
+        assert not found[2].any() and not found[4].any()
+
+
+def test_random_words_have_one_vector_each(glove) -> None:
+    encoder, other = resolve_encoder("bag:random@64"), resolve_encoder("bag:random@64", seed=1)
+    vectors = encoder([["cat"], ["dog"], ["cat", "dog"]])
+    assert vectors.shape == (3, 64)
+    np.testing.assert_allclose(vectors[2], vectors[:2].mean(0), rtol=1e-5)
+    assert abs(np.corrcoef(vectors[0], vectors[1])[0, 1]) < 0.5
+    assert not np.allclose(vectors, other([["cat"], ["dog"], ["cat", "dog"]]))
+
+
+def test_the_sample_covers_the_corpus(corpus, monkeypatch) -> None:
+    trees = TreeCache.open(corpus)
+    assert sample(trees) == SENTENCES
+    monkeypatch.setattr("senteval_runner.vectors.bags.SAMPLE", 4)
+    monkeypatch.setattr("senteval_runner.vectors.bags.BLOCK", 2)
+    assert sample(trees) == [SENTENCES[i] for i in (0, 1, 4, 5)]
+
+
+def test_directions_do_not_depend_on_what_is_scored(glove, corpus) -> None:
+    encoder = Bag(lookup_of(str(glove), seed=0, cache=corpus.parent), "sif", corpus)
+    together = encoder.encode(TESTED)
+    alone = np.concatenate([encoder.encode([words]) for words in TESTED])
+    np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-6)
+
+
+def test_names_and_keys(glove, corpus) -> None:
+    plain, weighted = (open_model(s, cache=None) for s in (f"bag:{glove}", f"sif:{glove}?corpus={corpus}"))
+    assert (plain.name, weighted.name) == ("bag:glove.txt", "sif:glove.txt")
+    specs = ("bag:random", "bag:random@8", f"usif:random?corpus={corpus}")
+    keys = {open_model(spec, cache=None, seed=seed).sources[0].key for spec in specs for seed in (0, 1)}
+    assert len(keys | {plain.sources[0].key, weighted.sources[0].key}) == 8
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("bag:", "expected bag:WORDS or sif:WORDS"),
+        ("bag:nowhere.txt", "nowhere.txt: no such file or folder, nor random@DIM"),
+        ("bag:random@0", "no such file or folder, nor random@DIM"),
+        ("sif:random", r"word frequencies come from a tree cache .*sif:random\?corpus=runs/trees/NAME"),
+        ("usif:random?corpus=nowhere", "nowhere: no tree cache"),
+        ("bag:random?corpus=nowhere", "a plain bag needs no corpus"),
+    ],
+)
+def test_a_wrong_spec_is_refused_before_any_work(spec, message) -> None:
+    with pytest.raises(UserError, match=message):
+        open_model(spec, cache=None)
