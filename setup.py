@@ -7,7 +7,8 @@ EXTRAS = {
     # DGL is unmaintained; 1.1.3 is its last release that runs beside a current torch (Python 3.11).
     "dgl": ["dgl==1.1.3; python_version < '3.12'"],
     "ray": ["ray>=2.30"],
-    "report": ["matplotlib>=3.8", "tensorboard>=2.15", "pandas>=2.2"],
+    "report": ["matplotlib>=3.8", "tensorboard>=2.15"],
+    "pandas": ["pandas>=2.2"],
     "retrieval": ["ir-measures>=0.4", "bm25s>=0.2"],
     "zstd": ["zstandard>=0.22"],
     "docs": ["mkdocs-material>=9"],

@@ -41,6 +41,8 @@ from tests.fixtures.trees import changed
 from tests.parsing.cache.test_reader import write_cache
 
 CORES = torch.get_num_threads()
+BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
+"""Keeps a core busy until the benchmark ends, however it does."""
 Work = tuple[Callable[[], object], int]
 """One call of the work, and the threads to call it with; ``encode`` lowers the number by itself."""
 
@@ -121,7 +123,7 @@ def training(folder: Path, dim: int, batch: int) -> Work:
 @contextmanager
 def competing(count: int) -> Iterator[None]:
     """Processes that each keep a core busy."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
     try:
         time.sleep(1 if count else 0)
         yield

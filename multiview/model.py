@@ -217,8 +217,9 @@ class MultiViewEncoder(CosineSimilarity):
         if inputs is not None:
             texts = [inputs] if isinstance(inputs, str) else as_texts(inputs)
         chosen = self._chosen(views)
-        with torch_threads(self._threads(batch_size, texts, trees)):
-            vectors = self._encode_all(texts, chosen, max(batch_size, 1), show_progress_bar, trees)
+        threads = self._threads(batch_size, texts, trees)
+        with torch_threads(1):  # parsing has no large products
+            vectors = self._encode_all(texts, chosen, max(batch_size, 1), show_progress_bar, trees, threads)
         if normalize_embeddings:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
         result = vectors[0] if single else vectors
@@ -321,7 +322,7 @@ class MultiViewEncoder(CosineSimilarity):
         return {need for encoder in encoders for need in encoder.requires}
 
     def _threads(self, together: int, texts: Sequence[str | Tokens] | None, trees: TreeCache | None) -> int:
-        """Threads for a call; one for few sentences, done before the cores have been watched."""
+        """Threads for the views; one for few sentences, done before the cores have been watched."""
         total = len(texts if texts is not None else trees or ())
         dim = max(member.network.config.dim for member in self.members)
         return chosen_threads(together, dim, self.device) if total >= FEW else 1
@@ -334,6 +335,7 @@ class MultiViewEncoder(CosineSimilarity):
         batch_size: int,
         show_progress_bar: bool | None,
         trees: TreeCache | None,
+        threads: int,
     ) -> Tensor:
         """Vectors [n, D] in input order."""
         requires = self._requires(chosen)
@@ -342,7 +344,8 @@ class MultiViewEncoder(CosineSimilarity):
         vectors = torch.zeros(total, sum(dims), device=self.device)
         with progress(total=total, description="encode", show=show_progress_bar) as bar:
             for places, batch in self._batches(texts, requires, trees, batch_size):
-                found = self._vectors(batch, chosen)
+                with torch_threads(threads):
+                    found = self._vectors(batch, chosen)
                 finite = torch.isfinite(found).all(dim=1)
                 if not finite.all():
                     row = int(finite.int().argmin())

@@ -15,6 +15,9 @@ pytest_plugins = ("tests.fixtures.senteval", "tests.fixtures.trees")
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# As in every command, and before anything imports torch or scikit-learn (parsing/networks/threads.py).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 
 def pytest_configure() -> None:
     """A shell's background job ignores Ctrl-C; every command that a test starts would inherit that."""

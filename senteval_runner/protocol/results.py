@@ -101,5 +101,5 @@ class Results:
         try:
             import pandas
         except ImportError:
-            raise MissingExtraError("pandas", "report") from None
+            raise MissingExtraError("pandas", "pandas") from None
         return pandas.DataFrame(self.rows(), columns=["protocol", "seed", "task", "metric", "value"])

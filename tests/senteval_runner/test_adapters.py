@@ -39,10 +39,9 @@ def test_mteb_s_texts_are_tokenised_by_the_model() -> None:
     np.testing.assert_allclose(found[1:], model.encode(["."], show_progress_bar=False), atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_mteb_runs_a_task_of_its_own() -> None:
-    """A local STS task, so that nothing is fetched; importing mteb alone takes minutes."""
+    """A local STS task, so that nothing is fetched; it runs where the extra ``bench`` is installed."""
     mteb = pytest.importorskip("mteb")
     from datasets import Dataset, DatasetDict
     from mteb.abstasks.sts import AbsTaskSTS

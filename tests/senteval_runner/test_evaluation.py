@@ -210,7 +210,7 @@ def test_results_as_a_table(data: Path, monkeypatch: pytest.MonkeyPatch) -> None
     results = evaluate(RandomBag(8), ["CR"], data, QUICK)
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "pandas", None)
-        with pytest.raises(UserError, match=r"pandas.*report"):
+        with pytest.raises(UserError, match=r"pandas is not installed.*\[pandas\]"):
             results.to_dataframe()
     pytest.importorskip("pandas")
     table = results.to_dataframe()
