@@ -176,7 +176,12 @@ JOBS = (
         "--threads 1",
         ("results.md", "vectors/**/*.npy"),
     ),
-    Job("faq", "studies.faq", "@faq --models random:seq --tune map --seeds 2 --output out", ("tables.md",)),
+    Job(
+        "faq",
+        "studies.faq",
+        "@faq --models random:seq --tune map --split random --seeds 2 --output out",
+        ("tables.md",),
+    ),
     Job(
         "analogies",
         "studies.analogies",
