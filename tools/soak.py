@@ -4,7 +4,7 @@
 
 Memory, file descriptors, threads and speed are sampled from /proc after every round (Linux). After a tenth of
 the time everything must stay level: exit code 1 if the second half holds more than the first by over 5 % of
-memory, or any descriptor or thread. Writes samples.json and soak.html with curves.
+memory, or any descriptor or thread. Writes samples.json, soak.html with curves, and each curve as SVG.
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command
 from corpora.support.config import Count, Positive, configuration
+
+if TYPE_CHECKING:
+    from senteval_runner.report.page import Figure
 
 MOST_GROWTH = 0.05
 ROUNDS = 8
@@ -130,12 +134,37 @@ def growth(samples: Sequence[Sample]) -> list[str]:
     return found
 
 
-def main(config: SoakConfig) -> int:
-    """Run rounds until the time is up; write samples and curves."""
-    from corpora.support.files import write_json, write_text
+def curves(samples: Sequence[Sample]) -> dict[str, Figure]:
+    """What was held and done per second, as figures by name."""
     from senteval_runner.report import plots
+
+    def curve(label: str, *names: str) -> Figure:
+        lines = {n: [(sample.seconds, float(getattr(sample, n))) for sample in samples] for n in names}
+        return plots.curves(lines, x_label="seconds", y_label=label, caption=label)
+
+    return {
+        "memory": curve("memory, MB", "memory_mb"),
+        "held": curve("held", "descriptors", "threads"),
+        "speed": curve("sentences per second", "parse", "train", "encode"),
+    }
+
+
+def write(folder: Path, samples: Sequence[Sample], verdict: str) -> None:
+    """Write samples.json, soak.html, and each figure as an SVG file of its own."""
+    from corpora.support.files import write_json, write_text
     from senteval_runner.report.page import Page, Section
 
+    figures = curves(samples)
+    write_json(folder / "samples.json", [asdict(sample) for sample in samples])
+    page = Page("Soak", [Section("Held and done per second", [*figures.values()])], introduction=verdict)
+    write_text(folder / "soak.html", page.html())
+    for name, figure in figures.items():  # an SVG that stands alone names its name space
+        drawn = figure.svg.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+        write_text(folder / f"{name}.svg", drawn)
+
+
+def main(config: SoakConfig) -> int:
+    """Run rounds until the time is up; write samples and curves."""
     began, samples = time.monotonic(), list[Sample]()
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         for speeds in rounds(Path(name), config.sentences):
@@ -147,19 +176,7 @@ def main(config: SoakConfig) -> int:
                 break
     grown = growth(samples)
     verdict = "; ".join(grown) or f"level over {len(samples)} rounds"
-    write_json(config.output / "samples.json", [asdict(sample) for sample in samples])
-
-    def curve(label: str, *names: str) -> plots.Figure:
-        lines = {n: [(sample.seconds, float(getattr(sample, n))) for sample in samples] for n in names}
-        return plots.curves(lines, x_label="seconds", y_label=label, caption=label)
-
-    figures = [
-        curve("memory, MB", "memory_mb"),
-        curve("held", "descriptors", "threads"),
-        curve("sentences per second", "parse", "train", "encode"),
-    ]
-    page = Page("Soak", [Section("Held and done per second", figures)], introduction=verdict)
-    write_text(config.output / "soak.html", page.html())
+    write(config.output, samples, verdict)
     print(verdict)
     return 1 if grown else 0
 

@@ -146,13 +146,13 @@ def load_model_folder(path: Path, *, kind: str, other_kind: str | None = None) -
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         found = config.get("format") if isinstance(config, dict) else None
         raise UserError(f"{path / CONFIG}: model format {found!r}, this version reads {FORMAT}")
-    if config.get("kind") not in (kind, other_kind):
-        raise UserError(f"{path / CONFIG}: a {config.get('kind')} model where a {kind} model is needed")
-    for key, form in (("name", str), ("version", str), ("model", dict), ("sha256", dict)):
+    for key, form in (("kind", str), ("name", str), ("version", str), ("model", dict), ("sha256", dict)):
         if not isinstance(config.get(key), form):
             raise UserError(
                 f"{path / CONFIG}: {key!r} is missing or no {form.__name__}; copy the folder again"
             )
+    if config["kind"] not in (kind, other_kind):
+        raise UserError(f"{path / CONFIG}: a {config['kind']} model where a {kind} model is needed")
     for file in (VOCABULARY, WEIGHTS):
         if not (path / file).is_file():
             raise UserError(f"{path / file}: missing; the model folder is incomplete")

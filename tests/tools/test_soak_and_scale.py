@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -12,7 +14,7 @@ from parsing.cache.reader import TreeCache
 from parsing.verify import verify_shards
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 from tools.scale import link_shards
-from tools.soak import Sample, growth, held
+from tools.soak import Sample, growth, held, write
 
 
 def samples(memory: float = 0.0, descriptors: float = 0.0, count: int = 40) -> list[Sample]:
@@ -28,6 +30,14 @@ def test_growth_is_noticed() -> None:
     assert "memory grew" in growth(samples(memory=5.0))[0]
     assert "descriptors grew" in growth(samples(descriptors=0.1))[0]
     assert growth(samples(memory=5.0, count=6)) == [], "too few rounds to tell"
+
+
+def test_curves_are_pictures_of_their_own(tmp_path: Path) -> None:
+    write(tmp_path, samples(), "level")
+    assert len(json.loads((tmp_path / "samples.json").read_text())) == 40
+    for name in ("memory", "held", "speed"):
+        root = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def test_this_process_holds_something() -> None:

@@ -22,7 +22,7 @@ LOADERS = {
     "senteval_runner.run": "evil --data @senteval/senteval --tasks CR --protocol fast --output out --cache v",
     "studies.layers": "evil --data @senteval/senteval --tasks CR --protocol fast --output out --cache v",
     "studies.similarity": "evil --data @senteval/senteval --output out",
-    "studies.faq": "@faq --models evil --runs 1 --output out",
+    "studies.faq": "@faq --models evil --split random --runs 1 --output out",
     "studies.passages": "wikiqa=@passages/wikiqa --models evil --output out --cache v",
     "studies.passages-cross": "wikiqa=@passages/wikiqa --cross.backbones evil --cross.steps 1 --output out",
     "studies.burt": "--output out --nli @pairs/nli.tsv --objectives nli --backbone evil --epochs 0.1",

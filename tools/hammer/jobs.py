@@ -176,7 +176,12 @@ JOBS = (
         "--threads 1",
         ("results.md", "vectors/**/*.npy"),
     ),
-    Job("faq", "studies.faq", "@faq --models random:seq --tune map --runs 2 --output out", ("tables.md",)),
+    Job(
+        "faq",
+        "studies.faq",
+        "@faq --models random:seq --tune map --split random --runs 2 --output out",
+        ("tables.md",),
+    ),
     Job(
         "analogies",
         "studies.analogies",

@@ -150,11 +150,14 @@ def _parser(kind: str, folder: Path) -> str:
 
 
 def _checkpoint(folder: Path) -> str:
+    """The newest checkpoint; that a damaged one is skipped for the one before counts as refused."""
+    from corpora.support.errors import UserError
     from parsing.networks.checkpoints import Checkpoints
 
-    found = Checkpoints(folder, keep=2).newest()
-    if found is None:
-        return "none"
+    checkpoints = Checkpoints(folder, keep=2)
+    found, newest = checkpoints.newest(), checkpoints.listed()[-1]
+    if found is None or newest.name != f"step-{found.state['step']:08d}":
+        raise UserError(f"{newest}: damaged and skipped")
     tensors = [*sorted(found.weights.items()), *sorted(found.optimiser.items())]
     values = [part for name, tensor in tensors for part in (name, tensor.numpy())]
     return digest([*values, json.dumps(found.state, sort_keys=True)])

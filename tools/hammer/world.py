@@ -151,8 +151,8 @@ def _faq(folder: Path, world: World) -> None:
     (folder / "faq.tsv").write_text("doc_id\tquestion\tanswer\n" + "".join(rows), encoding="utf-8")
     queries = [f"q{i}\ttell me of {word}\n" for i, word in enumerate(WORDS)]
     (folder / "queries.tsv").write_text("query_id\tquery\n" + "".join(queries), encoding="utf-8")
-    judged = [f"q{i}\td{i}\n" for i in range(len(WORDS))]
-    (folder / "qrels.tsv").write_text("query_id\tdoc_id\n" + "".join(judged), encoding="utf-8")
+    judged = [f"q{i}\td{i}\t1\n" for i in range(len(WORDS))]
+    (folder / "qrels.tsv").write_text("query_id\tdoc_id\trelevance\n" + "".join(judged), encoding="utf-8")
 
 
 def _passages(folder: Path, world: World) -> None:

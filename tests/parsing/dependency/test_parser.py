@@ -156,6 +156,7 @@ def test_attachment_scores_leave_punctuation_out():
         ("config.json", lambda t: t.replace('"layers": 2', '"layers": 3'), "implies"),
         ("vocab.json", lambda t: t + " ", "does not match the SHA-256"),
         ("config.json", lambda t: "{", "not JSON"),
+        ("config.json", lambda t: t.replace('"kind"', '"sort"'), "'kind' is missing or no str"),
         ("config.json", lambda t: t.replace('"name"', '"title"'), "'name' is missing or no str"),
         ("config.json", lambda t: t.replace('"sha256"', '"digests"'), "'sha256' is missing or no dict"),
     ],
