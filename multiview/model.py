@@ -57,6 +57,7 @@ class MultiViewEncoder:
         self.name = name
         self.device = torch.device(device)
         self.reader = Reader(self.members)
+        self.reader.device = str(self.device)
         for member in self.members:
             member.network.to(self.device).eval()
 
@@ -272,6 +273,7 @@ class MultiViewEncoder:
     def _move(self, device: torch.device) -> None:
         if device != self.device:
             self.device = device
+            self.reader.move(device)
             for member in self.members:
                 member.network.to(device)
 

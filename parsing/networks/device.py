@@ -48,6 +48,18 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); --device takes another") from None
 
 
+def devices_of(name: str) -> list[str]:
+    """The devices that a name stands for, ``cuda`` for all GPUs of this machine.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    device = pick_device(name)
+    if device.type == "cuda" and name in ("auto", "cuda"):
+        return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    return [str(device)]
+
+
 def identity_on(identity: dict[str, str], device: torch.device) -> dict[str, str]:
     """A parser's identity on a device; it names the type of the device unless that is the CPU.
 
