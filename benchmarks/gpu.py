@@ -6,8 +6,8 @@
 First the checks (``gpu_checks``): every encoder, engine, loss option and parser against the CPU, and what a
 run on a device has to keep. Then the speeds (``gpu_speed``). A part that needs a library or a model that is
 not here says so; one that fails does not stop the others. Prints a line per part and, as the last line,
-everything as JSON. Exit code 1 if a check failed. It needs torch, numpy, h5py, numba and the packages that every
-command needs; no data, no network.
+everything as JSON. Exit code 1 if a check failed. It needs torch, numpy, h5py, numba and what every command
+needs; no data, no network.
 """
 
 from __future__ import annotations

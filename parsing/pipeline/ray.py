@@ -122,8 +122,9 @@ class RayPool:
 
     def _start(self) -> Any:
         # One core each (Ray sets OMP_NUM_THREADS by it). Ray must not restart actors: we count attempts.
-        asked = {"num_cpus": 1, "num_gpus": self._gpus}  # of GPUs, Ray shows an actor its own only
-        remote: Any = ray.remote(**asked, max_restarts=0, max_task_retries=0)(ShardActor)
+        # Of GPUs, Ray shows an actor its own only.
+        options: dict[str, Any] = {"num_cpus": 1, "num_gpus": self._gpus}
+        remote: Any = ray.remote(**options, max_restarts=0, max_task_retries=0)(ShardActor)
         actor = remote.remote(self.factories)
         actor.describe.remote()  # loads the parsers now, not with the first part
         return actor
