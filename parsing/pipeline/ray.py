@@ -96,7 +96,8 @@ class RayPool:
             if self._address is None:
                 raise UserError(f"--pool ray: Ray did not start on this machine ({reason})") from None
             raise UserError(f"--address {self._address}: no Ray cluster answers ({reason})") from None
-        count = self._workers or self._most_actors()
+        most = self._most_actors()
+        count = min(self._workers or most, most) if self._gpus else self._workers or most
         self._actors = [self._start() for _ in range(count)]
         return self
 

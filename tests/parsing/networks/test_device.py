@@ -7,6 +7,7 @@ wrong device is found on torch's device without memory.
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import torch
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
+from multiview.folder.reading import Reader
 from parsing.constituency import model as constituency_model
 from parsing.constituency.model import SpanParser
 from parsing.constituency.span_head import DeviceSpanScorer, SpanHead, SpanScorer
@@ -169,6 +171,18 @@ def test_identity_names_what_may_change_trees(kind: str) -> None:
     assert identity_on(cuda, torch.device("cpu")) == identity
     assert same_trees(cuda, identity) and not same_trees({**cuda, "arithmetic": "bf16"}, identity)
     assert not same_trees({**cuda, "version": "2"}, identity)
+
+
+def test_a_model_does_not_mind_the_device(kind: str) -> None:
+    trained_on = {**LOAD[kind]("builtin").identity, "device": "cuda"}
+    reader = Reader([SimpleNamespace(corpus={}, parsers={kind: trained_on})])
+    parser = reader.parser(kind)
+    assert "device" not in parser.identity
+    reader.move(torch.device("meta"))
+    assert parser.runner.device.type == reader.device == "meta"
+    trained_on["version"] = "0"
+    with pytest.raises(UserError, match="the model was trained on trees of"):
+        Reader([SimpleNamespace(corpus={}, parsers={kind: trained_on})]).parser(kind)
 
 
 def test_pick_is_indexing_by_a_mask() -> None:
