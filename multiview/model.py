@@ -65,6 +65,7 @@ class MultiViewEncoder(CosineSimilarity):
         self.device = torch.device(device)
         """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
         self.reader = Reader(self.members)
+        self.reader.device = str(self.device)
         for member in self.members:
             member.network.to(self.device).eval()
 
@@ -292,6 +293,7 @@ class MultiViewEncoder(CosineSimilarity):
     def _move(self, device: torch.device) -> None:
         if device != self.device:
             self.device = device
+            self.reader.move(device)
             for member in self.members:
                 member.network.to(device)
 

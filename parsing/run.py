@@ -3,6 +3,7 @@
     python -m parsing.run pydocs
     python -m parsing.run corpus.txt.xz --format lines --tokenize space --output runs/trees/mine
     python -m parsing.run umbc --limit 1M --dry-run
+    python -m parsing.run umbc --device cuda --precision bf16
     python -m parsing.run umbc --preset paper --dep-model runs/parsers/dep --const-model benepar_en3
 
 Input: a corpus (see corpora.registry). Output: ``runs/trees/<corpus>/`` with HDF5 shards,
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -24,7 +26,7 @@ import tyro
 from tyro.conf import Positional
 
 from corpora.support.cli import Command, command_line
-from corpora.support.config import Count, config_to_json, configuration
+from corpora.support.config import Count, NotNegative, config_to_json, configuration
 from parsing import paper
 from parsing.networks.config import Precision
 
@@ -73,6 +75,11 @@ class ParseConfig:
     """Workers are processes on this machine, or actors on a Ray cluster."""
     address: str | None = None
     """Address of a running Ray cluster; None starts one on this machine."""
+    device: str = "auto"
+    """Where sentences are encoded and scored: cpu, cuda (all GPUs of this machine) or cuda:N; auto takes GPUs
+    if there are any. Trees of a GPU may differ in rare cases, so they make another cache."""
+    gpus_per_worker: NotNegative = 0.0
+    """With --pool ray, GPUs of each actor; 0.25 puts four actors on one GPU, 0 keeps them on CPUs."""
     dry_run: bool = False
     """Print the resolved configuration and an estimate of time and disk, write nothing."""
 
@@ -100,11 +107,14 @@ def main(config: ParseConfig) -> None:
     )
     output = config.output or Path("runs/trees") / corpus.name
     refuse_own_input(config.corpus, output)
-    parsers = parser_factories(config)
+    devices = parsing_devices(config)
+    parsers = parser_factories(config, devices[0])
     options = ShardOptions(max_tokens=config.max_tokens)
+    if devices != ["cpu"]:
+        options = ShardOptions.on_device(config.max_tokens)
     print(corpus.describe())
     if config.dry_run:
-        workers = config.workers or available_cores()
+        workers = len(devices) if devices != ["cpu"] else config.workers or available_cores()
         config = dataclasses.replace(config, output=output)
         print(dry_run(config, corpus, config.corpus, parsers, options, workers))
         return
@@ -115,7 +125,7 @@ def main(config: ParseConfig) -> None:
         options=options,
         expected=functools.partial(expected_sentences, corpus, config.corpus),
         workers=config.workers,
-        pool=worker_pool(config),
+        pool=worker_pool(config, devices),
         config={**config_to_json(config), "output": str(output), "command": command_of(config)},
     )
     print(report(corpus, output, summary))
@@ -157,15 +167,47 @@ def refuse_own_input(corpus: str, output: Path) -> None:
         )
 
 
-def worker_pool(config: ParseConfig) -> Callable[[ParserFactories, int | None], WorkerPool]:
+def parsing_devices(config: ParseConfig) -> list[str]:
+    """The devices to parse on: ``["cpu"]``, or GPUs.
+
+    Raises:
+        UserError: a device that is not here, or options that do not go together.
+    """
+    from corpora.support.errors import UserError
+
+    if config.pool == "ray":
+        wanted = "cuda" if config.gpus_per_worker else "cpu"
+        if config.device not in ("auto", wanted):
+            advice = "--gpus-per-worker above 0" if wanted == "cpu" else "--device cuda"
+            raise UserError(f"--device {config.device}: with --pool ray it needs {advice}")
+        return [wanted]
+    if config.gpus_per_worker:
+        raise UserError(f"--gpus-per-worker {config.gpus_per_worker:g}: needs --pool ray")
+    if config.device == "cpu" or (config.device == "auto" and not _may_have_gpu()):
+        return ["cpu"]
+    from parsing.networks.device import devices_of
+
+    return devices_of(config.device)
+
+
+def _may_have_gpu() -> bool:
+    """Whether it is worth two seconds to ask torch; Linux shows the driver as a file."""
+    return sys.platform != "linux" or any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
+
+
+def worker_pool(
+    config: ParseConfig, devices: Sequence[str]
+) -> Callable[[ParserFactories, int | None], WorkerPool]:
     """What makes the pool of workers that ``config`` asks for."""
     from parsing.pipeline.local import LocalPool
 
-    if config.pool == "local":
-        return LocalPool
-    from parsing.pipeline.ray import RayPool
+    if config.pool == "ray":
+        from parsing.pipeline.ray import RayPool
 
-    return functools.partial(RayPool, address=config.address)
+        return functools.partial(RayPool, address=config.address, gpus_per_worker=config.gpus_per_worker)
+    if list(devices) == ["cpu"]:
+        return LocalPool
+    return functools.partial(LocalPool, devices=[parser_factories(config, device) for device in devices])
 
 
 def command_of(config: ParseConfig) -> str:
@@ -178,8 +220,12 @@ def command_of(config: ParseConfig) -> str:
     return shlex.join(words)
 
 
-def parser_factories(config: ParseConfig) -> ParserFactories:
+def parser_factories(config: ParseConfig, device: str = "cpu") -> ParserFactories:
     """How workers load the parsers that ``config`` names.
+
+    Args:
+        config: names them.
+        device: where they encode and score.
 
     Raises:
         UserError: an unknown view, or no view.
@@ -193,10 +239,10 @@ def parser_factories(config: ParseConfig) -> ParserFactories:
     if unknown or not views:
         raise UserError(f"--views {config.views}: expected dep, const or dep,const")
     return ParserFactories(
-        dependency=functools.partial(load_dependency_parser, config.dep_model, config.precision)
+        dependency=functools.partial(load_dependency_parser, config.dep_model, config.precision, device)
         if "dep" in views
         else None,
-        constituency=functools.partial(load_constituency_parser, config.const_model, config.precision)
+        constituency=functools.partial(load_constituency_parser, config.const_model, config.precision, device)
         if "const" in views
         else None,
     )

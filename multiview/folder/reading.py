@@ -20,8 +20,11 @@ from corpora.support.errors import UserError
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
 from parsing.cache.format import NODE_FIELDS, Batch
+from parsing.trees.parsers import same_trees
 
 if TYPE_CHECKING:
+    import torch
+
     from corpora.tokenize import Tokenizer
     from parsing.cache.reader import TreeCache
 
@@ -41,6 +44,8 @@ class Reader:
 
     def __init__(self, members: Sequence[Member], specs: dict[str, str] | None = None) -> None:
         self.specs = specs or {}
+        self.device = "cpu"
+        """Where parsers that are loaded from now on encode and score."""
         self.identities: dict[str, Any] = {}
         self.corpus: dict[str, Any] = members[0].corpus if members else {}
         self._parsers: dict[str, Any] = {}
@@ -72,15 +77,24 @@ class Reader:
             models = import_module("parsing.models")  # here, because it imports parser libraries
             identity = self.identities.get(need)
             load = models.load_dependency_parser if need == "dep" else models.load_constituency_parser
-            reduced = {"precision": identity["arithmetic"]} if identity and "arithmetic" in identity else {}
-            parser = load(self.parser_spec(need), **reduced)
-            if identity and dict(parser.identity) != dict(identity):
+            options = {"precision": identity["arithmetic"]} if identity and "arithmetic" in identity else {}
+            if self.device != "cpu":
+                options["device"] = self.device
+            parser = load(self.parser_spec(need), **options)
+            if identity and not same_trees(parser.identity, identity):
                 raise UserError(
                     f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; here is "
                     f"{_short(parser.identity)}: give that one as --{need}-model, or encode from a tree cache"
                 )
             self._parsers[need] = parser
         return self._parsers[need]
+
+    def move(self, device: torch.device) -> None:
+        """Parse on another device from now on; a parser of the caller's that knows no devices stays."""
+        self.device = str(device)
+        for parser in self._parsers.values():
+            if hasattr(parser, "runner"):
+                parser.to(device)
 
     def parser_spec(self, need: str) -> str:
         """The parser to load for an annotation: as given, else the builtin one or the one on record."""
@@ -96,7 +110,7 @@ class Reader:
             UserError: it is not the one the model was trained with.
         """
         identity = self.identities.get(need)
-        if identity and dict(parser.identity) != dict(identity):
+        if identity and not same_trees(parser.identity, identity):
             raise UserError(f"{KINDS[need]} parser {_short(parser.identity)} is not {_short(identity)}")
         self._parsers[need] = parser
 
@@ -117,7 +131,7 @@ class Reader:
             if not trees.has(need):
                 raise UserError(f"{trees.folder}: has no {need} trees")
             identity, made_by = self.identities.get(need), trees.identity.get(KINDS[need])
-            if identity and made_by != identity:
+            if identity and not same_trees(made_by or {}, identity):
                 raise UserError(
                     f"{trees.folder}: parsed by {_short(made_by)}, the model was trained on trees of "
                     f"{_short(identity)}; parse the text again with that parser"

@@ -72,7 +72,7 @@ class BatchedParser(ABC, Generic[Model]):
         scores = to_host(scores_BTT)
         yield
         tokens_B = np.array([len(tokens) for tokens in sentences])
-        heads_N, _ = decode_heads(scores().astype(np.float32, copy=False), tokens_B)
+        heads_N, _ = decode_heads(np.asarray(scores(), np.float32), tokens_B)
         sentence_N = np.repeat(np.arange(len(tokens_B)), tokens_B)
         position_N = np.arange(len(heads_N)) - np.repeat(np.cumsum(tokens_B) - tokens_B, tokens_B) + 1
         sentence, position, heads = (

@@ -42,10 +42,27 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
     if device == "cuda" and local_rank:
         device = f"cuda:{local_rank}"
     try:
-        return torch.empty(1, device=device).device
+        chosen = torch.empty(1, device=device).device
+        if (
+            chosen.type == "cuda"
+        ):  # fp32 is fp32: cuDNN would round what its LSTM and GRU multiply to ten bits
+            torch.backends.cudnn.allow_tf32 = False
+        return chosen
     except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
         reason = str(error).splitlines()[0]
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); --device takes another") from None
+
+
+def devices_of(name: str) -> list[str]:
+    """The devices that a name stands for, ``cuda`` for all GPUs of this machine.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    device = pick_device(name)
+    if device.type == "cuda" and name in ("auto", "cuda"):
+        return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    return [str(device)]
 
 
 def identity_on(identity: dict[str, str], device: torch.device) -> dict[str, str]:

@@ -26,6 +26,7 @@ from parsing.pipeline.workers import (
     ParserFactories,
     no_worker_left,
 )
+from parsing.trees.parsers import DeviceLost
 
 try:
     import ray
@@ -69,11 +70,18 @@ class RayPool:
         factories: how an actor makes its parsers.
         workers: number of actors, None for one per core of the cluster.
         address: of a running cluster (``auto``, ``host:port``); None starts one on this machine.
+        gpus_per_worker: GPUs of each actor, perhaps a fraction; 0 for actors on CPUs.
     """
 
     def __init__(
-        self, factories: ParserFactories, workers: int | None, *, address: str | None = None
+        self,
+        factories: ParserFactories,
+        workers: int | None,
+        *,
+        address: str | None = None,
+        gpus_per_worker: float = 0.0,
     ) -> None:
+        self._gpus = gpus_per_worker
         self.factories = factories
         self._workers = workers
         self._address = address
@@ -88,7 +96,8 @@ class RayPool:
             if self._address is None:
                 raise UserError(f"--pool ray: Ray did not start on this machine ({reason})") from None
             raise UserError(f"--address {self._address}: no Ray cluster answers ({reason})") from None
-        count = self._workers or int(ray.cluster_resources().get("CPU", 1))
+        most = self._most_actors()
+        count = min(self._workers or most, most) if self._gpus else self._workers or most
         self._actors = [self._start() for _ in range(count)]
         return self
 
@@ -97,9 +106,26 @@ class RayPool:
             ray.kill(actor)
         ray.shutdown()
 
+    def _most_actors(self) -> int:
+        """As many as the cluster has cores, or fractions of a GPU.
+
+        Raises:
+            UserError: the cluster has too few GPUs for one actor.
+        """
+        resources = ray.cluster_resources()
+        if not self._gpus:
+            return int(resources.get("CPU", 1))
+        gpus = resources.get("GPU", 0)
+        if gpus < self._gpus:
+            ray.shutdown()
+            raise UserError(f"--gpus-per-worker {self._gpus:g}: the cluster has {gpus:g} GPUs")
+        return int(gpus / self._gpus)
+
     def _start(self) -> Any:
         # One core each (Ray sets OMP_NUM_THREADS by it). Ray must not restart actors: we count attempts.
-        remote: Any = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(ShardActor)
+        # Of GPUs, Ray shows an actor its own only.
+        options: dict[str, Any] = {"num_cpus": 1, "num_gpus": self._gpus}
+        remote: Any = ray.remote(**options, max_restarts=0, max_task_retries=0)(ShardActor)
         actor = remote.remote(self.factories)
         actor.describe.remote()  # loads the parsers now, not with the first part
         return actor
@@ -150,6 +176,8 @@ class RayPool:
                     try:
                         result, lines = ray.get(reference)
                     except RayError as error:
+                        if isinstance(error, RayTaskError) and isinstance(error.cause, DeviceLost):
+                            raise error.cause from None
                         reason = str(error).strip().splitlines()[-1]
                         failures.add(spec, reason, is_bug=not _lacks_memory(error))
                         again.append(spec)

@@ -60,7 +60,7 @@ OFF = {
 HOW = {
     *("preset", "config", "trees", "vectors", "name", "output", "fresh", "dry-run", "device", "seed"),
     *("encoder.engine", "loop.micro-batch", "loop.threads", "loop.prefetch", "loop.checkpoint-every"),
-    *("loop.keep", "validation.every"),
+    *("loop.keep", "loop.read-every", "validation.every"),
 }
 """Options that change nothing of what is computed, beyond rounding and the order of batches."""
 

@@ -144,3 +144,12 @@ def test_a_parser_that_is_not_there_is_the_users_error() -> None:
         pytest.raises(UserError, match="no such model folder"),
     ):
         pool.describe()
+
+
+def test_gpus_that_the_cluster_lacks_are_one_line() -> None:
+    from parsing.pipeline.ray import RayPool
+
+    pool = RayPool(ParserFactories(dependency=ToyDependencyParser), 1, gpus_per_worker=0.5)
+    with pytest.raises(UserError, match=r"^--gpus-per-worker 0\.5: the cluster has 0 GPUs$"), pool:
+        pass
+    assert not ray.is_initialized()
