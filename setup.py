@@ -68,7 +68,7 @@ setup(
     package_data={
         "parsing": ["builtin/*/*"],
         # "" is every package here (setup.cfg would spell it "*").
-        "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.txt", "py.typed"],
+        "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.css", "*.js", "*.txt", "py.typed"],
     },
     entry_points={"console_scripts": [script(module) for module in COMMANDS]},
     python_requires=">=3.11",
