@@ -10,7 +10,7 @@ EXTRAS = {
     "report": ["matplotlib>=3.8", "tensorboard>=2.15"],
     "retrieval": ["ir-measures>=0.4", "bm25s>=0.2"],
     "zstd": ["zstandard>=0.22"],
-    "docs": ["mkdocs-material>=9"],
+    "docs": ["mkdocs-material>=9", "mkdocstrings[python]>=1", "latex2mathml>=3.78"],
 }
 DEV = [
     "pytest>=8",

@@ -14,6 +14,7 @@ from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
 from senteval_runner.demo import pipeline as demo
 from senteval_runner.demo.report import curve_name
+from tests.fixtures import browser
 from tests.fixtures.trees import TINY, changed
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
@@ -59,6 +60,7 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
     page = (tmp_path / "report.html").read_text()
     for words in ("Neighbour retrieval", "sentences kept out of training", "by cosine", "<svg"):
         assert words in page
+    browser.look(page, tmp_path)
     assert "accuracy@1" not in page  # curves have names that a reader understands
     assert "open this in a browser" in capsys.readouterr().out
 
