@@ -16,7 +16,7 @@ from tests.senteval_runner.test_run import config
 pytestmark = needs_browser
 
 
-def test_the_report_of_a_run(tmp_path: Path, data: Path, words: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_the_report_of_a_run(tmp_path: Path, data: Path, words: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples.txt").write_text("good bright\nbad\n")
     models = (str(words), "random:seq")
@@ -29,7 +29,7 @@ def test_the_report_of_a_run(tmp_path: Path, data: Path, words: Path, monkeypatc
     # 2 models x (PCA and t-SNE) of the task's test sentences; 2 bars for each of 5 tasks
     assert seen["circles"] == 4 * 52 and seen["bars"] == 10
     # The published rows have cells for model, Dim and the six columns of CR, MRPC and SICK-R.
-    assert isinstance(seen["best"], int) and seen["best"] >= 5 and seen["published"] == 17 * 8
+    assert seen["best"] >= 5 and seen["published"] == 17 * 8
 
 
 def test_twelve_models_in_every_window_and_on_paper(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_twelve_models_in_every_window_and_on_paper(tmp_path: Path) -> None:
         assert seen["paper"] == ("rgb(22, 25, 29)" if window.endswith("dark") else "rgb(255, 255, 255)")
         # A table leaves room around it, its first column room for numbers.
         width = int(window.split()[0])
-        assert 0 < seen["tallest"] < 900 and 0 < seen["firstColumn"] <= 0.45 * width  # type: ignore[operator]
+        assert 0 < seen["tallest"] < 900 and 0 < seen["firstColumn"] <= 0.45 * width
     assert printed_pages(page, tmp_path) <= 14
 
 
