@@ -119,6 +119,7 @@ def test_the_reference_is_that_of_the_docstrings(site: Path) -> None:
     }
     for package, objects in shown.items():
         page = (site / f"api/{package}.html").read_text(encoding="utf-8")
+        assert ":class:" not in page and ":func:" not in page  # references are links or names
         for item in objects:
             assert f'id="{item.__module__}.{item.__qualname__}"' in page, item
             first = (item.__doc__ or "").replace("`", "").split()[:3]
