@@ -11,7 +11,7 @@ EXTRAS = {
     "pandas": ["pandas>=2.2"],
     "retrieval": ["ir-measures>=0.4", "bm25s>=0.2"],
     "zstd": ["zstandard>=0.22"],
-    "docs": ["mkdocs-material>=9"],
+    "docs": ["mkdocs-material>=9", "mkdocstrings[python]>=1", "latex2mathml>=3.78"],
 }
 # What `make test` installs; tests of the extras ray, triton and docs are skipped where those are missing.
 TEST = [
@@ -74,7 +74,7 @@ setup(
     package_data={
         "parsing": ["builtin/*/*"],
         # "" is every package here (setup.cfg would spell it "*").
-        "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.txt", "py.typed"],
+        "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.css", "*.js", "*.txt", "py.typed"],
     },
     entry_points={
         "console_scripts": [script(module) for module in COMMANDS],

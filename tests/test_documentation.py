@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -11,6 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from corpora.senteval.files import read_task
+from corpora.support.errors import UserError
+from multiview import train
+from multiview.config import TrainConfig
+from multiview.model import MultiViewEncoder
+from multiview.search import semantic_search
+from parsing.cache.reader import TreeCache
+from parsing.run import ParseConfig
+from senteval_runner.evaluation import evaluate
+from senteval_runner.protocol.results import TaskResult
+from senteval_runner.report.page import Page
+from senteval_runner.report.table import Table
 from tests.test_commands import PIPELINE, ROOT, commands
 
 COMMAND = re.compile(
@@ -49,12 +62,68 @@ def shown_options() -> dict[str, dict[str, Path]]:
     return found
 
 
-def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
-    pytest.importorskip("mkdocs")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path)]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation, built without a warning."""
+    pytest.importorskip("mkdocstrings")
+    folder = tmp_path_factory.mktemp("site")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_page_is_in_the_navigation(site: Path) -> None:
+    """Five tabs by reader, and no page that only a search finds."""
+    index = (site / "index.html").read_text(encoding="utf-8")
+    tabs = re.findall(r'<li class="md-tabs__item.*?</a>', index, re.DOTALL)
+    named = [re.sub(r"<[^>]*>", "", tab).strip() for tab in tabs]
+    assert named == ["Start", "Guides", "Reference", "Studies", "Internals"]
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("nav:")[1]
+    assert pages == set(re.findall(r"[\w/.-]+\.md", nav))
+
+
+def test_the_first_page_installs_and_starts(site: Path) -> None:
+    index = (site / "index.html").read_text(encoding="utf-8")
+    for wanted in ('id="install"', 'id="quickstart"', "make demo", "pip install", "multiview.train"):
+        assert wanted in index
+
+
+def test_the_site_fetches_nothing_and_has_a_dark_side(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        fetched = re.findall(
+            r"<(?:script|img|iframe)[^>]*src=[\"']?https?:|<link[^>]*href=[\"']?https?:", text
+        )
+        assert not fetched, path
+    assert "(prefers-color-scheme: dark)" in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_equations_are_rendered(site: Path) -> None:
+    """As MathML, by the build; dollar signs elsewhere are no formulas."""
+    page = (site / "equations.html").read_text(encoding="utf-8")
+    assert page.count("<math") > 20 and page.count("<mtable") == 3
+    assert "arithmatex" not in page and "\\frac" not in page and "<mi>&<" not in page
+    assert "<math" not in (site / "results.html").read_text(encoding="utf-8")
+
+
+def test_the_reference_is_that_of_the_docstrings(site: Path) -> None:
+    """Each public class and function with its first sentence and its parameters."""
+    shown = {
+        "multiview": [MultiViewEncoder, MultiViewEncoder.encode, semantic_search, TrainConfig, train.main],
+        "senteval_runner": [evaluate, TaskResult, Table, Page],
+        "parsing": [TreeCache, TreeCache.open, ParseConfig],
+        "corpora": [read_task, UserError],
+    }
+    for package, objects in shown.items():
+        page = (site / f"api/{package}.html").read_text(encoding="utf-8")
+        assert ":class:" not in page and ":func:" not in page  # references are links or names
+        for item in objects:
+            assert f'id="{item.__module__}.{item.__qualname__}"' in page, item
+            first = (item.__doc__ or "").replace("`", "").split()[:3]
+            assert " ".join(first) in html.unescape(re.sub(r"<[^>]*>", "", page)), item
 
 
 def test_links_of_the_readme_lead_somewhere() -> None:

@@ -64,3 +64,14 @@ def test_the_demo_table_is_that_of_the_results() -> None:
     rows = re.findall(r"^[A-Za-z+].*?  +([\d.]+ \[[\d., ]+\])  +([\d.]+ \[[\d., ]+\])$", readme, re.MULTILINE)
     assert len(rows) == 4
     assert all(recall in results and mrr in results for recall, mrr in rows)
+
+
+def test_figures_of_the_choice_are_measured() -> None:
+    """README and docs/choosing.md have the same table; each of its figures stands in the results."""
+    results = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    for page in ("README.md", "docs/choosing.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        table = text[text.index("| you want |") :].split("\n\n")[0]
+        figures = re.findall(r"\d+\.\d+", table)
+        assert len(figures) == 13
+        assert [figure for figure in figures if figure not in results] == []

@@ -23,6 +23,15 @@ from senteval_runner.report.table import Cell, Column, Score, Table
 DRAWN_TREES = 2
 DRAWN_TOKENS = range(7, 13)
 """Lengths of the drawn sentences: long enough for a real tree, short enough for a page."""
+STEP = "training step"
+LOSS_NOTE = (
+    "How surprised each view still is by the neighbours of a sentence among the rest of its batch; lower is "
+    "better."
+)
+FOUND_NOTE = (
+    "How often the sentence nearest to a sentence is the one before or after it, among sentences that were "
+    "kept out of training; higher is better."
+)
 LIBRARIES = ("torch", "numpy", "supar", "benepar", "spacy")
 
 
@@ -86,7 +95,7 @@ def write_demo_report(
     sections = [
         Section("Neighbour retrieval", [retrieval_table(scores)]),
         *_curves(model),
-        *_trees(trees),
+        Section("Two of the parsed sentences", list(_trees(trees))),
         Section("Where the time went", [times]),
     ]
     page = Page("From text to sentence vectors: the demo", sections)
@@ -95,25 +104,39 @@ def write_demo_report(
 
 
 def _curves(model: Path) -> list[Section]:
+    """The training log as curves, named in words."""
     lines = read_log(model / "log.jsonl")
-    loss = {
-        kind: [(float(line["step"]), float(line["loss"])) for line in lines if line["kind"] == kind]
-        for kind in ("train", "validation")
-    }
     validation = [line for line in lines if line["kind"] == "validation"]
+    loss = {
+        where: [(float(line["step"]), float(line["loss"])) for line in logged]
+        for where, logged in (
+            ("batches of training sentences", [line for line in lines if line["kind"] == "train"]),
+            ("sentences kept out of training", validation),
+        )
+    }
     names = [name for name in (validation[-1] if validation else {}) if "@1" in name]
     retrieval = {
-        name: [(float(line["step"]), 100 * float(line[name])) for line in validation if name in line]
+        curve_name(name): [
+            (float(line["step"]), 100 * float(line[name])) for line in validation if name in line
+        ]
         for name in names
     }
-    found = [Section("Loss per anchor", [plots.curves(loss, y_label="loss")])]
+    found = [Section("Loss", [plots.curves(loss, x_label=STEP, y_label="loss per sentence")], note=LOSS_NOTE)]
     if retrieval:
-        title = "Neighbour retrieval during training, % (sentences held out from the training packages)"
-        found.append(Section(title, [plots.curves(retrieval, y_label="recall@1, %")]))
+        curves = plots.curves(retrieval, x_label=STEP, y_label="% of sentences")
+        found.append(Section("Neighbours found during training", [curves], note=FOUND_NOTE))
     return found
 
 
-def _trees(folder: Path) -> Iterator[Section]:
+def curve_name(metric: str) -> str:
+    """A metric of the training log in words: ``accuracy@1/0-dep,1-const`` is of the views DEP and CONST."""
+    if "/" not in metric:
+        return "all views side by side, by cosine"
+    one, other = (view.split("-", 1)[1].upper() for view in metric.split("/")[1].split(","))
+    return f"{one} against {other}, by the score that training uses"
+
+
+def _trees(folder: Path) -> Iterator[Figure]:
     """The first sentences of a handy length, both trees of each drawn."""
     cache = TreeCache.open(folder)
     fitting = (stored for stored in cached_sentences(cache, 0, len(cache)) if _fits_a_page(stored))
@@ -121,8 +144,8 @@ def _trees(folder: Path) -> Iterator[Section]:
         assert stored.heads and stored.relations and stored.tags and stored.spans is not None
         dependencies = dependency_svg(stored.words, stored.heads, stored.relations, stored.tags)
         constituents = constituency_svg(stored.words, stored.tags, stored.spans)
-        title = f"Parsed: {' '.join(stored.words)}"
-        yield Section(title, [Figure(dependencies), Figure(constituents)])
+        yield Figure(dependencies, " ".join(stored.words))
+        yield Figure(constituents)
 
 
 def _fits_a_page(stored: ParsedSentence) -> bool:

@@ -4,8 +4,9 @@
     write_text(folder / "report.html", page.html())
     write_text(folder / "report.md", page.markdown())
 
-The HTML file is self-contained: it includes its style and figures, and every text is escaped. Markdown has
-tables and prose only; sections with nothing but figures are left out.
+The HTML file is self-contained: it includes its style, its figures and a short script that sorts tables;
+every text is escaped. It follows the reader's choice of light or dark, and has a style for print. Markdown
+has tables and prose only; sections with nothing but figures are left out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,13 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from senteval_runner.report.table import Table, escaped
+
+SERIES = (
+    *(("#1f5f8b", "#6db3e3"), ("#b3541e", "#e8935c"), ("#3d7a3a", "#83c27e"), ("#7a3d77", "#c58bc2")),
+    *(("#8a7a1f", "#cdbb55"), ("#4a4a4a", "#b8b8b8"), ("#2a8a8a", "#63c9c9"), ("#a33b4b", "#e58090")),
+    *(("#5b6fd0", "#9fadf5"), ("#d08a1e", "#f2bd62"), ("#6aa84f", "#b3dd9d"), ("#c56aa8", "#f0a8d8")),
+)
+"""Colours of twelve models or classes, on white and on black."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,7 @@ class Page:
             undefined=StrictUndefined,
             keep_trailing_newline=True,
         )
-        return environment.get_template("page.html").render(page=self, kind=_kind)
+        return environment.get_template("page.html").render(page=self, kind=_kind, colours=SERIES)
 
 
 def _kind(block: Block) -> str:

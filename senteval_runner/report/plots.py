@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import MissingExtraError
-from senteval_runner.report.page import Figure
+from senteval_runner.report.page import SERIES, Figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 Points = NDArray[np.floating] | Sequence[tuple[float, float]]
 Tips = dict[str, Sequence[str]]
 """Texts that the shapes of an SVG group show on hovering, in drawing order, by the group's id."""
-COLOURS = ("#1f5f8b", "#b3541e", "#3d7a3a", "#7a3d77", "#8a7a1f", "#4a4a4a", "#2a8a8a", "#a33b4b")
+GRID = "#eeeeee"
+THEMED = {
+    "#000000": "currentColor",
+    GRID: f"var(--line,{GRID})",
+    **{light: f"var(--series-{place},{light})" for place, (light, _) in enumerate(SERIES)},
+}
+"""How the page names a colour, so that it may be another one on a dark page."""
 BAR, LETTER, GAP, WIDEST = 0.16, 0.085, 0.25, 10.0
 """Widths in inches: of a bar, of a letter below it, of the gap between groups, of a row of bars."""
 NOTHING = "there are no values to draw"
@@ -73,7 +79,7 @@ def bars(
                     tips[f"bar-{len(tips)}"] = [f"{name} {group}: {value:.2f}"]
             panel.set_xticks(range(len(line)), line)
             panel.set_xlim(-0.5, min(per_row, len(groups)) - 0.5)
-            panel.grid(axis="y", color="#eee")
+            panel.grid(axis="y", color=GRID)
             panel.axhline(0, color="#bbb", linewidth=0.8)
         _legend(canvas, series)
         return tips
@@ -100,7 +106,7 @@ def curves(
             axes.plot([x for x, _ in line], [y for _, y in line], color=_colour(colour), linewidth=1.2)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
-        axes.grid(color="#eee")
+        axes.grid(color=GRID)
         _legend(canvas, list(finite))
         return {}
 
@@ -197,7 +203,7 @@ def heat_map(
 
 
 def _colour(index: int) -> str:
-    return COLOURS[index % len(COLOURS)]
+    return SERIES[index % len(SERIES)][0]
 
 
 def _legend(canvas: Canvas, names: Sequence[str]) -> None:
@@ -228,6 +234,7 @@ def _figure(draw: Callable[[Canvas], Tips], caption: str, drawable: bool) -> Fig
             "font.size": 8,
             "text.parse_math": False,
             "axes.axisbelow": True,
+            "savefig.transparent": True,
         }
     ):
         canvas = Canvas(layout="constrained")
@@ -241,6 +248,7 @@ def _inline(svg: str, tips: Tips) -> str:
     svg = _xml(svg[svg.index("<svg") :])
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
+    svg = re.sub(r"(?<=(?:fill|roke): )#[0-9a-f]{6}", lambda match: THEMED.get(match[0], match[0]), svg)
     root = ET.fromstring(svg)
     for group in root.iter("g"):
         titles = tips.get(group.get("id", ""))

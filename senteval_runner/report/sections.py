@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from corpora.rows import text_lines
@@ -22,7 +23,8 @@ from senteval_runner.report.published import CONTROLS, NOTE, SENTEVAL
 from senteval_runner.report.table import Cell, Table, mean_and_deviation
 from senteval_runner.vectors.embed import SentenceVectors, Tokens
 
-PAPER_NOTE = "SICK-R times 100; lower MSE is better. The average is shown only when no task is missing."
+SICK_NOTE = "SICK-R times 100; lower MSE is better."
+NO_AVERAGE_NOTE = "No average: it needs every task of the multi-view paper's table."
 MAX_POINTS = 400
 MAX_NEIGHBOURS = 20_000
 
@@ -40,14 +42,19 @@ def score_sections(
         models: scores by model.
         parsed: models that read parses.
         parser_labelled: probing tasks whose labels a parser gave; marked when a model reads parses.
-        published: add the multi-view paper's rows below ours.
+        published: add the multi-view paper's rows that have one of our scores, below ours.
         efforts: dimensions and hours of training by model.
     """
     found: list[Section] = []
-    if any(tables.paper_row(scores) for seeds in models.values() for scores in seeds):
-        quoted, notes = ((*SENTEVAL, *CONTROLS), [PAPER_NOTE, NOTE]) if published else ((), [PAPER_NOTE])
-        blocks: list[Block] = [tables.paper_table(models, quoted, notes, efforts)]
-        if published:
+    if columns := tables.paper_columns(models):
+        notes = [SICK_NOTE] if any(name.startswith("SICK-R") for name in columns) else []
+        if tables.AVERAGE not in columns:
+            notes.append(NO_AVERAGE_NOTE)
+        table = tables.paper_table(models, (*SENTEVAL, *CONTROLS) if published else (), notes, efforts)
+        if table.quoted:
+            table = replace(table, notes=[*notes, NOTE])
+        blocks: list[Block] = [table]
+        if published and tables.AVERAGE in columns:
             blocks.append(tables.pair_table())
         found.append(Section("Classification and relatedness", blocks))
     if (other := tables.other_table(models)) is not None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from typing import Literal
 from urllib.parse import quote
 
 DASH = "–"
+NUMERAL = re.compile(r"[(≤<>~+−-]*\s*\d[\d,.]*\s*[%)*]?")
+"""A text that reads like a number: 1,200, 12.5 %, (71.3)."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Column:
     best: Literal["high", "low"] | None = None
     """Which value is bold; values that are printed alike are all bold, a single row never is."""
     align: Literal["left", "right"] | None = None
-    """None is left for the first column and columns with text, right for numbers."""
+    """None is left for the first column and columns with text, right for numbers, typed ones too."""
     shade: tuple[float, float] | None = None
     """Makes a heat map of the column in HTML: no colour at the first value, full colour at the second."""
 
@@ -89,6 +92,11 @@ class Table:
     """Rows from elsewhere: printed below in italics, never marked as best."""
     quoted_title: str = ""
     """The line above them."""
+
+    @property
+    def sortable(self) -> bool:
+        """Whether a reader may reorder the rows: a blank label belongs to the row above it."""
+        return len(self.rows) + len(self.quoted) > 1 and all(row[0] != "" for row in self.rows)
 
     def head(self) -> list[ShownCell]:
         """The names of the columns."""
@@ -175,7 +183,8 @@ class Table:
         align = self._columns()[place].align
         if align is not None:
             return align == "left"
-        return place == 0 or any(isinstance(row[place], str) for row in self.rows)
+        texts = [cell for row in self.rows if isinstance(cell := row[place], str)]
+        return place == 0 or not all(map(NUMERAL.fullmatch, texts))
 
     def _best(self, place: int) -> str | None:
         """The best value of a column as it is printed."""

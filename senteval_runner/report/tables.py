@@ -49,6 +49,7 @@ PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
     ("SICK-R MSE", "SICKRelatedness", "mse", 100),
 )
 """Column, task, metric, factor; in the paper's order."""
+AVERAGE = "average"
 LOWER_IS_BETTER = ("SICK-R MSE",)
 QUOTED_TITLE = "Published, not computed here: model (whose scores)"
 
@@ -67,14 +68,14 @@ def headline(task: str, metrics: Metrics) -> float:
 
 
 def paper_row(scores: Scores) -> dict[str, float]:
-    """Scores by column of the paper's table; ``average`` is added when no task is missing."""
+    """Scores by column of the paper's table; ``average`` is added when no score is missing."""
     row = {
         column: scores[task][metric] * factor
         for column, task, metric, factor in PAPER_COLUMNS
-        if task in scores
+        if metric in scores.get(task, {})
     }
     if len(row) == len(PAPER_COLUMNS):
-        row["average"] = paper_average(scores)
+        row[AVERAGE] = paper_average(scores)
     return row
 
 
@@ -96,11 +97,16 @@ def published_scores(row: PublishedRow) -> dict[str, dict[str, float]]:
     return scores
 
 
-def published_cells(row: PublishedRow) -> list[str]:
-    """A published row's scores as printed, and their average if none is missing."""
-    cells = ["–" if value is None else f"{value:.1f}" for value in row.scores]
-    complete = None not in row.scores
-    return [*cells, f"{paper_average(published_scores(row)):.1f}" if complete else "–"]
+def published_cells(row: PublishedRow, columns: Sequence[str]) -> list[Cell]:
+    """A published row's scores of some columns as printed; ``average`` stands only if no score is missing."""
+    scores = paper_row(published_scores(row))
+    return [f"{scores[name]:.1f}" if name in scores else None for name in columns]
+
+
+def paper_columns(models: Models) -> list[str]:
+    """The paper's columns that some model has a score in, in the paper's order."""
+    known = {name for seeds in models.values() for scores in seeds for name in paper_row(scores)}
+    return [name for name in (*(column for column, *_ in PAPER_COLUMNS), AVERAGE) if name in known]
 
 
 def paper_table(
@@ -109,31 +115,36 @@ def paper_table(
     notes: Sequence[str] = (),
     efforts: Mapping[str, Effort] | None = None,
 ) -> Table:
-    """The paper's columns.
+    """The paper's columns that were scored.
 
     Args:
         models: scores by model.
-        published: rows that stand apart below.
+        published: rows that stand apart below, those that have one of these scores.
         notes: below the table.
-        efforts: what models take, by name; a dash for others.
+        efforts: what models take, by name; a dash for others. A column without any is left out.
     """
-    names = [*(column for column, *_ in PAPER_COLUMNS), "average"]
+    names = paper_columns(models)
     rows = {name: [paper_row(scores) for scores in seeds] for name, seeds in models.items()}
-    quoted = [
-        [f"{row.model} ({row.quoted_from})", row.dim, row.hours, *published_cells(row)] for row in published
-    ]
     known = [(efforts or {}).get(name, Effort()) for name in models]
     leading: dict[Column, Sequence[Cell]] = {
         Column("Dim", digits=0, align="right"): [effort.dim for effort in known],
         Column("Hrs", align="right"): [effort.hours for effort in known],
     }
+    leading = {column: cells for column, cells in leading.items() if set(cells) != {None}}
+    quoted: list[list[Cell]] = []
+    for row in published:
+        scores = published_cells(row, names)
+        if any(scores):
+            effort = {"Dim": row.dim, "Hrs": row.hours}
+            before = [effort[column.name] for column in leading]
+            quoted.append([f"{row.model} ({row.quoted_from})", *before, *scores])
     return _score_table(names, rows, notes, quoted, leading)
 
 
 def pair_table() -> Table:
     """The published averages per pair of views."""
     return Table(
-        ["views", Column("average", digits=1)],
+        ["views", Column(AVERAGE, digits=1)],
         [],
         quoted=list(PAIR_AVERAGES.items()),
         quoted_title="Published, not computed here",
@@ -186,31 +197,34 @@ def probing_table(models: Models, parsed: Sequence[str] = (), labelled: Sequence
 
 
 def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
-    """Every two models compared on one seed, a row per task.
+    """Every two models compared on one seed.
+
+    A row per pair, because many models make a long table easier to read than a wide one.
 
     Args:
         results: results by model and task.
     """
     tasks = list(dict.fromkeys(task for by_task in results.values() for task in by_task))
-    pairs = list(itertools.combinations(results, 2))
     rows: list[list[Cell]] = []
+    pairs = list(itertools.combinations(results, 2))
     with progress(total=len(tasks) * len(pairs), unit="pair", description="report: differences") as bar:
-        for task in tasks:
-            cells: list[Cell] = [task]
-            for a, b in pairs:
+        for a, b in pairs:
+            cells: list[Cell] = [f"{a} − {b}"]
+            for task in tasks:
                 bar.update(1)
                 if task not in results[a] or task not in results[b]:
                     cells.append(None)
                     continue
                 one, other = results[a][task], results[b][task]
                 p = paired_bootstrap(one, other)
-                cells.append(f"{_compared(one) - _compared(other):+.2f}{'*' if p < 0.05 else ''} (p {p:.3f})")
+                difference = f"{_compared(one) - _compared(other):+.2f}"
+                cells.append(f"{difference}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})")
             rows.append(cells)
     note = (
         "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
         "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness, STS: Pearson."
     )
-    return Table(["task", *(Column(f"{a} − {b}", align="right") for a, b in pairs)], rows, notes=[note])
+    return Table(["models", *(Column(task, align="right") for task in tasks)], rows, notes=[note])
 
 
 def headlines(models: Models, tasks: Sequence[str]) -> dict[str, list[dict[str, float]]]:

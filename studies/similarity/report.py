@@ -67,12 +67,16 @@ def report(scored: Mapping[str, Scores], published: Rows) -> Page:
 
 
 def _table(found: Rows, columns: Sequence[str], quoted: Rows, *, digits: int) -> Table:
+    """Columns that were scored; published rows that have one of them."""
+    columns = [column for column in columns if any(column in row for row in found.values())]
+
     def rows(of: Rows) -> list[list[Cell]]:
         return [[name, *(row.get(column) for column in columns)] for name, row in of.items()]
 
+    theirs = rows({name: row for name, row in quoted.items() if not row.keys().isdisjoint(columns)})
     return Table(
         ["model", *(Column(column, digits=digits, best="high") for column in columns)],
         rows(found),
-        quoted=rows(quoted),
-        quoted_title="published (BURT)" if quoted else "",
+        quoted=theirs,
+        quoted_title="published (BURT)" if theirs else "",
     )

@@ -110,7 +110,7 @@ def _tree(rng: random.Random, folder: Path, world: World) -> dict[str, int]:
 def _compare(hostile: str, plain: str) -> None:
     """Raise Fault if the hostile page has an active element, or one that the plain page has not."""
     found, wanted = elements(hostile), elements(plain)
-    if found.active:
+    if found.active != wanted.active:
         raise Fault(f"active elements in a report: {found.active[:3]}")
     drawn = {"g", "use", "path", "text", "tspan", "defs"}  # matplotlib sets formulas and long names otherwise
     new = [element for element in found.found if element not in wanted.found and element[0] not in drawn]
@@ -137,7 +137,7 @@ def _command(job: Job, rng: random.Random, folder: Path, world: World) -> dict[s
     pages = sorted((folder / "out").rglob("*.html"))
     for page in pages:
         active = elements(page.read_text(encoding="utf-8")).active
-        if active:
+        if active != ["script"]:  # the page's own, which sorts tables
             raise Fault(f"{page.name} with {mark!r}: {active[:3]}")
     return {"pages": len(pages), "refused": int(ended.code == 2)}
 

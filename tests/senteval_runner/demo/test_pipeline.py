@@ -14,6 +14,8 @@ from multiview import train
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
 from senteval_runner.demo import pipeline as demo
+from senteval_runner.demo.report import curve_name
+from tests.fixtures import browser
 from tests.fixtures.trees import TINY, changed
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
@@ -57,8 +59,17 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
         assert 0 <= scores["recall_at_1"]["mean"] <= scores["mrr"]["mean"] <= 1
     assert set(results["seconds"]) == {"parse training text", "parse held-out text", "train", "evaluate"}
     page = (tmp_path / "report.html").read_text()
-    assert "Loss per anchor" in page and "Neighbour retrieval" in page and "<svg" in page
+    for words in ("Neighbour retrieval", "sentences kept out of training", "by cosine", "<svg"):
+        assert words in page
+    browser.look(page, tmp_path)
+    assert "accuracy@1" not in page  # curves have names that a reader understands
     assert "open this in a browser" in capsys.readouterr().out
+
+
+def test_curves_are_named_in_words() -> None:
+    assert curve_name("recall@1") == "all views side by side, by cosine"
+    named = curve_name("accuracy@1/0-dep,1-const")
+    assert named == "DEP against CONST, by the score that training uses"
 
 
 def test_a_step_that_refuses_its_input_ends_the_demo() -> None:

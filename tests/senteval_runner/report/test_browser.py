@@ -1,47 +1,22 @@
-"""The report in a real browser: everything is drawn, nothing sticks out of the page."""
+"""Reports in a real browser: everything is drawn, legible and in its place, whatever the window."""
 
 from __future__ import annotations
 
-import html
-import json
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from senteval_runner import running
+from senteval_runner.report.page import Page, Section
+from senteval_runner.report.table import Table
+from tests.fixtures.browser import look, needs_browser, printed_pages
+from tests.senteval_runner.report.pages import MODELS, scores_of_twelve_models
 from tests.senteval_runner.test_run import config
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-MEASURE = """<script>
-const box = e => e.getBoundingClientRect();
-const all = (s) => [...document.querySelectorAll(s)];
-document.title = JSON.stringify({
-  page: document.documentElement.scrollWidth,
-  window: window.innerWidth,
-  empty: all('svg').filter(e => box(e).width < 50 || box(e).height < 50).length,
-  outside: all('svg [id^=bar-], svg [id^=points-] use').filter(e => {
-    const a = box(e), b = box(e.closest('svg'));
-    return a.right > b.right + 1 || a.left < b.left - 1 || a.bottom > b.bottom + 1 || a.top < b.top - 1;
-  }).length,
-  circles: all('svg [id^=points-] use').length,
-  bars: all('svg [id^=bar-]').length,
-  best: all('td.best').filter(e => getComputedStyle(e).fontWeight >= 600).length,
-  published: all('tr.apart td').filter(e => getComputedStyle(e).fontStyle == 'italic').length,
-  ragged: all('table').filter(t => new Set([...t.rows].map(r => [...r.cells].reduce(
-    (n, c) => n + c.colSpan, 0))).size > 1).length,
-  overlapping: all('svg').filter(s => {
-    const names = [...s.querySelectorAll('g[id^=xtick] text')].map(box);
-    return names.some((a, i) => i && names[i - 1].right > a.left && names[i - 1].top == a.top);
-  }).length,
-});
-</script></body>"""
+pytestmark = needs_browser
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_report_in_chromium(tmp_path: Path, data: Path, words: Path, monkeypatch) -> None:
+def test_the_report_of_a_run(tmp_path: Path, data: Path, words: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples.txt").write_text("good bright\nbad\n")
     models = (str(words), "random:seq")
@@ -50,29 +25,38 @@ def test_the_report_in_chromium(tmp_path: Path, data: Path, words: Path, monkeyp
     assert running.run(config(tmp_path, data, *models, **options)) == 0
     page = (tmp_path / "report/report.html").read_text()
     assert "Skipped" in page and "Nearest neighbours" in page
-    (tmp_path / "measured.html").write_text(page.replace("</body>", MEASURE))
-    done = subprocess.run(
-        [
-            str(CHROMIUM),
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--window-size=1200,2000",
-            "--dump-dom",
-            str(tmp_path / "measured.html"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    title = re.search(r"<title>(.*?)</title>", done.stdout)
-    assert title, done.stderr[-500:]
-    seen = json.loads(html.unescape(title[1]))
-    assert seen["page"] <= seen["window"]  # wide tables scroll in their own box
-    wrong = {name: seen[name] for name in ("empty", "outside", "ragged", "overlapping") if seen[name]}
-    assert not wrong
+    seen = look(page, tmp_path)["1300 light"]
     # 2 models x (PCA and t-SNE) of the task's test sentences; 2 bars for each of 5 tasks
     assert seen["circles"] == 4 * 52 and seen["bars"] == 10
-    assert seen["best"] >= 5 and seen["published"] == 17 * 14 + 6 * 2  # the rows of tables 3 and 2
+    # The published rows have cells for model, Dim and the six columns of CR, MRPC and SICK-R.
+    assert seen["best"] >= 5 and seen["published"] == 17 * 8
+
+
+def test_twelve_models_in_every_window_and_on_paper(tmp_path: Path) -> None:
+    page = scores_of_twelve_models().html()
+    for window, seen in look(page, tmp_path).items():
+        assert seen["bars"] == len(MODELS) * 20 and seen["circles"] == 60 and seen["sortable"] == 5, window
+        assert seen["paper"] == ("rgb(22, 25, 29)" if window.endswith("dark") else "rgb(255, 255, 255)")
+        # A table leaves room around it, its first column room for numbers.
+        width = int(window.split()[0])
+        assert 0 < seen["tallest"] < 900 and 0 < seen["firstColumn"] <= 0.45 * width
+    assert printed_pages(page, tmp_path) <= 14
+
+
+def test_a_look_notices_what_is_wrong(tmp_path: Path) -> None:
+    """The measurements themselves: each fault is put into a good page and has to be found."""
+    rows = [[f"row {place}", float(place)] for place in range(80)]
+    good = Page("A page", [Section("A section", [Table(["name", "score"], rows), "Some prose."])]).html()
+    look(good, tmp_path)
+    faults = {
+        "pale": ("--ink:#222", "--ink:#bbb"),
+        "sideways": ("<p>Some prose.", "<p style='width:2000px;max-width:none'>Some prose."),
+        "runsAway": ("position:sticky;top:0", "top:0"),
+        "unsorted": ("head.onclick =", "head.ignored ="),
+        "leftNumbers": ("text-align:right", "text-align:left"),
+        "ragged": ("</tr>\n</tbody>", "<td>1</td></tr>\n</tbody>"),
+    }
+    for fault, (right, broken) in faults.items():
+        assert right in good
+        with pytest.raises(AssertionError, match=fault):
+            look(good.replace(right, broken), tmp_path)

@@ -61,7 +61,7 @@ def test_quoted_rows_stand_apart() -> None:
         quoted_title="Theirs",
     )
     apart = [row for row in of_table(table).iterfind(".//tr") if row.get("class") == "apart"]
-    assert [cell.text for row in apart for cell in row] == ["Theirs", "c", "9.9"]
+    assert ["".join(cell.itertext()) for row in apart for cell in row] == ["Theirs", "c", "9.9"]
     assert "| *c* | *9.9* |" in table.markdown() and "**2.00**" in table.markdown()
 
 
@@ -76,9 +76,28 @@ def test_cells_as_text() -> None:
 def test_shades_and_alignment() -> None:
     table = Table(["m", Column("p", shade=(0, 100)), "t"], [["a", 80.0, "x"], ["b", None, None]])
     cells = list(of_table(table).iterfind(".//td"))
-    assert cells[1].get("style") == "background:rgba(31,95,139,0.60)"
+    assert cells[1].get("style") == "--shade:0.80"
     assert [cell.get("style") for cell in (cells[0], cells[2], cells[4])] == [None] * 3
     assert table.markdown().splitlines()[1] == "| :--- | ---: | :--- |"
+
+
+def test_typed_numbers_are_aligned_as_numbers() -> None:
+    rows = [["a", "1,200", "(71.3)", "+1.20* (p 0.034)", "5 words"], ["b", "≤ 500", "12.5 %", "–", "none"]]
+    table = Table(["m", "n", "o", Column("p", align="right"), "q"], rows)
+    assert [cell.left for cell in table.head()] == [True, False, False, False, True]
+
+
+def test_rows_that_belong_together_are_not_sorted() -> None:
+    assert Table(["m", "n"], [["a", 1], ["b", 2]]).sortable
+    assert not Table(["m", "n"], [["a", 1], ["", 2]]).sortable
+    assert not Table(["m", "n"], [["a", 1]]).sortable
+
+
+def test_a_dark_page_may_choose_the_colours_of_a_drawing() -> None:
+    pytest.importorskip("matplotlib")
+    svg = plots.curves({"a": [(0, 1), (1, 2)]}).svg
+    assert "stroke: var(--series-0,#1f5f8b)" in svg and "#000000" not in svg and "#ffffff" not in svg
+    assert "--series-0:#6db3e3" in Page("P", []).html()
 
 
 def test_figures_hold_their_values() -> None:

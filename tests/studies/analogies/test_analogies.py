@@ -22,6 +22,7 @@ from studies.analogies.questions import read_questions, write_questions
 from studies.analogies.rank import Ranking
 from studies.analogies.score import TextVectors, answer_ranks
 from studies.analogies.write import build, length_table, mean_lengths
+from tests.fixtures import browser
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
 FRAMES, _ = collect_frames(None, 1)
@@ -373,6 +374,8 @@ def test_commands(tmp_path: Path, command) -> None:
     results = json.loads((tmp_path / "report" / "results.json").read_text())
     scores = results["models"][str(vectors)]
     assert 0 <= scores["overall"] <= 1 and 0 <= scores["averages"]["sentence"]["average"] <= 1
-    assert "<svg" in (tmp_path / "report" / "report.html").read_text()
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "<svg" in page
+    browser.look(page, tmp_path)
     missing = command("studies.analogies", "run", vectors, "--questions", tmp_path / "none.tsv")
     assert missing.returncode == 2 and missing.stderr.count("\n") == 1

@@ -30,6 +30,7 @@ from studies.faq.siamese import (
     tuned_scores,
 )
 from tests.conftest import ROOT
+from tests.fixtures import browser
 from tests.senteval_runner.encoders import RandomBag
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
@@ -305,7 +306,9 @@ def test_commands(folder: Path, command, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
     assert [row["accuracy"] for row in rows if row["method"] == "BM25"] == [1.0]
-    assert "BM25" in (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "BM25" in page
+    browser.look(page, tmp_path)
     options = ("--split", "random", "--tune", "map")
     dry = command(
         "studies.faq", folder, "--models", "random:seq", *options, "--output", tmp_path / "dry", "--dry-run"

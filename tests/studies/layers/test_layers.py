@@ -35,6 +35,7 @@ from studies.layers.tables import (
     tasks_of,
 )
 from tests.conftest import ROOT
+from tests.fixtures import browser
 from tests.studies.layers.transformers_tiny import build
 
 pytest.importorskip("transformers")
@@ -204,6 +205,7 @@ def test_a_study_of_two_backbones(tmp_path, data, bert, other, monkeypatch, caps
     )
     page = (tmp_path / "report/report.html").read_text()
     assert page.count("<svg") == 3 and "http" not in page.split("</style>")[1]
+    browser.look(page, tmp_path)
     # the second run repeats nothing, and loads no weights
     monkeypatch.setattr(study, "evaluate_task", None)
     monkeypatch.setattr(TransformerBackbone, "encode", None)

@@ -28,6 +28,7 @@ from studies.passages import run as passages
 from studies.passages.config import CrossConfig, PassagesConfig, RankerConfig
 from studies.passages.run import dry_run, run
 from tests.conftest import ROOT
+from tests.fixtures import browser
 from tests.studies.passages import passage_sets
 
 
@@ -85,6 +86,7 @@ def test_training_beats_cosine_and_bm25(world: Path) -> None:
     assert {"k1", "b"} == set(found["wikiqa", "BM25, tuned", "words"]["info"][0])
     page = (world / "out" / "report.html").read_text()
     assert "<svg" in page and "words.txt uv-diff-prod mlp" in page and "http" not in page.split("</style>")[1]
+    browser.look(page, world)
     table = (world / "out" / "tables.md").read_text()
     assert "| BM25 | words | none |" in table and "margin 0, as EMP prints it" in table
 

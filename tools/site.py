@@ -1,0 +1,33 @@
+"""What the documentation needs beyond Markdown, as a hook of mkdocs (``mkdocs.yml`` names this file).
+
+Equations become MathML while the site is built, so that no script and no font is fetched: formulas stand
+between dollar signs, and pymdownx.arithmatex marks them. References of docstrings become links where the site
+has the name.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+from latex2mathml.converter import convert
+
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+ROLE = re.compile(r":(?:class|func|mod|meth|attr|data):<code>~?([\w.]+)</code>")
+
+
+def on_page_content(content: str, **_: object) -> str:
+    """Replace formulas and references; mkdocs calls it with a page's HTML, before it resolves links."""
+    return ROLE.sub(_reference, FORMULA.sub(_mathml, content))
+
+
+def _mathml(formula: re.Match[str]) -> str:
+    block = formula[1] == "div"
+    drawn = convert(html.unescape(formula[2]).strip(), display="block" if block else "inline")
+    return f'<div class="formula">{drawn}</div>' if block else drawn
+
+
+def _reference(role: re.Match[str]) -> str:
+    """``:class:`package.module.Name``` as ``Name``, a link if the name has a place on the site."""
+    short = role[1].rpartition(".")[2]
+    return f'<autoref identifier="{role[1]}" optional><code>{short}</code></autoref>'
