@@ -207,8 +207,8 @@ class Bag:
             if len(rows):
                 values_NE = vectors_NE[rows]
                 if self.weighting == "usif":
-                    lengths_E = np.linalg.norm(values_NE, axis=0).astype(np.float32)
-                    values_NE = values_NE / np.where(lengths_E > 0, lengths_E, np.float32(1))
+                    lengths_E = np.linalg.norm(values_NE, axis=0)
+                    np.divide(values_NE, lengths_E, out=values_NE, where=lengths_E > 0)
                 means[i] = (weights_N1[rows] * values_NE).mean(0)
         return means
 
