@@ -1,7 +1,8 @@
 """What the documentation needs beyond Markdown, as a hook of mkdocs (``mkdocs.yml`` names this file).
 
-Equations become MathML while the site is built, so that no script and no font is fetched: formulas stand between
-dollar signs, and pymdownx.arithmatex marks them. References of docstrings become links where the site has the name.
+Equations become MathML while the site is built, so that no script and no font is fetched: formulas stand
+between dollar signs, and pymdownx.arithmatex marks them. References of docstrings become links where the site
+has the name.
 """
 
 from __future__ import annotations
