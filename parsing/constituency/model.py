@@ -22,7 +22,7 @@ from parsing.constituency.decode import decode_batch
 from parsing.constituency.span_head import SpanHead, SpanScorer, project
 from parsing.networks.config import ConstituencyConfig
 from parsing.networks.features import ParserVocabulary, TypeTable, in_batches
-from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
+from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights, sizes_from
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.parsers import ConstituencyParse
 
@@ -79,7 +79,8 @@ class ConstituencyModel(nn.Module):
         if labels[0] != "":
             raise UserError(f"{folder.path / VOCABULARY}: the first label must be the empty one")
         vocabulary = ParserVocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
-        model = cls(vocabulary, labels, tags, config)
+        with sizes_from(folder):
+            model = cls(vocabulary, labels, tags, config)
         load_weights(model, folder)
         return model.eval()
 
