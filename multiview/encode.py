@@ -10,6 +10,7 @@ options beside it. ``python -m multiview.search`` finds the nearest sentences.
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from pathlib import Path
@@ -96,8 +97,12 @@ def _write(output: Path, vectors_ND: NDArray[np.float32], config: EncodeConfig) 
     if output.suffix == ".npy":
         write_array(output, vectors_ND)
     else:
-        with atomic_path(output) as temporary, h5py.File(temporary, "w", libver="v110") as file:
+        # In memory first: HDF5 crashes over a file that it could not close (a full disk).
+        image = io.BytesIO()
+        with h5py.File(image, "w", libver="v110") as file:
             file.create_dataset("embeddings", data=vectors_ND, track_times=False)
+        with atomic_path(output) as temporary, open(temporary, "wb") as stream:
+            stream.write(image.getbuffer())
     write_json(Path(f"{output}.json"), config_to_json(config))
 
 

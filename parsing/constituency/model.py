@@ -25,7 +25,7 @@ from parsing.constituency.span_head import DeviceSpanScorer, SpanHead, SpanScore
 from parsing.networks.config import ConstituencyConfig
 from parsing.networks.device import BatchRunner, Stages, identity_on, pick, to_host
 from parsing.networks.features import ParserVocabulary, TypeTable
-from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
+from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights, sizes_from
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.parsers import ConstituencyParse, check_tokens
 
@@ -129,7 +129,8 @@ class ConstituencyModel(SpanModel):
         config = config_from_json(ConstituencyConfig, folder.config, where=folder.path / CONFIG)
         labels, tags = label_names(folder)
         vocabulary = ParserVocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
-        model = cls(vocabulary, labels, tags, config)
+        with sizes_from(folder):
+            model = cls(vocabulary, labels, tags, config)
         load_weights(model, folder)
         return model.eval()
 

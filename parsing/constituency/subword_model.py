@@ -20,7 +20,7 @@ from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from parsing.constituency.model import BatchedSpanParser, SpanModel, label_names
 from parsing.networks.config import ConstituencyConfig
-from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
+from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights, sizes_from
 from parsing.networks.subwords import SubwordConfig, SubwordEncoder, SubwordTable
 
 
@@ -79,7 +79,8 @@ class SubwordConstituencyModel(SpanModel):
         parts = folder.part(SubwordConfig, "subwords"), backbone, folder.mapping(VOCABULARY, "tokenizer")
         config = folder.part(ConstituencyConfig, "model")
         try:
-            model = cls(*parts, *label_names(folder), config)
+            with sizes_from(folder):
+                model = cls(*parts, *label_names(folder), config)
         except (KeyError, ValueError, TypeError) as error:  # of transformers, on the backbone
             where = folder.path / CONFIG
             raise UserError(f"{where}: not a transformer that can be built here ({error!r})") from None

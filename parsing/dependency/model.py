@@ -24,7 +24,7 @@ from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.features import ParserVocabulary, WordBatch
-from parsing.networks.model_folder import VOCABULARY, ModelFolder, load_weights
+from parsing.networks.model_folder import VOCABULARY, ModelFolder, load_weights, sizes_from
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors, shared_dropout
 
 NEGATIVE_SLOPE = 0.1
@@ -156,11 +156,9 @@ class DependencyModel(BiaffineScorers):
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> DependencyModel:
         """Build the model a folder holds, in eval mode."""
-        model = cls(
-            ParserVocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY),
-            folder.names("relations"),
-            folder.part(EncoderConfig, "encoder"),
-            folder.part(ScorerConfig, "scorer"),
-        )
+        vocabulary = ParserVocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
+        encoder, scorer = folder.part(EncoderConfig, "encoder"), folder.part(ScorerConfig, "scorer")
+        with sizes_from(folder):
+            model = cls(vocabulary, folder.names("relations"), encoder, scorer)
         load_weights(model, folder)
         return model.eval()

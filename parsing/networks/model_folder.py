@@ -7,9 +7,10 @@ identity (name, version, one SHA-256 over all three) becomes part of a tree cach
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from corpora.support.cli import out_of_memory
 from corpora.support.config import Config, config_from_json
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json, sha256_file, write_json, write_text
@@ -170,6 +172,22 @@ def load_model_folder(path: Path, *, kind: str, other_kind: str | None = None) -
         tensors={k: v.float() for k, v in tensors.items()},
         identity=_identity(config),
     )
+
+
+@contextlib.contextmanager
+def sizes_from(folder: ModelFolder) -> Iterator[None]:
+    """While a module is made: a size in the folder that no tensor can have is reported in one line.
+
+    Raises:
+        UserError: instead of torch's error.
+    """
+    try:
+        yield
+    except (OverflowError, RuntimeError, TypeError) as error:
+        if out_of_memory(error):
+            raise
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{folder.path / CONFIG}: sizes out of range ({reason})") from None
 
 
 def load_weights(module: torch.nn.Module, folder: ModelFolder) -> None:

@@ -55,6 +55,23 @@ def test_encode_command(folder: Path, tmp_path: Path, toy_trees: Path, capsys) -
     )
 
 
+@pytest.mark.parametrize("name", ["v.npy", "v.h5"])
+def test_vectors_that_do_not_fit_are_one_line(
+    folder: Path, tmp_path: Path, toy_trees: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """HDF5 ended in a traceback, and in a crash when the process ended."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        code = encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / name)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert code == 2 and f"{name}: the file is larger than its limit" in message
+    assert not list(tmp_path.iterdir())
+
+
 def test_search_command(folder: Path, tmp_path: Path, toy_trees: Path, monkeypatch, capsys) -> None:
     lines = ["the cat rained", "", "stock prices fell !"]
     corpus = tmp_path / "in.txt"

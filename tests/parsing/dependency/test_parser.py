@@ -1,5 +1,6 @@
 """The biaffine model and its batched parsing; scores; folders that are damaged."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +155,11 @@ def test_attachment_scores_leave_punctuation_out():
         ),
         ("config.json", lambda t: t.replace('"layers"', '"depth"'), "unknown key 'depth'"),
         ("config.json", lambda t: t.replace('"layers": 2', '"layers": 3'), "implies"),
+        (
+            "config.json",
+            lambda t: re.sub(r'"character_dim": \d+', f'"character_dim": {10**30}', t),
+            "config.json: sizes out of range",
+        ),
         ("vocab.json", lambda t: t + " ", "does not match the SHA-256"),
         ("config.json", lambda t: "{", "not JSON"),
         ("config.json", lambda t: t.replace('"kind"', '"sort"'), "'kind' is missing or no str"),
