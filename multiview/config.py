@@ -171,7 +171,7 @@ class ValidationConfig:
     every: CountOrNone = 0
     """Steps between validations; 0: ten, spread evenly over the run."""
     patience: CountOrNone = 0
-    """Stop after this many validations without better retrieval; 0: never."""
+    """Stop after this many validations without better retrieval (the start counts); 0: never."""
 
 
 @configuration

@@ -49,7 +49,7 @@ def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> N
     }
     assert values["versions"]["torch"] and values["skipped"]["words.txt"]["MPQA"]
     assert "average" not in values["paper_table"]["words.txt"][0]
-    flat = list(csv.DictReader((tmp_path / "report/results.csv").open(encoding="utf-8")))
+    flat = list(csv.DictReader((tmp_path / "report/results.csv").read_text().splitlines()))
     assert {(r["model"], int(r["seed"]), r["task"], r["metric"], float(r["value"])) for r in flat} == {
         (r["model"], r["seed"], r["task"], metric, value)
         for r in values["results"]
