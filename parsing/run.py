@@ -108,7 +108,7 @@ def main(config: ParseConfig) -> None:
     output = config.output or Path("runs/trees") / corpus.name
     refuse_own_input(config.corpus, output)
     devices = parsing_devices(config)
-    parsers = parser_factories(config, devices[0])
+    parsers = parser_factories(dataclasses.replace(config, device=devices[0]))
     options = ShardOptions(max_tokens=config.max_tokens)
     if devices != ["cpu"]:
         options = ShardOptions.on_device(config.max_tokens)
@@ -125,7 +125,7 @@ def main(config: ParseConfig) -> None:
         options=options,
         expected=functools.partial(expected_sentences, corpus, config.corpus),
         workers=config.workers,
-        pool=worker_pool(config, devices),
+        pool=worker_pool(config),
         config={**config_to_json(config), "output": str(output), "command": command_of(config)},
     )
     print(report(corpus, output, summary))
@@ -195,9 +195,7 @@ def _may_have_gpu() -> bool:
     return sys.platform != "linux" or any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
 
 
-def worker_pool(
-    config: ParseConfig, devices: Sequence[str]
-) -> Callable[[ParserFactories, int | None], WorkerPool]:
+def worker_pool(config: ParseConfig) -> Callable[[ParserFactories, int | None], WorkerPool]:
     """What makes the pool of workers that ``config`` asks for."""
     from parsing.pipeline.local import LocalPool
 
@@ -205,9 +203,11 @@ def worker_pool(
         from parsing.pipeline.ray import RayPool
 
         return functools.partial(RayPool, address=config.address, gpus_per_worker=config.gpus_per_worker)
-    if list(devices) == ["cpu"]:
+    devices = parsing_devices(config)
+    if devices == ["cpu"]:
         return LocalPool
-    return functools.partial(LocalPool, devices=[parser_factories(config, device) for device in devices])
+    on_devices = [parser_factories(dataclasses.replace(config, device=device)) for device in devices]
+    return functools.partial(LocalPool, devices=on_devices)
 
 
 def command_of(config: ParseConfig) -> str:
@@ -220,12 +220,8 @@ def command_of(config: ParseConfig) -> str:
     return shlex.join(words)
 
 
-def parser_factories(config: ParseConfig, device: str = "cpu") -> ParserFactories:
-    """How workers load the parsers that ``config`` names.
-
-    Args:
-        config: names them.
-        device: where they encode and score.
+def parser_factories(config: ParseConfig) -> ParserFactories:
+    """How workers load the parsers that ``config`` names, on its device.
 
     Raises:
         UserError: an unknown view, or no view.
@@ -239,10 +235,14 @@ def parser_factories(config: ParseConfig, device: str = "cpu") -> ParserFactorie
     if unknown or not views:
         raise UserError(f"--views {config.views}: expected dep, const or dep,const")
     return ParserFactories(
-        dependency=functools.partial(load_dependency_parser, config.dep_model, config.precision, device)
+        dependency=functools.partial(
+            load_dependency_parser, config.dep_model, config.precision, config.device
+        )
         if "dep" in views
         else None,
-        constituency=functools.partial(load_constituency_parser, config.const_model, config.precision, device)
+        constituency=functools.partial(
+            load_constituency_parser, config.const_model, config.precision, config.device
+        )
         if "const" in views
         else None,
     )
