@@ -24,7 +24,7 @@ from parsing.dependency.model import BiaffineScorers
 from parsing.dependency.parser import BatchedParser
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.features import ParserVocabulary, TypeTable
-from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
+from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights, sizes_from
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.networks.subwords import SubwordConfig, SubwordEncoder, SubwordTable, piece_counts
 
@@ -105,7 +105,8 @@ class SubwordDependencyModel(BiaffineScorers):
         parts = folder.part(SubwordConfig, "subwords"), backbone, folder.mapping(VOCABULARY, "tokenizer")
         scorer = folder.part(ScorerConfig, "scorer")
         try:
-            model = cls(*parts, folder.names("relations"), scorer, words)
+            with sizes_from(folder):
+                model = cls(*parts, folder.names("relations"), scorer, words)
         except (KeyError, ValueError, TypeError) as error:  # of transformers, on the backbone
             where = folder.path / CONFIG
             raise UserError(f"{where}: not a transformer that can be built here ({error!r})") from None
