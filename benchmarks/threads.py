@@ -110,7 +110,7 @@ def encode(texts: list[tuple[str, ...]], dim: int) -> Work:
 def training(folder: Path, dim: int, batch: int) -> Work:
     """A step of the laptop preset with other sizes."""
     config = changed(
-        preset("laptop", trees=folder / "trees", out=folder, device="cpu"),
+        preset("laptop", trees=folder / "trees", output=folder, device="cpu"),
         encoder={"dim": dim},
         loop={"batch": batch, "epochs": 20},
         validation={"sentences": 0},
