@@ -32,7 +32,7 @@ SAME_TREES = 98.0
 def training_config(bench: Bench, device: torch.device | str, name: str, **changes: object) -> TrainConfig:
     """A small run on the benchmark's trees; groups of options are given as dictionaries."""
     base = dataclasses.replace(
-        preset("gpu"), device=str(device), trees=bench.trees.folder, out=bench.folder / "models", name=name
+        preset("gpu"), device=str(device), trees=bench.trees.folder, output=bench.folder / "models", name=name
     )
     small: dict[str, dict[str, object]] = {
         "table": {"dim": 24}, "encoder": {"dim": 32}, "validation": {"sentences": 0},

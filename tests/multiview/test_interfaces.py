@@ -27,7 +27,7 @@ TEXTS = [["the", "cat"], ["stock", "prices", "fell"], ["word"]]
 @pytest.fixture(scope="module")
 def folder(toy_trees: Path, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("models")
-    main(changed(TINY, trees=toy_trees, out=out, name="m", views="seq,seq"))
+    main(changed(TINY, trees=toy_trees, output=out, name="m", views="seq,seq"))
     return out / "m"
 
 

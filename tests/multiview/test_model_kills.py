@@ -66,7 +66,7 @@ def test_training_goes_on_to_the_same_model(tiny: TrainConfig, monkeypatch: pyte
     main(config)
     expected, states, killed = content(config.folder), [], 0
     while True:
-        broken = changed(config, out=config.out / str(killed))
+        broken = changed(config, output=config.output / str(killed))
         if not run_until(killed + 1, broken.folder, lambda run=broken: main(run), monkeypatch):
             break
         killed += 1
