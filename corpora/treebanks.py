@@ -185,14 +185,14 @@ def conllu_lines(documents: Iterable[Document], *, tags: TagColumn = "xpos") -> 
             if number == 0 and not document.continued:
                 # The id may be the name of a file, which may hold line breaks.
                 yield f"# newdoc id = {_LINE_BREAK.sub(' ', document.id)}\n"
-            yield from (_conllu_row(path, sentence, i, tags) for i in range(len(sentence.tokens)))
+            yield from (_conllu_row(sentence, i, tags) for i in range(len(sentence.tokens)))
             yield "\n"
 
 
-def _conllu_row(path: Path, sentence: Sentence, index: int, tags: TagColumn) -> str:
+def _conllu_row(sentence: Sentence, index: int, tags: TagColumn) -> str:
     form = sentence.tokens[index]
     if not form or re.search(r"[\t\r\n]", form):
-        raise UserError(f"{path}: word {form!r} cannot be written as CoNLL-U")
+        raise UserError(f"word {form!r} cannot be written as CoNLL-U")
     tag = sentence.tags[index] if sentence.tags else "_"
     upos, xpos = (tag, "_") if tags == "upos" else ("_", tag)
     head = str(sentence.heads[index]) if sentence.heads else "_"
