@@ -127,9 +127,9 @@ def import_trees(
         shard_sentences=shard_sentences or SHARD_SENTENCES,
     )
     with locked(output), progress(description="importing") as bar:
+        sweep(output)
         if (output / manifests.NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
-        sweep(output)
         waiting: list[Sentence] = []
 
         def remembered() -> Iterator[Document]:

@@ -251,7 +251,8 @@ NO_MEMORY = (
     "can't allocate memory",  # torch's allocator
     "out of memory",  # CUDA
     "memory allocation failed",  # HDF5
-    "could not execute a primitive",  # oneDNN, which names no reason
+    "could not create a primitive",  # oneDNN, which names no reason
+    "could not execute a primitive",
     "failed to map segment from shared object",  # a library that is loaded
     "can't start new thread",
     "std::bad_alloc",

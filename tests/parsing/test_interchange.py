@@ -122,8 +122,11 @@ def test_files_of_different_length(files, tmp_path: Path) -> None:
 
 def test_a_cache_is_not_overwritten(files, tmp_path: Path) -> None:
     import_trees(tmp_path / "cache", conllu=files[0])
+    left = tmp_path / "cache" / ".config.json.abcd1234.tmp"
+    left.touch()  # by a run that was killed after its last shard
     with pytest.raises(UserError, match="holds a tree cache already"):
         import_trees(tmp_path / "cache", conllu=files[0])
+    assert not left.exists()
     with pytest.raises(UserError, match="--conllu or --ptb"):
         import_trees(tmp_path / "other")
 

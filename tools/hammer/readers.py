@@ -54,11 +54,15 @@ def _annotation(sentence: Sentence) -> list[Any]:
 def _treebank(kind: str, name: str, folder: Path) -> str:
     """Reads a treebank; what was read is written, read again, and must be equal."""
     from corpora import treebanks as banks
+    from corpora.support.errors import UserError
 
     path, again = folder / name, folder / f"again-{name}"
     if kind == "conllu":
         documents = list(banks.read_conllu(path))
-        banks.write_conllu(again, documents)
+        try:
+            banks.write_conllu(again, documents)
+        except UserError as error:  # a word that CoNLL-U cannot hold; it names the word alone
+            raise UserError(f"{path}: {error}") from None
         first = [s for d in documents for s in d.sentences]
         second = [s for d in banks.read_conllu(again) for s in d.sentences]
     else:

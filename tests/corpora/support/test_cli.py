@@ -91,6 +91,7 @@ def test_a_file_above_its_limit_is_one_line(capsys: pytest.CaptureFixture[str]) 
         OSError(errno.ENOMEM, "Cannot allocate memory"),
         RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
         RuntimeError("Can't decrement id ref count (memory allocation failed for on disk image buffer)"),
+        RuntimeError("could not create a primitive"),
         RuntimeError("could not execute a primitive"),
         ImportError("libtorch_cpu.so: failed to map segment from shared object"),
     ],
