@@ -153,8 +153,8 @@ def load_model_folder(path: Path, *, kind: str, other_kind: str | None = None) -
             raise UserError(
                 f"{path / CONFIG}: {key!r} is missing or no {form.__name__}; copy the folder again"
             )
-    if config["kind"] not in (kind, other_kind):
-        raise UserError(f"{path / CONFIG}: a {config['kind']} model where a {kind} model is needed")
+        if key == "kind" and config["kind"] not in (kind, other_kind):
+            raise UserError(f"{path / CONFIG}: a {config['kind']} model where a {kind} model is needed")
     for file in (VOCABULARY, WEIGHTS):
         if not (path / file).is_file():
             raise UserError(f"{path / file}: missing; the model folder is incomplete")

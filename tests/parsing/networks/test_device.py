@@ -6,14 +6,12 @@ wrong device is found on torch's device without memory.
 
 from __future__ import annotations
 
-import logging
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from multiview.folder.reading import Reader
 from parsing.constituency import model as constituency_model
@@ -22,6 +20,7 @@ from parsing.constituency.span_head import DeviceSpanScorer, SpanHead, SpanScore
 from parsing.dependency import parser as dependency_parser
 from parsing.dependency.parser import BiaffineParser
 from parsing.models import load_constituency_parser, load_dependency_parser
+from parsing.networks import device
 from parsing.networks.device import BatchRunner, devices_of, identity_on, pick, pick_device
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
 from parsing.trees.parsers import DeviceLost, same_trees
@@ -99,7 +98,7 @@ def test_batches_advance_in_turn() -> None:
     ]  # fmt: skip
 
 
-def test_too_little_memory_halves_the_batches_once(kind: str, caplog, monkeypatch) -> None:
+def test_too_little_memory_halves_the_batches_once(kind: str, monkeypatch) -> None:
     expected = LOAD[kind]("builtin").parse(SENTENCES)
     parser = as_on_a_gpu(kind, positions=500)
     full = parser._parse_batch
@@ -110,14 +109,13 @@ def test_too_little_memory_halves_the_batches_once(kind: str, caplog, monkeypatc
         return (yield from full(sentences))
 
     monkeypatch.setattr(parser, "_parse_batch", limited)
-    logging.getLogger(LOGGER).propagate = True
-    with caplog.at_level("WARNING", LOGGER):
-        assert AGREE[kind](parser.parse(SENTENCES), expected)["same_trees"] == 100
-        lines = [record.message for record in caplog.records]
-        assert [line.rsplit(" ", 2)[1] for line in lines] == ["250", "125"]
-        assert "too little memory; going on in batches of" in lines[0]
-        parser.parse(SENTENCES)
-    assert len(caplog.records) == 2, "said once"
+    lines: list[str] = []
+    monkeypatch.setattr(device.log, "warning", lambda message, *values: lines.append(message % values))
+    assert AGREE[kind](parser.parse(SENTENCES), expected)["same_trees"] == 100
+    assert [line.rsplit(" ", 2)[1] for line in lines] == ["250", "125"]
+    assert "too little memory; going on in batches of" in lines[0]
+    parser.parse(SENTENCES)
+    assert len(lines) == 2, "said once"
     parser.runner.positions, parser.runner.halves = 500, False
     with pytest.raises(torch.OutOfMemoryError):
         parser.parse(SENTENCES)

@@ -246,7 +246,7 @@ def test_nothing_found_is_refused(command, tmp_path: Path) -> None:  # type: ign
     for options, message in (
         (("--words", "empty"), "holds none of the word sets"),
         (("--words", "vectors.txt"), "no such folder"),
-        (("--data", "empty"), "sts-train.csv"),
+        (("--data", "empty"), "STSbenchmark"),
         (("--semeval2013", "empty"), "en.trainSet.positiveInstances"),
         (("--phrases", "vectors.txt", "--held-out", "2"), "--held-out 2"),
     ):
