@@ -100,7 +100,7 @@ setup(
         "pydantic>=2.10",
         "annotated-types>=0.6",
         "filelock>=3.12",
-        "psutil>=5.9; sys_platform == 'win32'",  # memory, where Python has no module resource
+        "psutil>=5.9",
         "tqdm>=4.60",
         "tyro>=1.0",
         "jinja2>=3.1",

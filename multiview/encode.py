@@ -21,7 +21,7 @@ import tyro
 from corpora.support.cli import Command, command_line
 from corpora.support.config import Count, config_to_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, write_array, write_json
+from corpora.support.files import atomic_path, sweep_file, write_array, write_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +94,9 @@ def main(config: EncodeConfig) -> int:
 def _write(output: Path, vectors_ND: NDArray[np.float32], config: EncodeConfig) -> None:
     import h5py
 
+    record = Path(f"{output}.json")
+    sweep_file(output)
+    sweep_file(record)
     if output.suffix == ".npy":
         write_array(output, vectors_ND)
     else:
@@ -103,7 +106,7 @@ def _write(output: Path, vectors_ND: NDArray[np.float32], config: EncodeConfig) 
             file.create_dataset("embeddings", data=vectors_ND, track_times=False)
         with atomic_path(output) as temporary, open(temporary, "wb") as stream:
             stream.write(image.getbuffer())
-    write_json(Path(f"{output}.json"), config_to_json(config))
+    write_json(record, config_to_json(config))
 
 
 cli = Command(

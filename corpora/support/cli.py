@@ -117,14 +117,19 @@ class Command:
             print(f"{prog}: {where}: {error.strerror}; give another path", file=sys.stderr)
             return 2
         except Exception as error:
+            if seen:  # a library took the Ctrl-C for a fault of its own and raised another error
+                return self._interrupted(prog)
             if out_of_memory(error):
                 return no_memory(prog, self.kept)
             if not out_of_space(error):
                 raise
             return full_disk(prog, error, self.kept)
         except KeyboardInterrupt:
-            print(f"{prog}: interrupted; {self.kept}", file=sys.stderr)
-            return 130
+            return self._interrupted(prog)
+
+    def _interrupted(self, prog: str) -> int:
+        print(f"{prog}: interrupted; {self.kept}", file=sys.stderr)
+        return 130
 
     def _name_next(self, config: object) -> None:
         """Say what comes next, on standard error: standard output may be read by a program."""

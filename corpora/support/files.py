@@ -59,7 +59,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    fd, name = tempfile.mkstemp(prefix=f".{path.name}.{os.getpid()}.", suffix=".tmp", dir=path.parent)
     os.close(fd)
     umask = os.umask(0)
     os.umask(umask)
@@ -94,6 +94,17 @@ def sweep(folder: Path, *, shared: bool = False) -> None:
             with contextlib.suppress(OSError):
                 if not shared or path.stat().st_mtime < limit:
                     path.unlink()
+
+
+def sweep_file(path: Path) -> None:
+    """Remove temporary files of ``path`` whose processes were killed: it lies in a folder of the user's."""
+    from psutil import pid_exists
+
+    ours = re.compile(rf"\.{re.escape(path.name)}\.(\d+)\.[a-z0-9_]{{8}}\.tmp")
+    for beside in path.parent.glob(".*.tmp"):
+        found = ours.fullmatch(beside.name)
+        if found and not pid_exists(int(found[1])):
+            beside.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

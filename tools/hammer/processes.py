@@ -132,8 +132,11 @@ def _be_child(
         code = call()
     except SystemExit as stop:
         code = int(stop.code or 0)
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        if type(error) is KeyboardInterrupt:
+            code = 130  # before or after the command's own handling: there the interpreter would end
+        else:
+            traceback.print_exc()
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

@@ -17,12 +17,14 @@ from corpora.support.cli import Command
 from corpora.support.config import config_from_json, config_to_json, configuration
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import (
+    TEMPORARY,
     atomic_path,
     check_file,
     file_record,
     read_json,
     read_record,
     sweep,
+    sweep_file,
     write_array,
     write_json,
     write_record,
@@ -224,6 +226,33 @@ def test_ctrl_c_while_options_are_read_is_one_line(
     assert Command(Config, lambda config: 0, "x", "d")([]) == 130
     assert capsys.readouterr().err.startswith("python -m x: interrupted; ")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_library_that_takes_a_ctrl_c_for_a_fault_is_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
+    """numpy and torch raise errors of their own when a handler raises inside them: that was a traceback."""
+
+    def work(config: Config) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ValueError("could not determine the shape of object") from None
+
+    assert Command(Config, work, "x", "d")([]) == 130
+    assert capsys.readouterr().err.startswith("python -m x: interrupted; ")
+
+
+def test_temporary_files_of_dead_processes_are_swept(tmp_path: Path) -> None:
+    """`encode` writes into a folder of the user's: only what killed runs left of this very file goes."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    dead = ended.pid
+    kept = [f".v.npy.{os.getpid()}.abcdefgh.tmp", f".w.npy.{dead}.abcdefgh.tmp", ".v.npy.notes.tmp", "v.npy"]
+    for name in (*kept, f".v.npy.{dead}.abcd_123.tmp"):
+        (tmp_path / name).touch()
+    sweep_file(tmp_path / "v.npy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+    with atomic_path(tmp_path / "v.npy") as temporary:
+        assert temporary.name.startswith(f".v.npy.{os.getpid()}.") and TEMPORARY.fullmatch(temporary.name)
 
 
 @pytest.fixture
