@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import gpu_checks
-from benchmarks.gpu import Bench, Skipped, main, run_parts
-from benchmarks.gpu_text import parsed_text
+from benchmarks.gpu import checks
+from benchmarks.gpu.bench import Bench, Skipped, run_parts
+from benchmarks.gpu.command import main
+from benchmarks.gpu.text import parsed_text
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +29,10 @@ def bench(device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> Ben
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", gpu_checks.PARTS)
+@pytest.mark.parametrize("name", checks.PARTS)
 def test_on_a_device(bench: Bench, name: str) -> None:
     bench.deadline[:] = [time.monotonic() + 240]
-    gpu_checks.PARTS[name][0](bench)
+    checks.PARTS[name][0](bench)
 
 
 def test_the_command_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +70,7 @@ def test_parts_fail_and_skip_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("value", "kept"), [(1e-5, True), (1e-3, False), (float("nan"), False)])
 def test_a_limit_is_kept_or_not(value: float, kept: bool) -> None:
     if kept:
-        assert gpu_checks.require("x", value, 1e-4) == 1e-5
+        assert checks.require("x", value, 1e-4) == 1e-5
     else:
         with pytest.raises(AssertionError, match="x: error"):
-            gpu_checks.require("x", value, 1e-4)
+            checks.require("x", value, 1e-4)

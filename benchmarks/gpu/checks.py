@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from benchmarks.gpu import Bench, Part, Result, Skipped
+from benchmarks.gpu.bench import Bench, Part, Result, Skipped
 from multiview.config import TrainConfig, preset
 from multiview.encoders.registry import build_view
 from multiview.training.distributed import _Gather

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 
 import torch
 
-from benchmarks.dispatch import Dispatches
-from benchmarks.gpu import Bench, Part, Result, Skipped
-from benchmarks.gpu_checks import training_config
+from benchmarks.gpu.bench import Bench, Part, Result, Skipped
+from benchmarks.gpu.checks import training_config
+from benchmarks.gpu.dispatch import Dispatches
 from multiview.encoders.registry import build_view
 from multiview.engines.plan import ConstPlan, DepPlan
 from multiview.model import MultiViewEncoder

@@ -1,29 +1,14 @@
-"""Check and measure everything on a GPU, in nine minutes.
-
-    python -m benchmarks.gpu
-    python -m benchmarks.gpu --device cpu --quick
-
-First the checks (``gpu_checks``): every encoder, engine, loss option and parser against the CPU, and what a
-run on a device has to keep. Then the speeds (``gpu_speed``). A part that needs a library or a model that is
-not here says so; one that fails does not stop the others. Prints a line per part and, as the last line,
-everything as JSON. Exit code 1 if a check failed. It needs torch, numpy, h5py, numba and what every command
-needs; no data, no network.
-"""
+"""What the parts of ``benchmarks.gpu`` share, and how they are run."""
 
 from __future__ import annotations
 
 import json
-import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-NEEDED = ("torch", "numpy", "h5py", "numba", "safetensors", "tqdm", "pydantic", "tyro")
 
 if TYPE_CHECKING:
     import torch
@@ -97,35 +82,3 @@ def run_parts(bench: Bench, parts: dict[str, tuple[Part, float]], end: float) ->
         results[name] = found
         print(f"{name:<20} {json.dumps(found)}", flush=True)
     return results, good
-
-
-def main(device: str, quick: bool, minutes: float) -> int:
-    """Run every part and print the results."""
-    import torch
-
-    from benchmarks import gpu_checks, gpu_speed
-    from benchmarks.gpu_text import parsed_text
-    from parsing.networks.device import pick_device
-
-    end = time.monotonic() + 60 * minutes
-    chosen = pick_device(device)
-    with tempfile.TemporaryDirectory() as folder:
-        trees, sentences = parsed_text(Path(folder) / "trees", 120 if quick else 2400)
-        bench = Bench(chosen, quick, Path(folder), trees, sentences)
-        results, good = run_parts(bench, {**gpu_checks.PARTS, **gpu_speed.PARTS}, end)
-    name = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else "cpu"
-    facts = {"benchmark": "gpu", "device": name, "torch": torch.__version__, "quick": quick, "good": good}
-    print(json.dumps({**facts, "parts": results}))
-    return int(not good)
-
-
-if __name__ == "__main__":
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        print(
-            f"benchmarks.gpu: missing {', '.join(missing)}; pip install {' '.join(missing)}", file=sys.stderr
-        )
-        sys.exit(2)
-    from benchmarks.gpu_options import cli
-
-    sys.exit(cli())

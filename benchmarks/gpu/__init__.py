@@ -1,0 +1,1 @@
+"""Check and measure everything on a device: ``python -m benchmarks.gpu``."""
