@@ -63,18 +63,13 @@ def refuse_missing_inputs(config: BurtConfig) -> None:
     Raises:
         UserError: lists all that is not here.
     """
-    from studies.finetune.backbone import is_here
+    from studies.finetune.backbone import needed
 
     snli, multinli = "nlp.stanford.edu/projects/snli", "cims.nyu.edu/~sbowman/multinli"
     refuse_missing(
         "paper",
         [
-            Need(
-                option=f"--backbone {config.backbone}",
-                what="encoder with safetensors weights",
-                where=f"huggingface.co/{BACKBONE}",
-                here=is_here(config.backbone),
-            ),
+            needed(config.backbone, BACKBONE),
             Need(
                 option="--nli FILE FILE",
                 what="snli_1.0_train.jsonl and multinli_1.0_train.jsonl (942k pairs)",

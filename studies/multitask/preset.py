@@ -7,7 +7,7 @@ from pathlib import Path
 from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
 from corpora.support.presets import Need, refuse_missing
-from studies.finetune.backbone import is_here
+from studies.finetune.backbone import needed
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.paper import BACKBONE, SIZES
 from studies.multitask.run import sequences_of
@@ -50,12 +50,7 @@ def refuse_missing_inputs(config: MultitaskConfig) -> None:
     refuse_missing(
         "paper",
         [
-            Need(
-                option=f"--backbone {config.backbone}",
-                what="encoder with safetensors weights",
-                where=f"huggingface.co/{BACKBONE}",
-                here=is_here(config.backbone),
-            ),
+            needed(config.backbone, BACKBONE),
             Need(
                 option="--data FOLDER",
                 what="SST-5 (8,544 / 1,101 / 2,210 sentences) as senteval/downstream/SST/fine",
