@@ -23,7 +23,7 @@ from corpora.support.errors import UserError
 from parsing.constituency.decode import decode_batch
 from parsing.constituency.span_head import DeviceSpanScorer, SpanHead, SpanScorer, project
 from parsing.networks.config import ConstituencyConfig
-from parsing.networks.device import BatchRunner, Stages, identity_on, pick, to_host
+from parsing.networks.device import DeviceParser, Stages, pick, to_host
 from parsing.networks.features import ParserVocabulary, TypeTable
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights, sizes_from
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
@@ -188,7 +188,7 @@ def parse_states(
     ]
 
 
-class BatchedSpanParser(ABC, Generic[Model]):
+class BatchedSpanParser(DeviceParser, Generic[Model]):
     """The part that is the same for every encoder: batches, spans, tags.
 
     Args:
@@ -199,9 +199,8 @@ class BatchedSpanParser(ABC, Generic[Model]):
     """
 
     def __init__(self, model: Model, identity: dict[str, str], *, batch_positions: int | None = None) -> None:
-        self.model = model.eval()
-        self.labels, self.tags, self.identity = model.labels, model.tags, identity
-        self.runner = BatchRunner(torch.device("cpu"), batch_positions)
+        super().__init__(model, identity, batch_positions)
+        self.model, self.labels, self.tags = model, model.labels, model.tags
 
     @abstractmethod
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
@@ -215,16 +214,9 @@ class BatchedSpanParser(ABC, Generic[Model]):
             lambda members: self._parse_batch([sentences[i] for i in members]),
         )
 
-    def to(self, device: torch.device) -> None:
-        """Encode and score on a device from now on; trees are still decoded on the host."""
-        self.model.to(device)
-        self.runner = BatchRunner(device)
-        self.identity = identity_on(self.identity, device)
-
-    def use_bfloat16(self) -> None:
-        """Run the encoder in bfloat16 from now on; the identity says so, because trees may differ."""
+    def reduce_precision(self) -> None:
+        """See :meth:`parsing.networks.device.DeviceParser.reduce_precision`."""
         self.model.use_bfloat16()
-        self.identity = {**self.identity, "arithmetic": "bf16"}
 
     @torch.inference_mode()
     def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Stages[ConstituencyParse]:

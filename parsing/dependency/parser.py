@@ -8,7 +8,7 @@ relations at the predicted heads only.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from parsing.dependency.decode import decode_heads
 from parsing.dependency.model import BiaffineScorers, DependencyModel
-from parsing.networks.device import BatchRunner, Stages, identity_on, to_host
+from parsing.networks.device import DeviceParser, Stages, to_host
 from parsing.networks.features import TypeTable
 from parsing.networks.sentence_encoder import TypeVectors
 from parsing.trees.parsers import DependencyParse, check_tokens
@@ -27,7 +27,7 @@ from parsing.trees.parsers import DependencyParse, check_tokens
 Model = TypeVar("Model", bound=BiaffineScorers)
 
 
-class BatchedParser(ABC, Generic[Model]):
+class BatchedParser(DeviceParser, Generic[Model]):
     """The part that is the same for every encoder: batches, decoding, relations.
 
     Args:
@@ -38,10 +38,8 @@ class BatchedParser(ABC, Generic[Model]):
     """
 
     def __init__(self, model: Model, identity: dict[str, str], *, batch_positions: int | None = None) -> None:
-        self.model = model.eval()
-        self.relations = model.relations
-        self.identity = identity
-        self.runner = BatchRunner(torch.device("cpu"), batch_positions)
+        super().__init__(model, identity, batch_positions)
+        self.model, self.relations = model, model.relations
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
         """One parse per sentence, in order; every sentence has at least one token."""
@@ -51,16 +49,9 @@ class BatchedParser(ABC, Generic[Model]):
             lambda members: self._parse_batch([sentences[i] for i in members]),
         )
 
-    def to(self, device: torch.device) -> None:
-        """Encode and score on a device from now on; trees are still decoded on the host."""
-        self.model.to(device)
-        self.runner = BatchRunner(device)
-        self.identity = identity_on(self.identity, device)
-
-    def use_bfloat16(self) -> None:
-        """Run the encoder in bfloat16 from now on; the identity says so, because trees may differ."""
+    def reduce_precision(self) -> None:
+        """See :meth:`parsing.networks.device.DeviceParser.reduce_precision`."""
         self.model.use_bfloat16()
-        self.identity = {**self.identity, "arithmetic": "bf16"}
 
     @abstractmethod
     def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,7 @@ from corpora.support.environment import environment
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from parsing.constituency.model import parse_states
-from parsing.networks.device import BatchRunner, Stages, identity_on
+from parsing.networks.device import DeviceParser, Stages
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
 from parsing.trees.parsers import ConstituencyParse, check_tokens
 
@@ -46,7 +46,7 @@ MAX_TYPES = 60_000
 """Word types whose vectors are kept (of 512 floats: 120 MB)."""
 
 
-class BeneparParser:
+class BeneparParser(DeviceParser):
     """A benepar model as a :class:`parsing.trees.parsers.ConstituencyParser`.
 
     Args:
@@ -58,9 +58,8 @@ class BeneparParser:
     def __init__(
         self, parser: ChartParser, identity: dict[str, str], *, batch_positions: int | None = None
     ) -> None:
-        self.parser = parser.eval()
-        self.identity = identity
-        self.runner = BatchRunner(torch.device("cpu"), batch_positions)
+        super().__init__(parser, identity, batch_positions)
+        self.parser = parser
         self._bfloat16 = False
         self.labels = _by_index(parser.label_vocab)
         self.tags = _by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
@@ -70,17 +69,14 @@ class BeneparParser:
             else _Transformer(parser, guess_language(parser.label_vocab))
         )
 
-    def use_bfloat16(self) -> None:
-        """Run the encoder under bfloat16 autocast from now on; the identity says so."""
+    def reduce_precision(self) -> None:
+        """Run the encoder under bfloat16 autocast."""
         self._bfloat16 = True
-        self.identity = {**self.identity, "arithmetic": "bf16"}
 
     def to(self, device: torch.device) -> None:
-        """Encode and score on a device from now on; trees are still decoded on the host."""
-        self.parser.to(device)
+        """See :meth:`parsing.networks.device.DeviceParser.to`."""
+        super().to(device)
         self._encoder.forget()
-        self.runner = BatchRunner(device)
-        self.identity = identity_on(self.identity, device)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from corpora.support.cli import LOGGER, out_of_memory
 from corpora.support.errors import UserError
@@ -184,6 +185,36 @@ class BatchRunner:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         log.warning("%s: too little memory; going on in batches of %d words", self.device, self.positions)
+
+
+class DeviceParser(ABC):
+    """A parser that runs on a device: the CPU until :meth:`to` moves it.
+
+    Args:
+        module: its network, on the CPU; put into eval mode.
+        identity: name, version and sha256 of the weights.
+        batch_positions: padded positions run at once; None takes the device's default.
+    """
+
+    def __init__(self, module: nn.Module, identity: dict[str, str], batch_positions: int | None) -> None:
+        self._module = module.eval()
+        self.identity = identity
+        self.runner = BatchRunner(torch.device("cpu"), batch_positions)
+
+    def to(self, device: torch.device) -> None:
+        """Encode and score on a device from now on; trees are still decoded on the host."""
+        self._module.to(device)
+        self.runner = BatchRunner(device)
+        self.identity = identity_on(self.identity, device)
+
+    def use_bfloat16(self) -> None:
+        """Run the encoder in bfloat16 from now on; the identity says so, because trees may differ."""
+        self.reduce_precision()
+        self.identity = {**self.identity, "arithmetic": "bf16"}
+
+    @abstractmethod
+    def reduce_precision(self) -> None:
+        """Make the encoder compute in bfloat16."""
 
 
 def _advance(stages: Stages[Parse], *, to_end: bool) -> Sequence[Parse] | None:
