@@ -126,6 +126,17 @@ def test_errors_become_exit_codes(
     assert words in capsys.readouterr().err
 
 
+def interrupted(source: str, folder: Path) -> tuple[int, str]:
+    """Exit code and standard error of a module that runs a command and sends itself a Ctrl-C."""
+    (folder / "interrupted.py").write_text(source)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
 INTERRUPTED_IN_EXEC = """
 import os, signal, sys
 from dataclasses import dataclass
@@ -144,13 +155,7 @@ sys.exit(Command(Config, main, "x", "d", kept="all is kept")([]))
 
 def test_ctrl_c_inside_compiled_text_still_exits_with_130(tmp_path: Path) -> None:
     """CPython remembers a KeyboardInterrupt that passed through exec and would end ``-m`` by signal."""
-    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IN_EXEC)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    done = subprocess.run(
-        [sys.executable, "-m", "interrupted"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (130, "python -m x: interrupted; all is kept\n")
+    assert interrupted(INTERRUPTED_IN_EXEC, tmp_path) == (130, "python -m x: interrupted; all is kept\n")
 
 
 INTERRUPTED_IN_A_FINALISER = """
@@ -184,13 +189,10 @@ sys.exit(Command(Config, main, "x", "d", kept="all is kept")([]))
 
 def test_a_ctrl_c_that_python_drops_comes_again(tmp_path: Path) -> None:
     """The command went on to its end, after a traceback of what was ignored."""
-    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IN_A_FINALISER)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    done = subprocess.run(
-        [sys.executable, "-m", "interrupted"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (130, "python -m x: interrupted; all is kept\n")
+    assert interrupted(INTERRUPTED_IN_A_FINALISER, tmp_path) == (
+        130,
+        "python -m x: interrupted; all is kept\n",
+    )
 
 
 ENDED_AND_INTERRUPTED = """
