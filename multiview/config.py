@@ -36,6 +36,7 @@ Case = Literal["exact", "backoff", "lower"]
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all"]
 SelfScore = Literal["minus-inf", "zero"]
+Pooling = Literal["root", "mean", "max", "root+mean"]
 
 # How the laptop's defaults were chosen: neighbour recall@1 on held-out documentation after 45 CPU seconds on
 # 22k sentences. An untrained encoder has 0.09 to 0.10. Views with equal tables but different input weights
@@ -76,6 +77,8 @@ class TableConfig:
     """The tables of all views start equal."""
     dropout: Fraction = 0.15
     """Fraction of a training step's words that are replaced by the unknown word."""
+    dropout_views: Literal["shared", "each"] = "shared"
+    """Replace the same words in all views, or draw them for each view."""
     rate: NotNegative = 5.0
     """Factor on the learning rate of the tables."""
     update: Literal["dense", "rows"] = "rows"
@@ -94,6 +97,8 @@ class EncoderConfig:
     """Factor on the initial recurrent weights of tree views."""
     equal_inputs: bool = True
     """Tree views start from equal input weights."""
+    pooling: Pooling = "root"
+    """A sentence's vector: the root's state, the mean or maximum over all nodes, or root plus mean."""
     engine: Literal["native", "torch", "dgl"] = "native"
     """How trees are computed: the device's fastest kernels, the portable ones, or the DGL reference."""
 
@@ -106,14 +111,36 @@ class ObjectiveConfig:
     """Whether neighbours must share a document."""
     denominator: Denominator = "all"
     """Each positive against the sentences outside the context, or one softmax over all."""
-    score: Literal["bilinear", "dot"] = "dot"
-    """S = F W Fᵀ or S = F Fᵀ."""
+    score: Literal["bilinear", "dot", "cosine"] = "dot"
+    """S = F W Fᵀ, S = F Fᵀ, or the cosine divided by the temperature."""
+    temperature: Positive = 0.05
+    """Divides cosines, those of the same-sentence term included."""
+    learn_temperature: bool = False
+    """Train the temperature, from this value on."""
+    same: NotNegative = 0.0
+    """Weight of the same-sentence term: view i of a sentence finds view j of the same; 0: none."""
+    duplicates: Literal["negatives", "masked"] = "negatives"
+    """Whether a sentence with the words of the anchor or of its neighbour counts as a negative."""
     direction: Literal["forward", "both"] = "both"
     """Take anchors from the first view of each pair, or from both views in turn."""
     self_score: SelfScore = "minus-inf"
     """Leave the sentence itself out, or give it score 0 as QuickThought's code does."""
     negatives: Literal["segment", "step"] = "segment"
     """Contrast within a segment, or over all segments of the step, with gradients."""
+
+
+@configuration
+class TeacherConfig:
+    """A frozen sentence encoder that the views learn from, as one more view."""
+
+    vectors: Path | None = None
+    """Vectors of the corpus's sentences, a folder of senteval_runner.teach; None: no teacher."""
+    contrast: NotNegative = 1.0
+    """Weight of the term by which each view finds the teacher's vector of its sentence."""
+    similarity: NotNegative = 10.0
+    """Weight of the squared difference between the model's cosines and the teacher's."""
+    temperature: Positive = 0.05
+    """Divides the cosines of the first term."""
 
 
 @configuration
@@ -171,7 +198,9 @@ class ValidationConfig:
     every: CountOrNone = 0
     """Steps between validations; 0: ten, spread evenly over the run."""
     patience: CountOrNone = 0
-    """Stop after this many validations without better retrieval (the start counts); 0: never."""
+    """Stop after this many validations that are not the best so far (the start counts); 0: never."""
+    select: Literal["recall", "both"] = "recall"
+    """Which step is kept: that of the highest recall@1, or of the highest recall@1 divided by loss."""
 
 
 @configuration
@@ -210,6 +239,8 @@ class TrainConfig:
     """The encoder of each view."""
     objective: ObjectiveConfig = ObjectiveConfig()
     """The contrastive loss."""
+    teacher: TeacherConfig = TeacherConfig()
+    """A sentence encoder to learn from."""
     optimiser: OptimiserConfig = OptimiserConfig()
     """Adam and its learning rate."""
     loop: LoopConfig = LoopConfig()

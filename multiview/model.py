@@ -391,14 +391,12 @@ class MultiViewEncoder(CosineSimilarity):
         """
         chosen = self._chosen(None)
         for places, batch in self._batches(as_texts(inputs), self.requires, trees, batch_size):
-            words_B = torch.from_numpy(np.diff(batch.sentence_offsets)).to(self.device)
             views = []
             for encoder, x_NE in self._views(batch, chosen):
-                plan = encoder.plan(batch)
-                root_BD, (h_ND, height_N) = encoder(x_NE, plan), encoder.forward_nodes(x_NE, plan)
-                # A constituency tree has n - 1 internal nodes besides its n words.
-                count_B = 2 * words_B - 1 if len(h_ND) > len(x_NE) else words_B
-                views.append((root_BD, h_ND, height_N, torch.repeat_interleave(count_B)))
+                plan = encoder.plan(batch).to(self.device)
+                vector_BD, (h_ND, height_N) = encoder(x_NE, plan), encoder.forward_nodes(x_NE, plan)
+                sentence_N = torch.repeat_interleave(plan.tensor("node_offsets").diff())
+                views.append((vector_BD, h_ND, height_N, sentence_N))
             yield places, views
 
     def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:

@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError, did_you_mean
+from multiview.config import Pooling
 from multiview.engines.plan import Plan, TreeBatch
 
 ENGINES = ("native", "torch", "dgl")
@@ -45,6 +46,8 @@ class Encoder(nn.Module, ABC):
     """Name under which the view is registered."""
     requires: ClassVar[frozenset[str]]
     """Annotations that ``plan`` reads, of ``tokens``, ``dep``, ``const``."""
+    pooling: Pooling = "root"
+    """How states become a sentence vector."""
 
     def __init__(
         self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
@@ -70,7 +73,12 @@ class Encoder(nn.Module, ABC):
         Returns:
             [B, D] in sentence order.
         """
-        return self.states(x_NE, plan)[0]
+        root_BD, h_ND = self.states(x_NE, plan)
+        if self.pooling == "root" or not plan.sentences:
+            return root_BD
+        plan = plan.to(x_NE.device)
+        pooled_BD = pool_nodes(h_ND, plan, "max" if self.pooling == "max" else "mean")
+        return root_BD + pooled_BD if self.pooling == "root+mean" else pooled_BD
 
     def forward_nodes(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """States of all nodes in sentence order and their heights: ``(h [N, D], height int32 [N])``.
@@ -85,6 +93,20 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sentence vectors [B, D] and states of all nodes [N, D] in slot order, from word vectors [T, E]."""
+
+
+def pool_nodes(h_ND: Tensor, plan: Plan, how: Literal["mean", "max"]) -> Tensor:
+    """Mean or maximum [B, D] over the nodes of each sentence.
+
+    Args:
+        h_ND: [N, D], states in slot order.
+        plan: the schedule, on the device of the states.
+        how: of the maximum, the gradient goes to one node.
+    """
+    # One pass that gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
+    return nn.functional.embedding_bag(
+        plan.tensor("node_slot"), h_ND, plan.tensor("node_offsets"), mode=how, include_last_offset=True
+    )
 
 
 def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
@@ -160,7 +182,13 @@ def _load(entry: EntryPoint) -> type[Encoder]:
 
 
 def build_view(
-    name: str, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
+    name: str,
+    word_dim: int,
+    hidden: int,
+    engine: str = "native",
+    *,
+    forget_bias: float = 0.0,
+    pooling: Pooling = "root",
 ) -> Encoder:
     """A new encoder; its weights are drawn from torch's global generator.
 
@@ -170,5 +198,8 @@ def build_view(
         hidden: D, width of a sentence vector.
         engine: ``native``, ``torch`` or ``dgl``.
         forget_bias: initial value of the forget gates' bias.
+        pooling: how the states of a sentence become its vector.
     """
-    return view_class(name)(word_dim, hidden, engine, forget_bias=forget_bias)
+    encoder = view_class(name)(word_dim, hidden, engine, forget_bias=forget_bias)
+    encoder.pooling = pooling
+    return encoder

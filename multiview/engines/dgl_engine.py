@@ -53,8 +53,6 @@ def load_dgl() -> Any:
 class GraphPlan(Plan):
     """The edges from children to parents of every sentence; ``to`` makes the graph and its frontiers."""
 
-    node_offsets: IntArray
-    """int64 [B + 1]: nodes of each sentence."""
     source: Sequence[IntArray]
     """Children per sentence, sorted by (parent, side), since mailboxes follow the order of edges."""
     target: Sequence[IntArray]
@@ -63,10 +61,6 @@ class GraphPlan(Plan):
     """int64 [B], node of each root."""
     word: IntArray
     """int64 [T], node of each word."""
-    node_slot: IntArray
-    """int64 [N], the identity: states are already in sentence order."""
-    node_height: IntArray
-    """int32 [N]."""
     graph: Any = field(default=None, repr=False)
     frontiers: Any = field(default=None, repr=False)
 

@@ -63,6 +63,12 @@ class Plan:
 
     sentences: int
     """B."""
+    node_offsets: IntArray
+    """int64 [B + 1] into the nodes in sentence order."""
+    node_slot: IntArray
+    """int64 [N]: slot of each node in sentence order; a constituency tree has its words first."""
+    node_height: IntArray
+    """int32 [N]: height of each node in sentence order."""
     on: torch.device | None = None
     """Device of ``tensors``; None before ``to``."""
     tensors: dict[str, Tensor] | None = None
@@ -98,10 +104,6 @@ class ConstPlan(Plan):
     """int64 [L + 1] into the internal nodes in rank order."""
     slot: IntArray
     """int64 [N]: slot of each rank."""
-    node_slot: IntArray
-    """int64 [N]: slot of each node in sentence order (a sentence's words, then its internal nodes)."""
-    node_height: IntArray
-    """int32 [N]: height of each node in sentence order."""
 
     @property
     def internal(self) -> int:
@@ -129,10 +131,6 @@ class DepPlan(Plan):
     """int64 [N]: token of each rank."""
     slot: IntArray
     """int64 [N]: slot of each rank."""
-    node_slot: IntArray
-    """int64 [N]: slot of each token."""
-    node_height: IntArray
-    """int32 [N]: height of each token."""
 
     @property
     def internal(self) -> int:
@@ -158,31 +156,15 @@ class SequencePlan(Plan):
     """int64 [B]: sentence of each packed column."""
     unsorted_sentences: IntArray
     """int64 [B]: the inverse of ``sorted_sentences``."""
-    node_slot: IntArray
-    """int64 [T]: packed row of each token."""
-    node_height: IntArray
-    """int32 [T]: zeros, since a sequence has no levels."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WordsPlan(Plan):
-    """Words in order, for views without a recursion."""
-
-    sentence_offsets: IntArray
-    """int64 [B + 1] into the words."""
-    node_slot: IntArray
-    """int64 [T]: 0 to T - 1."""
-    node_height: IntArray
-    """int32 [T]: zeros."""
-
-
-def plan_words(batch: TreeBatch) -> WordsPlan:
-    """The words of each sentence."""
+def plan_words(batch: TreeBatch) -> Plan:
+    """The words of each sentence in order, for views without a recursion."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     tokens = int(offsets[-1])
-    return WordsPlan(
+    return Plan(
         sentences=len(offsets) - 1,
-        sentence_offsets=offsets,
+        node_offsets=offsets,
         node_slot=np.arange(tokens),
         node_height=np.zeros(tokens, dtype=np.int32),
     )
@@ -204,6 +186,7 @@ def plan_const(batch: TreeBatch) -> ConstPlan:
         raise ValueError(f"sentence {bad} of the batch: left, right and const_height are no binary tree")
     return ConstPlan(
         sentences=len(offsets) - 1,
+        node_offsets=2 * offsets - np.arange(len(offsets)),
         tokens=int(offsets[-1]),
         level_offsets=levels,
         slot=slot,
@@ -229,6 +212,7 @@ def plan_dep(batch: TreeBatch) -> DepPlan:
         raise ValueError(f"sentence {bad} of the batch: head and dep_height are no tree with one root")
     return DepPlan(
         sentences=len(offsets) - 1,
+        node_offsets=offsets.copy(),  # the cache's arrays are read-only, and torch needs writable ones
         leaves=leaves,
         level_offsets=levels,
         child_offsets=child_offsets,
@@ -236,7 +220,7 @@ def plan_dep(batch: TreeBatch) -> DepPlan:
         order=order,
         slot=slot,
         node_slot=node_slot,
-        node_height=height.copy(),  # a cache returns read-only views, and torch needs writable arrays
+        node_height=height.copy(),
     )
 
 
@@ -252,6 +236,7 @@ def plan_sequence(batch: TreeBatch) -> SequencePlan:
     packed, batch_sizes, row = packed_layout(offsets, by_length)
     return SequencePlan(
         sentences=len(lengths),
+        node_offsets=offsets.copy(),
         packed=packed,
         batch_sizes=batch_sizes,
         sorted_sentences=by_length,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.errors import UserError
-from multiview.config import Boundary
+from multiview.config import ObjectiveConfig
 from multiview.encoders.registry import Encoder, fields_of
 from multiview.engines.plan import Plan
 from multiview.engines.transfer import to_device
@@ -31,9 +32,11 @@ from multiview.training.objective import (
     UNUSABLE_FLAGS,
     Positions,
     Targets,
+    TeacherVectors,
     count_anchors,
     neighbour_targets,
 )
+from multiview.training.teacher import TeacherMatrix
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import UNKNOWN_ROW
 from parsing.cache.reader import TreeCache
@@ -45,16 +48,17 @@ Job = TypeVar("Job")
 Prepared = TypeVar("Prepared")
 Span = tuple[int, int]
 """Sentences ``start`` to ``stop`` (excluded) of the corpus."""
-Part = tuple[NDArray[np.int32], list[Plan], int]
-"""Sentences that are read together: table rows of their tokens [N], a plan per view, their number B."""
+Part = tuple[list[NDArray[np.int32]], list[Plan], int]
+"""Sentences that are read together: table rows of their tokens [N], for all views or for each, a plan per
+view, their number B."""
 
 
 @dataclass(frozen=True)
 class MicroBatch:
     """Sentences that are encoded together."""
 
-    token: Tensor
-    """int64 [N], index of each token's word among the step's distinct table rows."""
+    tokens: list[Tensor]
+    """int64 [N], for all views or for each: each token's word among the step's distinct table rows."""
     plans: list[Plan]
     """One plan per view."""
     sentences: int
@@ -63,8 +67,8 @@ class MicroBatch:
     def to(self, device: torch.device) -> MicroBatch:
         """The same on a device: one copy per plan, which views of the same kind share."""
         moved = {id(plan): plan.to(device) for plan in self.plans}
-        token = to_device({"token": self.token.numpy()}, device)["token"]
-        return MicroBatch(token, [moved[id(plan)] for plan in self.plans], self.sentences)
+        tokens = to_device({str(i): token.numpy() for i, token in enumerate(self.tokens)}, device)
+        return MicroBatch(list(tokens.values()), [moved[id(plan)] for plan in self.plans], self.sentences)
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ class Group:
     """Of these sentences, among themselves or among those of all processes."""
     sizes: list[int]
     """Sentences of each process when negatives are gathered; otherwise only of this one."""
+    teacher: TeacherVectors | None = None
+    """The teacher's vectors of these sentences and of those that they are compared with."""
 
     def to(self, device: torch.device) -> Group:
         """The same on a device."""
@@ -85,6 +91,7 @@ class Group:
             self,
             micro_batches=[micro_batch.to(device) for micro_batch in self.micro_batches],
             targets=self.targets.to(device),
+            teacher=None if self.teacher is None else self.teacher.to(device),
         )
 
 
@@ -241,7 +248,8 @@ class StepSource:
         words: maps words to table rows.
         encoders: one per view.
         views: their names, for messages.
-        boundary: whether neighbours must share a document.
+        objective: which sentences are neighbours, and which may be negatives.
+        teacher: vectors of the cache's sentences by a teacher, if there is one.
     """
 
     def __init__(
@@ -250,12 +258,15 @@ class StepSource:
         words: WordTable,
         encoders: Sequence[Encoder],
         views: Sequence[str],
-        boundary: Boundary,
+        objective: ObjectiveConfig,
+        teacher: TeacherMatrix | None = None,
     ) -> None:
         self.cache = cache
         self.words = words
         self.encoders = list(encoders)
-        self.boundary = boundary
+        self.boundary = objective.boundary
+        self.masks_duplicates = objective.duplicates == "masked"
+        self.teacher = teacher
         self.fields = required_fields({n for e in encoders for n in e.requires}, cache, views)
         self.documents = np.asarray(cache.documents())
         self.usable = (np.asarray(cache.flags()) & UNUSABLE_FLAGS) == 0
@@ -264,7 +275,22 @@ class StepSource:
         """Positions of sentences ``start`` to ``stop`` (excluded)."""
         sentence = np.arange(start, stop, dtype=np.int64)
         document = np.searchsorted(self.documents, sentence, side="right") - 1
-        return Positions(sentence, document, self.usable[start:stop])
+        content = self._content(start, stop) if self.masks_duplicates else None
+        return Positions(sentence, document, self.usable[start:stop], content)
+
+    def _content(self, start: int, stop: int) -> NDArray[np.int64]:
+        """A hash of each sentence's words as the tables know them, int64 [B]."""
+        batch = self.cache.read(start, stop, fields=("token",), vocabulary=self.words.vocabulary)
+        offsets = batch.sentence_offsets.tolist()
+        words = np.ascontiguousarray(batch.token, dtype=np.int64)
+        digests = [blake2b(words[a:b].tobytes(), digest_size=8).digest() for a, b in pairwise(offsets)]
+        return np.frombuffer(b"".join(digests), dtype=np.int64)
+
+    def _taught(self, own: Positions, candidates: Positions) -> TeacherVectors | None:
+        if self.teacher is None:
+            return None
+        own_BK = self.teacher.rows(own.sentence)
+        return TeacherVectors(own_BK, own_BK if candidates is own else self.teacher.rows(candidates.sentence))
 
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int32], list[Plan]]:
         """Table rows of the tokens, int32 [N], and the plan of each view.
@@ -286,7 +312,7 @@ class StepSource:
         gathered: bool = False,
         rank: int = 0,
         world: int = 1,
-        dropout: tuple[float, Sequence[int]] = (0.0, ()),
+        dropout: Dropout | None = None,
     ) -> Step:
         """Read and plan this process's part of a step.
 
@@ -296,33 +322,45 @@ class StepSource:
             gathered: contrast all segments of the step with each other.
             rank: number of this process.
             world: number of processes; each takes every ``world``-th segment.
-            dropout: fraction of the words to replace by the unknown word, and the seed that picks them.
+            dropout: which words to replace by the unknown word; none by default.
         """
         mine = list(segments[rank::world])
         read: list[list[Part]] = []
         for start, stop in mine:
             size = micro_batch or stop - start
             spans = [(a, min(a + size, stop)) for a in range(start, stop, size)]
-            read.append([(*self.read(a, b), b - a) for a, b in spans])
-        if dropout[0]:
-            read = [_drop(parts, dropout, span) for parts, span in zip(read, mine, strict=True)]
-        tokens = [token for parts in read for token, _, _ in parts]
+            parts = [(*self.read(a, b), b - a) for a, b in spans]
+            read.append([([token], plans, size) for token, plans, size in parts])
+        if dropout is not None and dropout.fraction:
+            read = [dropout.of(parts, span) for parts, span in zip(read, mine, strict=True)]
+        tokens = [token for parts in read for each, _, _ in parts for token in each]
         table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
         pieces = iter(torch.from_numpy(inverse.astype(np.int64)).split([len(t) for t in tokens]))
-        built = [[MicroBatch(next(pieces), plans, size) for _, plans, size in parts] for parts in read]
+        built = [
+            [MicroBatch([next(pieces) for _ in each], plans, size) for each, plans, size in parts]
+            for parts in read
+        ]
         every = [self.positions(*segment) for segment in segments]
         if gathered:
             per_rank = [Positions.concatenate(every[r::world]) for r in range(world)]
             flat = [micro_batch for parts in built for micro_batch in parts]
             everyone = Positions.concatenate(per_rank)
             targets = neighbour_targets(per_rank[rank], everyone, self.boundary)
-            groups = [Group(flat, per_rank[rank], targets, [len(positions) for positions in per_rank])]
+            sizes = [len(positions) for positions in per_rank]
+            taught = self._taught(per_rank[rank], everyone)
+            groups = [Group(flat, per_rank[rank], targets, sizes, taught)]
             pool = Positions.concatenate(every)
             anchors = count_anchors(pool, self.boundary, pool)
         else:
             own = every[rank::world]
             groups = [
-                Group(parts, where, neighbour_targets(where, where, self.boundary), [len(where)])
+                Group(
+                    parts,
+                    where,
+                    neighbour_targets(where, where, self.boundary),
+                    [len(where)],
+                    self._taught(where, where),
+                )
                 for parts, where in zip(built, own, strict=True)
             ]
             anchors = sum(count_anchors(where, self.boundary) for where in every)
@@ -330,14 +368,30 @@ class StepSource:
         return Step(groups, rows, anchors, sum(len(where) for where in every))
 
 
-def _drop(parts: Sequence[Part], dropout: tuple[float, Sequence[int]], segment: Span) -> list[Part]:
-    """Replace random words by the unknown word; the choice does not depend on the micro-batches."""
-    fraction, seed = dropout
-    random = np.random.default_rng([*seed, segment[0], sum(len(token) for token, _, _ in parts)])
-    return [
-        (np.where(random.random(len(token)) < fraction, UNKNOWN_ROW, token).astype(np.int32), plans, size)
-        for token, plans, size in parts
-    ]
+@dataclass(frozen=True)
+class Dropout:
+    """Replaces random words by the unknown word."""
+
+    fraction: float
+    """Of the words."""
+    seed: tuple[int, ...]
+    """Picks them, together with the segment."""
+    views: int = 1
+    """1: the same words for all views; more: words of its own for each of so many views."""
+
+    def of(self, parts: Sequence[Part], segment: Span) -> list[Part]:
+        """The parts of a segment without those words; the choice does not depend on the micro-batches."""
+        total = sum(len(tokens[0]) for tokens, _, _ in parts)
+        draws = [
+            np.random.default_rng([*self.seed, segment[0], total, *([view] if view else [])])
+            for view in range(self.views)
+        ]
+        return [
+            ([self._without(tokens[0], draw) for draw in draws], plans, size) for tokens, plans, size in parts
+        ]
+
+    def _without(self, token: NDArray[np.int32], draw: np.random.Generator) -> NDArray[np.int32]:
+        return np.where(draw.random(len(token)) < self.fraction, UNKNOWN_ROW, token).astype(np.int32)
 
 
 def prefetch(jobs: Iterator[Job], prepare: Callable[[Job], Prepared], depth: int) -> Iterator[Prepared]:

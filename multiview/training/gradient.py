@@ -30,13 +30,8 @@ class StepResult:
     row_gradients: list[Tensor]
     """[U, E] per table; empty with fixed vectors."""
     metrics: Tensor
-    """float64 [1 + 2P], means over the step's anchors: the loss, that of each pair of views, and per pair the
-    fraction of anchors whose best candidate is a neighbour. They stay on the device, see ``unread``."""
-
-
-def metric_names(pairs: Sequence[str]) -> list[str]:
-    """What the log calls the metrics of a step, in their order."""
-    return ["loss", *(f"loss/{pair}" for pair in pairs), *(f"accuracy@1/{pair}" for pair in pairs)]
+    """float64, means over the step's anchors of what :attr:`Objective.metrics` names. They stay on the
+    device, see ``unread``."""
 
 
 def step_gradient(
@@ -84,13 +79,14 @@ def _group_backward(
     objective, micro_batches = network.objective, group.micro_batches
     if len(micro_batches) == 1:
         features = encode(micro_batches[0])
-        value: ObjectiveValue = objective(features, group.targets, _candidates(features, group, distributed))
+        others = _candidates(features, group, distributed)
+        value: ObjectiveValue = objective(features, group.targets, others, group.teacher)
         (value.loss * scale).backward()
         return value
     with torch.no_grad():
         parts = [encode(micro_batch) for micro_batch in micro_batches]
     leaves = [torch.cat(view).requires_grad_() for view in zip(*parts, strict=True)]
-    value = objective(leaves, group.targets, _candidates(leaves, group, distributed))
+    value = objective(leaves, group.targets, _candidates(leaves, group, distributed), group.teacher)
     (value.loss * scale).backward()
     sizes = [micro_batch.sentences for micro_batch in micro_batches]
     slices = zip(*(_gradient(leaf).split(sizes) for leaf in leaves), strict=True)

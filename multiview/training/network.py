@@ -18,22 +18,26 @@ class MultiViewNetwork(ViewStack):
     Args:
         config: of the training.
         words: vocabulary and vectors.
+        teacher_dim: size of the teacher's vectors; 0 without a teacher.
     """
 
-    def __init__(self, config: TrainConfig, words: WordTable) -> None:
+    def __init__(self, config: TrainConfig, words: WordTable, teacher_dim: int = 0) -> None:
         super().__init__(config.view_list, words, config.encoder)
-        self.objective = Objective(self.views, config.encoder.dim, config.objective)
+        self.objective = Objective(
+            self.views, config.encoder.dim, config.objective, config.teacher, teacher_dim
+        )
 
     @classmethod
-    def new(cls, config: TrainConfig, counts: Counter[str]) -> MultiViewNetwork:
+    def new(cls, config: TrainConfig, counts: Counter[str], teacher_dim: int = 0) -> MultiViewNetwork:
         """A network with new weights, which depend only on the configuration and the corpus's words.
 
         Args:
             config: with ``words`` of ``trained`` or ``fixed``.
             counts: occurrences of the corpus's word types.
+            teacher_dim: size of the teacher's vectors; 0 without a teacher.
         """
         words = new_table(config, config.view_list, counts)
         torch.manual_seed(config.seed)
-        network = cls(config, words)
+        network = cls(config, words, teacher_dim)
         network.scale_and_equalise()
         return network

@@ -17,12 +17,13 @@ from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.progress import Bar, progress
 from multiview.config import TrainConfig
-from multiview.training.data import Span, Split, Step, StepSource, prefetch
+from multiview.training.data import Dropout, Span, Split, Step, StepSource, prefetch
 from multiview.training.distributed import DistributedContext
-from multiview.training.gradient import StepResult, metric_names, step_gradient
+from multiview.training.gradient import StepResult, step_gradient
 from multiview.training.log import TrainingLog
 from multiview.training.network import MultiViewNetwork
 from multiview.training.optimiser import Optimiser, learning_rate_factor
+from multiview.training.teacher import TeacherMatrix
 from multiview.training.unread import Unread
 from multiview.training.validation import ValidationScores, ValidationSet
 from parsing.cache.reader import TreeCache
@@ -107,13 +108,15 @@ class Trainer:
                 f"--loop.segments {loop.segments}: must be a multiple of the {self.distributed.world} "
                 "processes"
             )
-        self.network = MultiViewNetwork.new(config, cache.type_counts())
+        teacher = TeacherMatrix.open(config.teacher.vectors, cache) if config.teacher.vectors else None
+        self.network = MultiViewNetwork.new(config, cache.type_counts(), teacher.dim if teacher else 0)
         self.source = StepSource(
             cache,
             self.network.words,
             self.network.encoder_list,
             config.view_list,
-            config.objective.boundary,
+            config.objective,
+            teacher,
         )
         self.split = Split.of(self.source.documents, config.validation.sentences, loop.batch)
         self.validation_set = ValidationSet(self.source, self.split.validation, loop.batch)
@@ -138,7 +141,7 @@ class Trainer:
         )
         self.position = Position(threads=threads, world=self.distributed.world)
         self.checkpoints = Checkpoints(config.folder / "checkpoints", loop.keep)
-        self.unread = Unread(metric_names(self.network.objective.names), self.device)
+        self.unread = Unread(self.network.objective.metrics, self.device)
         self.read_every = loop.read_every or READ_EVERY.get(self.device.type, 1)
         self._lines: list[Line] = []
         self._signal = 0
@@ -167,7 +170,11 @@ class Trainer:
             gathered=self.config.objective.negatives == "step",
             rank=self.distributed.rank,
             world=self.distributed.world,
-            dropout=(self.config.table.dropout, (self.config.seed, job.epoch)),
+            dropout=Dropout(
+                self.config.table.dropout,
+                (self.config.seed, job.epoch),
+                len(self.config.view_list) if self.config.table.dropout_views == "each" else 1,
+            ),
         )
         return step.to(self.device)
 
@@ -312,7 +319,7 @@ class Trainer:
             return f"all {self.total_steps} steps done"
         patience = config.validation.patience
         if patience and position.waited >= patience:
-            return f"no better retrieval in {position.waited} validations"
+            return f"no better step in {position.waited} validations"
         if self.progress >= 1:
             return f"{TIME_LIMIT} of {config.loop.max_minutes:g} minutes"
         return ""
@@ -336,7 +343,7 @@ class Trainer:
         scores = self.validate()
         values = {"step": position.step, **scores.as_json()}
         # Without a validation set the newest weights count as the best.
-        better = not position.best or not scores.anchors or values["recall@1"] > position.best["recall@1"]
+        better = not position.best or not scores.anchors or self._merit(values) > self._merit(position.best)
         if writer is not None and scores.anchors:
             writer.write("validation", position.step, {k: v for k, v in values.items() if k != "step"})
             message = "step %d validation: loss %.3f recall@1 %.4f"
@@ -350,6 +357,11 @@ class Trainer:
             position.best = values
             if self.distributed.first:
                 keep_model(self)
+
+    def _merit(self, values: dict[str, float]) -> float:
+        """What the kept step has most of: the neighbour recall, or that divided by the loss."""
+        recall = values["recall@1"]
+        return recall / values["loss"] if self.config.validation.select == "both" else recall
 
     def _report(self, writer: TrainingLog | None, bar: Bar) -> None:
         """Read the metrics of the steps since the last time, and log them.

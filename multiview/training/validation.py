@@ -75,7 +75,7 @@ class ValidationSet:
             words = step.rows.leaves(network.words)
             with torch.autocast(words[0].device.type, torch.bfloat16, enabled=autocast):
                 features = network.encode(group.micro_batches[0], words)
-            value = network.objective(features, group.targets)
+            value = network.objective(features, group.targets, teacher=group.teacher)
             loss += value.loss.double()
             anchors += value.anchors
             for name, count in zip(network.objective.names, value.pair_hits, strict=True):
@@ -103,7 +103,7 @@ def neighbour_recall(embeddings_ND: Tensor, positions: Positions, block: int = B
     hits, anchors = 0, 0
     for start in range(0, len(positions), block):
         here = slice(start, start + block)
-        part = Positions(positions.sentence[here], positions.document[here], positions.usable[here])
+        part = positions[here]
         targets = neighbour_targets(part, part, "document").to(unit_ND.device)
         if not len(targets.anchor):
             continue

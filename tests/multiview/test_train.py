@@ -364,7 +364,7 @@ def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig) -> None:
     for job in jobs:
         one, again, whole = trainer.prepare(job), trainer.prepare(job), plain.prepare(job)
         for a, b, c in zip(one.groups, again.groups, whole.groups, strict=True):
-            rows = [s.rows.host[g.micro_batches[0].token] for s, g in ((one, a), (again, b), (whole, c))]
+            rows = [s.rows.host[g.micro_batches[0].tokens[0]] for s, g in ((one, a), (again, b), (whole, c))]
             np.testing.assert_array_equal(rows[0], rows[1])
             kept = rows[0] == rows[2]
             assert (rows[0][~kept] == 0).all()

@@ -76,7 +76,7 @@ def targets(objective: Objective, anchors: Positions, candidates: Positions | No
     return neighbour_targets(anchors, candidates or anchors, objective.config.boundary)
 
 
-@pytest.mark.parametrize("config", VARIANTS, ids=lambda c: "-".join(vars(c).values()))
+@pytest.mark.parametrize("config", VARIANTS, ids=lambda c: "-".join(str(v) for v in vars(c).values()))
 def test_equals_the_loops(config: ObjectiveConfig) -> None:
     torch.manual_seed(3)
     views, dim = ("dep", "const", "dep"), 5
@@ -100,7 +100,7 @@ def test_equals_the_loops(config: ObjectiveConfig) -> None:
     assert value.loss.item() == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("config", VARIANTS[::3], ids=lambda c: "-".join(vars(c).values()))
+@pytest.mark.parametrize("config", VARIANTS[::3], ids=lambda c: "-".join(str(v) for v in vars(c).values()))
 def test_gradient_is_the_numerical_one(config: ObjectiveConfig) -> None:
     torch.manual_seed(0)
     objective = Objective(("a", "b"), 3, config).double()
