@@ -82,8 +82,9 @@ class Targets:
     positive: Tensor
     """bool [A, C]: the candidate is a usable neighbour."""
     negative: Tensor
-    """bool [A, C]: the candidate is usable and outside the anchor's context (itself and its neighbours); where
-    duplicates are masked, it also has the words of neither."""
+    """bool [A, C]: the candidate is usable and outside the anchor's context (itself and its neighbours).
+
+    Where duplicates are masked, it also has the words of neither."""
 
     @property
     def of_itself(self) -> Targets:
