@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from corpora.support.errors import UserError
+from multiview.config import Pooling
 from multiview.encoders.registry import Encoder, build_view, register_view, view_class
 from tests.multiview.engines.trees import batch_of, chain_children, random_batch
 from tests.oracles.tree_lstm import outputs_and_gradients, reference
@@ -77,6 +79,28 @@ def test_engines_equal_the_equations(view: str, engine: str, shape: str) -> None
     encoder, batch = build(view, engine), SHAPES[shape]
     x = words(batch)
     assert_close(run(encoder, x, batch), expected(encoder, x, batch), 1e-9)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "root+mean"])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_pooling_over_the_nodes(view: str, engine: str, pooling: Pooling) -> None:
+    """Values and gradients against the recursive states, pooled sentence by sentence."""
+    encoder, batch = build(view, engine), SHAPES["random"]
+    encoder.pooling = pooling
+    x = words(batch)
+    lengths = [int(n) for n in np.diff(batch.sentence_offsets)]
+    sizes = [2 * n - 1 for n in lengths] if view == "const" else lengths
+
+    def pooled(x: Tensor) -> tuple[Tensor, Tensor]:
+        root, nodes = reference(encoder, x, batch)
+        parts = nodes.split(sizes)
+        if pooling == "max":
+            return torch.stack([part.max(dim=0).values for part in parts]), nodes
+        means = torch.stack([part.sum(dim=0) / len(part) for part in parts])
+        return (root + means if pooling == "root+mean" else means), nodes
+
+    assert_close(run(encoder, x, batch), outputs_and_gradients(encoder, x, pooled), 1e-9)
 
 
 @pytest.mark.parametrize("shape", ["random", "star"])
