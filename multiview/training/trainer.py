@@ -88,7 +88,7 @@ class Trainer:
     """One training run on one process of possibly several.
 
     Args:
-        config: with ``words`` of ``trained`` or ``fixed``.
+        config: for one model, so ``words`` is not ``both``.
         cache: the trees.
         distributed: this process among all.
     """
@@ -107,7 +107,7 @@ class Trainer:
                 f"--loop.segments {loop.segments}: must be a multiple of the {self.distributed.world} "
                 "processes"
             )
-        self.network = MultiViewNetwork.new(config, cache.type_counts())
+        self.network = MultiViewNetwork.new(config, cache)
         self.source = StepSource(
             cache,
             self.network.words,
