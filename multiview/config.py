@@ -37,6 +37,8 @@ Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all"]
 SelfScore = Literal["minus-inf", "zero"]
 Pooling = Literal["root", "mean", "max", "root+mean"]
+DISTIL, TRAIN = "distil:", "train"
+"""Of ``--vectors``: before the name of a sentence encoder; in place of a file."""
 
 # How the laptop's defaults were chosen: neighbour recall@1 on held-out documentation after 45 CPU seconds on
 # 22k sentences. An untrained encoder has 0.09 to 0.10. Views with equal tables but different input weights
@@ -70,7 +72,7 @@ class TableConfig:
     """The trained word tables, one per view."""
 
     dim: Count = 128
-    """Size E of trained word vectors; fixed vectors keep the size they have."""
+    """Size E of word vectors that are made here; those of a file keep the size they have."""
     init: Literal["xavier", "unit"] = "unit"
     """Initial values: Xavier uniform, or standard normal scaled by smooth inverse frequency."""
     equal: bool = True
@@ -217,8 +219,9 @@ class TrainConfig:
     """Tree cache to train on; by default the only one in runs/trees."""
     words: Literal["trained", "fixed", "both"] = "trained"
     """Trained word tables, fixed pre-trained vectors, or both (two models in one folder)."""
-    vectors: Path | None = None
-    """Pre-trained vectors for fixed words (GloVe or word2vec, text or .bin)."""
+    vectors: str | None = None
+    """Vectors for fixed words: a file (GloVe, word2vec or fastText text, word2vec .bin); distil:MODEL, the
+    corpus's words encoded by a sentence-transformers model; train, skip-gram vectors of the corpus."""
     name: str = ""
     """Name of the model; by default the views and the preset."""
     output: Path = Path("runs/models")
@@ -279,6 +282,11 @@ class TrainConfig:
         return self.words != "trained" or self.vocabulary.expand > 0
 
     @property
+    def makes_vectors(self) -> bool:
+        """Whether ``vectors`` is a way to make them and not a file."""
+        return self.vectors is not None and (self.vectors == TRAIN or self.vectors.startswith(DISTIL))
+
+    @property
     def dimensions(self) -> int:
         """Size of a sentence vector over all views and models."""
         return (2 if self.words == "both" else 1) * len(self.view_list) * self.encoder.dim
@@ -301,8 +309,16 @@ class TrainConfig:
                 option = f"--vocabulary.expand {self.vocabulary.expand}"
             raise UserError(f"{option}: needs --vectors FILE (GloVe or word2vec)")
         # Checked here because "both" reads the file only after it has trained a whole model.
-        if self.wants_vectors and not Path(self.vectors or "").is_file():
-            raise UserError(f"--vectors {self.vectors}: no such file; it wants GloVe or word2vec vectors")
+        if self.wants_vectors and not self.makes_vectors and not Path(self.vectors or "").is_file():
+            raise UserError(
+                f"--vectors {self.vectors}: no such file; it wants GloVe or word2vec vectors, {DISTIL}MODEL "
+                f"or {TRAIN}"
+            )
+        if self.vocabulary.expand and self.makes_vectors:
+            raise UserError(
+                f"--vocabulary.expand {self.vocabulary.expand}: wants the words of a file, and --vectors "
+                f"{self.vectors} has only the corpus's"
+            )
 
 
 # The paper's size, before its own rules.

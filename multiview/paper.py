@@ -81,7 +81,7 @@ def refuse_incomplete(config: TrainConfig) -> None:
                 f"python -m parsing.run umbc --preset paper makes them (corpus: {UMBC})",
             )
         )
-    if config.wants_vectors and not Path(config.vectors or "").is_file():
+    if config.wants_vectors and not config.makes_vectors and not Path(config.vectors or "").is_file():
         missing.append(Need("--vectors FILE", "300-dimensional GloVe vectors, 2M cased words or more", GLOVE))
     refuse_missing(config.preset, missing)
 

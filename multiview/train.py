@@ -18,6 +18,7 @@ import contextlib
 import dataclasses
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command, command_line, log_to
@@ -120,7 +121,7 @@ def _expand(config: TrainConfig) -> None:
     if read_json(config.folder / "config.json")["words"]["expanded"]:
         return
     assert config.vectors is not None
-    expand_into(config.folder, config.folder, config.vectors, words=config.vocabulary.expand)
+    expand_into(config.folder, config.folder, Path(config.vectors), words=config.vocabulary.expand)
     added = read_json(config.folder / "config.json")["words"]["expanded"]
     print(f"expanded   {added:,} words of {config.vectors}")
 
@@ -139,6 +140,7 @@ def keep_model(trainer: Trainer) -> None:
         "sentences": trainer.position.sentences,
         "best": trainer.position.best,
         "untrained": trainer.position.untrained,
+        "words": trainer.network.words.origin,
     }
     card = model_card(trainer.config, member, training)
     save_member(trainer.config.folder, member, card=card, training=training)

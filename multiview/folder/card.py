@@ -52,7 +52,9 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         f"- {need}: {identity.get('name', '?')} {identity.get('version', '')}"
         for need, identity in sorted(member.parsers.items())
     ]
-    kind = "fixed pre-trained" if words.mode == "fixed" else "trained"
+    kind = "fixed" if words.mode == "fixed" else "trained"
+    if words.origin:
+        kind += f", from {words.origin}"
     lines = [
         f"# {config.model_name}",
         "",

@@ -15,10 +15,8 @@ from corpora.support.errors import UserError
 from corpora.support.files import read_json, sha256_file, write_json
 from multiview.folder.files import TIME, load_members, member_names, member_record, save_member, save_members
 from multiview.words.table import WordTable
-from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors, vectors_record
+from multiview.words.vectors import CACHE, DEFAULT_WORDS, load_word_vectors, vectors_record
 from multiview.words.vocabulary import Vocabulary
-
-CACHE = Path("runs/vectors")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import torch
 
 from multiview.config import TrainConfig
 from multiview.encoders.stack import ViewStack
 from multiview.training.objective import Objective
-from multiview.words.table import WordTable, new_table
+from multiview.words.new import new_table
+from multiview.words.table import WordTable
+from parsing.cache.reader import TreeCache
 
 
 class MultiViewNetwork(ViewStack):
@@ -28,15 +28,15 @@ class MultiViewNetwork(ViewStack):
         )
 
     @classmethod
-    def new(cls, config: TrainConfig, counts: Counter[str], teacher_dim: int = 0) -> MultiViewNetwork:
-        """A network with new weights, which depend only on the configuration and the corpus's words.
+    def new(cls, config: TrainConfig, trees: TreeCache, teacher_dim: int = 0) -> MultiViewNetwork:
+        """A network with new weights, which depend only on the configuration and the corpus.
 
         Args:
-            config: with ``words`` of ``trained`` or ``fixed``.
-            counts: occurrences of the corpus's word types.
+            config: for one model, so ``words`` is not ``both``.
+            trees: the corpus.
             teacher_dim: size of the teacher's vectors; 0 without a teacher.
         """
-        words = new_table(config, config.view_list, counts)
+        words = new_table(config, trees)
         torch.manual_seed(config.seed)
         network = cls(config, words, teacher_dim)
         network.scale_and_equalise()

@@ -89,7 +89,7 @@ class Trainer:
     """One training run on one process of possibly several.
 
     Args:
-        config: with ``words`` of ``trained`` or ``fixed``.
+        config: for one model, so ``words`` is not ``both``.
         cache: the trees.
         distributed: this process among all.
     """
@@ -109,7 +109,7 @@ class Trainer:
                 "processes"
             )
         teacher = TeacherMatrix.open(config.teacher.vectors, cache) if config.teacher.vectors else None
-        self.network = MultiViewNetwork.new(config, cache.type_counts(), teacher.dim if teacher else 0)
+        self.network = MultiViewNetwork.new(config, cache, teacher.dim if teacher else 0)
         self.source = StepSource(
             cache,
             self.network.words,

@@ -12,8 +12,6 @@ Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-v
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -24,10 +22,10 @@ from torch import Tensor, nn
 
 from corpora.support.config import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
-from multiview.config import Case, TableConfig, TrainConfig
+from multiview.config import Case, TableConfig
 from multiview.words.expansion import Expansion
-from multiview.words.vectors import Float, WordVectors, load_word_vectors, save_vectors
-from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency, most_frequent
+from multiview.words.vectors import Float, WordVectors, save_vectors
+from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency
 
 FILES = ("vocab.txt", "vectors.npy", "expansion.txt", "expansion.safetensors")
 """Of a model folder, those that may hold its words; :attr:`WordsRecord.files` are those of one model."""
@@ -70,6 +68,9 @@ class WordTable(nn.Module):
 
     expansion: Expansion | None
     """Words beyond the trained tables; they stand between the trained words and the hash buckets."""
+
+    origin: str = ""
+    """Where the vectors of a new model come from, for its card; empty for those drawn at random."""
 
     def __init__(self, vocabulary: Vocabulary, dim: int, *, views: int, fixed: Float | None = None) -> None:
         super().__init__()
@@ -246,31 +247,3 @@ class WordTable(nn.Module):
                 f"{path}: {vectors.shape} numbers for {len(vocabulary)} words of size {record.dim}"
             )
         return cls.with_fixed(vocabulary, vectors)
-
-
-def new_table(
-    config: TrainConfig, views: Sequence[str], counts: Counter[str], cache: Path = Path("runs/vectors")
-) -> WordTable:
-    """The words of a new model.
-
-    Args:
-        config: of the training.
-        views: the views, in order.
-        counts: occurrences of the corpus's word types.
-        cache: where converted vectors are kept.
-
-    Raises:
-        UserError: the vectors file is missing or malformed.
-    """
-    wanted = config.vocabulary
-    if config.words == "fixed":
-        assert config.vectors is not None
-        vectors = load_word_vectors(config.vectors, cache, wanted.vector_words)
-        return WordTable.with_fixed(Vocabulary(vectors.words, case=wanted.case), vectors.vectors)
-    words, numbers = most_frequent(
-        counts.items(), wanted.size, minimum=wanted.min_count, lower=wanted.case == "lower"
-    )
-    vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
-    table = WordTable(vocabulary, config.table.dim, views=len(views))
-    table.initialise(config.table, counts=numbers, seed=config.seed)
-    return table

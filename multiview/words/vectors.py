@@ -1,9 +1,9 @@
-"""Pre-trained word vectors: GloVe text, word2vec text and word2vec binary.
+"""Pre-trained word vectors: GloVe, word2vec and fastText text, word2vec binary.
 
-A file is converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
-``words.txt`` and ``source.json`` (size and time of the original file, the limit, and the SHA-256 of the
-copy, which is checked whenever it is opened). The vectors are memory-mapped, so no process holds the 2.4 GB
-of 2,000,000 x 300 numbers.
+Vectors are converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
+``words.txt`` and ``source.json`` (what they were made from, such as size and time of the original file, and
+the SHA-256 of the copy, which is checked whenever it is opened). The vectors are memory-mapped, so no process
+holds the 2.4 GB of 2,000,000 x 300 numbers. Other sources of vectors are in :mod:`multiview.words.sources`.
 
 Legend of dimension suffixes: W words, E vector size.
 """
@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -39,8 +39,12 @@ from corpora.support.progress import progress
 from multiview.words.vocabulary import writable
 
 Float = NDArray[np.float32]
+CACHE = Path("runs/vectors")
+"""Where converted vectors are kept."""
 DEFAULT_WORDS = 2_000_000
 COPY = ("vectors.npy", "words.txt")
+FASTTEXT = (793712314).to_bytes(4, "little")
+"""How fastText's own binary models begin."""
 MOST_DIMENSIONS = 65_536
 """A header or first line that asks for more is not believed."""
 MOST_WORD_BYTES = 65_536
@@ -54,6 +58,8 @@ class WordVectors:
     words: list[str]
     vectors: Float
     """float32 [W, E], memory-mapped, read-only."""
+    about: str = ""
+    """What they are, for a model card."""
 
     @property
     def dim(self) -> int:
@@ -61,31 +67,70 @@ class WordVectors:
         return int(self.vectors.shape[1])
 
 
-def load_word_vectors(path: Path, cache: Path, limit: int = DEFAULT_WORDS) -> WordVectors:
+@dataclass(frozen=True)
+class Source:
+    """Where word vectors come from, and how to make them."""
+
+    spec: str
+    """As the user gave it."""
+    name: str
+    """Of the converted folder."""
+    record: Mapping[str, object]
+    """Values of JSON that tell, without making the vectors, whether they would be the same again."""
+    about: str
+    """What the vectors are, for a model card."""
+    read: Callable[[], Iterable[tuple[str, Float]]]
+    """Makes the words and their vectors [E], most frequent first."""
+
+
+def load_word_vectors(path: Path, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
     """Open a file of word vectors, converting it into ``cache`` the first time.
 
     Args:
-        path: GloVe or word2vec text, or word2vec binary (``.bin``); also ``.gz``, ``.xz``, ``.zst``.
-        cache: folder for the converted copy, e.g. ``runs/vectors``.
+        path: GloVe, word2vec or fastText text, or word2vec binary (``.bin``); ``.gz``, ``.xz``, ``.zst`` too.
+        cache: folder for the converted copy.
         limit: words to read at most, from the top.
 
     Raises:
         UserError: the file is missing, or a line (it is named) is not a word and E numbers.
     """
     path = Path(path)
-    source = vectors_record(path, limit)
-    tag = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
-    folder = Path(cache) / f"{path.name}-{tag}.vectors"
-    if not _intact(folder, source):
+    read = _read_binary if stem(path).endswith(".bin") else _read_text
+    source = Source(
+        str(path),
+        named_by_place(path),
+        vectors_record(path, limit),
+        f"the vectors of `{path.name}`",
+        lambda: itertools.islice(read(path), limit),
+    )
+    return converted(source, cache)
+
+
+def named_by_place(path: Path) -> str:
+    """A name for the vectors of a file or folder: two of the same name differ in where they lie."""
+    return f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+
+
+def converted(source: Source, cache: Path) -> WordVectors:
+    """Open the vectors of a source, making them the first time; a killed or damaged copy is made again.
+
+    Args:
+        source: where they come from.
+        cache: folder of the converted folders.
+    """
+    folder = Path(cache) / f"{source.name}.vectors"
+    if not _intact(folder, source.record):
         with locked(folder, option="folder for it", wait=True):
-            if not _intact(folder, source):  # another run may just have made it
+            if not _intact(folder, source.record):  # another run may just have made it
                 sweep(folder)
                 # Removed first: if the conversion is killed, the folder must not look complete.
                 (folder / "source.json").unlink(missing_ok=True)
-                _convert(path, folder, limit)
+                _convert(source, folder)
                 files = {name: file_record(folder / name) for name in COPY}
-                write_record(folder / "source.json", {**source, "files": files})
-    return open_word_vectors(folder)
+                write_record(folder / "source.json", {**source.record, "files": files})
+    text = (folder / "words.txt").read_bytes().decode("utf-8")
+    vectors: Float = np.load(folder / "vectors.npy", mmap_mode="r")
+    return WordVectors(text.split("\n")[:-1], vectors, source.about)
 
 
 def vectors_record(path: Path, limit: int) -> dict[str, int]:
@@ -95,18 +140,12 @@ def vectors_record(path: Path, limit: int) -> dict[str, int]:
         UserError: no such file.
     """
     if not path.is_file():
-        raise UserError(f"{path}: no such file; it wants GloVe or word2vec vectors")
+        raise UserError(f"{path}: no such file; it wants GloVe, word2vec or fastText vectors")
     stat = path.stat()
     return {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
 
 
-def open_word_vectors(folder: Path) -> WordVectors:
-    """Map a folder with ``words.txt`` and ``vectors.npy``."""
-    text = (folder / "words.txt").read_bytes().decode("utf-8")
-    return WordVectors(text.split("\n")[:-1], np.load(folder / "vectors.npy", mmap_mode="r"))
-
-
-def _intact(folder: Path, source: dict[str, int]) -> bool:
+def _intact(folder: Path, source: Mapping[str, object]) -> bool:
     """Whether the folder holds an undamaged copy of this source."""
     try:
         record = read_record(folder / "source.json")
@@ -119,16 +158,17 @@ def _intact(folder: Path, source: dict[str, int]) -> bool:
     return True
 
 
-def _convert(path: Path, folder: Path, limit: int) -> None:
-    """Copy words and vectors into ``folder``, one vector at a time."""
-    read = _read_binary if stem(path).endswith(".bin") else _read_text
+def _convert(source: Source, folder: Path) -> None:
+    """Write words and vectors into ``folder``, one vector at a time."""
     words: list[str] = []
     seen: set[str] = set()
+    pairs = iter(source.read())
+    first = list(itertools.islice(pairs, 1))  # a source that works before its first word shows that itself
     with atomic_path(folder / "vectors.npy") as temporary, contextlib.ExitStack() as stack:
         out: IO[bytes] = stack.enter_context(open(temporary, "wb"))
-        bar = stack.enter_context(progress(unit="word", description=path.name))
+        bar = stack.enter_context(progress(unit="word", description=source.name))
         dim = 0
-        for word, vector in itertools.islice(read(path), limit):
+        for word, vector in itertools.chain(first, pairs):
             if not words:
                 dim = len(vector)
                 _write_header(out, 0, dim)
@@ -139,7 +179,7 @@ def _convert(path: Path, folder: Path, limit: int) -> None:
             words.append(word)
             out.write(vector.astype("<f4").tobytes())
         if not words:
-            raise UserError(f"{path}: holds no word vectors")
+            raise UserError(f"{source.spec}: holds no word vectors")
         out.seek(0)
         _write_header(out, len(words), dim)
     with atomic_path(folder / "words.txt") as temporary:
@@ -212,7 +252,10 @@ def _trailing_numbers(fields: list[bytes]) -> int:
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
     """word2vec's binary layout: a line ``words dim``, then per word ``word SPACE float32[dim]``."""
     with readable(path) as stream:
-        header = stream.readline().split()
+        first = stream.readline()
+        if first.startswith(FASTTEXT):
+            raise UserError(f"{path}: a fastText model; give the .vec file of the same vectors")
+        header = first.split()
         if len(header) != 2 or not all(field.isdigit() for field in header):
             raise UserError(f"{path}: does not start with word2vec's 'words dim' line")
         count, dim = _header(path, header)

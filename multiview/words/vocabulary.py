@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from corpora.support.files import write_text
-from multiview.config import Case
+from multiview.config import Case, VocabularyConfig
 
 UNKNOWN_ROW = 0
 
@@ -120,6 +121,17 @@ def most_frequent(
         key=lambda item: (-item[1], item[0]),
     )[:limit]
     return [word for word, _ in kept], np.array([count for _, count in kept], dtype=np.int64)
+
+
+def corpus_words(counts: Counter[str], wanted: VocabularyConfig) -> tuple[list[str], NDArray[np.int64]]:
+    """The words of a corpus that have a vector of their own, and how often each occurs, int64 [W].
+
+    Args:
+        counts: occurrences of the corpus's word types.
+        wanted: how many words, and how to spell them.
+    """
+    lower = wanted.case == "lower"
+    return most_frequent(counts.items(), wanted.size, minimum=wanted.min_count, lower=lower)
 
 
 def writable(word: str) -> bool:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest, read_json
+from multiview.pretrained import one_line, quiet
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.limits import most_pieces
@@ -26,7 +27,6 @@ from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
 from senteval_runner.towers.units import Column, transformer_layers
 from senteval_runner.towers.whole import WholeBackbone
 from senteval_runner.vectors.embed import text_of
-from senteval_runner.vectors.pretrained import one_line, quiet
 from senteval_runner.vectors.sources import Source, find_source
 
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import numpy as np
 
 from corpora.support.errors import UserError
+from multiview.pretrained import whole_model
 from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.bags import Bag, BagSpec, lookup_of
 from senteval_runner.vectors.embed import CombinedEncoder, LoadedEncoder, StoredEncoder, VectorStore
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees, open_trees
-from senteval_runner.vectors.pretrained import pooled_model, whole_model
+from senteval_runner.vectors.pretrained import pooled_model
 from senteval_runner.vectors.random_encoders import RandomLSTM, RandomSpec, untrained_views
 from senteval_runner.vectors.sources import Source, find_source, split_parts
 

@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from corpora.support.cli import out_of_memory, out_of_space
-from corpora.support.errors import MissingExtraError, UserError
+from multiview.pretrained import one_line, quiet
 from parsing.networks.device import pick_device
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-
-def whole_model(name: str, device: str | None) -> SentenceTransformer:
-    """A sentence-transformers model as it is.
-
-    Raises:
-        UserError: nothing loadable is found under that name.
-    """
-    quiet()
-    from sentence_transformers import SentenceTransformer
-
-    with one_line(f"model {name!r}: neither a file or folder here nor a sentence-transformers model"):
-        return SentenceTransformer(name, device=device, trust_remote_code=False)
-
-
-@contextlib.contextmanager
-def one_line(message: str, advice: str = "") -> Iterator[None]:
-    """Report what a library's loader raises in one line: a broken folder makes it raise errors of any type.
-
-    Args:
-        message: what cannot be loaded; the first line of the library's error follows in brackets.
-        advice: what to do.
-
-    Raises:
-        UserError: instead of the library's error.
-    """
-    try:
-        yield
-    except Exception as error:
-        if out_of_memory(error) or out_of_space(error):
-            raise
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{message} ({first})" + (f"; {advice}" if advice else "")) from None
 
 
 def pooled_model(name: str, pooling: str, device: str | None) -> SentenceTransformer:
@@ -122,20 +86,3 @@ def pooling_module(width: int, mode: str) -> nn.Module:
 
     result: nn.Module = Pooling(width, mode)
     return result
-
-
-def quiet() -> None:
-    """Switch off the progress bars of sentence-transformers and its libraries (one per file read).
-
-    Raises:
-        MissingExtraError: sentence-transformers is not installed.
-    """
-    try:
-        import sentence_transformers  # noqa: F401
-        from huggingface_hub.utils.tqdm import disable_progress_bars
-        from transformers.utils import logging
-    except ImportError:
-        raise MissingExtraError("sentence-transformers", "burt") from None
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    disable_progress_bars()

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, write_json, write_text
-from senteval_runner.vectors.pretrained import quiet
+from multiview.pretrained import quiet
 from studies.finetune.config import LoopConfig, TinyConfig
 from studies.finetune.examples import Examples, Fixed, Stream
 from studies.finetune.loop import Schedule, Task, fit

@@ -173,7 +173,7 @@ def test_fixed_vectors_and_both_configurations(tiny: TrainConfig, tmp_path: Path
     random = np.random.default_rng(0)
     lines = [f"{word} {' '.join(map(str, random.normal(size=5).round(3)))}\n" for word in words[4:]]
     (tmp_path / "v.txt").write_text("".join(lines))
-    config = changed(tiny, words="both", vectors=tmp_path / "v.txt", loop={"epochs": 1})
+    config = changed(tiny, words="both", vectors=str(tmp_path / "v.txt"), loop={"epochs": 1})
     assert main(config) == 0
     encoder = load(config.folder)
     assert encoder.get_sentence_embedding_dimension() == 2 * 2 * 8

@@ -57,7 +57,7 @@ def test_a_step_does_not_wait(tiny: TrainConfig, variant: str) -> None:
 def test_fixed_vectors_do_not_wait(tiny: TrainConfig, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("the 0.5 1 0 0 0 2\ncat 1 2 3 4 5 6\n")
-    config = changed(portable(tiny, "paper"), words="fixed", vectors=vectors)
+    config = changed(portable(tiny, "paper"), words="fixed", vectors=str(vectors))
     trainer = Trainer(config, open_trees(tiny.trees))
     step = trainer.prepare(next(trainer.jobs()))
     with no_waiting():

@@ -132,7 +132,7 @@ def test_of_several_models_the_trained_one_is_expanded(trained, tiny: TrainConfi
             views="seq,seq",
             loop={"max_steps": 1},
             words="fixed",
-            vectors=path,
+            vectors=str(path),
             output=folder,
             name="fixed",
         )

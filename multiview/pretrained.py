@@ -1,0 +1,87 @@
+"""Pre-trained sentence encoders by name or folder, as sentence-transformers loads them.
+
+None of their code is run, and of their files only those are downloaded that hold no code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from corpora.support.cli import out_of_memory, out_of_space
+from corpora.support.errors import MissingExtraError, UserError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]
+
+
+def whole_model(name: str, device: str | None) -> SentenceTransformer:
+    """A sentence-transformers model as it is.
+
+    Raises:
+        UserError: nothing loadable is found under that name.
+    """
+    quiet()
+    from sentence_transformers import SentenceTransformer
+
+    with one_line(f"model {name!r}: neither a file or folder here nor a sentence-transformers model"):
+        return SentenceTransformer(name, device=device, trust_remote_code=False)
+
+
+@contextlib.contextmanager
+def one_line(message: str, advice: str = "") -> Iterator[None]:
+    """Report what a library's loader raises in one line: a broken folder makes it raise errors of any type.
+
+    Args:
+        message: what cannot be loaded; the first line of the library's error follows in brackets.
+        advice: what to do.
+
+    Raises:
+        UserError: instead of the library's error.
+    """
+    try:
+        yield
+    except Exception as error:
+        if out_of_memory(error) or out_of_space(error):
+            raise
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{message} ({first})" + (f"; {advice}" if advice else "")) from None
+
+
+def model_folder(name: str) -> Path:
+    """Where a model lies: ``name`` if that is a folder, else its copy from the Hugging Face hub.
+
+    Raises:
+        UserError: nothing loadable is found under that name.
+    """
+    folder = Path(name)
+    if not folder.is_dir():
+        quiet()
+        from huggingface_hub import snapshot_download
+
+        with one_line(f"model {name!r}: neither a folder here nor a model of the Hugging Face hub"):
+            folder = Path(snapshot_download(name, allow_patterns=DOWNLOADED))
+    if not any(folder.rglob("*.safetensors")):
+        raise UserError(f"{folder}: no model here (no .safetensors file)")
+    return folder
+
+
+def quiet() -> None:
+    """Switch off the progress bars of sentence-transformers and its libraries (one per file read).
+
+    Raises:
+        MissingExtraError: sentence-transformers is not installed.
+    """
+    try:
+        import sentence_transformers  # noqa: F401
+        from huggingface_hub.utils.tqdm import disable_progress_bars
+        from transformers.utils import logging
+    except ImportError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    disable_progress_bars()

@@ -1,0 +1,1 @@
+"""Word vectors that are made: from an encoder, from the corpus, from models of other libraries."""

@@ -1,0 +1,30 @@
+"""``--vectors``: a file, a folder of another library, or a way to make them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from multiview.config import DISTIL, TRAIN, TrainConfig
+from multiview.words.sources.corpus import trained_on_corpus
+from multiview.words.sources.distil import distilled_from
+from multiview.words.vectors import CACHE, WordVectors, converted, load_word_vectors
+from parsing.cache.reader import TreeCache
+
+
+def open_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordVectors:
+    """The vectors that ``config.vectors`` names, made the first time and kept in ``cache``.
+
+    Args:
+        config: of the training; it names vectors.
+        trees: the corpus, whose words are encoded or trained.
+        cache: where they are kept.
+
+    Raises:
+        UserError: what is named is missing or malformed.
+    """
+    spec = config.vectors or ""
+    if spec == TRAIN:
+        return converted(trained_on_corpus(config, trees), cache)
+    if spec.startswith(DISTIL):
+        return converted(distilled_from(spec.removeprefix(DISTIL), config, trees), cache)
+    return load_word_vectors(Path(spec), cache, config.vocabulary.vector_words)
