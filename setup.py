@@ -46,6 +46,7 @@ COMMANDS = [
     "parsing.train",
     "parsing.verify",
     "studies.burt.__main__",
+    "multiview.compact",
     "multiview.encode",
     "multiview.export",
     "multiview.info",
@@ -73,6 +74,7 @@ setup(
     packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*", "studies*"]),
     package_data={
         "parsing": ["builtin/*/*"],
+        "multiview": ["builtin/*/*", "builtin/*/*/*"],
         # "" is every package here (setup.cfg would spell it "*").
         "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.css", "*.js", "*.txt", "py.typed"],
     },
