@@ -20,7 +20,11 @@ TEST = [
     "pytest-cov>=5",
     "pytest-timeout>=2.3",
     "hypothesis>=6.100",
-    *(package for extra in ("burt", "dgl", "report", "retrieval", "vectors", "zstd") for package in EXTRAS[extra]),
+    *(
+        package
+        for extra in ("burt", "dgl", "report", "retrieval", "vectors", "zstd")
+        for package in EXTRAS[extra]
+    ),
 ]
 DEV = [
     *TEST,
@@ -47,6 +51,7 @@ COMMANDS = [
     "parsing.train",
     "parsing.verify",
     "studies.burt.__main__",
+    "multiview.compact",
     "multiview.encode",
     "multiview.export",
     "multiview.info",
@@ -74,6 +79,7 @@ setup(
     packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*", "studies*"]),
     package_data={
         "parsing": ["builtin/*/*"],
+        "multiview": ["builtin/*/*", "builtin/*/*/*"],
         # "" is every package here (setup.cfg would spell it "*").
         "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.css", "*.js", "*.txt", "py.typed"],
     },

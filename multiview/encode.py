@@ -3,9 +3,10 @@
     python -m multiview.encode runs/models/dep-const-laptop sentences.txt --output vectors.npy
     python -m multiview.encode runs/models/dep-const-laptop runs/trees/pydocs --output vectors.h5
 
-In: a text file with one sentence per line, or a tree cache. An empty line gets a vector, too, so row i is
-line i. Out: ``.npy``, or HDF5 with the dataset ``embeddings`` (float32 [n, D]), and a JSON file with the
-options beside it. ``python -m multiview.search`` finds the nearest sentences.
+In: a model folder, or ``builtin``; a text file with one sentence per line, or a tree cache. An empty line
+gets a vector, too, so row i is line i. Out: ``.npy``, or HDF5 with the dataset ``embeddings`` (float32
+[n, D]), and a JSON file with the options beside it. ``python -m multiview.search`` finds the nearest
+sentences.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class EncodeConfig:
     """Options of ``python -m multiview.encode``."""
 
     model: Annotated[Path, tyro.conf.Positional]
-    """Model folder."""
+    """Model folder, or builtin."""
     file: Annotated[Path, tyro.conf.Positional]
     """Text file, one sentence per line, or a tree cache."""
     output: Path | None = None

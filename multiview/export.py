@@ -1,6 +1,7 @@
 """Make a model folder loadable by sentence-transformers.
 
     python -m multiview.export runs/models/dep-const-laptop
+    python -m multiview.export builtin --output my-encoder
 
 Writes ``modules.json`` and its configuration into the folder; see ``multiview/sentence_transformers.py``.
 """
@@ -14,6 +15,8 @@ from tyro.conf import Positional
 
 from corpora.support.cli import Command
 from corpora.support.config import configuration
+from corpora.support.errors import UserError
+from multiview.folder.names import BUILTIN
 
 
 @configuration
@@ -21,15 +24,25 @@ class ExportConfig:
     """Options of ``multiview.export``."""
 
     model: Positional[Path]
-    """Model folder."""
+    """Model folder, or builtin."""
+    output: Path | None = None
+    """Export a copy of the model in this folder instead."""
 
 
 def main(config: ExportConfig) -> None:
     """Export one folder."""
     from multiview.sentence_transformers import export
 
-    export(config.model)
-    print(f"exported {config.model}")
+    folder = config.model
+    if config.output is not None:
+        from multiview.model import MultiViewEncoder
+
+        folder = config.output
+        MultiViewEncoder.load(config.model, "cpu").save(folder)
+    elif str(folder) == BUILTIN:
+        raise UserError(f"{BUILTIN}: belongs to the installation; give --output FOLDER for a copy of it")
+    export(folder)
+    print(f"exported {folder}")
 
 
 cli = Command(
@@ -37,7 +50,9 @@ cli = Command(
     main,
     "multiview.export",
     "Make a model folder loadable by sentence-transformers.",
-    then=lambda config: f"in Python, SentenceTransformer({str(config.model)!r}, trust_remote_code=True)",
+    then=lambda config: (
+        f"in Python, SentenceTransformer({str(config.output or config.model)!r}, trust_remote_code=True)"
+    ),
 )
 
 

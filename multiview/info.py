@@ -24,7 +24,7 @@ class InfoConfig:
     """Options of ``python -m multiview.info``."""
 
     run: Annotated[Path, tyro.conf.Positional]
-    """Model folder, finished or in training."""
+    """Model folder, finished or in training, or builtin."""
     plot: bool = False
     """Draw curves.png again from the log."""
 
@@ -32,9 +32,10 @@ class InfoConfig:
 def main(config: InfoConfig) -> int:
     """Print a summary of a model or run."""
     from multiview.folder.files import read_model_record
+    from multiview.folder.names import model_folder
     from multiview.training.log import plot_curves, read_log
 
-    folder = config.run
+    folder = model_folder(config.run)
     if not any((folder / name).exists() for name in ("config.json", "train.json", "trained")):
         raise UserError(f"{folder}: neither a model nor a training run")
     if (folder / "config.json").exists():
@@ -59,7 +60,8 @@ def _print_model(folder: Path, record: ModelRecord | MembersRecord) -> None:
     from multiview.folder.files import MembersRecord, read_model_record
 
     if isinstance(record, MembersRecord):
-        print(f"model      {folder}: {' + '.join(record.members)}, concatenated")
+        how = "each scaled to length 1, " if record.normalize_parts else ""
+        print(f"model      {folder}: {' + '.join(record.members)}, {how}concatenated")
         for name in record.members:
             part = read_model_record(folder / name)
             if not isinstance(part, MembersRecord):
@@ -68,6 +70,9 @@ def _print_model(folder: Path, record: ModelRecord | MembersRecord) -> None:
     views, words = record.views, record.words
     print(f"model      {folder}: views {', '.join(views)}, {len(views) * record.encoder.dim} dimensions")
     print(f"words      {words.mode}, size {words.dim}, {words.buckets} hash buckets, case {words.case}")
+    if record.storage == "compact":
+        megabytes = sum(file.bytes for file in record.files.values()) / 1e6
+        print(f"storage    compact, {megabytes:.1f} MB")
     for need, identity in sorted(record.parsers.items()):
         print(f"{need:<10} {identity.get('name', '?')} {identity.get('version', '')}")
     best = record.training.get("best", {})  # a fine-tuned model has none

@@ -27,7 +27,8 @@ from corpora.support.progress import progress
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import Encoder
 from multiview.encoders.stack import ViewStack
-from multiview.folder.files import Member, load_members
+from multiview.folder.files import Member, load_members, normalizes_parts
+from multiview.folder.names import model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts, select
 from multiview.folder.saving import describe, refuse_foreign, save_encoder
 from multiview.similarity import CosineSimilarity
@@ -51,16 +52,23 @@ class MultiViewEncoder(CosineSimilarity):
         members: networks whose vectors are concatenated, in this order.
         device: where to compute.
         name: for messages.
+        normalize_parts: scale the vectors of each network to length 1 before they are joined.
     """
 
     pretokenized = True
     """Sentences may be given as token lists (SentEval's adapters ask)."""
 
     def __init__(
-        self, members: Sequence[Member], *, device: str | torch.device = "cpu", name: str = ""
+        self,
+        members: Sequence[Member],
+        *,
+        device: str | torch.device = "cpu",
+        name: str = "",
+        normalize_parts: bool = False,
     ) -> None:
         self.members = list(members)
         self.name = name
+        self.normalize_parts = normalize_parts
         self.folder: Path | None = None
         self.device = torch.device(device)
         """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
@@ -81,7 +89,7 @@ class MultiViewEncoder(CosineSimilarity):
         """Load a model folder.
 
         Args:
-            folder: written by ``python -m multiview.train``.
+            folder: written by ``python -m multiview.train``, or ``builtin``, the encoder of the installation.
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
             dep_model: the dependency parser the model was trained with, unless it is the builtin one.
             const_model: the same for the constituency parser.
@@ -89,9 +97,14 @@ class MultiViewEncoder(CosineSimilarity):
         Raises:
             UserError: the folder is incomplete or damaged; the file is named.
         """
-        chosen = pick_device(device)
-        encoder = cls(load_members(Path(folder), chosen), device=chosen, name=Path(folder).name)
-        encoder.folder = Path(folder)
+        chosen, path = pick_device(device), model_folder(folder)
+        encoder = cls(
+            load_members(path, chosen),
+            device=chosen,
+            name=Path(folder).name,
+            normalize_parts=normalizes_parts(path),
+        )
+        encoder.folder = path
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
 
@@ -241,7 +254,7 @@ class MultiViewEncoder(CosineSimilarity):
             UserError: the folder holds something else.
         """
         refuse_foreign(Path(folder))
-        save_encoder(self.members, Path(folder), self.folder)
+        save_encoder(self.members, Path(folder), self.folder, normalize_parts=self.normalize_parts)
         self.folder = Path(folder)
 
     def __repr__(self) -> str:
@@ -341,7 +354,7 @@ class MultiViewEncoder(CosineSimilarity):
     ) -> Tensor:
         """Vectors [n, D] in input order."""
         requires = self._requires(chosen)
-        dims = [len(p) * m.network.config.dim for m, p in zip(self.members, chosen, strict=True)]
+        dims = self._dims(chosen)
         total = len(texts) if texts is not None else len(trees) if trees is not None else 0
         vectors = torch.zeros(total, sum(dims), device=self.device)
         with progress(total=total, description="encode", show=show_progress_bar) as bar:
@@ -401,8 +414,16 @@ class MultiViewEncoder(CosineSimilarity):
 
     def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:
         """Concatenated vectors [B, D] of parsed sentences."""
-        parts = [encoder(x_NE, encoder.plan(batch)) for encoder, x_NE in self._views(batch, chosen)]
-        return torch.cat(parts, dim=1).float()
+        views = [encoder(x_NE, encoder.plan(batch)) for encoder, x_NE in self._views(batch, chosen)]
+        vectors = torch.cat(views, dim=1).float()
+        if not self.normalize_parts:
+            return vectors
+        parts = vectors.split(self._dims(chosen), dim=1)
+        return torch.cat([torch.nn.functional.normalize(part, dim=1) for part in parts], dim=1)
+
+    def _dims(self, chosen: list[list[int]]) -> list[int]:
+        """Size of each member's part of a vector."""
+        return [len(p) * m.network.config.dim for m, p in zip(self.members, chosen, strict=True)]
 
     def _views(self, batch: Batch, chosen: list[list[int]]) -> Iterator[tuple[Encoder, Tensor]]:
         """Every chosen encoder with its word vectors [N, E]."""

@@ -3,9 +3,10 @@
     python -m multiview.search runs/models/dep-const-laptop corpus.txt "How do I open a file?"
     python -m multiview.search runs/models/dep-const-laptop runs/trees/pydocs --vectors v.npy < queries.txt
 
-In: a model folder; a text file with one sentence per line, or a tree cache; queries as arguments, or one per
-line of standard input. Out: the nearest sentences of each query, with cosine and row. ``--vectors`` reads
-the corpus vectors that ``python -m multiview.encode`` wrote, so that only the queries are encoded.
+In: a model folder, or ``builtin``; a text file with one sentence per line, or a tree cache; queries as
+arguments, or one per line of standard input. Out: the nearest sentences of each query, with cosine and row.
+``--vectors`` reads the corpus vectors that ``python -m multiview.encode`` wrote, so that only the queries are
+encoded.
 
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
@@ -84,7 +85,7 @@ class SearchConfig:
     """Options of ``python -m multiview.search``."""
 
     model: Annotated[Path, tyro.conf.Positional]
-    """Model folder."""
+    """Model folder, or builtin."""
     corpus: Annotated[Path, tyro.conf.Positional]
     """Text file, one sentence per line, or a tree cache."""
     queries: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="QUERY...")] = ()

@@ -71,11 +71,14 @@ class MultiViewModule(InputModule):
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write the model folder, without checkpoints and logs."""
-        save_encoder(self.encoder.members, Path(output_path), self.encoder.folder)
+        encoder = self.encoder
+        save_encoder(
+            encoder.members, Path(output_path), encoder.folder, normalize_parts=encoder.normalize_parts
+        )
 
 
 def load(folder: Path | str) -> SentenceTransformer:
-    """A model folder as a ``SentenceTransformer``, without ``trust_remote_code``."""
+    """A model folder, or ``builtin``, as a ``SentenceTransformer``, without ``trust_remote_code``."""
     return SentenceTransformer(modules=[MultiViewModule.load(str(folder))])
 
 

@@ -30,7 +30,7 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     """Sentences to vectors.
 
     Args:
-        model: a model folder, or a loaded encoder, which clones share.
+        model: a model folder, ``builtin``, or a loaded encoder, which clones share.
         views: only these, by name; None takes all.
         normalize: scale every vector to length 1.
         batch_size: sentences encoded at a time.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ("tests.fixtures.senteval", "tests.fixtures.trees")
+pytest_plugins = ("tests.fixtures.senteval", "tests.fixtures.trees", "tests.fixtures.builtin")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -35,6 +35,7 @@ ARGUMENTS = {
     "parsing.train dep": "--train x.conllu --dev y.conllu --output m",
     "parsing.train const": "--train x.ptb --dev y.ptb --output m",
     "parsing.verify": "cache",
+    "multiview.compact": "model --output small",
     "multiview.encode": "model text.txt",
     "multiview.export": "model",
     "multiview.info": "model",

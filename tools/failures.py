@@ -41,6 +41,7 @@ RUNS = {
     "parsing.convert": "const toy.pt {out}/p --trust-pickle",
     "multiview.train": "--trees trees --output {out} --encoder.dim 8 --table.dim 8 --loop.batch 8 "
     "--loop.epochs 2000",
+    "multiview.compact": "models/m --sample trees --output {out}/c",
     "multiview.encode": "models/m corpus.txt --output {out}/v.npy",
     "multiview.search": "models/m corpus.txt cat",
     "multiview.info": "models/m",

@@ -13,7 +13,15 @@ from pathlib import Path
 from corpora.inputs import stem
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, sha256_file, write_json
-from multiview.folder.files import TIME, load_members, member_names, member_record, save_member, save_members
+from multiview.folder.files import (
+    TIME,
+    load_members,
+    member_names,
+    member_record,
+    normalizes_parts,
+    save_member,
+    save_members,
+)
 from multiview.words.table import WordTable
 from multiview.words.vectors import CACHE, DEFAULT_WORDS, load_word_vectors, vectors_record
 from multiview.words.vocabulary import Vocabulary
@@ -84,7 +92,8 @@ def expand_into(
             write_json(target / name / TIME, read_json(source / TIME))
         save_member(target / name, member, card=card, training=member_record(source).training)
     if names != [""]:
-        save_members(target, names, card=(folder / "README.md").read_text(encoding="utf-8"))
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        save_members(target, names, card=card, normalize_parts=normalizes_parts(folder))
 
 
 def known_words(folder: Path, counts: Counter[str]) -> tuple[KnownWords, KnownWords]:

@@ -1,9 +1,9 @@
 """A model on disk: config.json, model.safetensors, vocab.txt, README.md; vectors.npy with fixed words.
 
-config.json records sizes and SHA-256 of the other files and has a seal of its own; all are checked when a
-model is loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose
-vectors are concatenated, such as the paper's two configurations. Nothing in a folder is executable or
-pickled.
+A compact model (:mod:`multiview.folder.storage`) has all its vectors in model.safetensors. config.json
+records sizes and SHA-256 of the other files and has a seal of its own; all are checked when a model is
+loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose vectors are
+concatenated, such as the paper's two configurations. Nothing in a folder is executable or pickled.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from corpora.support.files import (
 )
 from multiview.config import EncoderConfig
 from multiview.encoders.stack import ViewStack
-from multiview.words.table import WordsRecord, WordTable
+from multiview.folder.storage import Storage, pack, unpack
+from multiview.words.table import VECTORS, WordsRecord, WordTable
+from multiview.words.vectors import Float
 
 FORMAT = 3
 WEIGHTS = "model.safetensors"
@@ -70,6 +72,8 @@ class ModelRecord:
     corpus: dict[str, Any]
     training: dict[str, Any]
     files: dict[str, FileRecord]
+    storage: Storage = "float32"
+    """How the weights are stored; they are float32 in memory."""
 
 
 @configuration
@@ -78,6 +82,8 @@ class MembersRecord:
 
     format: int
     members: tuple[str, ...]
+    normalize_parts: bool = False
+    """Whether the vectors of each member are scaled to length 1 before they are joined."""
 
 
 def read_model_record(folder: Path) -> ModelRecord | MembersRecord:
@@ -108,7 +114,9 @@ def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
     return {need: identity[key] for need, key in KINDS.items() if identity.get(key)}
 
 
-def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
+def save_member(
+    folder: Path, member: Member, *, card: str, training: dict[str, Any], storage: Storage = "float32"
+) -> None:
     """Write a model. All files are complete before the first one is replaced; config.json comes last.
 
     Args:
@@ -116,17 +124,29 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
         member: network and identities.
         card: text of README.md.
         training: configuration and metrics, recorded in config.json.
+        storage: how to store the weights.
+
+    Raises:
+        UserError: weights that compact storage cannot hold.
     """
     network = member.network
-    network.words.save(folder)
+    stored = network.weights()
+    if storage == "compact":
+        if network.words.expanded:
+            raise UserError("compact storage does not hold an expanded vocabulary; take the model without it")
+        stored = pack(stored, network.words.fixed)
+    network.words.save(folder, vectors=storage == "float32")
     write_text(folder / "README.md", card)
     with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:
-        save_file(network.weights(), weights)
-        written = {name: folder / name for name in _files(network.words.record())} | {WEIGHTS: weights}
-        write_record(last, _config(member, training, written))
+        save_file(stored, weights)
+        files = _files(network.words.record(), storage)
+        written = {name: folder / name for name in files} | {WEIGHTS: weights}
+        write_record(last, _config(member, training, storage, written))
 
 
-def _config(member: Member, training: dict[str, Any], written: dict[str, Path]) -> dict[str, Any]:
+def _config(
+    member: Member, training: dict[str, Any], storage: Storage, written: dict[str, Path]
+) -> dict[str, Any]:
     """What config.json says; ``written`` is where each file lies now."""
     network = member.network
     return {
@@ -137,14 +157,16 @@ def _config(member: Member, training: dict[str, Any], written: dict[str, Path]) 
         "parsers": member.parsers,
         "corpus": member.corpus,
         "training": training,
+        "storage": storage,
         "files": {name: file_record(path) for name, path in written.items()},
     }
 
 
-def save_members(folder: Path, names: list[str], *, card: str) -> None:
+def save_members(folder: Path, names: list[str], *, card: str, normalize_parts: bool = False) -> None:
     """Make a folder of models from finished subfolders ``names``."""
     write_text(folder / "README.md", card)
-    write_record(folder / "config.json", {"format": FORMAT, "members": names})
+    values = {"format": FORMAT, "members": names, "normalize_parts": normalize_parts}
+    write_record(folder / "config.json", values)
 
 
 def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
@@ -168,6 +190,12 @@ def member_names(folder: Path) -> list[str]:
     return list(record.members) if isinstance(record, MembersRecord) else [""]
 
 
+def normalizes_parts(folder: Path) -> bool:
+    """Whether the vectors of the models in a folder are scaled to length 1 before they are joined."""
+    record = read_model_record(folder)
+    return isinstance(record, MembersRecord) and record.normalize_parts
+
+
 def member_record(folder: Path) -> ModelRecord:
     """The config.json of one model, not of several.
 
@@ -189,24 +217,35 @@ def training_hours(folder: Path) -> float | None:
 
 
 def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
-    for name in _files(record.words):
+    for name in _files(record.words, record.storage):
         if name not in record.files:
             raise UserError(f"{folder / 'config.json'}: files: does not list {name}")
         check_file(folder / name, record.files[name].bytes, record.files[name].sha256)
     path = folder / WEIGHTS
     try:
         weights = load_file(path)
-    except (OSError, SafetensorError) as error:
+        fixed = None
+        if record.storage == "compact":
+            weights, fixed = unpack(weights, fixed=record.words.mode == "fixed")
+    except (OSError, SafetensorError, UserError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
-    words = _check_sizes(folder, record, weights)
+    words = _check_sizes(folder, record, weights, fixed)
     network = ViewStack(record.views, words, record.encoder)
     network.load_state_dict(weights)
     network.to(device).eval()
     return Member(network, dict(record.parsers), record.corpus)
 
 
-def _check_sizes(folder: Path, record: ModelRecord, weights: dict[str, torch.Tensor]) -> WordTable:
+def _check_sizes(
+    folder: Path, record: ModelRecord, weights: dict[str, torch.Tensor], fixed: Float | None
+) -> WordTable:
     """The model's words, after comparing all sizes: a config.json may ask for any amount of memory.
+
+    Args:
+        folder: the model folder.
+        record: its config.json.
+        weights: what model.safetensors holds.
+        fixed: of a compact model, its fixed vectors float32 [W, E].
 
     Raises:
         UserError: config.json and the weights disagree.
@@ -214,7 +253,7 @@ def _check_sizes(folder: Path, record: ModelRecord, weights: dict[str, torch.Ten
     config = folder / "config.json"
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            words = WordTable.load(folder, record.words, views=len(record.views))
+            words = WordTable.load(folder, record.words, views=len(record.views), fixed=fixed)
             wanted = ViewStack(record.views, words, record.encoder).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:
         raise UserError(f"{config}: sizes out of range ({str(error).splitlines()[0]})") from None
@@ -225,6 +264,6 @@ def _check_sizes(folder: Path, record: ModelRecord, weights: dict[str, torch.Ten
     return words.empty_copy()
 
 
-def _files(words: WordsRecord) -> tuple[str, ...]:
+def _files(words: WordsRecord, storage: Storage) -> tuple[str, ...]:
     """The files that a model consists of, besides config.json."""
-    return (WEIGHTS, *words.files)
+    return (WEIGHTS, *(name for name in words.files if storage == "float32" or name != VECTORS))

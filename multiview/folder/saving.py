@@ -19,13 +19,16 @@ from multiview.folder.files import (
 )
 
 
-def save_encoder(members: Sequence[Member], target: Path, source: Path | None) -> None:
+def save_encoder(
+    members: Sequence[Member], target: Path, source: Path | None, *, normalize_parts: bool = False
+) -> None:
     """Write networks as a model folder.
 
     Args:
         members: one makes a plain model folder, several a folder of models.
         target: the folder; a model in it is replaced.
         source: the folder they were loaded from; its cards and records of training are kept.
+        normalize_parts: whether the vectors of several networks are scaled before they are joined.
     """
     names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
     if source is not None and len(members) > 1:
@@ -37,7 +40,7 @@ def save_encoder(members: Sequence[Member], target: Path, source: Path | None) -
         save_member(target / name, member, card=card, training=training)
     if names != [""]:
         card = (source / "README.md").read_text(encoding="utf-8") if source else "# Several models\n"
-        save_members(target, names, card=card)
+        save_members(target, names, card=card, normalize_parts=normalize_parts)
 
 
 def _records(source: Path | None, member: Member) -> tuple[str, dict[str, Any]]:

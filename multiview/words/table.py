@@ -27,7 +27,8 @@ from multiview.words.expansion import Expansion
 from multiview.words.vectors import Float, WordVectors, save_vectors
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency
 
-FILES = ("vocab.txt", "vectors.npy", "expansion.txt", "expansion.safetensors")
+VECTORS = "vectors.npy"
+FILES = ("vocab.txt", VECTORS, "expansion.txt", "expansion.safetensors")
 """Of a model folder, those that may hold its words; :attr:`WordsRecord.files` are those of one model."""
 HASH_BUCKETS = 50_000
 """Of a table without listed words."""
@@ -210,22 +211,28 @@ class WordTable(nn.Module):
             expanded=self.expanded,
         )
 
-    def save(self, folder: Path) -> None:
-        """Write the files that :meth:`record` names; trained tables are with the weights."""
+    def save(self, folder: Path, *, vectors: bool = True) -> None:
+        """Write the files that :meth:`record` names; trained tables are with the weights.
+
+        Args:
+            folder: of the model.
+            vectors: write fixed vectors, too; a compact model has them with the weights.
+        """
         self.trained_vocabulary.save(folder / "vocab.txt")
-        if self.fixed is not None:
-            save_vectors(folder / "vectors.npy", self.fixed)
+        if self.fixed is not None and vectors:
+            save_vectors(folder / VECTORS, self.fixed)
         if self.expansion is not None:
             self.expansion.save(folder)
 
     @classmethod
-    def load(cls, folder: Path, record: WordsRecord, *, views: int) -> Self:
+    def load(cls, folder: Path, record: WordsRecord, *, views: int, fixed: Float | None = None) -> Self:
         """Read the words of a model folder; trained tables are filled later, from the weights.
 
         Args:
             folder: holds vocab.txt and, with fixed vectors, vectors.npy.
             record: what config.json says about the words.
             views: number of views of the model.
+            fixed: float32 [W, E], fixed vectors that are not in vectors.npy.
 
         Raises:
             UserError: a file is missing or damaged; it is named.
@@ -237,13 +244,18 @@ class WordTable(nn.Module):
                 with torch.device("cpu"):  # sizes are checked on the device "meta"
                     table._extend(vocabulary, Expansion.load(folder))
             return table
-        path = folder / "vectors.npy"
-        try:
-            vectors: Float = np.load(path, mmap_mode="r")
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path}: cannot be loaded ({error})") from None
+        vectors = _mapped(folder / VECTORS) if fixed is None else fixed
         if vectors.shape != (len(vocabulary), record.dim):
+            where = folder / (VECTORS if fixed is None else "model.safetensors")
             raise UserError(
-                f"{path}: {vectors.shape} numbers for {len(vocabulary)} words of size {record.dim}"
+                f"{where}: {vectors.shape} numbers for {len(vocabulary)} words of size {record.dim}"
             )
         return cls.with_fixed(vocabulary, vectors)
+
+
+def _mapped(path: Path) -> Float:
+    try:
+        vectors: Float = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be loaded ({error})") from None
+    return vectors

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from corpora.support.files import read_json
 from multiview.folder.files import save_member, save_members
+from multiview.folder.names import model_folder
 from multiview.folder.reading import select
 from multiview.model import MultiViewEncoder
 from parsing.cache.format import Batch
@@ -23,7 +24,7 @@ class MultiViewTower(nn.Module):
     """Reads one sentence at a time; its vector is the concatenation of all views, so nothing is pooled.
 
     Args:
-        folder: folder of the model.
+        folder: folder of the model, or ``builtin``.
         device: device of the model.
     """
 
@@ -31,7 +32,7 @@ class MultiViewTower(nn.Module):
 
     def __init__(self, folder: Path, device: str | torch.device) -> None:
         super().__init__()
-        self.folder = folder
+        self.folder = model_folder(folder)
         self.encoder = MultiViewEncoder.load(folder, device=device)
         self.networks = nn.ModuleList(member.network for member in self.encoder.members)
         self.dim = self.encoder.get_sentence_embedding_dimension()
@@ -67,7 +68,7 @@ class MultiViewTower(nn.Module):
         for name, member in zip(names, self.encoder.members, strict=True):
             save_member(folder / name if several else folder, member, card=card, training=training)
         if several:
-            save_members(folder, names, card=card)
+            save_members(folder, names, card=card, normalize_parts=self.encoder.normalize_parts)
 
     def _parse(self, texts: Sequence[str]) -> Batch:
         return self.encoder.reader.parse(

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
+from multiview.folder.names import model_folder
 from senteval_runner.protocol.features import Float
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class BagSpec:
         if corpus is not None and not (Path(corpus) / "manifest.json").is_file():
             raise UserError(f"model {spec!r}: {corpus}: no tree cache")
         words = found["words"]
-        if not RANDOM.fullmatch(words) and not Path(words).exists():
+        if not RANDOM.fullmatch(words) and not model_folder(words).exists():
             raise UserError(f"model {spec!r}: {words}: no such file or folder, nor random@DIM")
         return cls(weighting, words, Path(corpus) if corpus else None)
 
@@ -118,7 +119,7 @@ def lookup_of(words: str, *, seed: int, cache: Path) -> Lookup:
         return lambda tokens: _all_known(
             table.rows(0, table.vocabulary.lookup(list(tokens))).detach().numpy()
         )
-    if Path(words).is_dir():
+    if model_folder(words).is_dir():
         from multiview.model import MultiViewEncoder
 
         model = MultiViewEncoder.load(words, "cpu")

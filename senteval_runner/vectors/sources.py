@@ -2,7 +2,7 @@
 
 | name | encoder |
 |---|---|
-| a folder written by ``multiview.train`` | :class:`multiview.model.MultiViewEncoder` |
+| a folder written by ``multiview.train``, or ``builtin`` | :class:`multiview.model.MultiViewEncoder` |
 | a sentence-transformers folder, or any other name | ``SentenceTransformer`` |
 | ``FILE.npz`` | precomputed: arrays ``sentences`` (tokens joined by one space) and ``vectors`` [n, d] |
 | any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
@@ -24,6 +24,7 @@ from typing import Literal
 from corpora.support.errors import MissingExtraError, UserError, did_you_mean
 from corpora.support.files import read_json, sha256_file
 from multiview.folder.files import TIME, training_hours
+from multiview.folder.names import model_folder
 from senteval_runner.vectors.bags import RANDOM, BagSpec
 from senteval_runner.vectors.random_encoders import LSTM, PREFIX, RandomSpec
 
@@ -59,7 +60,7 @@ class Source:
     @property
     def hours(self) -> float | None:
         """Hours of training, where they are recorded."""
-        return training_hours(Path(self.spec)) if self.kind == "multiview" else None
+        return training_hours(model_folder(self.spec)) if self.kind == "multiview" else None
 
 
 def split_parts(spec: str) -> list[str]:
@@ -81,7 +82,7 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
     Raises:
         UserError: the name cannot mean any model.
     """
-    path = Path(spec)
+    path = model_folder(spec)
     if spec.startswith(PREFIX):
         random = RandomSpec.parse(spec)
         over = sha256_file(random.vectors) if random.vectors else ""
@@ -119,10 +120,13 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
 def is_multiview(folder: Path) -> bool:
     """Whether ``multiview.train`` wrote it: its config.json has a format number, unlike a transformer's.
 
+    Args:
+        folder: of a model, or ``builtin``.
+
     Raises:
-        UserError: config.json is no JSON.
+        UserError: config.json is no JSON, or there is no builtin encoder.
     """
-    config = folder / "config.json"
+    config = model_folder(folder) / "config.json"
     values = read_json(config) if config.is_file() else None
     return isinstance(values, dict) and "format" in values and ("views" in values or "members" in values)
 

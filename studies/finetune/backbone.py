@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from corpora.support.errors import UserError
 from corpora.support.presets import Need
+from multiview.folder.names import BUILTIN
 from studies.finetune.config import TinyConfig
 from studies.finetune.tiny import build_tiny
 
@@ -38,7 +39,7 @@ def is_here(backbone: str | None) -> bool:
     """Whether a backbone can be loaded: made here, a folder, kept from an earlier download, or online."""
     if backbone is None:
         return False
-    if backbone == TINY or Path(backbone).is_dir():
+    if backbone in (TINY, BUILTIN) or Path(backbone).is_dir():
         return True
     from huggingface_hub import constants, try_to_load_from_cache
 

@@ -15,6 +15,7 @@ from tools.hammer.world import World
 TRACE = "executed"
 """A file that hostile code would leave."""
 LOADERS = {
+    "multiview.compact": "evil --output c",
     "multiview.encode": "evil @text/corpus.txt --output v.npy",
     "multiview.search": "evil @text/corpus.txt cat",
     "multiview.info": "evil",

@@ -1,0 +1,276 @@
+"""Compact storage: the bound on every number, the same bytes twice, damaged folders."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from corpora.support.errors import UserError
+from corpora.support.files import read_record
+from multiview.compact import cli as compact
+from multiview.config import TrainConfig
+from multiview.folder.files import load_members, member_record
+from multiview.folder.names import model_folder
+from multiview.folder.storage import pack, quantise, unpack
+from multiview.info import cli as info
+from multiview.model import MultiViewEncoder
+from multiview.train import main
+from parsing.cache.reader import TreeCache
+from tests.fixtures.trees import TINY, changed, toy_corpus
+from tests.multiview.test_model import reseal
+
+
+@pytest.fixture(scope="module")
+def both(toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two models, ``trained`` and ``fixed``."""
+    out = tmp_path_factory.mktemp("models")
+    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
+    random = np.random.default_rng(0)
+    lines = [f"{word} {' '.join(map(str, random.normal(size=5).round(3)))}\n" for word in words[4:]]
+    (out / "v.txt").write_text("".join(lines))
+    loop = {"epochs": 1}
+    main(changed(TINY, trees=toy_trees, output=out, name="m", words="both", vectors=out / "v.txt", loop=loop))
+    return out / "m"
+
+
+@pytest.fixture(scope="module")
+def small(both: Path, toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both, compact, their parts scaled to length 1."""
+    out = tmp_path_factory.mktemp("small") / "small"
+    options = ["--output", str(out), "--sample", str(toy_trees), "--normalize-parts"]
+    assert compact([str(both / "trained"), str(both / "fixed"), *options]) == 0
+    return out
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.floats(-(2.0**100), 2.0**100, width=32, allow_subnormal=False), min_size=1, max_size=8),
+    st.sampled_from([1e-20, 1e-3, 1.0, 1e4]),
+)
+def test_no_number_is_off_by_more_than_half_a_step(row: list[float], factor: float) -> None:
+    x = torch.tensor([row], dtype=torch.float32) * factor
+    q, scale = quantise(x)
+    assert q.dtype == torch.int8 and scale.dtype == torch.bfloat16
+    back = q.double() * scale.double()[:, None]
+    assert ((x.double() - back).abs() <= scale.double() / 2 * (1 + 1e-6) + 1e-37).all()
+
+
+def test_the_bound_is_a_bound_of_size() -> None:
+    """The step is a 127th of the row's largest number, up to the rounding of bfloat16."""
+    x = torch.randn(500, 64, generator=torch.Generator().manual_seed(0)) * torch.logspace(-6, 3, 500)[:, None]
+    _, scale = quantise(x)
+    np.testing.assert_allclose(scale.float(), x.abs().amax(dim=1) / 127, rtol=2**-8)
+
+
+def test_unpacked_and_packed_again_is_the_same() -> None:
+    generator = torch.Generator().manual_seed(0)
+    tables = torch.randn(300, 7, generator=generator)
+    tables[5] = 0
+    weights = {"words.tables.0": tables, "encoders.0.w": torch.randn(4, 3, generator=generator)}
+    fixed = torch.randn(9, 5, generator=generator).numpy()
+    once = pack(weights, fixed)
+    values, vectors = unpack(once, fixed=True)
+    assert values.keys() == weights.keys() and not values["words.tables.0"][5].any()
+    np.testing.assert_allclose(vectors, fixed, atol=float(np.abs(fixed).max()) / 250)
+    twice = pack(values, vectors)
+    assert once.keys() == twice.keys()
+    assert all(torch.equal(once[name], twice[name]) for name in once)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e6])
+def test_numbers_that_cannot_be_stored_are_refused(value: float) -> None:
+    with pytest.raises(UserError, match=r"weights encoders\.0\.w: not finite, or beyond"):
+        pack({"encoders.0.w": torch.tensor([[1.0, value]])}, None)
+
+
+def vectors_of(folder: Path, trees: Path) -> np.ndarray:
+    cache = TreeCache.open(trees)
+    return MultiViewEncoder.load(folder, "cpu").encode(None, trees=cache, show_progress_bar=False)
+
+
+def test_loaded_weights_are_the_dequantised_ones(both: Path, small: Path) -> None:
+    """By numpy from the file's own numbers."""
+    for source, name in (("trained", "0-trained"), ("fixed", "1-fixed")):
+        (member,) = load_members(small / name)
+        stored = load_file(small / name / "model.safetensors")
+        tables = ["words.fixed"] if source == "fixed" else ["words.tables.0", "words.tables.1"]
+        for place, table in enumerate(tables):
+            q, scale = stored[table].numpy(), stored[f"{table}.scale"].float().numpy()
+            expected = q.astype(np.float32) * scale[:, None]
+            if source == "fixed":
+                loaded = member.network.words.fixed
+                np.testing.assert_array_equal(member.network.words.fixed_rows(np.array([3])), expected[[2]])
+                original = np.load(both / "fixed" / "vectors.npy")
+            else:
+                loaded = member.network.tables[place].detach().numpy()
+                original = load_file(both / "trained" / "model.safetensors")[table].numpy()
+            np.testing.assert_array_equal(loaded, expected)
+            assert (np.abs(original - expected) <= scale[:, None] * 0.5001).all()
+        for key, value in member.network.weights().items():
+            assert value.dtype == torch.float32
+            if key.startswith("encoders."):
+                assert torch.equal(value, stored[key].float()) and stored[key].dtype == torch.float16
+
+
+def test_parts_are_scaled_and_joined(both: Path, small: Path, toy_trees: Path) -> None:
+    parts = [vectors_of(small / name, toy_trees) for name in ("0-trained", "1-fixed")]
+    expected = np.hstack([part / np.linalg.norm(part, axis=1, keepdims=True) for part in parts])
+    found = vectors_of(small, toy_trees)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    whole = np.hstack([vectors_of(both / name, toy_trees) for name in ("trained", "fixed")])
+    assert not np.allclose(found, whole, atol=1e-2)  # lengths are not 1 by themselves
+    encoder = MultiViewEncoder.load(small, "cpu")
+    only = encoder.encode(None, trees=TreeCache.open(toy_trees), views="dep")
+    lengths = [np.linalg.norm(part, axis=1) for part in np.hsplit(only, 2)]
+    np.testing.assert_allclose(lengths, 1, atol=1e-6)
+
+
+def test_the_change_is_small_and_told(
+    both: Path, toy_trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    arguments = [str(both), "--output", str(out), "--sample", str(toy_trees), "--sentences", "50"]
+    assert compact(arguments) == 0
+    shown = capsys.readouterr().out
+    before, after = vectors_of(both, toy_trees)[:50], vectors_of(out, toy_trees)[:50]
+    cosines = (before * after).sum(1) / np.linalg.norm(before, axis=1) / np.linalg.norm(after, axis=1)
+    told = float(shown.split("1 - cosine = ")[1].split()[0])
+    assert told == pytest.approx(1 - cosines.min(), abs=2e-6) and 0 < told < 1e-3
+    card = (out / "README.md").read_text()
+    assert "2 models, concatenated" in card and "Of 50 sentences of toy" in card
+    assert card.count("\n## ") == 2 and card.count("\n# ") == 0
+    assert not (out / "1-fixed" / "vectors.npy").exists()
+    assert member_record(out / "0-trained").training == member_record(both / "trained").training
+
+
+def test_a_loaded_model_is_saved_as_it_is(small: Path, toy_trees: Path, tmp_path: Path) -> None:
+    MultiViewEncoder.load(small, "cpu").save(tmp_path / "copy")
+    np.testing.assert_array_equal(vectors_of(tmp_path / "copy", toy_trees), vectors_of(small, toy_trees))
+    assert member_record(tmp_path / "copy" / "1-fixed").storage == "float32"
+    again = tmp_path / "again"
+    assert compact([str(tmp_path / "copy"), "--output", str(again), "--sample", str(toy_trees)]) == 0
+    for name in ("0-0-trained", "1-1-fixed"):
+        first = small / name[2:] / "model.safetensors"
+        assert (again / name / "model.safetensors").read_bytes() == first.read_bytes()
+    np.testing.assert_array_equal(vectors_of(again, toy_trees), vectors_of(small, toy_trees))
+
+
+def test_an_older_folder_loads(both: Path, toy_trees: Path, tmp_path: Path) -> None:
+    shutil.copytree(both, tmp_path / "old")
+    for name in ("", "trained", "fixed"):
+        record = read_record(tmp_path / "old" / name / "config.json")
+        record.pop("storage", None)
+        record.pop("normalize_parts", None)
+        _write(tmp_path / "old" / name, record)
+    np.testing.assert_array_equal(vectors_of(tmp_path / "old", toy_trees), vectors_of(both, toy_trees))
+
+
+def _write(folder: Path, record: dict[str, object]) -> None:
+    from corpora.support.files import write_record
+
+    write_record(folder / "config.json", record)
+
+
+@pytest.mark.parametrize(
+    ("part", "removed", "message"),
+    [
+        ("0-trained", "words.tables.0.scale", "words.tables.0 is int8 .* without a scale per row"),
+        ("0-trained", "words.tables.1", "asks for words.tables.1"),
+        ("1-fixed", "words.fixed", "words.fixed is missing"),
+        ("1-fixed", "words.fixed.scale", "words.fixed is int8"),
+    ],
+)
+def test_damaged_compact_folders_are_one_line(
+    small: Path, tmp_path: Path, part: str, removed: str, message: str
+) -> None:
+    copy = tmp_path / "m"
+    shutil.copytree(small, copy)
+    path = copy / part / "model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-7])
+    with pytest.raises(UserError, match=r"model\.safetensors: damaged: \d+ bytes"):
+        MultiViewEncoder.load(copy)
+    path.write_bytes(whole)
+    save_file({name: value for name, value in load_file(path).items() if name != removed}, path)
+    reseal(copy / part)
+    with pytest.raises(UserError, match=message):
+        MultiViewEncoder.load(copy)
+
+
+def test_a_scale_too_many_is_named(small: Path, tmp_path: Path) -> None:
+    shutil.copytree(small / "1-fixed", tmp_path / "m")
+    path = tmp_path / "m" / "model.safetensors"
+    stored = load_file(path)
+    save_file(stored | {"words.fixed.scale": stored["words.fixed.scale"][1:].clone()}, path)
+    reseal(tmp_path / "m")
+    with pytest.raises(UserError, match="without a scale per row"):
+        MultiViewEncoder.load(tmp_path / "m")
+    save_file(
+        stored | {name: stored[name][1:].clone() for name in ("words.fixed", "words.fixed.scale")}, path
+    )
+    reseal(tmp_path / "m")
+    with pytest.raises(UserError, match=r"model\.safetensors: \(.*\) numbers for"):
+        MultiViewEncoder.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{both}/trained", "--output", "{both}/trained"], "is one of the models"),
+        (["{both}", "--output", "{both}/fixed"], "is one of the models"),
+        (["{small}", "{both}/fixed", "--output", "{tmp}/x"], "scales its parts; give --normalize-parts"),
+        (["{both}", "--output", "{tmp}"], "holds something other than a model"),
+        (["{tmp}/none", "--output", "{tmp}/x"], "no model here"),
+        (["--output", "{tmp}/x"], "name at least one model"),
+    ],
+)
+def test_bad_requests_are_one_line(
+    both: Path,
+    small: Path,
+    tmp_path: Path,
+    arguments: Sequence[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    places = {"both": both, "small": small, "tmp": tmp_path}
+    assert compact([argument.format(**places) for argument in arguments]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown and shown.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_info_says_what_a_folder_is(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert info([str(small)]) == 0
+    shown = capsys.readouterr().out
+    assert "0-trained + 1-fixed, each scaled to length 1, concatenated" in shown
+    assert shown.count("storage    compact, 0.0 MB") == 2
+
+
+def test_an_expanded_vocabulary_is_refused(tiny: TrainConfig, tmp_path: Path, toy_trees: Path) -> None:
+    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
+    random = np.random.default_rng(0)
+    lines = [f"{word} {' '.join(map(str, random.normal(size=3).round(3)))}\n" for word in [*words, "quokka"]]
+    (tmp_path / "v.txt").write_text("".join(lines))
+    main(changed(tiny, vectors=tmp_path / "v.txt", vocabulary={"expand": 1000}, loop={"epochs": 1}))
+    assert member_record(tiny.folder).words.expanded
+    assert compact([str(tiny.folder), "--output", str(tmp_path / "x"), "--sample", str(toy_trees)]) == 2
+
+
+def test_the_builtin_encoder_of_this_tree() -> None:
+    """What the wheel will hold: at most 20 MB, and it says where its data come from."""
+    try:
+        folder = model_folder("builtin")
+    except UserError:
+        pytest.skip("no builtin encoder yet")
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 20e6
+    assert "Limits" in (folder / "README.md").read_text(encoding="utf-8")
+    load_members(folder)
