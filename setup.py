@@ -47,6 +47,7 @@ COMMANDS = [
     "parsing.verify",
     "studies.burt.__main__",
     "multiview.encode",
+    "multiview.explain",
     "multiview.export",
     "multiview.info",
     "studies.multitask.__main__",

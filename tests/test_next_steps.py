@@ -36,6 +36,7 @@ ARGUMENTS = {
     "parsing.train const": "--train x.ptb --dev y.ptb --output m",
     "parsing.verify": "cache",
     "multiview.encode": "model text.txt",
+    "multiview.explain": "model a b",
     "multiview.export": "model",
     "multiview.info": "model",
     "multiview.search": "model text.txt query",

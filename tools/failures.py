@@ -42,6 +42,7 @@ RUNS = {
     "multiview.train": "--trees trees --output {out} --encoder.dim 8 --table.dim 8 --loop.batch 8 "
     "--loop.epochs 2000",
     "multiview.encode": "models/m corpus.txt --output {out}/v.npy",
+    "multiview.explain": "models/m cat dog --output {out}/e.html",
     "multiview.search": "models/m corpus.txt cat",
     "multiview.info": "models/m",
     "multiview.export": "models/m",

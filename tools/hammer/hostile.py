@@ -16,6 +16,7 @@ TRACE = "executed"
 """A file that hostile code would leave."""
 LOADERS = {
     "multiview.encode": "evil @text/corpus.txt --output v.npy",
+    "multiview.explain": "evil cat dog --output e.html",
     "multiview.search": "evil @text/corpus.txt cat",
     "multiview.info": "evil",
     "multiview.export": "evil",
