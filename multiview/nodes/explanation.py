@@ -102,10 +102,10 @@ class Explanation:
             return "<p>No subtrees match.</p>"
         rows = [
             f"<tr><td>[{match.number}]</td><td>{match.cosine:.4f}</td>"
-            f"<td>{escape(match.a.words)}</td><td>{escape(match.b.words)}</td></tr>"
+            f'<td class="text">{escape(match.a.words)}</td><td class="text">{escape(match.b.words)}</td></tr>'
             for match in self._of(view)
         ]
-        head = "<tr><th></th><th>cosine</th><th>in A</th><th>in B</th></tr>"
+        head = '<tr><th></th><th>cosine</th><th class="text">in A</th><th class="text">in B</th></tr>'
         return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
     def _drawing(self, view: str, side: str, *, svg: bool) -> str:
