@@ -53,6 +53,7 @@ COMMANDS = [
     "studies.burt.__main__",
     "multiview.compact",
     "multiview.encode",
+    "multiview.explain",
     "multiview.export",
     "multiview.info",
     "studies.multitask.__main__",

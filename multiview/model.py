@@ -31,6 +31,7 @@ from multiview.folder.files import Member, load_members, normalizes_parts
 from multiview.folder.names import model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts, select
 from multiview.folder.saving import describe, refuse_foreign, save_encoder
+from multiview.nodes.states import NodeBatch, node_batch
 from multiview.similarity import CosineSimilarity
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
@@ -39,6 +40,7 @@ from parsing.networks.device import pick_device
 from parsing.networks.threads import chosen_threads, torch_threads
 
 if TYPE_CHECKING:
+    from multiview.nodes.explanation import Explanation
     from parsing.cache.reader import TreeCache
 
 FEW = 200
@@ -389,28 +391,58 @@ class MultiViewEncoder(CosineSimilarity):
 
     @torch.inference_mode()
     def node_states(
-        self, inputs: Sequence[str | Tokens], *, batch_size: int = 32, trees: TreeCache | None = None
-    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Tensor, Tensor, Tensor, Tensor]]]]:
+        self,
+        inputs: Iterable[str | Tokens] | None,
+        *,
+        batch_size: int = 32,
+        views: Sequence[str] | None = None,
+        trees: TreeCache | None = None,
+    ) -> Iterator[NodeBatch]:
         """The state of every tree node, batch by batch.
 
         Args:
             inputs: sentences, as in :meth:`encode`.
             batch_size: sentences at a time.
+            views: only these, as in :meth:`encode`.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
-
-        Yields:
-            Places of a batch's sentences in ``inputs``, int64 [B], and per view: sentence vectors [B, D],
-            states [N, D], heights [N] and the sentence of each node [N], in sentence order.
         """
-        chosen = self._chosen(None)
-        for places, batch in self._batches(as_texts(inputs), self.requires, trees, batch_size):
-            views = []
+        chosen = self._chosen(views)
+        texts = None if inputs is None else as_texts(inputs)
+        requires = self._requires(chosen)
+        if "const" in requires:
+            requires |= {"labels"}
+        for places, batch in self._batches(texts, requires, trees, batch_size):
+            found = []
             for encoder, x_NE in self._views(batch, chosen):
-                plan = encoder.plan(batch).to(self.device)
-                vector_BD, (h_ND, height_N) = encoder(x_NE, plan), encoder.forward_nodes(x_NE, plan)
-                sentence_N = torch.repeat_interleave(plan.tensor("node_offsets").diff())
-                views.append((vector_BD, h_ND, height_N, sentence_N))
-            yield places, views
+                h_ND, height_N = encoder.forward_nodes(x_NE, encoder.plan(batch))
+                found.append((encoder, h_ND, height_N))
+            yield node_batch(places, batch, found)
+
+    @torch.inference_mode()
+    def explain(
+        self, a: str | Tokens, b: str | Tokens, *, view: str | None = None, top: int = 5
+    ) -> Explanation:
+        """The subtrees of two sentences that match best, by the cosine of their nodes' vectors.
+
+        Args:
+            a: a sentence, a string or tokens.
+            b: another one.
+            view: only this one; by default all views, of which those with trees have matches.
+            top: matches for each view at most.
+
+        Returns:
+            An object that prints as text, shows pictures in a notebook, and writes a page (``to_html()``).
+
+        Raises:
+            UserError: unknown view, a view or model without trees, or a sentence too long for the parsers.
+        """
+        from multiview.nodes.explanation import explain_pair  # it imports what draws
+
+        views = None if view is None else [view]
+        with torch_threads(1):
+            (nodes,) = self.node_states([a, b], views=views)
+            vectors_BD = self._vectors(nodes.batch, self._chosen(views))
+        return explain_pair(nodes, vectors_BD, self.reader.inventories(), top)
 
     def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:
         """Concatenated vectors [B, D] of parsed sentences."""

@@ -84,7 +84,10 @@ class ParsedSentence:
     def _repr_html_(self) -> str:
         """Both trees as pictures, for notebooks and pages."""
         words = " ".join(draw.shown(word) for word in self.words)
-        trees = "".join(f'<div style="overflow-x:auto">{tree}</div>' for tree in self.drawings(svg=True))
+        trees = "".join(
+            f'<div style="overflow-x:auto;background:#fff;color:#000">{tree}</div>'
+            for tree in self.drawings(svg=True)
+        )
         return f"<p>{escape(words)}</p>{trees}"
 
 

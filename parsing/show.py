@@ -21,13 +21,6 @@ from corpora.support.config import Count, CountOrNone, configuration
 if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
 
-PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>body{{font-family:system-ui,sans-serif;margin:2em}}</style></head>
-<body><h1>{title}</h1>
-{body}
-</body></html>
-"""
-
 
 @configuration
 class ShowConfig:
@@ -50,6 +43,7 @@ def main(config: ShowConfig) -> None:
     from corpora.support.errors import UserError
     from corpora.support.files import write_text
     from parsing.cache.reader import TreeCache
+    from parsing.trees.page import page
 
     cache = TreeCache.open(config.cache, allow_partial=True)
     last = min(config.sentence + config.count, len(cache))
@@ -59,7 +53,7 @@ def main(config: ShowConfig) -> None:
     text = "\n".join(drawings)
     if config.format == "html":
         title = f"{config.cache.name}: sentences {config.sentence} to {last - 1}"
-        text = PAGE.format(title=escape(title), body=text)
+        text = page(title, text)
     if config.output is None:
         print(text)
     else:

@@ -37,6 +37,7 @@ ARGUMENTS = {
     "parsing.verify": "cache",
     "multiview.compact": "model --output small",
     "multiview.encode": "model text.txt",
+    "multiview.explain": "model a b",
     "multiview.export": "model",
     "multiview.info": "model",
     "multiview.search": "model text.txt query",

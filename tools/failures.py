@@ -43,6 +43,7 @@ RUNS = {
     "--loop.epochs 2000",
     "multiview.compact": "models/m --sample trees --output {out}/c",
     "multiview.encode": "models/m corpus.txt --output {out}/v.npy",
+    "multiview.explain": "models/m cat dog --output {out}/e.html",
     "multiview.search": "models/m corpus.txt cat",
     "multiview.info": "models/m",
     "multiview.export": "models/m",

@@ -21,8 +21,13 @@ from multiview.engines.plan import Plan, TreeBatch
 ENGINES = ("native", "torch", "dgl")
 """``native``: the device's fastest kernels; ``torch``: the portable ones; ``dgl``: the reference."""
 
-FIELDS = {"tokens": ("token",), "dep": ("head", "dep_height"), "const": ("left", "right", "const_height")}
-"""Fields of a tree cache that the encoders read for each annotation; a cache also has labels and tags."""
+FIELDS = {
+    "tokens": ("token",),
+    "dep": ("head", "dep_height"),
+    "const": ("left", "right", "const_height"),
+    "labels": ("label",),
+}
+"""Fields of a tree cache that belong to each annotation; encoders read all but the constituents' labels."""
 
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
@@ -127,7 +132,7 @@ def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
 
 
 def fields_of(requires: Collection[str]) -> tuple[str, ...]:
-    """Cache fields of annotations (``tokens``, ``dep``, ``const``); tokens are always included."""
+    """Cache fields of annotations (the keys of ``FIELDS``); tokens are always included."""
     return tuple(name for need in FIELDS if need in {"tokens", *requires} for name in FIELDS[need])
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from corpora.support.errors import UserError
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
-from parsing.cache.format import NODE_FIELDS, Batch
+from parsing.cache.format import NODE_FIELDS, Batch, Inventories
 from parsing.trees.parsers import same_trees
 
 if TYPE_CHECKING:
@@ -121,13 +121,19 @@ class Reader:
         dependency, constituency = (self.parser(n) if n in requires else None for n in ("dep", "const"))
         return parse_sentences(sentences, dependency, constituency)
 
+    def inventories(self) -> Inventories:
+        """Names of the ids in the trees that :meth:`parse` made."""
+        from parsing.pipeline.parse_shard import inventories_of
+
+        return inventories_of(self._parsers.get("dep"), self._parsers.get("const"))
+
     def from_cache(self, trees: TreeCache, start: int, stop: int, requires: set[str]) -> Batch:
         """Sentences of a cache as one batch with word types.
 
         Raises:
             UserError: the cache lacks an annotation, or was made by other parsers.
         """
-        for need in sorted(requires - {"tokens"}):
+        for need in sorted(requires & KINDS.keys()):
             if not trees.has(need):
                 raise UserError(f"{trees.folder}: has no {need} trees")
             identity, made_by = self.identities.get(need), trees.identity.get(KINDS[need])

@@ -1,4 +1,4 @@
-"""Heights and well-formedness of many trees at once, compiled (numba).
+"""Heights, spans and well-formedness of many trees at once, compiled (numba).
 
 Shapes: B sentences, N tokens; a sentence of n tokens has n - 1 internal nodes of the binary tree,
 which start at ``offsets[i] - i``. Ids as in :class:`parsing.cache.format.Batch`.
@@ -118,3 +118,60 @@ def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, 
             height_b = heights[base + b - n] if b >= n else 0
             heights[base + k] = 1 + max(height_a, height_b)
     return heights, defects
+
+
+@njit(cache=True)
+def dependency_spans(head: Int, offsets: Int64) -> tuple[Int32, Int32, Int32]:
+    """Where the subtree of each word begins and ends, and how many words it has.
+
+    It is contiguous if ``last - first + 1 == size``; a non-projective tree has subtrees that are not.
+
+    Args:
+        head: [N], 1-based head within the sentence, 0 for the root; well-formed trees.
+        offsets: int64 [B+1], where sentences start.
+
+    Returns:
+        int32 [N] first word, last word (positions in the sentence) and size.
+    """
+    first = np.empty(len(head), np.int32)
+    last = np.empty(len(head), np.int32)
+    size = np.zeros(len(head), np.int32)
+    for i in range(len(offsets) - 1):
+        start = offsets[i]
+        for j in range(offsets[i + 1] - start):
+            first[start + j] = last[start + j] = j
+        # Every word counts for itself and for all words above it.
+        for j in range(offsets[i + 1] - start):
+            above = j
+            while above >= 0:
+                k = start + above
+                first[k], last[k] = min(first[k], j), max(last[k], j)
+                size[k] += 1
+                above = head[k] - 1
+    return first, last, size
+
+
+@njit(cache=True)
+def constituency_spans(left: Int, right: Int, offsets: Int64) -> tuple[Int32, Int32]:
+    """First and last word under each node, the words of a sentence before its internal nodes.
+
+    Args:
+        left: [N-B] left children, ids local to the sentence; well-formed trees.
+        right: [N-B] right children.
+        offsets: int64 [B+1], where the tokens of each sentence start.
+
+    Returns:
+        int32 [2N-B] first and last word, positions in the sentence.
+    """
+    sentences = len(offsets) - 1
+    first = np.empty(2 * offsets[-1] - sentences, np.int32)
+    last = np.empty(2 * offsets[-1] - sentences, np.int32)
+    for i in range(sentences):
+        n, base = offsets[i + 1] - offsets[i], offsets[i] - i
+        start = 2 * offsets[i] - i
+        for j in range(n):
+            first[start + j] = last[start + j] = j
+        for k in range(n - 1):
+            first[start + n + k] = first[start + left[base + k]]
+            last[start + n + k] = last[start + right[base + k]]
+    return first, last

@@ -27,6 +27,7 @@ from senteval_runner.vectors.sources import Source
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
+    from multiview.nodes.states import ViewNodes
     from parsing.cache.reader import TreeCache
 
 POOLINGS = ("root", "mean", "max")
@@ -77,26 +78,29 @@ class TreeBackbone:
         """What a height means."""
         return [f"{self.name}: a sentence without a node of a height gives its root there"]
 
+    @torch.inference_mode()
     def encode(self, sentences: Sequence[list[str]]) -> tuple[Float, NDArray[np.bool_]]:
         """All columns of token lists, float32 [K, n, D]; no sentence is shortened."""
         out_KND = np.empty((len(self.columns), len(sentences), self.dim), dtype=np.float32)
         batches = self.model.node_states(sentences, batch_size=self.config.batch_size, trees=self.cache)
-        for where, views in batches:
-            parts = [self._columns(*view) for view in views]
-            out_KND[:, where] = torch.cat(parts, dim=2).float().cpu().numpy()
+        for nodes in batches:
+            widths = [view.h_ND.shape[1] for view in nodes.views]
+            roots = self.model.vectors(nodes.batch).split(widths, dim=1)
+            parts = [self._columns(root_BD, view) for root_BD, view in zip(roots, nodes.views, strict=True)]
+            out_KND[:, nodes.places] = torch.cat(parts, dim=2).float().cpu().numpy()
         return out_KND, np.zeros(len(sentences), dtype=bool)
 
-    def _columns(self, root_BD: Tensor, h_ND: Tensor, height_N: Tensor, sentence_N: Tensor) -> Tensor:
+    def _columns(self, root_BD: Tensor, nodes: ViewNodes) -> Tensor:
         """The columns of one view: [K, B, D]."""
         out = []
         for layer, pooling in self.columns:
             if pooling == "root":
                 out.append(root_BD)
                 continue
-            kept_N = torch.ones_like(height_N, dtype=torch.bool)
+            kept_N = torch.ones_like(nodes.height_N, dtype=torch.bool)
             if layer != "all":
-                kept_N = height_N == self.heights[layer]
-            out.append(pool_nodes(root_BD, h_ND[kept_N], sentence_N[kept_N], pooling))
+                kept_N = nodes.height_N == self.heights[layer]
+            out.append(pool_nodes(root_BD, nodes.h_ND[kept_N], nodes.sentence_N[kept_N], pooling))
         return torch.stack(out)
 
 

@@ -17,6 +17,7 @@ TRACE = "executed"
 LOADERS = {
     "multiview.compact": "evil --output c",
     "multiview.encode": "evil @text/corpus.txt --output v.npy",
+    "multiview.explain": "evil cat dog --output e.html",
     "multiview.search": "evil @text/corpus.txt cat",
     "multiview.info": "evil",
     "multiview.export": "evil",

@@ -196,18 +196,20 @@ def test_tree_nodes_equal_a_loop() -> None:
         found[backbone.columns.index(("all", "root"))], backbone.model.encode(SENTENCES), atol=1e-5
     )
     for place, tokens in enumerate(SENTENCES):
-        ((where, views),) = backbone.model.node_states([tokens])
-        assert where.tolist() == [0]
-        assert [len(h) for _, h, _, _ in views] == [len(tokens), 2 * len(tokens) - 1, len(tokens)]
+        (nodes,) = backbone.model.node_states([tokens])
+        assert nodes.places.tolist() == [0]
+        assert [len(v.h_ND) for v in nodes.views] == [len(tokens), 2 * len(tokens) - 1, len(tokens)]
         for column, (layer, name) in enumerate(backbone.columns):
             expected: list[float] = []
-            for root, h, height, sentence in views:
-                assert not sentence.any()
+            for view in nodes.views:
+                assert not view.sentence_N.any()
                 rows = [
-                    v.tolist() for v, at in zip(h, height, strict=True) if layer in ("all", f"h{int(at)}")
+                    v.tolist()
+                    for v, at in zip(view.h_ND, view.height_N, strict=True)
+                    if layer in ("all", f"h{int(at)}")
                 ]
                 if name == "root" or not rows:
-                    rows = [root[0].tolist()]
+                    rows = [backbone.model.encode([tokens], views=[view.view])[0].tolist()]
                 each = zip(*rows, strict=True)
                 expected += [max(c) if name == "max" else sum(c) / len(c) for c in each]
             np.testing.assert_allclose(found[column, place], expected, atol=1e-5)

@@ -1,0 +1,78 @@
+"""Why two sentences are close: the subtrees that match best, drawn on both trees.
+
+    python -m multiview.explain runs/models/dep-const-laptop "A cat sat on the mat." "On a mat lay a cat."
+    python -m multiview.explain MODEL "A cat sat on the mat." "On a mat lay a cat." --output page.html
+
+In: a model folder with the view dep or const, and two sentences. Out: text on standard output, and a page
+with pictures of the trees if one is asked for. :mod:`multiview.nodes.matching` says how matches are chosen.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from corpora.support.cli import Command, command_line
+from corpora.support.config import Count, configuration
+
+
+@configuration
+class ExplainConfig:
+    """Options of ``python -m multiview.explain``."""
+
+    model: Annotated[Path, tyro.conf.Positional]
+    """Model folder."""
+    a: Annotated[str, tyro.conf.Positional]
+    """A sentence."""
+    b: Annotated[str, tyro.conf.Positional]
+    """Another sentence."""
+    view: str = ""
+    """Only this view; all by default."""
+    top: Count = 5
+    """Matches for each view at most."""
+    output: Path | None = None
+    """Write a page (HTML) there, too."""
+    dep_model: str = ""
+    """Dependency parser the model was trained with, unless it is the builtin one."""
+    const_model: str = ""
+    """Constituency parser the model was trained with, unless it is the builtin one."""
+    device: str = "auto"
+    """cpu, cuda, ...; auto takes a GPU if there is one."""
+
+
+def main(config: ExplainConfig) -> None:
+    """Print the matches, and write the page."""
+    from corpora.support.files import sweep_file, write_text
+    from multiview.model import MultiViewEncoder
+
+    encoder = MultiViewEncoder.load(
+        config.model, config.device, dep_model=config.dep_model, const_model=config.const_model
+    )
+    explanation = encoder.explain(config.a, config.b, view=config.view or None, top=config.top)
+    if config.output is not None:
+        sweep_file(config.output)
+        write_text(config.output, explanation.to_html())
+    print(explanation)
+
+
+cli = Command(
+    ExplainConfig,
+    main,
+    "multiview.explain",
+    "The subtrees of two sentences that match best, drawn on both trees.",
+    kept="nothing was written",
+    plugins=True,
+    then=lambda config: (
+        f"open {config.output} in a browser"
+        if config.output is not None
+        else command_line("multiview.search", config.model, "CORPUS", "QUERY", "--unit", "phrase")
+        + "  # the nearest phrases of a corpus"
+    ),
+)
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

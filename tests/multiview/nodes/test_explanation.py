@@ -1,0 +1,210 @@
+"""What is shown of two sentences: matches, drawings, the page, the command."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.support.errors import UserError
+from multiview import explain
+from multiview.folder.reading import Reader
+from multiview.model import MultiViewEncoder
+from multiview.nodes.states import subtrees_of
+from parsing.models import load_constituency_parser, load_dependency_parser
+from tests.fixtures.browser import look
+from tests.multiview.nodes.given_trees import GivenTrees, given_encoder
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+
+A = 'He said : " ( Well , it \'s fine ) , [ sic ] " .'
+B = '" It \'s fine , " he said <script>alert(1)</script> & left .'
+
+
+@pytest.fixture(scope="module")
+def encoder() -> MultiViewEncoder:
+    """Untrained, with the parsers that ship."""
+    encoder = MultiViewEncoder.untrained("dep,const,seq", dim=8, word_dim=6, device="cpu", forget_bias=1.0)
+    encoder.reader.corpus = {"tokenizer": "space"}
+    encoder.reader.use_parser("dep", load_dependency_parser("builtin"))
+    encoder.reader.use_parser("const", load_constituency_parser("builtin"))
+    return encoder
+
+
+def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
+    found = encoder.explain(A, B)
+    both = encoder.encode([A, B])
+    assert found.cosine == pytest.approx(float(encoder.similarity(both[0], both[1])), abs=1e-6)
+    assert list(found.cosines) == ["dep", "const", "seq"]
+    for view, cosine in found.cosines.items():
+        alone = encoder.encode([A, B], views=[view])
+        assert cosine == pytest.approx(float(encoder.similarity(alone[0], alone[1])), abs=1e-6)
+    assert found.trees == {"dep": "dep", "const": "const"}
+    labels = encoder.reader.inventories()
+    for view in ("dep", "const"):
+        matches = [match for match in found.matches if match.view == view]
+        assert [match.number for match in matches] == list(range(1, len(matches) + 1)) and matches
+        sides = []
+        for sentence in (A, B):
+            (nodes,) = encoder.node_states([sentence], views=[view])
+            subtrees = subtrees_of(nodes.batch, nodes.views[0].tree, labels.dummy_label)
+            sides.append((nodes.views[0].h_ND.numpy(), subtrees))
+        for match in matches:
+            vectors = []
+            for (h_ND, subtrees), part in zip(sides, (match.a, match.b), strict=True):
+                (node,) = np.flatnonzero(
+                    (subtrees.first_N == part.positions[0])
+                    & (subtrees.last_N == part.positions[-1])
+                    & (subtrees.size_N == len(part.positions))
+                )
+                vectors.append(h_ND[node])
+            cosine = np.dot(*vectors) / np.linalg.norm(vectors[0]) / np.linalg.norm(vectors[1])
+            assert match.cosine == pytest.approx(cosine, abs=1e-5)
+
+
+def test_the_order_of_the_sentences_only_swaps_the_sides(encoder: MultiViewEncoder) -> None:
+    one, other = encoder.explain(A, B), encoder.explain(B, A)
+    assert {(m.view, m.number, m.a, m.b) for m in one.matches} == {
+        (m.view, m.number, m.b, m.a) for m in other.matches
+    }
+    assert one.a == other.b and one.cosine == pytest.approx(other.cosine, abs=1e-6)
+
+
+def test_equal_sentences_match_in_their_largest_part(encoder: MultiViewEncoder) -> None:
+    found = encoder.explain("The old cat slept on the mat .", "The old cat slept on the mat .", view="const")
+    best = found.matches[0]
+    spans = [range(start, end) for start, end, _ in found.a.spans or ()][1:]
+    assert best.cosine == pytest.approx(1, abs=1e-6) and best.a == best.b
+    assert len(best.a.positions) == max(map(len, spans))
+    for match in found.matches:  # nothing inside the first match again
+        assert not {*match.a.positions, *match.b.positions} <= set(best.a.positions) or match is best
+
+
+def test_the_text_draws_both_trees_with_the_matches(encoder: MultiViewEncoder) -> None:
+    found = encoder.explain(A, B, top=3)
+    text = str(found)
+    assert text.startswith(f"A  {A}\nB  {B}\n\ncosine {found.cosine:.4f} (dep ")
+    assert "\n\nseq" not in text
+    parts = text.split("\n\n")[2:]
+    assert [part.splitlines()[0] for part in parts] == [
+        *("dep:", "A, dep", "B, dep"),
+        *("const:", "A, const", "B, const"),
+    ]
+    for view, (listed, *drawn) in (("dep", parts[:3]), ("const", parts[3:])):
+        matches = [match for match in found.matches if match.view == view]
+        assert listed.splitlines()[1:] == [
+            f"  [{m.number}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for m in matches
+        ]
+        for side, drawing in zip("ab", drawn, strict=True):
+            for match in matches:
+                (line,) = (row for row in drawing.splitlines() if f" [{match.number}]" in row)
+                if view == "dep":
+                    subtree = match.a if side == "a" else match.b
+                    assert re.search(rf" \[{match.number}\], {subtree.top + 1}\)$", line)
+
+
+def test_a_number_stands_at_the_top_of_its_subtree() -> None:
+    """Trees made up, so that the drawing can be written down."""
+    trees = GivenTrees()
+    one, other = ("a", "b", "c", "d"), ("e", "b", "c", "f")
+    for tokens in (one, other):
+        trees.heads[tokens] = [0, 4, 2, 1]  # a → d → b → c
+        trees.spans[tokens] = [(0, 4), (1, 3)]
+    encoder = given_encoder(trees)
+    dep = str(encoder.explain(one, other, view="dep", top=1))
+    assert "a  (root, 1)\n└─ d  (any, 4)\n   └─ b  (any [1], 2)\n      └─ c  (any, 3)" in dep
+    const = str(encoder.explain(one, other, view="const", top=1))
+    assert "A, const\nX\n  T a\n  X [1]\n    T b\n    T c\n  T d" in const
+    assert "  [1] 1.0000  b c  |  b c" in dep and "  [1] 1.0000  b c  |  b c" in const
+
+
+def test_a_subtree_that_leaves_words_out() -> None:
+    trees = GivenTrees()
+    one, other = ("a", "b", "c", "d"), ("c", "a")
+    trees.heads[one], trees.heads[other] = [2, 0, 1, 2], [2, 0]  # b → a → c and b → d; a → c
+    (first, *_) = given_encoder(trees, "dep").explain(one, other).matches
+    assert (first.a.words, first.a.positions, first.a.top) == ("a … c", (0, 2), 0)
+    assert (first.b.words, first.b.positions, first.b.top) == ("c a", (0, 1), 1)
+    assert first.cosine == pytest.approx(1, abs=1e-6)  # the order of dependents says nothing to DEP
+
+
+def test_the_page_is_whole_and_escaped(encoder: MultiViewEncoder, tmp_path: Path) -> None:
+    page = encoder.explain(A, B).to_html()
+    assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;" in page and "&amp; left" in page
+    assert not re.search(r"(?:src|href)=[\"']?https?:", page)
+    assert page.count("<svg") >= 4 and "color-scheme:light dark" in page
+    seen = look(page, tmp_path)
+    for window, found in seen.items():
+        assert (found["paper"] == "rgb(255, 255, 255)") == window.endswith("light")
+    fragment = encoder.explain(A, B)._repr_html_()
+    assert fragment in page and "<html" not in fragment
+
+
+@pytest.mark.parametrize("text", ["", "Word", "!!!"])
+def test_short_sentences(encoder: MultiViewEncoder, text: str) -> None:
+    for pair in ((text, A), (A, text), (text, text)):
+        found = encoder.explain(*pair)
+        assert str(found) and found.to_html()
+        assert all(len(m.a.positions) > 0 and len(m.b.positions) > 0 for m in found.matches)
+    assert "no subtrees match" in str(encoder.explain(text, text)) and not encoder.explain(text, text).matches
+
+
+def test_a_word_alone_matches_another_but_not_itself(encoder: MultiViewEncoder) -> None:
+    trivial = {(m.a.words.lower(), m.b.words.lower()) for m in encoder.explain(A, B, top=99).matches}
+    assert all(one != other or " " in one for one, other in trivial)
+    marks = set(':"(),[].') & {word for pair in trivial for word in pair}
+    assert not marks
+
+
+def test_what_has_no_trees_is_refused_in_one_line(encoder: MultiViewEncoder) -> None:
+    with pytest.raises(UserError, match=r"explain: no trees in seq; it needs a model with the view dep or"):
+        encoder.explain(A, B, view="seq")
+    with pytest.raises(UserError, match="view 'cosnt'"):
+        encoder.explain(A, B, view="cosnt")
+    with pytest.raises(UserError, match=r"'word word .* has 200 words, too many for the parsers"):
+        encoder.explain(A, "word " * 200)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model whose parsers load in no time."""
+    toys = {"dep": ToyDependencyParser(), "const": ToyConstituencyParser()}
+    loaded = Reader.parser
+
+    def parser(self: Reader, need: str) -> object:
+        self._parsers.setdefault(need, toys[need])
+        return loaded(self, need)
+
+    monkeypatch.setattr(Reader, "parser", parser)
+    for name in ("dep,const", "seq"):
+        MultiViewEncoder.untrained(name, dim=8, word_dim=6, device="cpu").save(tmp_path / "models" / name)
+    return tmp_path / "models"
+
+
+def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, output = str(folder / "dep,const"), tmp_path / "out" / "page.html"
+    words = [model, "the cat slept on a mat", "a mat is under the cat"]
+    assert explain.cli([*words, "--view", "dep", "--top", "2", "--output", str(output)]) == 0
+    shown = capsys.readouterr()
+    assert "A, dep\n" in shown.out and "const" not in shown.out and "[3]" not in shown.out
+    assert shown.err == f"next: open {output} in a browser\n"
+    assert output.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [path.name for path in output.parent.iterdir()] == ["page.html"]
+    assert explain.cli(words) == 0
+    shown = capsys.readouterr()
+    assert "A, dep\n" in shown.out and "A, const\n" in shown.out
+    assert shown.err.startswith(f"next: python -m multiview.search {model} CORPUS QUERY --unit phrase")
+
+
+def test_command_errors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = {
+        "no trees in seq": [folder / "seq", "a", "b"],
+        "no model here": [folder, "a", "b"],
+        "view 'srl'": [folder / "dep,const", "a", "b", "--view", "srl"],
+        "--top 0": [folder / "dep,const", "a", "b", "--top", "0"],
+    }
+    for message, args in cases.items():
+        assert explain.cli([str(arg) for arg in args]) == 2
+        errors = capsys.readouterr().err
+        assert message in errors and len(errors.strip().splitlines()) == 1, errors
