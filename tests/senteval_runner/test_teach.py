@@ -1,0 +1,124 @@
+"""A teacher's matrix: made from any encoder, resumed, refused with another corpus, and learned from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from corpora.support.errors import UserError
+from multiview.config import TrainConfig
+from multiview.train import cli as train
+from multiview.train import main
+from multiview.training import teacher as matrix
+from multiview.training.log import read_log
+from multiview.training.teacher import TeacherMatrix
+from parsing.cache.reader import TreeCache
+from senteval_runner.teach import cli as teach
+from senteval_runner.vectors.encoders import resolve_encoder
+from tests.fixtures.trees import changed
+from tests.multiview.test_train import assert_same_bits, killed_after, newest
+
+TEACHER = "bag:random@6"
+
+
+@pytest.fixture
+def taught(toy_trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The vectors of all toy sentences, in four parts."""
+    monkeypatch.setattr(matrix, "PART", 64)
+    folder = tmp_path / "teacher"
+    assert teach([TEACHER, "--trees", str(toy_trees), "--output", str(folder)]) == 0
+    return folder
+
+
+def test_rows_are_the_encoders_vectors_at_unit_length(taught: Path, toy_trees: Path) -> None:
+    cache = TreeCache.open(toy_trees)
+    sentences = [list(words) for words in cache.read(0, len(cache), ("token",)).words()]
+    wanted = resolve_encoder(TEACHER)(sentences)
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    numbers = np.array([259, 0, 63, 64, 64, 200])
+    rows = TeacherMatrix.open(taught, cache).rows(numbers)
+    assert rows.dtype == torch.float16 and rows.shape == (6, 6)
+    np.testing.assert_allclose(rows.float().numpy(), wanted[numbers], atol=1e-3)
+
+
+def test_a_stopped_run_encodes_only_what_is_missing(
+    taught: Path, toy_trees: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path.name: path.read_bytes() for path in taught.glob("part-*")}
+    (taught / "teacher.json").unlink()
+    (taught / "part-000001.json").unlink()  # killed after the vectors were written
+    stored = []
+    monkeypatch.setattr(matrix, "store_part", _counted(matrix.store_part, stored))
+    assert teach([TEACHER, "--trees", str(toy_trees), "--output", str(taught)]) == 0
+    assert stored == [64]
+    assert {path.name: path.read_bytes() for path in taught.glob("part-*")} == before
+
+
+def _counted(store, stored: list[int]):
+    def counting(folder: Path, start: int, vectors) -> None:
+        stored.append(start)
+        store(folder, start, vectors)
+
+    return counting
+
+
+def test_another_teacher_and_foreign_folders_are_refused(
+    taught: Path, toy_trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert teach(["bag:random@7", "--trees", str(toy_trees), "--output", str(taught)]) == 2
+    assert "holds vectors of another run" in capsys.readouterr().err
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    assert teach([TEACHER, "--trees", str(toy_trees), "--output", str(tmp_path / "mine")]) == 2
+    assert "holds something else" in capsys.readouterr().err
+    assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
+
+
+@pytest.mark.parametrize("fault", ["other corpus", "cut off", "a part is missing", "not finished"])
+def test_a_matrix_that_does_not_fit_is_one_line(
+    fault: str, taught: Path, toy_trees: Path, tiny: TrainConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if fault == "other corpus":
+        wanted = "made of the tree cache"
+        record = matrix.read_record(taught / "teacher.json")
+        matrix.write_record(taught / "teacher.json", {**record, "trees": "0" * 64})
+    elif fault == "cut off":
+        wanted = "damaged"
+        part = taught / "part-000002.npy"
+        part.write_bytes(part.read_bytes()[:-4])
+    elif fault == "a part is missing":
+        wanted = "part-000003.npy: no such file"
+        (taught / "part-000003.npy").unlink()
+    else:
+        wanted = "make it with python -m senteval_runner.teach"
+        (taught / "teacher.json").unlink()
+    with pytest.raises(UserError, match=wanted):
+        main(changed(tiny, teacher={"vectors": taught}))
+    assert train(["--trees", str(toy_trees), "--teacher.vectors", str(taught), "--name", "x"]) == 2
+    error = capsys.readouterr().err
+    assert len(error.strip().splitlines()) == 1 and wanted in error
+
+
+def test_training_learns_from_the_teacher_and_resumes_to_the_same_bits(
+    taught: Path, tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = changed(
+        tiny,
+        teacher={"vectors": taught},
+        objective={"score": "cosine", "same": 1.0, "duplicates": "masked"},
+        table={"dropout": 0.2, "dropout_views": "each"},
+        encoder={"pooling": "root+mean"},
+        loop={"epochs": 12},
+    )
+    assert main(config) == 0
+    lines = [line for line in read_log(config.folder / "log.jsonl") if line["kind"] == "train"]
+    for term in ("loss/teacher", "loss/similarity", "loss/same"):
+        first, last = (np.mean([x[term] for x in part]) for part in (lines[:5], lines[-5:]))
+        assert last < 0.95 * first, term
+    again = changed(config, name="again")
+    killed_after(again, 10, monkeypatch)
+    assert main(again) == 0
+    assert_same_bits(newest(config), newest(again))
