@@ -20,7 +20,11 @@ TEST = [
     "pytest-cov>=5",
     "pytest-timeout>=2.3",
     "hypothesis>=6.100",
-    *(package for extra in ("burt", "dgl", "report", "retrieval", "vectors", "zstd") for package in EXTRAS[extra]),
+    *(
+        package
+        for extra in ("burt", "dgl", "report", "retrieval", "vectors", "zstd")
+        for package in EXTRAS[extra]
+    ),
 ]
 DEV = [
     *TEST,

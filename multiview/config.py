@@ -188,11 +188,15 @@ class TrainConfig:
     """Views in order, separated by commas; at least two, repeats allowed."""
     trees: Path | None = None
     """Tree cache to train on; by default the only one in runs/trees."""
-    words: Literal["trained", "fixed", "both"] = "trained"
-    """Trained word tables, fixed pre-trained vectors, or both (two models in one folder)."""
+    words: Literal["trained", "tuned", "fixed", "both"] = "trained"
+    """Trained word tables, trained tables that start from --vectors, fixed vectors, or trained and fixed
+    (two models in one folder)."""
     vectors: str | None = None
-    """Vectors for fixed words: a file (GloVe, word2vec or fastText text, word2vec .bin); distil:MODEL, the
-    corpus's words encoded by a sentence-transformers model; train, skip-gram vectors of the corpus."""
+    """Vectors of tuned and fixed words: a file (GloVe, word2vec or fastText text, word2vec .bin);
+    distil:MODEL, the corpus's words encoded by a sentence-transformers model; train, skip-gram vectors of
+    the corpus."""
+    init: Path | None = None
+    """Continue this model: its encoders and words, to which the corpus's most frequent words are added."""
     name: str = ""
     """Name of the model; by default the views and the preset."""
     output: Path = Path("runs/models")
@@ -247,8 +251,13 @@ class TrainConfig:
 
     @property
     def wants_vectors(self) -> bool:
-        """Whether pre-trained vectors are read."""
-        return self.words != "trained" or self.vocabulary.expand > 0
+        """Whether vectors are read or made."""
+        return (self.words != "trained" and self.init is None) or self.vocabulary.expand > 0
+
+    @property
+    def start_name(self) -> str:
+        """What to call the weights before the first step."""
+        return "untrained" if self.init is None else "initial"
 
     @property
     def makes_vectors(self) -> bool:
@@ -276,7 +285,9 @@ class TrainConfig:
             option = f"--words {self.words}"
             if self.words == "trained":
                 option = f"--vocabulary.expand {self.vocabulary.expand}"
-            raise UserError(f"{option}: needs --vectors FILE (GloVe or word2vec)")
+            raise UserError(f"{option}: needs --vectors (a file, {DISTIL}MODEL or {TRAIN})")
+        if self.init is not None and self.folder.resolve() in (self.init / "in").resolve().parents:
+            raise UserError(f"--init {self.init}: is where this run would write; give another --name")
         # Checked here because "both" reads the file only after it has trained a whole model.
         if self.wants_vectors and not self.makes_vectors and not Path(self.vectors or "").is_file():
             raise UserError(

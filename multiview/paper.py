@@ -88,7 +88,12 @@ def refuse_incomplete(config: TrainConfig) -> None:
 
 def summary(config: TrainConfig) -> str:
     """What a run of the preset trains, and what it changes of the paper's values."""
-    models = {"both": "trained and fixed words", "trained": "trained words", "fixed": "fixed vectors"}
+    models = {
+        "both": "trained and fixed words",
+        "trained": "trained words",
+        "tuned": "tuned vectors",
+        "fixed": "fixed vectors",
+    }
     count = "2 models" if config.words == "both" else "1 model"
     lines = [
         f"paper      Simoulin & Crabbé 2021: {models[config.words]}, views {config.views}",
