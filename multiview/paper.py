@@ -51,6 +51,7 @@ READINGS = {
 }
 """Options that the paper leaves open, and why they are what they are."""
 ABSENT = (
+    "init",
     *("vocabulary.min-count", "vocabulary.buckets", "table.equal", "table.rate", "table.update"),
     *("encoder.recurrent-scale", "encoder.equal-inputs", "optimiser.warmup-steps", "optimiser.schedule"),
     *("optimiser.clip", "loop.segments", "loop.max-steps", "loop.max-minutes"),
@@ -81,7 +82,7 @@ def refuse_incomplete(config: TrainConfig) -> None:
                 f"python -m parsing.run umbc --preset paper makes them (corpus: {UMBC})",
             )
         )
-    if config.wants_vectors and not config.makes_vectors and not Path(config.vectors or "").is_file():
+    if config.wants_vectors and not config.has_vectors:
         missing.append(Need("--vectors FILE", "300-dimensional GloVe vectors, 2M cased words or more", GLOVE))
     refuse_missing(config.preset, missing)
 
