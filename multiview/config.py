@@ -37,8 +37,8 @@ Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all"]
 SelfScore = Literal["minus-inf", "zero"]
 Pooling = Literal["root", "mean", "max", "root+mean"]
-DISTIL, TRAIN = "distil:", "train"
-"""Of ``--vectors``: before the name of a sentence encoder; in place of a file."""
+DISTIL, SPACY, TRAIN = "distil:", "spacy:", "train"
+"""Of ``--vectors``: before the name of a sentence encoder or spaCy pipeline; in place of a file."""
 
 # How the laptop's defaults were chosen: neighbour recall@1 on held-out documentation after 45 CPU seconds on
 # 22k sentences. An untrained encoder has 0.09 to 0.10. Views with equal tables but different input weights
@@ -217,11 +217,15 @@ class TrainConfig:
     """Views in order, separated by commas; at least two, repeats allowed."""
     trees: Path | None = None
     """Tree cache to train on; by default the only one in runs/trees."""
-    words: Literal["trained", "fixed", "both"] = "trained"
-    """Trained word tables, fixed pre-trained vectors, or both (two models in one folder)."""
+    words: Literal["trained", "tuned", "fixed", "both"] = "trained"
+    """Trained word tables, trained tables that start from --vectors, fixed vectors, or trained and fixed
+    (two models in one folder)."""
     vectors: str | None = None
-    """Vectors for fixed words: a file (GloVe, word2vec or fastText text, word2vec .bin); distil:MODEL, the
-    corpus's words encoded by a sentence-transformers model; train, skip-gram vectors of the corpus."""
+    """Vectors of tuned and fixed words: a file (GloVe, word2vec or fastText text, word2vec .bin); a model2vec
+    folder; spacy:PIPELINE; distil:MODEL, the corpus's words encoded by a sentence-transformers model; train,
+    skip-gram vectors of the corpus."""
+    init: Path | None = None
+    """Continue this model: its encoders and words, to which the corpus's most frequent words are added."""
     name: str = ""
     """Name of the model; by default the views and the preset."""
     output: Path = Path("runs/models")
@@ -278,13 +282,20 @@ class TrainConfig:
 
     @property
     def wants_vectors(self) -> bool:
-        """Whether pre-trained vectors are read."""
-        return self.words != "trained" or self.vocabulary.expand > 0
+        """Whether vectors are read or made."""
+        return (self.words != "trained" and self.init is None) or self.vocabulary.expand > 0
 
     @property
-    def makes_vectors(self) -> bool:
-        """Whether ``vectors`` is a way to make them and not a file."""
-        return self.vectors is not None and (self.vectors == TRAIN or self.vectors.startswith(DISTIL))
+    def start_name(self) -> str:
+        """What to call the weights before the first step."""
+        return "untrained" if self.init is None else "initial"
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether ``vectors`` names what is here, or a way to make them."""
+        spec = self.vectors or ""
+        made = spec == TRAIN or spec.startswith((DISTIL, SPACY))
+        return made or Path(spec).is_file() or Path(spec, "model.safetensors").is_file()
 
     @property
     def dimensions(self) -> int:
@@ -307,17 +318,18 @@ class TrainConfig:
             option = f"--words {self.words}"
             if self.words == "trained":
                 option = f"--vocabulary.expand {self.vocabulary.expand}"
-            raise UserError(f"{option}: needs --vectors FILE (GloVe or word2vec)")
+            raise UserError(f"{option}: needs --vectors (a file, {DISTIL}MODEL or {TRAIN})")
+        if self.init is not None and self.folder.resolve() in (self.init / "in").resolve().parents:
+            raise UserError(f"--init {self.init}: is where this run would write; give another --name")
         # Checked here because "both" reads the file only after it has trained a whole model.
-        if self.wants_vectors and not self.makes_vectors and not Path(self.vectors or "").is_file():
+        if self.wants_vectors and not self.has_vectors:
             raise UserError(
-                f"--vectors {self.vectors}: no such file; it wants GloVe or word2vec vectors, {DISTIL}MODEL "
-                f"or {TRAIN}"
+                f"--vectors {self.vectors}: no such file; it wants GloVe, word2vec or fastText vectors, a "
+                f"model2vec folder, {SPACY}PIPELINE, {DISTIL}MODEL or {TRAIN}"
             )
-        if self.vocabulary.expand and self.makes_vectors:
+        if self.vocabulary.expand and not Path(self.vectors or "").is_file():
             raise UserError(
-                f"--vocabulary.expand {self.vocabulary.expand}: wants the words of a file, and --vectors "
-                f"{self.vectors} has only the corpus's"
+                f"--vocabulary.expand {self.vocabulary.expand}: wants --vectors of a file, not {self.vectors}"
             )
 
 

@@ -51,6 +51,7 @@ READINGS = {
 }
 """Options that the paper leaves open, and why they are what they are."""
 ABSENT = (
+    "init",
     *("vocabulary.min-count", "vocabulary.buckets", "table.equal", "table.rate", "table.update"),
     *("encoder.recurrent-scale", "encoder.equal-inputs", "optimiser.warmup-steps", "optimiser.schedule"),
     *("optimiser.clip", "loop.segments", "loop.max-steps", "loop.max-minutes"),
@@ -81,14 +82,19 @@ def refuse_incomplete(config: TrainConfig) -> None:
                 f"python -m parsing.run umbc --preset paper makes them (corpus: {UMBC})",
             )
         )
-    if config.wants_vectors and not config.makes_vectors and not Path(config.vectors or "").is_file():
+    if config.wants_vectors and not config.has_vectors:
         missing.append(Need("--vectors FILE", "300-dimensional GloVe vectors, 2M cased words or more", GLOVE))
     refuse_missing(config.preset, missing)
 
 
 def summary(config: TrainConfig) -> str:
     """What a run of the preset trains, and what it changes of the paper's values."""
-    models = {"both": "trained and fixed words", "trained": "trained words", "fixed": "fixed vectors"}
+    models = {
+        "both": "trained and fixed words",
+        "trained": "trained words",
+        "tuned": "tuned vectors",
+        "fixed": "fixed vectors",
+    }
     count = "2 models" if config.words == "both" else "1 model"
     lines = [
         f"paper      Simoulin & Crabbé 2021: {models[config.words]}, views {config.views}",

@@ -69,7 +69,8 @@ def main(config: TrainConfig) -> int:
         if config.words != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
-            part = dataclasses.replace(config, words=words, output=config.folder, name=words)
+            init = None if config.init is None else config.init / words
+            part = dataclasses.replace(config, words=words, init=init, output=config.folder, name=words)
             code = train_one(part, cache, distributed)
             if code:
                 return code
@@ -153,22 +154,27 @@ def _claim_folder(config: TrainConfig, trees: str) -> None:
         UserError: the folder holds a run with other options or another cache, or --fresh would delete
             something that is not a run.
     """
+    from multiview.folder.files import model_sha256
+
     folder, record = config.folder, config.folder / "train.json"
     if config.fresh and folder.exists():
-        content = [path for path in folder.iterdir() if path.name != LOCK]  # this run holds the lock
-        if content and not record.exists():
+        found = [path for path in folder.iterdir() if path.name != LOCK]  # this run holds the lock
+        if found and not record.exists():
             raise UserError(
                 f"--fresh: {folder} holds no training run; delete it yourself or give another --name"
             )
-        for path in content:
+        for path in found:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     sweep(folder)
+    content = {"trees": trees, "init": "" if config.init is None else model_sha256(config.init)}
     if not record.exists():
-        write_json(record, {"config": config_to_json(config), "trees": trees})
+        write_json(record, {"config": config_to_json(config), **content})
         return
     changed = differing_options(read_config(record), config)
-    if read_json(record).get("trees") != trees:
-        changed.append("the content of the tree cache")
+    stored = read_json(record)
+    for name, what in (("trees", "the tree cache"), ("init", f"--init {config.init}")):
+        if stored.get(name, "") != content[name]:
+            changed.append(f"the content of {what}")
     if changed:
         raise UserError(
             f"{folder}: holds a run with other options ({'; '.join(changed)}); choose another --name, "
@@ -192,11 +198,12 @@ def _finish(trainer: Trainer) -> None:
     print(f"state      {position.finished or 'interrupted; the same command resumes'}")
     print(f"trained    {position.step} steps, {position.sentences} sentences, {position.seconds:.0f} s")
     print(f"speed      {rate:.0f} sentences/s")
-    for name, metrics in (("untrained", position.untrained), ("best", position.best)):
+    start = trainer.config.start_name
+    for name, metrics in ((start, position.untrained), ("best", position.best)):
         if metrics.get("anchors"):
             print(f"{name:<10} {_one_line(metrics)}")
     if position.best.get("step") == 0:
-        print("kept       the untrained weights: on the validation set, training never beat them")
+        print(f"kept       the {start} weights: on the validation set, training never beat them")
 
 
 def _one_line(metrics: dict[str, float]) -> str:

@@ -32,7 +32,7 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
     network, words = member.network, member.network.words
     step = training["step"]
     metrics = []
-    shown = [("untrained", training["untrained"]), (f"step {step}", training["best"])]
+    shown = [(config.start_name, training["untrained"]), (f"step {step}", training["best"])]
     for name, values in shown if step else shown[:1]:
         if values.get("anchors"):
             metrics.append(f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |")
@@ -54,7 +54,7 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
     ]
     kind = "fixed" if words.mode == "fixed" else "trained"
     if words.origin:
-        kind += f", from {words.origin}"
+        kind += f", {words.origin}"
     lines = [
         f"# {config.model_name}",
         "",

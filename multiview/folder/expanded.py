@@ -5,19 +5,19 @@ Made once: ``expanded.json`` says from which model and which vectors.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.inputs import stem
 from corpora.support.errors import UserError
-from corpora.support.files import read_json, sha256_file, write_json
+from corpora.support.files import read_json, write_json
 from multiview.folder.files import (
     TIME,
     load_members,
     member_names,
     member_record,
+    model_sha256,
     normalizes_parts,
     save_member,
     save_members,
@@ -58,7 +58,7 @@ def expanded_folder(folder: Path, vectors: Path, *, words: int = DEFAULT_WORDS, 
             else in the folder that the expanded model goes to.
     """
     target = folder.with_name(f"{folder.absolute().name}-expanded-{Path(stem(vectors)).stem}")
-    record = {"model": _digest(folder), "vectors": vectors_record(vectors, words)}
+    record = {"model": model_sha256(folder), "vectors": vectors_record(vectors, words)}
     mark = target / "expanded.json"
     if mark.exists() and read_json(mark) == record:
         return target
@@ -115,10 +115,3 @@ def _known(vocabulary: Vocabulary, counts: Counter[str]) -> KnownWords:
     # Row 0 is the unknown word; hash buckets follow the listed words.
     known = [count for word, count in counts.items() if 0 < vocabulary.row(word) <= len(vocabulary)]
     return KnownWords(words=len(vocabulary), types=len(known), tokens=sum(known))
-
-
-def _digest(folder: Path) -> str:
-    files = [
-        folder / name / file for name in member_names(folder) for file in ("config.json", "model.safetensors")
-    ]
-    return hashlib.sha256("\n".join(map(sha256_file, files)).encode()).hexdigest()

@@ -8,6 +8,7 @@ concatenated, such as the paper's two configurations. Nothing in a folder is exe
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from corpora.support.files import (
     file_record,
     read_json,
     read_record,
+    sha256_file,
     write_record,
     write_text,
 )
@@ -206,6 +208,16 @@ def member_record(folder: Path) -> ModelRecord:
     if isinstance(record, MembersRecord):
         raise UserError(f"{folder / 'config.json'}: lists members; only the outer folder may")
     return record
+
+
+def model_sha256(folder: Path) -> str:
+    """One digest of a model's records and weights, or of all of several in a folder.
+
+    Raises:
+        UserError: no model there.
+    """
+    files = [folder / name / file for name in member_names(folder) for file in ("config.json", WEIGHTS)]
+    return hashlib.sha256("\n".join(map(sha256_file, files)).encode()).hexdigest()
 
 
 def training_hours(folder: Path) -> float | None:

@@ -133,6 +133,15 @@ class Reader:
         Raises:
             UserError: the cache lacks an annotation, or was made by other parsers.
         """
+        self.check_trees(trees, requires)
+        return trees.read(start, stop, fields_of(requires))
+
+    def check_trees(self, trees: TreeCache, requires: set[str]) -> None:
+        """Refuse a cache that the model cannot read.
+
+        Raises:
+            UserError: it lacks an annotation, or was made by other parsers.
+        """
         for need in sorted(requires & KINDS.keys()):
             if not trees.has(need):
                 raise UserError(f"{trees.folder}: has no {need} trees")
@@ -142,7 +151,6 @@ class Reader:
                     f"{trees.folder}: parsed by {_short(made_by)}, the model was trained on trees of "
                     f"{_short(identity)}; parse the text again with that parser"
                 )
-        return trees.read(start, stop, fields_of(requires))
 
     def batches(
         self, texts: Sequence[str | Tokens] | None, requires: set[str], trees: TreeCache | None

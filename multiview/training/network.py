@@ -7,6 +7,7 @@ import torch
 from multiview.config import TrainConfig
 from multiview.encoders.stack import ViewStack
 from multiview.training.objective import Objective
+from multiview.training.warm_start import warm_start
 from multiview.words.new import new_table
 from multiview.words.table import WordTable
 from parsing.cache.reader import TreeCache
@@ -29,15 +30,19 @@ class MultiViewNetwork(ViewStack):
 
     @classmethod
     def new(cls, config: TrainConfig, trees: TreeCache, teacher_dim: int = 0) -> MultiViewNetwork:
-        """A network with new weights, which depend only on the configuration and the corpus.
+        """A network with new weights, which depend only on the configuration, the corpus and ``--init``.
 
         Args:
             config: for one model, so ``words`` is not ``both``.
             trees: the corpus.
             teacher_dim: size of the teacher's vectors; 0 without a teacher.
         """
-        words = new_table(config, trees)
+        start = None if config.init is None else warm_start(config, config.init, trees)
+        words = new_table(config, trees) if start is None else start.words
         torch.manual_seed(config.seed)
         network = cls(config, words, teacher_dim)
-        network.scale_and_equalise()
+        if start is None:
+            network.scale_and_equalise()
+        else:
+            network.encoders.load_state_dict(start.encoders.state_dict())
         return network

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
+import numpy as np
+import torch
+
+from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.words.sources.spec import open_vectors
-from multiview.words.table import WordTable
-from multiview.words.vectors import CACHE
-from multiview.words.vocabulary import Vocabulary, corpus_words
+from multiview.words.table import MEAN_WORDS, WordTable
+from multiview.words.vectors import CACHE, WordVectors
+from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, corpus_words
 from parsing.cache.reader import TreeCache
 
 
@@ -21,16 +26,54 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
         cache: where converted vectors are kept.
 
     Raises:
-        UserError: the vectors are missing or malformed.
+        UserError: the vectors are missing or malformed, or have none of the corpus's words.
     """
     wanted = config.vocabulary
     if config.words == "fixed":
         vectors = open_vectors(config, trees, cache)
         fixed = WordTable.with_fixed(Vocabulary(vectors.words, case=wanted.case), vectors.vectors)
-        fixed.origin = vectors.about
+        fixed.origin = f"from {vectors.about}"
         return fixed
     words, counts_W = corpus_words(trees.type_counts(), wanted)
     vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
+    if config.words == "tuned":
+        return tuned_table(config, vocabulary, open_vectors(config, trees, cache))
     table = WordTable(vocabulary, config.table.dim, views=len(config.view_list))
     table.initialise(config.table, counts=counts_W, seed=config.seed)
+    return table
+
+
+def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors) -> WordTable:
+    """Trained tables whose words start from given vectors.
+
+    A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
+    lower, Capitalised or UPPER case. The unknown word starts from the mean vector, as with fixed vectors.
+    Hash buckets and words without a vector start at random, as long as the given vectors are on average.
+
+    Args:
+        config: of the training.
+        vocabulary: of the corpus.
+        vectors: float32 [W, E] with their words; the tables get E dimensions.
+
+    Raises:
+        UserError: no word has a vector.
+    """
+    given = Vocabulary(vectors.words, case="exact" if vocabulary.case == "exact" else "backoff")
+    places = given.lookup(vocabulary.words).astype(np.int64) - 1  # row 0 is the unknown word
+    rows = 1 + np.flatnonzero(places >= 0)
+    if not len(rows):
+        raise UserError(
+            f"--vectors {config.vectors}: has none of the corpus's {len(vocabulary)} words; use vectors of "
+            "the same language and case"
+        )
+    values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
+    mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
+    table = WordTable(vocabulary, vectors.dim, views=len(config.view_list))
+    table.initialise(dataclasses.replace(config.table, init="unit"), seed=config.seed)
+    with torch.no_grad():
+        for rows_of_view in table.tables:
+            rows_of_view *= values.norm(dim=1).mean() / rows_of_view.norm(dim=1, keepdim=True)
+            rows_of_view[UNKNOWN_ROW] = mean_E
+            rows_of_view[torch.from_numpy(rows)] = values
+    table.origin = f"{len(rows):,} of them starting from {vectors.about}"
     return table

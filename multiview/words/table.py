@@ -12,6 +12,7 @@ Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-v
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -193,6 +194,26 @@ class WordTable(nn.Module):
             tables = [table.detach().cpu().numpy() for table in self.tables]
             self._extend(trained, Expansion.fit(trained, tables, vectors).to(self.tables[0].device))
         return self.expanded
+
+    def grown(self, new: Sequence[str]) -> Self:
+        """Trained tables with more words, which start from the vectors that they have here.
+
+        That is a word's row in an expansion, that of its hash bucket, or the unknown word's. So the larger
+        tables give every sentence of known and new words the vectors it had. An expansion is not kept.
+
+        Args:
+            new: words that the trained vocabulary does not list.
+        """
+        own = self.trained_vocabulary
+        vocabulary = Vocabulary([*own.words, *new], buckets=own.buckets, case=own.case)
+        table = type(self)(vocabulary, self.dim, views=len(self.tables))
+        places = self.vocabulary.lookup(list(new))
+        start, stop = 1 + len(own), 1 + len(vocabulary)
+        with torch.no_grad():
+            for view, (target, source) in enumerate(zip(table.tables, self.tables, strict=True)):
+                target[:start], target[stop:] = source[:start], source[start:]
+                target[start:stop] = self.rows(view, places)
+        return table
 
     def _extend(self, trained: Vocabulary, expansion: Expansion) -> None:
         self.expansion = expansion

@@ -41,6 +41,7 @@ READ = {
     "loop.precision": "float32",
 }
 OFF = {
+    "init": None,
     "vocabulary.min-count": 1,
     "vocabulary.buckets": 0,
     "table.equal": False,

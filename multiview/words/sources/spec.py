@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from multiview.config import DISTIL, TRAIN, TrainConfig
+from multiview.config import DISTIL, SPACY, TRAIN, TrainConfig
 from multiview.words.sources.corpus import trained_on_corpus
 from multiview.words.sources.distil import distilled_from
+from multiview.words.sources.libraries import of_model2vec, of_spacy
 from multiview.words.vectors import CACHE, WordVectors, converted, load_word_vectors
 from parsing.cache.reader import TreeCache
 
@@ -27,4 +28,9 @@ def open_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> 
         return converted(trained_on_corpus(config, trees), cache)
     if spec.startswith(DISTIL):
         return converted(distilled_from(spec.removeprefix(DISTIL), config, trees), cache)
-    return load_word_vectors(Path(spec), cache, config.vocabulary.vector_words)
+    limit = config.vocabulary.vector_words
+    if spec.startswith(SPACY):
+        return converted(of_spacy(spec.removeprefix(SPACY), limit), cache)
+    if Path(spec).is_dir():
+        return converted(of_model2vec(Path(spec), limit), cache)
+    return load_word_vectors(Path(spec), cache, limit)

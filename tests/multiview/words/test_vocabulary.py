@@ -89,6 +89,16 @@ def test_bad_line_is_named(tmp_path, text: str) -> None:
         load_word_vectors(tmp_path / "v.txt", tmp_path / "cache")
 
 
+def test_fasttext_text_is_read_and_its_binary_is_refused(tmp_path) -> None:
+    (tmp_path / "cc.en.2.vec").write_text("3 2\n</s> 0.5 1 \nthe 2 3 \ncat -1 4 \n")  # a space ends its lines
+    loaded = load_word_vectors(tmp_path / "cc.en.2.vec", tmp_path)
+    assert loaded.words == ["</s>", "the", "cat"]
+    np.testing.assert_array_equal(loaded.vectors, [[0.5, 1], [2, 3], [-1, 4]])
+    (tmp_path / "cc.en.2.bin").write_bytes(struct.pack("<ii", 793712314, 12) + bytes(40))
+    with pytest.raises(UserError, match=r"a fastText model; give the \.vec file"):
+        load_word_vectors(tmp_path / "cc.en.2.bin", tmp_path)
+
+
 def test_missing_empty_and_cut_files(tmp_path) -> None:
     with pytest.raises(UserError, match="no such file"):
         load_word_vectors(tmp_path / "none.txt", tmp_path)

@@ -144,5 +144,5 @@ def test_bad_input_is_one_line(config: TrainConfig, teacher: Path, tmp_path: Pat
         with pytest.raises(UserError, match=message) as caught:
             vectors_of(wrong, tmp_path)
         assert "\n" not in str(caught.value)
-    with pytest.raises(UserError, match=r"--vocabulary\.expand 9: wants the words of a file"):
+    with pytest.raises(UserError, match=r"--vocabulary\.expand 9: wants --vectors of a file"):
         changed(config, words="trained", vocabulary={"expand": 9}).check()

@@ -1,0 +1,78 @@
+"""``--init MODEL``: a finished model goes on, on another corpus."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+from corpora.support.errors import UserError
+from multiview.config import EncoderConfig, TrainConfig
+from multiview.encoders.stack import ViewStack
+from multiview.folder.files import load_members, member_names, member_record, model_sha256
+from multiview.folder.reading import Reader
+from multiview.words.vocabulary import corpus_words
+from parsing.cache.reader import TreeCache
+
+OF_THE_START = ("forget_bias", "recurrent_scale", "equal_inputs")
+"""Options of an encoder that only new weights depend on."""
+
+
+def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack:
+    """The views of a model, with the words of a corpus added to its own.
+
+    Trained tables take in the most frequent words of the corpus that they lack, see
+    :meth:`multiview.words.table.WordTable.grown`; the words of a model of fixed vectors stay as they are.
+    The objective's weights are not part of a model.
+
+    Args:
+        config: of the training.
+        folder: of the model.
+        trees: the corpus.
+
+    Raises:
+        UserError: no model there, or its views, encoders, words or parsers are not those of this run.
+    """
+    if member_names(folder) != [""]:
+        raise UserError(
+            f"--init {folder}: holds the models {', '.join(member_names(folder))}; name one of these "
+            "folders, or give --words both"
+        )
+    _refuse_others(config, folder)
+    (member,) = load_members(folder)
+    network = member.network
+    requires = {need for encoder in network.encoder_list for need in encoder.requires}
+    Reader([member]).check_trees(trees, requires)
+    origin = f"continued from `{folder}` (SHA-256 {model_sha256(folder)[:16]})"
+    if network.words.mode == "trained":
+        known = set(network.words.trained_vocabulary.words)
+        new = [word for word in corpus_words(trees.type_counts(), config.vocabulary)[0] if word not in known]
+        network.words = network.words.grown(new)
+        origin += f" with {len(new):,} words more"
+    network.words.origin = origin
+    return network
+
+
+def _refuse_others(config: TrainConfig, folder: Path) -> None:
+    """Refuse a model that the options do not describe.
+
+    Raises:
+        UserError: the first option that differs, with both values.
+    """
+    record = member_record(folder)
+    mode = "fixed" if config.words == "fixed" else "trained"
+    compared: list[tuple[str, object, object]] = [
+        ("--views", ",".join(config.view_list), ",".join(record.views)),
+        ("--words", mode, record.words.mode),
+        ("--vocabulary.case", config.vocabulary.case, record.words.case),
+    ]
+    if mode == "trained":
+        compared.append(("--vocabulary.buckets", config.vocabulary.buckets, record.words.buckets))
+    for field in fields(EncoderConfig):
+        if field.name not in (*OF_THE_START, "engine"):
+            option = f"--encoder.{field.name.replace('_', '-')}"
+            compared.append(
+                (option, getattr(config.encoder, field.name), getattr(record.encoder, field.name))
+            )
+    for option, wanted, found in compared:
+        if wanted != found:
+            raise UserError(f"{option} {wanted}: --init {folder} has {found}; give that, or another model")

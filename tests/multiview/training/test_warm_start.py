@@ -1,0 +1,168 @@
+"""``--init MODEL``: the same vectors before the first step, a grown vocabulary, resumption, bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from corpora.support.errors import UserError
+from corpora.support.files import read_json
+from multiview.config import TrainConfig, read_config
+from multiview.folder.expanded import expand_into
+from multiview.folder.files import load_members, model_sha256
+from multiview.model import MultiViewEncoder
+from multiview.train import main
+from multiview.training.data import open_trees
+from multiview.training.network import MultiViewNetwork
+from multiview.training.trainer import Trainer
+from tests.fixtures.trees import changed, toy_corpus
+from tests.multiview.test_train import assert_same_bits, killed_after, newest
+from tests.parsing.cache.test_reader import write_cache
+
+NEW = ["zebra", "yak", "Xenon"]
+
+
+@pytest.fixture(scope="module")
+def other_trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another corpus: some of the words, and three that the toy corpus lacks."""
+    texts, documents = toy_corpus(120, seed=3)
+    random = np.random.default_rng(0)
+    mixed = [tuple(random.choice([*text, *NEW], size=len(text)).tolist()) for text in texts]
+    folder = tmp_path_factory.mktemp("other") / "other"
+    write_cache(folder, mixed, documents=documents, shard=64)
+    return folder
+
+
+@pytest.fixture
+def model(tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainConfig:
+    """A finished run with trained weights."""
+    monkeypatch.chdir(tmp_path)
+    config = changed(tiny, name="first", loop={"max_steps": 5}, validation={"sentences": 0})
+    assert main(config) == 0
+    return config
+
+
+@pytest.fixture
+def config(model: TrainConfig, other_trees: Path) -> TrainConfig:
+    return changed(model, name="second", init=model.folder, trees=other_trees)
+
+
+def vectors(network: torch.nn.Module, trees: Path) -> np.ndarray:
+    """Vectors of a whole corpus, before training."""
+    from multiview.folder.files import Member
+
+    encoder = MultiViewEncoder([Member(network)])  # type: ignore[arg-type]
+    return np.asarray(encoder.encode(None, trees=open_trees(trees)))
+
+
+def test_the_start_encodes_every_sentence_as_the_model_did(
+    model: TrainConfig, config: TrainConfig, other_trees: Path
+) -> None:
+    network = MultiViewNetwork.new(config, open_trees(other_trees)).eval()
+    (before,) = load_members(model.folder)
+    for trees in (model.trees, other_trees):
+        assert trees is not None
+        np.testing.assert_array_equal(vectors(network, trees), vectors(before.network, trees))
+    listed, was = network.words.vocabulary.words, before.network.words.vocabulary.words
+    assert listed[: len(was)] == was and sorted(listed[len(was) :]) == sorted(NEW)
+    for table, old in zip(network.tables, before.network.tables, strict=True):
+        bucket = old[before.network.words.vocabulary.row("zebra")]
+        assert torch.equal(table[network.words.vocabulary.row("zebra")], bucket)
+        assert torch.equal(table[-3:], old[-3:])  # the buckets
+
+
+def test_how_many_words_are_new_follows_the_vocabulary(config: TrainConfig, other_trees: Path) -> None:
+    counts = open_trees(other_trees).type_counts()
+    few = changed(config, vocabulary={"size": 2})
+    network = MultiViewNetwork.new(few, open_trees(other_trees))
+    top = sorted(counts, key=lambda word: (-counts[word], word))[:2]
+    assert [word for word in network.words.vocabulary.words if word in NEW] == [w for w in top if w in NEW]
+
+
+def test_words_of_an_expansion_become_words_of_the_table(
+    model: TrainConfig, config: TrainConfig, tmp_path: Path, other_trees: Path
+) -> None:
+    random = np.random.default_rng(1)
+    known = load_members(model.folder)[0].network.words.vocabulary.words
+    lines = [f"{word} {' '.join(map(str, random.normal(size=4)))}" for word in [*known, "yak", "unseen"]]
+    (tmp_path / "v.txt").write_text("\n".join(lines) + "\n")
+    expand_into(model.folder, model.folder, tmp_path / "v.txt", cache=tmp_path)
+    (before,) = load_members(model.folder)
+    network = MultiViewNetwork.new(config, open_trees(other_trees)).eval()
+    assert before.network.words.expanded == 2 and network.words.expanded == 0
+    assert "unseen" not in network.words.vocabulary.words
+    np.testing.assert_array_equal(vectors(network, other_trees), vectors(before.network, other_trees))
+
+
+def test_a_run_goes_on_from_a_model_and_resumes_to_the_bit(
+    model: TrainConfig, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(config) == 0
+    killed = dataclasses.replace(config, name="killed")
+    killed_after(killed, 4, monkeypatch)
+    assert main(killed) == 0
+    assert_same_bits(newest(config), newest(killed))
+    digest = model_sha256(model.folder)
+    assert read_json(config.folder / "train.json")["init"] == digest
+    card = (config.folder / "README.md").read_text()
+    assert f"continued from `{model.folder}` (SHA-256 {digest[:16]}) with 3 words more" in card
+    assert f"--init {model.folder}" in card
+    assert read_config(config.folder / "train.json").init == model.folder
+    words = MultiViewEncoder.load(config.folder, "cpu").members[0].network.words
+    assert words.mode == "trained" and "zebra" in words.vocabulary.words
+
+
+def test_another_content_of_the_model_is_another_run(model: TrainConfig, config: TrainConfig) -> None:
+    assert main(config) == 0
+    assert main(changed(model, fresh=True, seed=9)) == 0
+    with pytest.raises(UserError, match=r"other options \(the content of --init .*first\)"):
+        main(config)
+
+
+def test_fixed_words_and_both_models(
+    tiny: TrainConfig, tmp_path: Path, other_trees: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "v.txt").write_text("the 0.5 1 0\nMars 1 2 3\ncat 4 5 6\n")
+    both = changed(tiny, name="both", words="both", vectors=str(tmp_path / "v.txt"), loop={"max_steps": 2})
+    assert main(both) == 0
+    (tmp_path / "v.txt").unlink()  # the model has its words with it
+    fixed = changed(
+        both, name="fixed", words="fixed", init=both.folder / "fixed", trees=other_trees, vectors=None
+    )
+    assert main(fixed) == 0
+    words = MultiViewEncoder.load(fixed.folder, "cpu").members[0].network.words
+    assert words.mode == "fixed" and words.vocabulary.words == ["the", "Mars", "cat"]
+    again = changed(both, name="again", init=both.folder, trees=other_trees, vectors=None)
+    assert main(again) == 0
+    assert read_config(again.folder / "trained" / "train.json").init == both.folder / "trained"
+    with pytest.raises(UserError, match="holds the models trained, fixed; name one of these folders"):
+        main(changed(fixed, name="wrong", init=both.folder))
+
+
+def test_what_does_not_fit_is_one_line(config: TrainConfig, other_trees: Path, tmp_path: Path) -> None:
+    first = config.init
+    assert first is not None
+    write_cache(tmp_path / "dep", [("a", "b")] * 40, views=("dep",))
+    cases = {
+        f"--views dep,seq: --init {first} has dep,const": changed(config, views="dep,seq"),
+        f"--encoder.dim 4: --init {first} has 8": changed(config, encoder={"dim": 4}),
+        f"--words fixed: --init {first} has trained": changed(config, words="fixed"),
+        f"--vocabulary.case lower: --init {first} has backoff": changed(config, vocabulary={"case": "lower"}),
+        f"--vocabulary.buckets 9: --init {first} has 3": changed(config, vocabulary={"buckets": 9}),
+        "no model here": changed(config, init=tmp_path / "nothing"),
+        "has no const trees": changed(config, trees=tmp_path / "dep"),
+    }
+    for message, wrong in cases.items():
+        with pytest.raises(UserError) as caught:
+            Trainer(wrong, open_trees(wrong.trees))
+        assert message in str(caught.value) and "\n" not in str(caught.value)
+    for inside in (first, first / "checkpoints"):
+        with pytest.raises(UserError, match="is where this run would write"):
+            changed(config, name="first", init=inside).check()
+    engine = changed(config, encoder={"engine": "torch", "forget_bias": 1.5, "equal_inputs": True})
+    Trainer(engine, open_trees(other_trees))

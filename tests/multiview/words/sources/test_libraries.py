@@ -1,0 +1,138 @@
+"""Vectors of spaCy pipelines and model2vec folders: the same as their libraries give, bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models
+
+from corpora.support.errors import UserError
+from multiview.config import TrainConfig
+from multiview.training.data import open_trees
+from multiview.words.sources.spec import open_vectors
+from multiview.words.vectors import WordVectors
+from tests.fixtures.trees import changed
+
+PIECES = ["[PAD]", "[UNK]", "cat", "##s", "Mars", "[unused1]", ",", "the"]
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    """A spaCy pipeline of four words, two of which share a vector."""
+    nlp = spacy.blank("en")
+    for number, word in enumerate(["the", "Mars", "cat"]):
+        nlp.vocab.set_vector(word, np.arange(4, dtype=np.float32) + 10 * number)
+    nlp.vocab.vectors.add(nlp.vocab.strings.add("CAT"), row=nlp.vocab.vectors.key2row[nlp.vocab["cat"].orth])
+    nlp.meta["license"] = "MIT"
+    nlp.to_disk(tmp_path / "pipeline")
+    return tmp_path / "pipeline"
+
+
+@pytest.fixture
+def static(tmp_path: Path) -> Path:
+    """A model2vec folder: a table and a word-piece tokenizer."""
+    folder = tmp_path / "static"
+    folder.mkdir()
+    tokenizer = Tokenizer(
+        models.WordPiece({piece: row for row, piece in enumerate(PIECES)}, unk_token="[UNK]")
+    )
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    table = torch.arange(3 * len(PIECES), dtype=torch.float32).reshape(-1, 3)
+    save_file({"embeddings": table}, folder / "model.safetensors")
+    return folder
+
+
+def opened(config: TrainConfig, spec: str, cache: Path) -> WordVectors:
+    config = dataclasses.replace(config, words="fixed", vectors=spec)
+    config.check()
+    return open_vectors(config, open_trees(config.trees), cache)
+
+
+def test_spacys_vectors(tiny: TrainConfig, pipeline: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(pipeline)
+    loaded = opened(tiny, f"spacy:{pipeline}", tmp_path / "cache")
+    assert sorted(loaded.words) == ["CAT", "Mars", "cat", "the"]
+    for word, vector in zip(loaded.words, loaded.vectors, strict=True):
+        np.testing.assert_array_equal(vector, nlp.vocab.get_vector(word))
+    assert "(licence: MIT)" in loaded.about
+    few = opened(changed(tiny, vocabulary={"vector_words": 2}), f"spacy:{pipeline}", tmp_path / "cache")
+    assert few.words == ["the", "Mars"]
+
+
+def test_an_installed_pipeline_is_found_by_its_name(
+    tiny: TrainConfig, pipeline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "xx_words_md"
+    shutil.copytree(pipeline, package / "xx_words_md-1.0.0")
+    (package / "__init__.py").write_text("raise RuntimeError('is not to be imported')\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert len(opened(tiny, "spacy:xx_words_md", tmp_path / "cache").words) == 4
+
+
+def test_model2vecs_whole_words(tiny: TrainConfig, static: Path, tmp_path: Path) -> None:
+    loaded = opened(tiny, str(static), tmp_path / "cache")
+    assert loaded.words == ["cat", "Mars", ",", "the"]
+    np.testing.assert_array_equal(loaded.vectors[:, 0], [6, 12, 18, 21])
+
+
+def test_model2vecs_rows_may_be_shared_and_weighted(tiny: TrainConfig, static: Path, tmp_path: Path) -> None:
+    tensors = {
+        "embeddings": torch.tensor([[1.0, 2], [3, 4]], dtype=torch.float16),
+        "mapping": torch.tensor([0, 0, 1, 0, 0, 0, 1, 0]),
+        "weights": torch.arange(8, dtype=torch.float64),
+    }
+    save_file(tensors, static / "model.safetensors")
+    loaded = opened(tiny, str(static), tmp_path / "cache")
+    np.testing.assert_array_equal(loaded.vectors, [[6, 8], [4, 8], [18, 24], [7, 14]])
+
+
+def test_model2vecs_unigram_words(tiny: TrainConfig, static: Path, tmp_path: Path) -> None:
+    pieces = [("<unk>", 0.0), ("▁the", -1.0), ("s", -2.0), ("▁", -3.0), ("▁Mars", -4.0)]
+    Tokenizer(models.Unigram(pieces, unk_id=0)).save(str(static / "tokenizer.json"))
+    loaded = opened(tiny, str(static), tmp_path / "cache")
+    assert loaded.words == ["the", "Mars"]
+    np.testing.assert_array_equal(loaded.vectors[:, 0], [3, 12])
+
+
+def test_bad_input_is_one_line(tiny: TrainConfig, pipeline: Path, static: Path, tmp_path: Path) -> None:
+    def damaged(name: str, source: Path, file: str, content: bytes | None) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(source, folder)
+        (folder / file).unlink()
+        if content is not None:
+            (folder / file).write_bytes(content)
+        return folder
+
+    spacy.blank("en").to_disk(tmp_path / "sm")
+    broken = json.loads((static / "tokenizer.json").read_text())
+    broken["model"] = {"type": "BPE", "vocab": {}, "merges": []}
+    cases = {
+        "neither the folder of a spaCy pipeline nor an installed one": "spacy:en_no_such_model",
+        "has no word vectors; pipelines in md and lg have": f"spacy:{tmp_path / 'sm'}",
+        "vocab: cannot be loaded": f"spacy:{damaged('cut', pipeline, 'vocab/vectors', b'x')}",
+        "no such file; it wants": str(damaged("bare", static, "model.safetensors", None)),
+        "tokenizer.json: no such file": str(damaged("mute", static, "tokenizer.json", None)),
+        "model.safetensors: cannot be loaded": str(damaged("torn", static, "model.safetensors", b"x")),
+        "tokenizer.json: not JSON": str(damaged("text", static, "tokenizer.json", b"x")),
+        "not a tokenizer": str(damaged("list", static, "tokenizer.json", b"[]")),
+        "a BPE tokenizer has no list": str(
+            damaged("bpe", static, "tokenizer.json", json.dumps(broken).encode())
+        ),
+    }
+    short = tmp_path / "short"
+    shutil.copytree(static, short)
+    save_file({"embeddings": torch.ones(5, 3)}, short / "model.safetensors")
+    cases[r"embeddings [5, 3] for 8 pieces"] = str(short)
+    for message, spec in cases.items():
+        with pytest.raises(UserError) as caught:
+            opened(tiny, spec, tmp_path / "cache")
+        assert message in str(caught.value) and "\n" not in str(caught.value), message
