@@ -3,7 +3,7 @@
     python -m benchmarks.recipe MODEL ... --data DIR
 
 MODEL is a name as for ``senteval_runner.run``. Nothing that is reported is scored: SICK's trial split and
-STS-B's dev split without every pair that STS12-16 or STS-B's test split contain (Spearman of cosines), and a
+STS-B's dev split without the pairs that STS12-16 or STS-B's test split contain (Spearman of cosines), and a
 fifth of TREC's training questions by a ridge classifier on the rest, five times (accuracy). docs/recipe.md has
 the log.
 """

@@ -41,7 +41,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/parsing-alone.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/tutorial.md", "docs/parsing-alone.md", "docs/explain.md"]
+)
 def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     # A closing fence after an example would be read as its output.
