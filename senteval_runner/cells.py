@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from corpora.senteval.files import TaskData
+from corpora.senteval.tasks import RELATEDNESS_TASKS
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_record, write_record
@@ -56,10 +57,13 @@ class Cells:
     def load(self, key: str, seed: int, task: TaskData) -> TaskResult | None:
         """The finished cell of the model ``key``; None if it is to be computed (again).
 
-        That is when there is none, it is damaged, or the data have changed since.
+        That is when there is none, it is damaged, the data have changed since, or an earlier version wrote
+        it, which did not score SICK-R and STS-B by cosine.
         """
         found = read_cell(self._path(key, seed, task.name))
         if found is None or found["data_sha256"] != data_hashes(task):
+            return None
+        if task.name in RELATEDNESS_TASKS and "cosine.spearman" not in found["metrics"]:
             return None
         return TaskResult(**found)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 
 from corpora.senteval.files import SNLI_CLASSES, Split, TaskData, read_task
-from corpora.senteval.tasks import BINARY_TASKS, STS_SUBSETS, canonical_task
+from corpora.senteval.tasks import BINARY_TASKS, RELATEDNESS_TASKS, STS_SUBSETS, canonical_task
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from corpora.support.progress import progress
@@ -29,7 +29,7 @@ from multiview.model import MultiViewEncoder
 from senteval_runner.protocol import sts
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, get_protocol
-from senteval_runner.protocol.correlation import cosines
+from senteval_runner.protocol.correlation import cosines, pearson, spearman
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.relatedness import relatedness
 from senteval_runner.protocol.results import Results, TaskResult
@@ -201,7 +201,7 @@ def _scorer(task: str) -> Scorer:
         return _score_binary
     if task in STS_SUBSETS:
         return _score_sts
-    if task in ("SICKRelatedness", "STSBenchmark"):
+    if task in RELATEDNESS_TASKS:
         return _score_relatedness
     return _score_kfold if task in ("TREC", "MRPC") else _score_split
 
@@ -257,18 +257,23 @@ def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, see
 
 
 def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    """Regression on the similarity scores, the same under every protocol."""
+    """Regression on the similarity scores, and cosines without training; the same under every protocol."""
     parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
     outcome = relatedness(parts[0], parts[1], parts[2], seed)
+    test, gold = rows["test"], parts[2][1]
+    assert test.v is not None
+    untrained = cosines(test.u, test.v)
     return {
         "metrics": {
             "devpearson": outcome.devpearson,
             "pearson": outcome.pearson,
             "spearman": outcome.spearman,
             "mse": outcome.mse,
+            "cosine.pearson": pearson(untrained, gold),
+            "cosine.spearman": spearman(untrained, gold),
         },
-        "predictions": {"test": rows["test"].to_file_order(outcome.predictions)},
-        "gold": {"test": rows["test"].to_file_order(rows["test"].y)},
+        "predictions": {"test": test.to_file_order(outcome.predictions)},
+        "gold": {"test": test.to_file_order(test.y)},
     }
 
 

@@ -28,7 +28,7 @@ from senteval_runner.report.sections import (
     score_sections,
 )
 from senteval_runner.report.table import Cell, Table
-from senteval_runner.report.tables import Effort, paper_row
+from senteval_runner.report.tables import Effort, averaged_columns, paper_row, similarity_row
 from senteval_runner.vectors.embed import CombinedEncoder, StoredEncoder
 from senteval_runner.vectors.sources import Source
 
@@ -151,6 +151,7 @@ def _results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]
         for seed, by_task in model.results.items()
         for result in by_task.values()
     ]
+    averaged = averaged_columns({model.name: model.scores() for model in models})
     return {
         "format": FORMAT,
         "config": config_to_json(config),
@@ -169,6 +170,9 @@ def _results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]
             for model in models
         },
         "paper_table": {model.name: [paper_row(scores) for scores in model.scores()] for model in models},
+        "similarity_table": {
+            model.name: [similarity_row(scores, averaged) for scores in model.scores()] for model in models
+        },
         "results": metrics,
         "skipped": {model.name: model.skipped for model in models if model.skipped},
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from corpora.senteval.files import TaskData, read_task
-from corpora.senteval.tasks import PROBING_FILES, STS_SUBSETS, TASK_NAMES, canonical_task
+from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS, TASK_NAMES, canonical_task
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
@@ -28,7 +28,7 @@ from senteval_runner.vectors.sources import distinct_names
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "mv": tuple(dict.fromkeys(task for _, task, _, _ in PAPER_COLUMNS)),
-    "sts": (*STS_SUBSETS, "STSBenchmark"),
+    "sts": (*STS_SUBSETS, *RELATEDNESS_TASKS),
     "sst": ("SST2", "SST5"),
     "probing": tuple(PROBING_FILES),
     "all": tuple(task for task in TASK_NAMES if task != "SNLI"),

@@ -30,6 +30,8 @@ STS_SUBSETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
     }
 )
+RELATEDNESS_TASKS = ("STSBenchmark", "SICKRelatedness")
+"""Scored by a regression that is trained, and by the cosine of test pairs."""
 PROBING_FILES: Mapping[str, str] = MappingProxyType(
     {
         "Length": "sentence_length",

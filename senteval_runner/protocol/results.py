@@ -20,7 +20,8 @@ class TaskResult:
     task: str
     """SentEval's name."""
     metrics: dict[str, float]
-    """``devacc acc f1`` in percent, ``devpearson pearson spearman mse`` and STS keys as they are."""
+    """``devacc acc f1`` in percent; ``devpearson pearson spearman mse`` (trained), ``cosine.pearson
+    cosine.spearman`` (not trained) and the keys of STS12-16 as they are."""
     dim: int
     """Dimensions of a sentence vector."""
     rows: dict[str, int]

@@ -57,6 +57,8 @@ def score_sections(
         if published and tables.AVERAGE in columns:
             blocks.append(tables.pair_table())
         found.append(Section("Classification and relatedness", blocks))
+    if (similarity := tables.similarity_table(models)) is not None:
+        found.append(Section("Similarity", [similarity]))
     if (other := tables.other_table(models)) is not None:
         found.append(Section("Other tasks", [other]))
     if (probing := tables.probing_table(models, parsed, parser_labelled)) is not None:

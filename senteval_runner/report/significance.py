@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.senteval.tasks import STS_SUBSETS
+from corpora.senteval.tasks import RELATEDNESS_TASKS, STS_SUBSETS
 from senteval_runner.protocol.correlation import row_pearsons
 from senteval_runner.protocol.results import TaskResult
 
@@ -53,7 +53,7 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
     """
     assert a.task == b.task
     stream = np.random.RandomState(seed)
-    is_score = a.task in STS_SUBSETS or a.task in ("SICKRelatedness", "STSBenchmark")
+    is_score = a.task in STS_SUBSETS or a.task in RELATEDNESS_TASKS
     differences = np.zeros(RESAMPLES)
     whole = 0.0
     for split in sorted(a.gold):  # sorted because stored results have their subsets in another order

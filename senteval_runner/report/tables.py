@@ -11,8 +11,9 @@ import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from corpora.senteval.tasks import PROBING_FILES, STS_SUBSETS
+from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
 from corpora.support.progress import progress
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.published import PAIR_AVERAGES, PublishedRow
@@ -49,6 +50,22 @@ PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
     ("SICK-R MSE", "SICKRelatedness", "mse", 100),
 )
 """Column, task, metric, factor; in the paper's order."""
+SIMILARITY_COLUMNS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        **{f"{name} all": (name, "concatenated.spearman") for name in STS_SUBSETS},
+        "STS-B (cosine)": ("STSBenchmark", "cosine.spearman"),
+        "SICK-R (cosine)": ("SICKRelatedness", "cosine.spearman"),
+    }
+)
+"""Column to task and metric: Spearman of cosines over all pairs, which nothing was trained for."""
+FURTHER_COLUMNS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        **{f"{name} mean": (name, "all.spearman.mean") for name in STS_SUBSETS},
+        "STS-B (trained)": ("STSBenchmark", "pearson"),
+    }
+)
+"""Other scores of the same tasks; SICK-R (trained) is in the paper's table."""
+STS_AVERAGE = "STS average"
 AVERAGE = "average"
 LOWER_IS_BETTER = ("SICK-R MSE",)
 QUOTED_TITLE = "Published, not computed here: model (whose scores)"
@@ -58,7 +75,7 @@ def main_metric(task: str) -> str:
     """The metric that stands for a task."""
     if task in STS_SUBSETS:
         return "all.spearman.mean"
-    return "pearson" if task in ("SICKRelatedness", "STSBenchmark") else "acc"
+    return "pearson" if task in RELATEDNESS_TASKS else "acc"
 
 
 def headline(task: str, metrics: Metrics) -> float:
@@ -156,14 +173,54 @@ def tasks_of(models: Models) -> list[str]:
     return list(dict.fromkeys(task for seeds in models.values() for scores in seeds for task in scores))
 
 
-def other_table(models: Models) -> Table | None:
-    """The main metric of every task that is neither the paper's nor a probing task."""
-    elsewhere = {task for _, task, _, _ in PAPER_COLUMNS} | set(PROBING_FILES)
-    tasks = [task for task in tasks_of(models) if task not in elsewhere]
-    if not tasks:
+def similarity_row(scores: Scores, averaged: Sequence[str]) -> dict[str, float]:
+    """Similarity scores by column, times 100.
+
+    Args:
+        scores: of one model and seed.
+        averaged: columns of which ``STS average`` is the mean; it is left out when one of them is missing.
+    """
+    row = {
+        column: 100 * scores[task][metric]
+        for column, (task, metric) in {**SIMILARITY_COLUMNS, **FURTHER_COLUMNS}.items()
+        if metric in scores.get(task, {})
+    }
+    if len(averaged) > 1 and set(averaged) <= row.keys():
+        row[STS_AVERAGE] = statistics.fmean(row[column] for column in averaged)
+    return row
+
+
+def averaged_columns(models: Models) -> list[str]:
+    """The columns of ``STS average``: similarity by cosine on every set that some model was scored on."""
+    every = [scores for seeds in models.values() for scores in seeds]
+    return [
+        column
+        for column, (task, metric) in SIMILARITY_COLUMNS.items()
+        if any(metric in scores.get(task, {}) for scores in every)
+    ]
+
+
+def similarity_table(models: Models) -> Table | None:
+    """Similarity by cosine over all pairs and its average; by mean over subsets and trained, to compare."""
+    averaged = averaged_columns(models)
+    rows = {name: [similarity_row(scores, averaged) for scores in seeds] for name, seeds in models.items()}
+    known = {column for seeds in rows.values() for row in seeds for column in row}
+    columns = [c for c in (*SIMILARITY_COLUMNS, STS_AVERAGE, *FURTHER_COLUMNS) if c in known]
+    if not columns:
         return None
-    note = "STS12-16: mean Spearman over subsets, times 100; STSBenchmark: Pearson times 100."
-    return _score_table(tasks, headlines(models, tasks), [note] if _has_similarity(tasks) else [])
+    notes = ["Spearman times 100; all: over all pairs, mean: over subsets."]
+    if "STS-B (trained)" in columns:
+        notes.append("STS-B (trained): Pearson times 100 of a regression on the training part.")
+    if STS_AVERAGE in columns:
+        notes.append(f"{STS_AVERAGE}: the mean of {', '.join(averaged)}.")
+    return _score_table(columns, rows, notes)
+
+
+def other_table(models: Models) -> Table | None:
+    """The main metric of every task that has no table of its own."""
+    elsewhere = {task for _, task, _, _ in PAPER_COLUMNS} | {*PROBING_FILES, *STS_SUBSETS, *RELATEDNESS_TASKS}
+    tasks = [task for task in tasks_of(models) if task not in elsewhere]
+    return _score_table(tasks, headlines(models, tasks)) if tasks else None
 
 
 def probing_table(models: Models, parsed: Sequence[str] = (), labelled: Sequence[str] = ()) -> Table | None:
@@ -238,7 +295,7 @@ def headlines(models: Models, tasks: Sequence[str]) -> dict[str, list[dict[str, 
 def _score_table(
     columns: Sequence[str],
     by_model: Mapping[str, Sequence[Mapping[str, float]]],
-    notes: Sequence[str],
+    notes: Sequence[str] = (),
     quoted: Sequence[Sequence[Cell]] = (),
     leading: Mapping[Column, Sequence[Cell]] | None = None,
 ) -> Table:
@@ -255,10 +312,6 @@ def _score_table(
     best = [Column(name, best="low" if name in LOWER_IS_BETTER else "high") for name in columns]
     title = QUOTED_TITLE if quoted else ""
     return Table(["model", *before, *best], rows, notes=notes, quoted=quoted, quoted_title=title)
-
-
-def _has_similarity(tasks: Sequence[str]) -> bool:
-    return any(task in STS_SUBSETS or task == "STSBenchmark" for task in tasks)
 
 
 def _compared(result: TaskResult) -> float:

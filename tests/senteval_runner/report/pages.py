@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from corpora.senteval.tasks import PROBING_FILES
+from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report import plots
 from senteval_runner.report.page import Page, Section
@@ -19,18 +19,22 @@ MODELS = (
     "runs/models/dep-const-laptop-expanded-glove.840B.300d",
 )
 CLASSIFIED = ("MR", "CR", "SUBJ", "MPQA", "TREC", "SICKEntailment", "SST5", *PROBING_FILES)
-RELATED = ("SICKRelatedness", "STSBenchmark")
 
 
 def result(task: str, rng: np.random.Generator) -> TaskResult:
     """A made-up result on 40 rows."""
     gold = rng.random(40)
-    if task in RELATED:
+    if task in STS_SUBSETS:
+        predictions = gold + rng.normal(size=40)
+        names = ("concatenated.spearman", "all.spearman.mean", "all.pearson.mean")
+        metrics = {name: rng.uniform(0.4, 0.9) for name in names}
+    elif task in RELATEDNESS_TASKS:
         predictions = gold + rng.normal(size=40)
         metrics = {
             "pearson": rng.uniform(0.4, 0.9),
             "spearman": rng.uniform(0.4, 0.9),
             "mse": rng.uniform(0.2, 0.6),
+            "cosine.spearman": rng.uniform(0.4, 0.9),
         }
     else:
         gold = np.ones(40)
@@ -43,7 +47,7 @@ def result(task: str, rng: np.random.Generator) -> TaskResult:
 def scores_of_twelve_models() -> Page:
     """What ``senteval_runner.run`` writes for twelve models, two seeds and all kinds of tasks."""
     rng = np.random.default_rng(0)
-    tasks = (*CLASSIFIED, "MRPC", *RELATED)
+    tasks = (*CLASSIFIED, "MRPC", *RELATEDNESS_TASKS, *STS_SUBSETS)
     results = {name: [{task: result(task, rng) for task in tasks} for _ in range(2)] for name in MODELS}
     scores = {
         name: [{task: one.metrics for task, one in by.items()} for by in seeds]

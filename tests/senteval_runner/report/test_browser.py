@@ -35,7 +35,7 @@ def test_the_report_of_a_run(tmp_path: Path, data: Path, words: Path, monkeypatc
 def test_twelve_models_in_every_window_and_on_paper(tmp_path: Path) -> None:
     page = scores_of_twelve_models().html()
     for window, seen in look(page, tmp_path).items():
-        assert seen["bars"] == len(MODELS) * 20 and seen["circles"] == 60 and seen["sortable"] == 5, window
+        assert seen["bars"] == len(MODELS) * 25 and seen["circles"] == 60 and seen["sortable"] == 6, window
         assert seen["paper"] == ("rgb(22, 25, 29)" if window.endswith("dark") else "rgb(255, 255, 255)")
         # A table leaves room around it, its first column room for numbers.
         width = int(window.split()[0])
