@@ -199,7 +199,9 @@ def _matches(
     trivial_NM = trivial_NM.reshape(cosine_NM.shape)
     return [
         Match(view.view, number, sides[0][one], sides[1][other], float(cosine_NM[one, other]))
-        for number, (one, other) in enumerate(best_matches(cosine_NM, *covers, trivial_NM, top), start=1)
+        for number, (one, other) in enumerate(
+            best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top), start=1
+        )
     ]
 
 
