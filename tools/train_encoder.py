@@ -1,0 +1,68 @@
+"""Train the sentence encoder that ships: text, trees, a teacher's vectors, views over distilled words, a compact copy.
+
+    python -m tools.train_encoder --texts books.txt.xz wikipedia.txt.xz --teacher MODEL
+
+A text has a sentence a line and a blank line after each document; ``MODEL`` is a sentence-transformers model.
+Every step is an ordinary command, printed before it runs. A stopped run goes on where it was, and finished
+steps take seconds. The encoder is the folder ``compact`` of the output folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from corpora.support.cli import Command
+from corpora.support.config import Count, configuration
+from corpora.support.steps import run_step
+from tools.train_parsers import sample
+
+
+@configuration
+class TrainEncoderConfig:
+    """Options of ``tools.train_encoder``; the defaults made the encoder that ships."""
+
+    texts: tuple[Path, ...]
+    """Text to learn from."""
+    teacher: str
+    """Sentence encoder whose vectors of words and sentences are learned from."""
+    output: Path = Path("runs/encoder")
+    """Folder for text, trees, the teacher's vectors and models."""
+    sentences: Count = 200_000
+    """Sentences of text, an equal part of each file (or all that it has), in documents spread over it."""
+    steps: Count = 900
+    """Steps of training."""
+    threads: Count = 2
+    """CPU threads of training; another number gives other last bits."""
+
+
+def main(config: TrainEncoderConfig) -> None:
+    """Run the chain."""
+    from corpora.support.files import write_text
+
+    out = config.output
+    text, trees, taught = out / "text.txt", out / "trees", out / "teacher"
+    if not text.exists():
+        write_text(text, "".join(sample(config.texts, config.sentences)))
+    run_step("parse", "parsing.run", text, "--tokenize", "spacy", "--output", trees)
+    run_step("teach", "senteval_runner.teach", config.teacher, "--trees", trees, "--output", taught)
+    run_step("train", "multiview.train", *RECIPE, "--trees", trees, "--vectors", f"distil:{config.teacher}",
+             "--teacher.vectors", taught, "--loop.max-steps", config.steps, "--loop.threads", config.threads,
+             "--output", out, "--name", "model")  # fmt: skip
+    run_step("compact", "multiview.compact", out / "model", "--output", out / "compact")
+
+
+RECIPE = (
+    *("--views", "dep,const", "--words", "fixed", "--table.dim", 256, "--vocabulary.size", 30_000),
+    *("--encoder.dim", 384, "--encoder.pooling", "root+mean"),
+    *("--objective.score", "cosine", "--objective.same", 1, "--objective.duplicates", "masked"),
+    *("--table.dropout", 0.1, "--table.dropout-views", "each"),
+    *("--loop.batch", 200, "--validation.select", "both"),
+)
+"""Options of training; docs/recipe.md says how they were found."""
+
+cli = Command(TrainEncoderConfig, main, "tools.train_encoder", "Train the sentence encoder of the package.")
+
+
+if __name__ == "__main__":
+    sys.exit(cli())
