@@ -70,20 +70,31 @@ def word_average(model: MultiViewEncoder, sentences: list[list[str]]) -> NDArray
 
 
 def evaluate(model_folder: Path, train_trees: Path, held_out_trees: Path) -> dict[str, RetrievalScores]:
-    """Neighbour retrieval of the trained model, its untrained twin, its word average and TF-IDF."""
+    """Neighbour retrieval of the trained model and of what it has to beat.
+
+    That is the same model before its first step, plain random weights, bags of its words and of random ones,
+    and TF-IDF.
+    """
     from multiview.model import MultiViewEncoder
     from parsing.cache.reader import TreeCache
     from senteval_runner.demo.retrieval import neighbour_retrieval, tfidf_embeddings
+    from senteval_runner.vectors.encoders import resolve_encoder
+    from senteval_runner.vectors.starts import StartSpec, load_start
 
     held_out = TreeCache.open(held_out_trees)
     documents = sentence_documents(held_out)
     model = MultiViewEncoder.load(model_folder)
-    untrained = MultiViewEncoder.untrained(model.views, like=model)
+    start = load_start(StartSpec(str(model_folder), train_trees))
+    random = MultiViewEncoder.untrained(model.views, like=model)
     sentences = tokens_of(held_out)
+    sif = resolve_encoder(f"sif:{model_folder}?corpus={train_trees}")
     rows: dict[str, NDArray[Any] | csr_matrix] = {
         "DEP+CONST, trained": model.encode(None, trees=held_out, batch_size=256),
-        "DEP+CONST, untrained": untrained.encode(None, trees=held_out, batch_size=256),
+        "DEP+CONST, before its first step": start.encode(None, trees=held_out, batch_size=256),
+        "DEP+CONST, random weights": random.encode(None, trees=held_out, batch_size=256),
         "average of the trained word vectors": word_average(model, sentences),
+        "SIF of the trained word vectors": sif(sentences),
+        "average of random word vectors": resolve_encoder("bag:random")(sentences),
         "TF-IDF": tfidf_embeddings(tokens_of(TreeCache.open(train_trees)), sentences),
     }
     return {name: neighbour_retrieval(vectors, documents) for name, vectors in rows.items()}

@@ -24,6 +24,7 @@ from senteval_runner.vectors.evaluation_trees import EvaluationTrees, open_trees
 from senteval_runner.vectors.pretrained import pooled_model
 from senteval_runner.vectors.random_encoders import RandomLSTM, RandomSpec, untrained_views
 from senteval_runner.vectors.sources import Source, find_source, split_parts
+from senteval_runner.vectors.starts import StartSpec, load_start
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
@@ -146,9 +147,11 @@ def tree_reading(
 
 
 def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
-    """A model folder of ``multiview.train``, or untrained encoders."""
+    """A model folder of ``multiview.train``, the same before its first step, or untrained encoders."""
     from multiview.model import MultiViewEncoder
 
+    if source.kind == "start":
+        return load_start(StartSpec.parse(source.spec), device)
     if source.kind == "random":
         return untrained_views(RandomSpec.parse(source.spec), seed=source.seed, device=device)
     return MultiViewEncoder.load(source.spec, device)

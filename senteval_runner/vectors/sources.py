@@ -9,6 +9,7 @@
 | ``cls:NAME``, ``mean:NAME``, ``max:NAME`` | a transformer's last layer, pooled so |
 | ``random:dep,const``, ``random:lstm@4096?vectors=FILE`` | :mod:`senteval_runner.vectors.random_encoders` |
 | ``bag:random``, ``sif:FILE?corpus=CACHE``, … | :mod:`senteval_runner.vectors.bags` |
+| ``start:MODEL?corpus=CACHE`` | that model before its first step: :mod:`senteval_runner.vectors.starts` |
 | ``A+B`` | the vectors of A and B side by side |
 """
 
@@ -27,8 +28,11 @@ from multiview.folder.files import TIME, training_hours
 from multiview.folder.names import model_folder
 from senteval_runner.vectors.bags import RANDOM, BagSpec
 from senteval_runner.vectors.random_encoders import LSTM, PREFIX, RandomSpec
+from senteval_runner.vectors.starts import START, StartSpec
 
-Kind = Literal["multiview", "sentence-transformers", "pooled", "vectors", "words", "bag", "random", "lstm"]
+Kind = Literal[
+    "multiview", "sentence-transformers", "pooled", "vectors", "words", "bag", "random", "lstm", "start"
+]  # fmt: skip
 POOLINGS = ("cls", "mean", "max")
 BAGS = ("bag:", "sif:", "usif:")
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
@@ -53,6 +57,8 @@ class Source:
             return RandomSpec.parse(self.spec).name
         if self.kind == "bag":
             return BagSpec.parse(self.spec).name
+        if self.kind == "start":
+            return StartSpec.parse(self.spec).name
         prefix, _, rest = self.spec.rpartition(":") if self.kind == "pooled" else ("", "", self.spec)
         name = Path(rest).absolute().name if Path(rest).exists() else rest
         return f"{prefix}:{name}" if prefix else name
@@ -92,6 +98,13 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
         bag = BagSpec.parse(spec)
         over = f"{bag.words} {seed}" if RANDOM.fullmatch(bag.words) else find_source(bag.words).key
         return Source(spec=spec, kind="bag", key=bag.key(over), seed=seed)
+    if not path.exists() and spec.startswith(START):
+        start = StartSpec.parse(spec)
+        model = find_source(start.model)
+        if model.kind != "multiview":
+            raise UserError(f"model {spec!r}: {start.model}: no model of multiview.train")
+        key = _digest(f"{START} {model.key} {start.identity}")
+        return Source(spec=spec, kind="start", key=key, seed=seed)
     pooling, colon, rest = spec.partition(":")
     if colon and pooling in POOLINGS:
         model = find_source(rest, seed=seed)

@@ -1,0 +1,115 @@
+"""``start:MODEL``: the weights that a training began with, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from corpora.support.errors import UserError
+from corpora.support.files import read_record, write_record
+from multiview.config import TrainConfig
+from multiview.folder.files import save_members
+from multiview.model import MultiViewEncoder
+from multiview.train import main
+from multiview.training import trainer as trainer_module
+from multiview.training.validation import ValidationScores
+from parsing.cache.reader import TreeCache
+from senteval_runner.run import cli as run
+from senteval_runner.vectors.sources import find_source
+from senteval_runner.vectors.starts import StartSpec, load_start
+from tests.fixtures.trees import changed
+from tests.parsing.cache.test_reader import corpus_of, write_cache
+
+
+def never_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validations are best before the first step, so a run keeps the weights it began with."""
+    left = [0.5, 0.1]
+
+    def scores(*_: object, **__: object) -> ValidationScores:
+        recall = left.pop(0) if len(left) > 1 else left[0]
+        return ValidationScores(loss=1.0, recall_at_1=recall, pair_accuracy={}, anchors=10)
+
+    monkeypatch.setattr(trainer_module.ValidationSet, "scores", scores)
+
+
+@pytest.mark.parametrize("init", ["xavier", "unit"])
+def test_it_is_what_no_training_leaves(
+    tiny: TrainConfig, toy_trees: Path, init: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = changed(
+        tiny,
+        seed=3,
+        table={"init": init, "equal": init == "unit"},
+        encoder={"recurrent_scale": 0.2, "equal_inputs": True, "forget_bias": 2.0},
+    )
+    assert main(changed(config, name="trained")) == 0
+    never_better(monkeypatch)
+    assert main(changed(config, name="kept")) == 0
+    trained = config.output / "trained"
+    torch.manual_seed(7)
+    before = torch.random.get_rng_state()
+    start = load_start(StartSpec.parse(f"start:{trained}?corpus={toy_trees}"), "cpu")
+    assert torch.equal(torch.random.get_rng_state(), before)
+    kept = MultiViewEncoder.load(config.output / "kept", "cpu")
+    cache = TreeCache.open(toy_trees)
+    vectors = [
+        model.encode(None, trees=cache) for model in (start, kept, MultiViewEncoder.load(trained, "cpu"))
+    ]
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+    assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
+    assert start.members[0].network.words.vocabulary.key == kept.members[0].network.words.vocabulary.key
+
+
+def test_a_folder_of_models_starts_as_all_of_them(tiny: TrainConfig, toy_trees: Path) -> None:
+    for seed in (0, 1):
+        main(changed(tiny, name=f"both/{seed}", seed=seed, loop={"epochs": 1}))
+    folder = tiny.output / "both"
+    save_members(folder, ["0", "1"], card="", normalize_parts=True)
+    cache = TreeCache.open(toy_trees)
+
+    def start(model: Path) -> np.ndarray:
+        return load_start(StartSpec.parse(f"start:{model}?corpus={toy_trees}"), "cpu").encode(
+            None, trees=cache
+        )
+
+    parts = [start(folder / name) for name in ("0", "1")]
+    joined = np.hstack([part / np.linalg.norm(part, axis=1, keepdims=True) for part in parts])
+    np.testing.assert_allclose(start(folder), joined, atol=1e-6)
+
+
+def test_it_is_scored_beside_its_model(
+    tiny: TrainConfig, toy_trees: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(changed(tiny, views="seq,seq", loop={"epochs": 1}))
+    spec = f"start:{tiny.folder}?corpus={toy_trees}"
+    arguments = ["--data", str(data), "--tasks", "CR", "--protocol", "fast", "--output", str(tmp_path / "r")]
+    assert run([str(tiny.folder), spec, *arguments]) == 0
+    assert "| start:tiny |" in (tmp_path / "r" / "results.md").read_text()
+    one, other = find_source(spec), find_source(str(tiny.folder))
+    assert one.kind == "start" and one.key != other.key and one.hours is None
+
+
+def test_bad_specs_are_one_line(tiny: TrainConfig, toy_trees: Path, tmp_path: Path) -> None:
+    main(changed(tiny, loop={"epochs": 1}))
+    model = tiny.folder
+    write_cache(tmp_path / "other", corpus_of(60))
+    (tmp_path / "words.txt").write_text("a 1 2\n")
+    for spec, message in (
+        (f"start:{model}", r"come from the tree cache .* start:.*tiny\?corpus=runs/trees/NAME"),
+        ("start:", "corpus=runs/trees/NAME"),
+        (f"start:{model}?corpus=none", "none: no tree cache"),
+        (f"start:{tmp_path}?corpus={toy_trees}", "no model here"),
+        (f"start:{tmp_path / 'words.txt'}?corpus={toy_trees}", "no model of multiview.train"),
+    ):
+        with pytest.raises(UserError, match=message):
+            find_source(spec)
+    with pytest.raises(UserError, match=r"other: is not the tree cache that .*tiny was trained on"):
+        load_start(StartSpec.parse(f"start:{model}?corpus={tmp_path / 'other'}"))
+    record = read_record(model / "config.json")
+    write_record(model / "config.json", record | {"training": {"fine_tuned_from": "x"}})
+    with pytest.raises(UserError, match=r"tiny: has no record of multiview\.train"):
+        load_start(StartSpec.parse(f"start:{model}?corpus={toy_trees}"))
