@@ -52,7 +52,7 @@ def one_line(message: str, advice: str = "") -> Iterator[None]:
         raise UserError(f"{message} ({first})" + (f"; {advice}" if advice else "")) from None
 
 
-def model_folder(name: str) -> Path:
+def encoder_folder(name: str) -> Path:
     """Where a model lies: ``name`` if that is a folder, else its copy from the Hugging Face hub.
 
     Raises:

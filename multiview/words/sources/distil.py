@@ -23,7 +23,7 @@ from corpora.inputs import input_hash, list_files
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest
 from corpora.support.progress import progress
-from multiview.pretrained import model_folder, whole_model
+from multiview.pretrained import encoder_folder, whole_model
 from multiview.words.vectors import Float, Source
 from multiview.words.vocabulary import corpus_words, inverse_frequency
 from parsing.networks.device import pick_device
@@ -50,7 +50,7 @@ def distilled_from(model: str, config: TrainConfig, trees: TreeCache) -> Source:
     Raises:
         UserError: no such model.
     """
-    folder = model_folder(model)
+    folder = encoder_folder(model)
     content = input_hash(folder, list_files(folder, MODEL_FILES))
     record = {
         "model": content,
