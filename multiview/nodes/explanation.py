@@ -143,7 +143,7 @@ def explain_pair(nodes: NodeBatch, vectors_BD: Tensor, inventories: Inventories,
     Raises:
         UserError: a sentence is too long for the parsers, or no view has trees.
     """
-    trees = {view.view: view.tree for view in nodes.views if view.tree}
+    trees: dict[str, Tree] = {view.view: view.tree for view in nodes.views if view.tree}
     if not trees:
         names = ", ".join(view.view for view in nodes.views)
         raise UserError(f"explain: no trees in {names}; it needs a model with the view dep or const")
@@ -199,7 +199,9 @@ def _matches(
     trivial_NM = trivial_NM.reshape(cosine_NM.shape)
     return [
         Match(view.view, number, sides[0][one], sides[1][other], float(cosine_NM[one, other]))
-        for number, (one, other) in enumerate(best_matches(cosine_NM, *covers, trivial_NM, top), start=1)
+        for number, (one, other) in enumerate(
+            best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top), start=1
+        )
     ]
 
 

@@ -92,7 +92,9 @@ class NearestPhrases:
                     break
                 node = int(kept[index])
                 row = int(np.searchsorted(subtrees.offset_B, node, "right")) - 1
-                head = nodes.batch.head[offsets[row] : offsets[row + 1]] if view.tree == "dep" else ()
+                head = (
+                    nodes.batch.head[offsets[row] : offsets[row + 1]].tolist() if view.tree == "dep" else []
+                )
                 positions = positions_of(subtrees, node, head)
                 hit = PhraseHit(
                     int(nodes.places[row]), float(scores_N[index]), positions, tuple(sentences[row])
