@@ -114,6 +114,8 @@ def phrase_search(
     from parsing.networks.threads import torch_threads
 
     view = [phrase_view(encoder.views if views is None else views)]
+    if not queries:
+        return []
     cache = corpus if isinstance(corpus, TreeCache) else None
     texts = None if isinstance(corpus, TreeCache) else corpus
     with torch_threads(1):
@@ -140,7 +142,7 @@ def phrase_view(views: Sequence[str]) -> str:
         for view in views:
             if tree in view_class(view.rpartition("-")[2]).requires:
                 return view
-    raise UserError(f"--unit phrase: no phrases in {', '.join(views)}; it needs the view const or dep")
+    raise UserError(f"no phrases in {', '.join(views)}: only the views const and dep have them")
 
 
 def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -225,8 +227,6 @@ def _print_phrases(
     if config.vectors is not None:
         raise UserError("--vectors: these are vectors of sentences; leave them out with --unit phrase")
     queries = list(config.queries or _typed(sys.stdin))
-    if not queries:
-        return
     found = phrase_search(
         encoder,
         queries,

@@ -143,7 +143,7 @@ def explain_pair(nodes: NodeBatch, vectors_BD: Tensor, inventories: Inventories,
     Raises:
         UserError: a sentence is too long for the parsers, or no view has trees.
     """
-    trees = {view.view: view.tree for view in nodes.views if view.tree}
+    trees: dict[str, Tree] = {view.view: view.tree for view in nodes.views if view.tree}
     if not trees:
         names = ", ".join(view.view for view in nodes.views)
         raise UserError(f"explain: no trees in {names}; it needs a model with the view dep or const")

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from multiview.encoders.registry import Encoder
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, Batch
+from parsing.trees.parsers import Int
 
 Tree = Literal["dep", "const", ""]
 """What the nodes of a view are; "" if they are no subtrees."""
@@ -92,19 +93,19 @@ def _tree_of(requires: Collection[str], batch: Batch, nodes: int) -> Tree:
 class Subtrees:
     """The words under each node of a view, in the order of its states."""
 
-    first_N: NDArray[np.int32]
+    first_N: Int
     """int32 [N], position of the first word in its sentence."""
-    last_N: NDArray[np.int32]
+    last_N: Int
     """int32 [N], position of the last one."""
-    size_N: NDArray[np.int32]
+    size_N: Int
     """int32 [N], number of words; fewer than ``last - first + 1`` where the subtree leaves some out."""
     named_N: NDArray[np.bool_]
     """bool [N]: false for the nodes that only binarisation made."""
     parsed_N: NDArray[np.bool_]
     """bool [N]: false in sentences that no parser could take, whose tree is a stand-in."""
-    offset_B: NDArray[np.int64]
+    offset_B: Int
     """int64 [B + 1], where each sentence's nodes start."""
-    root_B: NDArray[np.int64]
+    root_B: Int
     """int64 [B], the node above the whole sentence."""
 
 

@@ -133,8 +133,12 @@ def test_a_phrase_is_marked_in_its_sentence() -> None:
 
 def test_models_without_trees_are_refused() -> None:
     encoder = MultiViewEncoder.untrained("seq", dim=4, word_dim=4, device="cpu")
-    with pytest.raises(UserError, match="no phrases in seq; it needs the view const or dep"):
+    with pytest.raises(UserError, match="no phrases in seq: only the views const and dep have them"):
         phrase_search(encoder, ["a"], ["a b"])
+
+
+def test_no_queries_have_no_answers(encoder: MultiViewEncoder) -> None:
+    assert phrase_search(encoder, [], ["a b"]) == []
 
 
 def test_command(
