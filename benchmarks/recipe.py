@@ -2,9 +2,10 @@
 
     python -m benchmarks.recipe MODEL ... --data DIR
 
-MODEL is a name as for ``senteval_runner.run``. Nothing that is reported is scored. Spearman of cosines: SICK's
-trial split, and the pairs of STS-B's dev split that are in none of STS12-16 and STS-B's test split. Accuracy:
-a fifth of TREC's training questions by a ridge classifier on the rest, five times. docs/recipe.md has the log.
+MODEL is a name as for ``senteval_runner.run``. Nothing that is reported is scored. Spearman of cosines:
+SICK's trial split, and the pairs of STS-B's dev split that are in none of STS12-16 and STS-B's test split.
+Accuracy: a fifth of TREC's training questions by a ridge classifier on the rest, five times. The log is in
+docs/recipe.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Train the sentence encoder that ships: text, trees, a teacher's vectors, views over distilled words, a compact copy.
+"""Train the sentence encoder that ships: text, trees, a teacher's vectors, views, a compact copy.
 
     python -m tools.train_encoder --texts books.txt.xz wikipedia.txt.xz --teacher MODEL
 
