@@ -30,7 +30,7 @@ class TrainEncoderConfig:
     """Folder for text, trees, the teacher's vectors and models."""
     sentences: Count = 200_000
     """Sentences of text, an equal part of each file (or all that it has), in documents spread over it."""
-    steps: Count = 900
+    steps: Count = 1800
     """Steps of training."""
     threads: Count = 2
     """CPU threads of training; another number gives other last bits."""
@@ -53,10 +53,11 @@ def main(config: TrainEncoderConfig) -> None:
 
 
 RECIPE = (
-    *("--views", "dep,const", "--words", "fixed", "--table.dim", 256, "--vocabulary.size", 30_000),
+    *("--views", "dep,const", "--words", "fixed", "--table.dim", 256, "--vocabulary.size", 40_000),
     *("--encoder.dim", 384, "--encoder.pooling", "root+mean"),
     *("--objective.score", "cosine", "--objective.same", 1, "--objective.duplicates", "masked"),
     *("--table.dropout", 0.1, "--table.dropout-views", "each"),
+    *("--teacher.similarity", 1000, "--optimiser.learning-rate", 3e-3),
     *("--loop.batch", 200, "--validation.select", "both"),
 )
 """Options of training; docs/recipe.md says how they were found."""
