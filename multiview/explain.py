@@ -3,8 +3,9 @@
     python -m multiview.explain runs/models/dep-const-laptop "A cat sat on the mat." "On a mat lay a cat."
     python -m multiview.explain MODEL "A cat sat on the mat." "On a mat lay a cat." --output page.html
 
-In: a model folder with the view dep or const, and two sentences. Out: text on standard output, and a page
-with pictures of the trees if one is asked for. :mod:`multiview.nodes.matching` says how matches are chosen.
+In: a model folder, or ``builtin``, with the view dep or const, and two sentences. Out: text on standard
+output, and a page with pictures of the trees if one is asked for. :mod:`multiview.nodes.matching` says how
+matches are chosen.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class ExplainConfig:
     """Options of ``python -m multiview.explain``."""
 
     model: Annotated[Path, tyro.conf.Positional]
-    """Model folder."""
+    """Model folder, or builtin."""
     a: Annotated[str, tyro.conf.Positional]
     """A sentence."""
     b: Annotated[str, tyro.conf.Positional]
