@@ -63,8 +63,9 @@ def encoder_folder(name: str) -> Path:
         quiet()
         from huggingface_hub import snapshot_download
 
+        whole = name if "/" in name else f"sentence-transformers/{name}"  # as sentence-transformers reads it
         with one_line(f"model {name!r}: neither a folder here nor a model of the Hugging Face hub"):
-            folder = Path(snapshot_download(name, allow_patterns=DOWNLOADED))
+            folder = Path(snapshot_download(whole, allow_patterns=DOWNLOADED))
     if not any(folder.rglob("*.safetensors")):
         raise UserError(f"{folder}: no model here (no .safetensors file)")
     return folder

@@ -32,6 +32,8 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
     if config.words == "fixed":
         vectors = open_vectors(config, trees, cache)
         fixed = WordTable.with_fixed(Vocabulary(vectors.words, case=wanted.case), vectors.vectors)
+        if not any(map(fixed.vocabulary.row, trees.type_counts())):
+            raise _no_word_in_common(config)
         fixed.origin = f"from {vectors.about}"
         return fixed
     words, counts_W = corpus_words(trees.type_counts(), wanted)
@@ -62,10 +64,7 @@ def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVector
     places = given.lookup(vocabulary.words).astype(np.int64) - 1  # row 0 is the unknown word
     rows = 1 + np.flatnonzero(places >= 0)
     if not len(rows):
-        raise UserError(
-            f"--vectors {config.vectors}: has none of the corpus's {len(vocabulary)} words; use vectors of "
-            "the same language and case"
-        )
+        raise _no_word_in_common(config)
     values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
     table = WordTable(vocabulary, vectors.dim, views=len(config.view_list))
@@ -77,3 +76,10 @@ def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVector
             rows_of_view[torch.from_numpy(rows)] = values
     table.origin = f"{len(rows):,} of them starting from {vectors.about}"
     return table
+
+
+def _no_word_in_common(config: TrainConfig) -> UserError:
+    return UserError(
+        f"--vectors {config.vectors}: has none of the corpus's words; use vectors of the same language and "
+        "case"
+    )

@@ -13,6 +13,7 @@ from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.train import cli
 from multiview.training.data import open_trees
+from multiview.words.sources.corpus import PASSES, trained_on_corpus
 from multiview.words.sources.spec import open_vectors
 from tests.fixtures.trees import changed
 from tests.parsing.cache.test_reader import write_cache
@@ -23,7 +24,7 @@ def config(tiny: TrainConfig) -> TrainConfig:
     return changed(tiny, words="fixed", vectors="train", vocabulary={"case": "lower", "min_count": 3}, seed=5)
 
 
-def test_the_vectors_are_gensims(config: TrainConfig, tmp_path: Path) -> None:
+def test_the_vectors_are_gensims(config: TrainConfig, tmp_path: Path, monkeypatch) -> None:
     """Gensim by itself, on lists of words and counting on its own; no two words occur equally often."""
     word2vec = pytest.importorskip("gensim.models").Word2Vec
     tokens = [f"Word{number}" for number in range(20) for _ in range(40 - number)]
@@ -33,11 +34,17 @@ def test_the_vectors_are_gensims(config: TrainConfig, tmp_path: Path) -> None:
     trees = open_trees(tmp_path / "trees")
     lower = [[word.lower() for word in words] for words in sentences]
     theirs = word2vec(
-        lower, vector_size=6, window=5, sg=1, negative=5, min_count=25, epochs=3, seed=5, workers=1
+        lower, vector_size=6, window=5, sg=1, negative=5, min_count=25, epochs=20, seed=5, workers=1
     ).wv
     ours = open_vectors(changed(config, vocabulary={"min_count": 25}), trees, tmp_path)
     assert ours.words == theirs.index_to_key == [f"word{number}" for number in range(16)]
     np.testing.assert_array_equal(ours.vectors, theirs.vectors)
+    assert ours.about.endswith("(20 passes)")
+    with monkeypatch.context() as patch:
+        patch.setitem(PASSES, "words", 5 * len(tokens))
+        assert trained_on_corpus(config, trees).about.endswith("(5 passes)")
+        patch.setitem(PASSES, "words", len(tokens))
+        assert trained_on_corpus(config, trees).about.endswith("(3 passes)")
     shown = open_vectors(changed(config, vocabulary={"case": "exact", "size": 3}), trees, tmp_path)
     assert shown.words == ["Word0", "Word1", "Word2"]
 

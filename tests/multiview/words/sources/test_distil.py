@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,22 @@ def test_a_run_trains_on_them_and_its_card_says_so(
     assert "PCA to 6 dimensions" in card
     assert read_config(folder / "train.json").vectors == f"distil:{teacher}"
     assert MultiViewEncoder.load(folder, "cpu").members[0].network.words.dim == 6
+
+
+def test_a_name_is_a_model_of_the_hub(teacher: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def download(name: str, *, allow_patterns: list[str]) -> str:
+        assert not any(
+            fnmatch(file, pattern) for file in ("pytorch_model.bin", "model.py") for pattern in allow_patterns
+        )
+        asked.append(name)
+        return str(teacher)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert pretrained.encoder_folder("all-MiniLM-L6-v2") == teacher
+    assert pretrained.encoder_folder("owner/other") == teacher
+    assert asked == ["sentence-transformers/all-MiniLM-L6-v2", "owner/other"]
 
 
 def test_bad_input_is_one_line(config: TrainConfig, teacher: Path, tmp_path: Path) -> None:
