@@ -13,7 +13,6 @@ settings that suit a GPU. Imports no torch.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,11 +24,9 @@ from corpora.support.config import (
     Fraction,
     NotNegative,
     Positive,
-    config_from_json,
     configuration,
 )
 from corpora.support.errors import UserError
-from corpora.support.files import read_json
 
 Preset = Literal["laptop", "paper", "paper-2400", "gpu"]
 Case = Literal["exact", "backoff", "lower"]
@@ -225,7 +222,8 @@ class TrainConfig:
     folder; spacy:PIPELINE; distil:MODEL, the corpus's words encoded by a sentence-transformers model; train,
     skip-gram vectors of the corpus."""
     init: Path | None = None
-    """Continue this model: its encoders and words, to which the corpus's most frequent words are added."""
+    """Continue this model (a folder, or builtin), whose views, encoders and words then are the defaults; the
+    corpus's most frequent words are added to trained ones."""
     name: str = ""
     """Name of the model; by default the views and the preset."""
     output: Path = Path("runs/models")
@@ -385,30 +383,6 @@ def preset(name: str, **changes: Any) -> TrainConfig:
     if name not in _PRESETS:
         raise UserError(f"--preset {name}: choose one of {', '.join(_PRESETS)}")
     return dataclasses.replace(_PRESETS[name], **changes)
-
-
-def read_config(path: Path) -> TrainConfig:
-    """The configuration in a run's ``train.json``.
-
-    Raises:
-        UserError: no such file, or it is not the configuration of a training run.
-    """
-    stored = read_json(path)
-    if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
-        raise UserError(f"{path}: not the train.json of a training run")
-    return config_from_json(TrainConfig, stored["config"], where=path)
-
-
-def defaults_from(args: Sequence[str]) -> TrainConfig:
-    """The defaults that ``--preset NAME`` or ``--config FILE`` on a command line ask for."""
-    chosen = {"--preset": "laptop", "--config": ""}
-    for index, arg in enumerate(args):
-        name, _, value = arg.partition("=")
-        if name in chosen:
-            chosen[name] = value or (args[index + 1] if index + 1 < len(args) else "")
-    if chosen["--config"]:
-        return read_config(Path(chosen["--config"]))
-    return preset(chosen["--preset"])
 
 
 # Options that do not change what the weights become; a resumed run may change them.

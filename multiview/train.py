@@ -27,7 +27,8 @@ from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import LOCK, read_json, sweep, write_json
 from corpora.support.lock import locked
 from multiview import paper
-from multiview.config import TrainConfig, defaults_from, differing_options, read_config
+from multiview.config import TrainConfig, differing_options
+from multiview.defaults import defaults_from, read_config
 
 if TYPE_CHECKING:
     from multiview.training.distributed import DistributedContext
@@ -48,6 +49,7 @@ def main(config: TrainConfig) -> int:
     from multiview.encoders.registry import view_class
     from multiview.folder.card import combined_card
     from multiview.folder.files import save_members
+    from multiview.folder.names import model_folder
     from multiview.training.data import open_trees
     from multiview.training.distributed import DistributedContext
 
@@ -69,7 +71,7 @@ def main(config: TrainConfig) -> int:
         if config.words != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
-            init = None if config.init is None else config.init / words
+            init = None if config.init is None else model_folder(config.init) / words
             part = dataclasses.replace(config, words=words, init=init, output=config.folder, name=words)
             code = train_one(part, cache, distributed)
             if code:
@@ -155,6 +157,7 @@ def _claim_folder(config: TrainConfig, trees: str) -> None:
             something that is not a run.
     """
     from multiview.folder.files import model_sha256
+    from multiview.folder.names import model_folder
 
     folder, record = config.folder, config.folder / "train.json"
     if config.fresh and folder.exists():
@@ -166,7 +169,7 @@ def _claim_folder(config: TrainConfig, trees: str) -> None:
         for path in found:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     sweep(folder)
-    content = {"trees": trees, "init": "" if config.init is None else model_sha256(config.init)}
+    content = {"trees": trees, "init": "" if config.init is None else model_sha256(model_folder(config.init))}
     if not record.exists():
         write_json(record, {"config": config_to_json(config), **content})
         return

@@ -6,6 +6,7 @@ import torch
 
 from multiview.config import TrainConfig
 from multiview.encoders.stack import ViewStack
+from multiview.folder.names import model_folder
 from multiview.training.objective import Objective
 from multiview.training.warm_start import warm_start
 from multiview.words.new import new_table
@@ -37,7 +38,7 @@ class MultiViewNetwork(ViewStack):
             trees: the corpus.
             teacher_dim: size of the teacher's vectors; 0 without a teacher.
         """
-        start = None if config.init is None else warm_start(config, config.init, trees)
+        start = None if config.init is None else warm_start(config, model_folder(config.init), trees)
         words = new_table(config, trees) if start is None else start.words
         torch.manual_seed(config.seed)
         network = cls(config, words, teacher_dim)

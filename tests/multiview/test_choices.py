@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from multiview.config import TrainConfig, defaults_from, preset, read_config
+from multiview.config import TrainConfig, preset
+from multiview.defaults import defaults_from, read_config
 from multiview.folder.card import training_command
 from multiview.train import main
 from multiview.training.data import Split, cut, open_trees

@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, read_record
 from corpora.support.lock import locked
-from multiview.config import TrainConfig, options_of, preset, read_config
+from multiview.config import TrainConfig, options_of, preset
+from multiview.defaults import read_config
 from multiview.folder.card import training_command
 from multiview.info import cli as info
 from multiview.train import cli, main

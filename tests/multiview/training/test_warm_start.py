@@ -11,11 +11,12 @@ import torch
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
-from multiview.config import TrainConfig, read_config
+from multiview.config import TrainConfig
+from multiview.defaults import read_config
 from multiview.folder.expanded import expand_into
 from multiview.folder.files import load_members, model_sha256
 from multiview.model import MultiViewEncoder
-from multiview.train import main
+from multiview.train import cli, main
 from multiview.training.data import open_trees
 from multiview.training.network import MultiViewNetwork
 from multiview.training.trainer import Trainer
@@ -121,6 +122,18 @@ def test_another_content_of_the_model_is_another_run(model: TrainConfig, config:
     assert main(changed(model, fresh=True, seed=9)) == 0
     with pytest.raises(UserError, match=r"other options \(the content of --init .*first\)"):
         main(config)
+
+
+def test_the_builtin_encoder_goes_on_with_its_own_sizes(
+    model: TrainConfig, other_trees: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", model.folder)
+    command = ["--init", "builtin", "--trees", str(other_trees), "--output", "out", "--name", "mine"]
+    assert cli([*command, "--loop.batch", "20", "--loop.max-steps", "2"]) == 0
+    record = read_config(Path("out/mine/train.json"))
+    assert str(record.init) == "builtin" and record.encoder == model.encoder
+    assert record.vocabulary.case == "backoff" and record.objective == TrainConfig().objective
+    assert load_members(Path("out/mine"))[0].network.words.dim == 6
 
 
 def test_fixed_words_and_both_models(

@@ -13,7 +13,8 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview import pretrained
-from multiview.config import TrainConfig, read_config
+from multiview.config import TrainConfig
+from multiview.defaults import read_config
 from multiview.model import MultiViewEncoder
 from multiview.train import cli
 from multiview.training.data import open_trees
