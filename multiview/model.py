@@ -29,7 +29,7 @@ from multiview.encoders.registry import Encoder
 from multiview.encoders.stack import ViewStack
 from multiview.folder.files import Member, load_members, normalizes_parts
 from multiview.folder.names import model_folder
-from multiview.folder.reading import Reader, Tokens, as_texts, select
+from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.folder.saving import describe, refuse_foreign, save_encoder
 from multiview.nodes.states import NodeBatch, node_batch
 from multiview.similarity import CosineSimilarity
@@ -360,7 +360,7 @@ class MultiViewEncoder(CosineSimilarity):
         total = len(texts) if texts is not None else len(trees) if trees is not None else 0
         vectors = torch.zeros(total, sum(dims), device=self.device)
         with progress(total=total, description="encode", show=show_progress_bar) as bar:
-            for places, batch in self._batches(texts, requires, trees, batch_size):
+            for places, batch in self.reader.batches(texts, requires, trees, batch_size):
                 with torch_threads(threads):
                     found = self._vectors(batch, chosen)
                 finite = torch.isfinite(found).all(dim=1)
@@ -374,20 +374,6 @@ class MultiViewEncoder(CosineSimilarity):
                 vectors[torch.from_numpy(places).to(self.device)] = found
                 bar.update(len(places))
         return vectors
-
-    def _batches(
-        self,
-        texts: Sequence[str | Tokens] | None,
-        requires: set[str],
-        trees: TreeCache | None,
-        batch_size: int,
-    ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Places in the input and trees of sentences of similar length: each chunk sorted by length."""
-        for places, chunk in self.reader.batches(texts, requires, trees):
-            order = np.argsort(-np.diff(chunk.sentence_offsets), kind="stable")
-            for start in range(0, len(order), batch_size):
-                rows = order[start : start + batch_size]
-                yield places[rows], select(chunk, rows)
 
     @torch.inference_mode()
     def node_states(
@@ -411,12 +397,10 @@ class MultiViewEncoder(CosineSimilarity):
         requires = self._requires(chosen)
         if "const" in requires:
             requires |= {"labels"}
-        for places, batch in self._batches(texts, requires, trees, batch_size):
-            found = []
-            for encoder, x_NE in self._views(batch, chosen):
-                h_ND, height_N = encoder.forward_nodes(x_NE, encoder.plan(batch))
-                found.append((encoder, h_ND, height_N))
-            yield node_batch(places, batch, found)
+        for places, batch in self.reader.batches(texts, requires, trees, batch_size):
+            planned = [(encoder, x_NE, encoder.plan(batch)) for encoder, x_NE in self._views(batch, chosen)]
+            states = ((encoder, plan, *encoder.forward_nodes(x_NE, plan)) for encoder, x_NE, plan in planned)
+            yield node_batch(places, batch, states)
 
     @torch.inference_mode()
     def explain(

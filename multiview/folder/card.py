@@ -41,7 +41,7 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
             "## Metrics",
             "",
             "On a validation set of the same corpus: recall@1 is the fraction of sentences whose nearest of "
-            "400 by cosine is the sentence before or after it.",
+            f"400 by cosine is the sentence before or after it. {_selected(config)}",
             "",
             "| | validation loss | recall@1 |",
             "|---|---|---|",
@@ -72,6 +72,7 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
         f"{_kept(step, training['sentences'])} The configuration is in config.json.",
         "",
+        *_teacher(config),
         *(["Parsers it reads trees from:", "", *parsers, ""] if parsers else []),
         *metrics,
         "## Limits",
@@ -79,6 +80,24 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         "English of the corpus above; other text, other languages and single words are untested.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _selected(config: TrainConfig) -> str:
+    """How the step was chosen."""
+    if config.validation.select == "both":
+        return "The step of the highest recall@1 divided by loss is kept, the start included."
+    return "The step of the highest recall@1 is kept, the start included."
+
+
+def _teacher(config: TrainConfig) -> list[str]:
+    """Whom the views learned from besides each other."""
+    if config.teacher.vectors is None:
+        return []
+    return [
+        f"The views also learned from a sentence encoder's vectors of the corpus, `{config.teacher.vectors}` "
+        "(its teacher.json names it); what that encoder was trained on counts for this model too.",
+        "",
+    ]
 
 
 def _kept(step: int, sentences: int) -> str:

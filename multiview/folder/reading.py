@@ -153,15 +153,30 @@ class Reader:
                 )
 
     def batches(
-        self, texts: Sequence[str | Tokens] | None, requires: set[str], trees: TreeCache | None
+        self,
+        texts: Sequence[str | Tokens] | None,
+        requires: set[str],
+        trees: TreeCache | None,
+        batch_size: int,
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Places in the input (int64 [B]) and parsed sentences, a chunk at a time.
+        """Places in the input (int64 [B]) and parsed sentences, each chunk in batches of similar length.
 
         Args:
             texts: sentences, as strings or tokens; None reads all of ``trees``.
             requires: annotations to read.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
+            batch_size: sentences of a batch.
         """
+        for places, chunk in self._chunks(texts, requires, trees):
+            order = np.argsort(-np.diff(chunk.sentence_offsets), kind="stable")
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                yield places[rows], select(chunk, rows)
+
+    def _chunks(
+        self, texts: Sequence[str | Tokens] | None, requires: set[str], trees: TreeCache | None
+    ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
+        """Places in the input and parsed sentences, a chunk at a time."""
         if texts is None:
             if trees is None:
                 raise UserError("encode(None) encodes a tree cache: give trees=")

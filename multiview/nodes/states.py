@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiview.encoders.registry import Encoder
+from multiview.engines.plan import Plan
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, Batch
 from parsing.trees.parsers import Int
 
@@ -53,22 +54,20 @@ class NodeBatch:
 
 
 def node_batch(
-    places: NDArray[np.int64], batch: Batch, states: Iterable[tuple[Encoder, Tensor, Tensor]]
+    places: NDArray[np.int64], batch: Batch, states: Iterable[tuple[Encoder, Plan, Tensor, Tensor]]
 ) -> NodeBatch:
     """The nodes of a batch.
 
     Args:
         places: int64 [B], place of each sentence in the input.
         batch: words and trees.
-        states: per view the encoder, states [N, D] and heights [N] in sentence order.
+        states: per view the encoder, its plan, states [N, D] and heights [N] in sentence order.
     """
-    words_B = torch.from_numpy(np.diff(batch.sentence_offsets))
     seen: Counter[str] = Counter()
     views = []
-    for encoder, h_ND, height_N in states:
+    for encoder, plan, h_ND, height_N in states:
         seen[encoder.name] += 1
-        # A constituency tree has n - 1 internal nodes besides its n words.
-        count_B = 2 * words_B - 1 if len(h_ND) > batch.sentence_offsets[-1] else words_B
+        count_B = torch.from_numpy(np.diff(plan.node_offsets))
         views.append(
             ViewNodes(
                 view=encoder.name if seen[encoder.name] == 1 else f"{encoder.name} {seen[encoder.name]}",
