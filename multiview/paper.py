@@ -32,6 +32,7 @@ SECTIONS = {
     "table.init": "3.2",
     "table.dropout": "A.2",
     "encoder.forget-bias": "A.2",
+    "encoder.pooling": "2.2",
     "objective.denominator": "2.1",
     "objective.score": "2.1, footnote 1",
     "objective.direction": "2.1",
@@ -55,7 +56,9 @@ ABSENT = (
     *("vocabulary.min-count", "vocabulary.buckets", "table.equal", "table.rate", "table.update"),
     *("encoder.recurrent-scale", "encoder.equal-inputs", "optimiser.warmup-steps", "optimiser.schedule"),
     *("optimiser.clip", "loop.segments", "loop.max-steps", "loop.max-minutes"),
-    *("validation.sentences", "validation.patience"),
+    *("objective.temperature", "objective.learn-temperature", "objective.same", "objective.duplicates"),
+    *("teacher.vectors", "teacher.contrast", "teacher.similarity", "teacher.temperature"),
+    *("table.dropout-views", "validation.sentences", "validation.patience", "validation.select"),
 )
 """Options for what the paper does not have: their values switch it off."""
 UNSTATED = (

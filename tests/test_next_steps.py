@@ -42,6 +42,7 @@ ARGUMENTS = {
     "multiview.info": "model",
     "multiview.search": "model text.txt query",
     "senteval_runner.run": "model",
+    "senteval_runner.teach": "model --output teacher",
     "studies.analogies run": "model",
     "studies.burt": "--output m",
     "studies.multitask": "--output m",

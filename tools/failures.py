@@ -53,6 +53,7 @@ RUNS = {
     "--epochs 900",
     "senteval_runner.run": "random:seq --data senteval --tasks CR --output {out}/r",
     "studies.similarity": "random:seq --words words --output {out}/s",
+    "senteval_runner.teach": "random:seq --trees trees --output {out}/t",
     "senteval_runner.build_probing": "--trees trees --output {out}/p",
     "studies.analogies": "build --cache trees --candidates category --output {out}/a",
     "studies.faq": "faq --output {out}/f --models random:seq --tune map --split random",

@@ -24,6 +24,7 @@ STATED = {
     "table.init": ("xavier", "3.2"),
     "table.dropout": (0.0, "A.2"),
     "encoder.forget-bias": (0.0, "A.2"),
+    "encoder.pooling": ("root", "2.2"),
     "objective.denominator": ("paper", "2.1"),
     "objective.score": ("bilinear", "2.1"),
     "objective.direction": ("forward", "2.1"),
@@ -57,6 +58,16 @@ OFF = {
     "loop.max-minutes": 0.0,
     "validation.sentences": 0,
     "validation.patience": 0,
+    "validation.select": "recall",
+    "table.dropout-views": "shared",
+    "objective.same": 0.0,
+    "objective.duplicates": "negatives",
+    "objective.temperature": 0.05,  # of a cosine score
+    "objective.learn-temperature": False,
+    "teacher.vectors": None,
+    "teacher.contrast": 1.0,  # of a teacher
+    "teacher.similarity": 10.0,
+    "teacher.temperature": 0.05,
 }
 HOW = {
     *("preset", "config", "trees", "vectors", "name", "output", "fresh", "dry-run", "device", "seed"),

@@ -37,7 +37,11 @@ def both(toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [f"{word} {' '.join(map(str, random.normal(size=5).round(3)))}\n" for word in words[4:]]
     (out / "v.txt").write_text("".join(lines))
     loop = {"epochs": 1}
-    main(changed(TINY, trees=toy_trees, output=out, name="m", words="both", vectors=out / "v.txt", loop=loop))
+    main(
+        changed(
+            TINY, trees=toy_trees, output=out, name="m", words="both", vectors=str(out / "v.txt"), loop=loop
+        )
+    )
     return out / "m"
 
 
@@ -260,7 +264,7 @@ def test_an_expanded_vocabulary_is_refused(tiny: TrainConfig, tmp_path: Path, to
     random = np.random.default_rng(0)
     lines = [f"{word} {' '.join(map(str, random.normal(size=3).round(3)))}\n" for word in [*words, "quokka"]]
     (tmp_path / "v.txt").write_text("".join(lines))
-    main(changed(tiny, vectors=tmp_path / "v.txt", vocabulary={"expand": 1000}, loop={"epochs": 1}))
+    main(changed(tiny, vectors=str(tmp_path / "v.txt"), vocabulary={"expand": 1000}, loop={"epochs": 1}))
     assert member_record(tiny.folder).words.expanded
     assert compact([str(tiny.folder), "--output", str(tmp_path / "x"), "--sample", str(toy_trees)]) == 2
 
