@@ -73,11 +73,15 @@ def evaluate(model_folder: Path, train_trees: Path, held_out_trees: Path) -> dic
     """Neighbour retrieval of the trained model and of what it has to beat.
 
     That is the same model before its first step, plain random weights, bags of its words and of random ones,
-    and TF-IDF.
+    and TF-IDF. The encoder of the installation has seen none of this text; it is scored alone and beside the
+    trained model, each part at unit length.
     """
+    import numpy as np
+
     from multiview.model import MultiViewEncoder
     from parsing.cache.reader import TreeCache
     from senteval_runner.demo.retrieval import neighbour_retrieval, tfidf_embeddings
+    from senteval_runner.protocol.features import unit
     from senteval_runner.vectors.encoders import resolve_encoder
     from senteval_runner.vectors.starts import StartSpec, load_start
 
@@ -88,8 +92,12 @@ def evaluate(model_folder: Path, train_trees: Path, held_out_trees: Path) -> dic
     random = MultiViewEncoder.untrained(model.views, like=model)
     sentences = tokens_of(held_out)
     sif = resolve_encoder(f"sif:{model_folder}?corpus={train_trees}")
+    trained_ND = model.encode(None, trees=held_out, batch_size=256)
+    builtin_ND = MultiViewEncoder.load("builtin").encode(None, trees=held_out, batch_size=256)
     rows: dict[str, NDArray[Any] | csr_matrix] = {
-        "DEP+CONST, trained": model.encode(None, trees=held_out, batch_size=256),
+        "builtin and DEP+CONST, trained": np.hstack([unit(builtin_ND), unit(trained_ND)]),
+        "builtin": builtin_ND,
+        "DEP+CONST, trained": trained_ND,
         "DEP+CONST, before its first step": start.encode(None, trees=held_out, batch_size=256),
         "DEP+CONST, random weights": random.encode(None, trees=held_out, batch_size=256),
         "average of the trained word vectors": word_average(model, sentences),
@@ -146,7 +154,7 @@ cli = Command(
     "senteval_runner.demo",
     (__doc__ or "").split("\n")[0],
     owns=lambda config: config.output,
-    then=lambda config: (
-        f"{command_line('parsing.run', 'corpus.txt')} on a text of yours, one sentence per line"
+    then=lambda config: command_line(
+        "multiview.search", "builtin", config.output / "trees/pydocs-heldout", "How do I open a file?"
     ),
 )

@@ -49,10 +49,13 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
         return 1.0
 
     monkeypatch.setattr(demo, "run_step", step)
+    # The toy trees are by no parser that the installation's own encoder reads.
+    monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path / "models" / demo.MODEL)
     demo.main(demo.DemoConfig(output=tmp_path))
     assert [module for module, _ in typed] == ["parsing.run", "parsing.run", "multiview.train"]
     results = json.loads((tmp_path / "results.json").read_text())
     assert set(results["retrieval"]) == {
+        *("builtin and DEP+CONST, trained", "builtin"),
         *("DEP+CONST, trained", "DEP+CONST, before its first step", "DEP+CONST, random weights"),
         *("average of the trained word vectors", "SIF of the trained word vectors"),
         *("average of random word vectors", "TF-IDF"),

@@ -21,7 +21,7 @@ from multiview.training.data import open_trees
 from multiview.words.sources.distil import reduced
 from multiview.words.sources.spec import open_vectors
 from multiview.words.vectors import WordVectors
-from tests.fixtures.transformers import save_bert
+from tests.fixtures.transformers import save_sentence_encoder
 from tests.fixtures.trees import changed
 
 pytest.importorskip("sentence_transformers")
@@ -30,16 +30,9 @@ pytest.importorskip("sentence_transformers")
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny BERT with mean pooling, as sentence-transformers saves it."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    folder = tmp_path_factory.mktemp("teacher")
-    transformer = Transformer(str(save_bert(folder / "bert")))
-    model = SentenceTransformer(modules=[transformer, Pooling(24, "mean")], device="cpu")
-    model.save(str(folder / "sentences"), create_model_card=False)
-    (folder / "sentences" / "README.md").write_text("---\ntags: [a]\nlicense: apache-2.0\n---\n# A teacher\n")
-    return folder / "sentences"
+    folder = save_sentence_encoder(tmp_path_factory.mktemp("teacher"))
+    (folder / "README.md").write_text("---\ntags: [a]\nlicense: apache-2.0\n---\n# A teacher\n")
+    return folder
 
 
 @pytest.fixture

@@ -1,0 +1,47 @@
+"""The encoder that ships is made by ordinary commands: the whole chain, twice, on little text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from multiview.model import MultiViewEncoder
+from tests.fixtures.transformers import save_sentence_encoder
+from tools import train_encoder
+from tools.train_encoder import TrainEncoderConfig
+
+pytest.importorskip("sentence_transformers")
+SMALLER = {"--table.dim": 8, "--encoder.dim": 8, "--loop.batch": 10, "--vocabulary.size": 60}
+TEXT = """
+The old man sat on the bench, reading yesterday's paper.
+"Did you see it?" he asked, and nobody answered.
+A dog barked twice; the rain had stopped by then.
+She bought bread, milk and two apples at the market.
+The train to the north leaves at noon every day.
+Few people know that the bridge was built by hand.
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # ten commands, each of which loads torch
+def test_the_chain_ends_in_the_same_bits_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = list(train_encoder.RECIPE)
+    for option, value in SMALLER.items():
+        recipe[recipe.index(option) + 1] = value
+    monkeypatch.setattr(train_encoder, "RECIPE", recipe)
+    monkeypatch.chdir(tmp_path)
+    texts = []
+    for name in ("one.txt", "two.txt"):
+        (tmp_path / name).write_text(TEXT.lstrip() * 4 + "\n" + TEXT.lstrip().upper() * 2)
+        texts.append(tmp_path / name)
+    teacher = save_sentence_encoder(tmp_path / "teacher")
+    weights = []
+    for output in (Path("first"), Path("second")):
+        config = TrainEncoderConfig(
+            texts=tuple(texts), teacher=str(teacher), output=output, sentences=60, steps=3, threads=1
+        )
+        train_encoder.main(config)
+        weights.append((output / "compact" / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+    assert MultiViewEncoder.load("first/compact").encode("A dog barked.").shape == (16,)
