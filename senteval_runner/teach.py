@@ -46,7 +46,7 @@ class TeachConfig:
 def main(config: TeachConfig) -> int:
     """Encode what is missing."""
     from multiview.training.data import open_trees
-    from multiview.training.teacher import PART, RECORD, store_part, stored_part
+    from multiview.training.teacher import PART, RECORD, has_part, store_part
     from senteval_runner.vectors.embed import StoredEncoder, text_of
     from senteval_runner.vectors.encoders import loader
     from senteval_runner.vectors.sources import find_source
@@ -57,11 +57,10 @@ def main(config: TeachConfig) -> int:
     _claim(config.output, record)
     sweep(config.output)
     encoder = StoredEncoder(loader(source, {"device": config.device, "batch_size": config.batch_size}))
-    dim = 0
     with progress(total=len(cache), description=f"encode {source.name}") as bar:
         for start in range(0, len(cache), PART):
             stop = min(start + PART, len(cache))
-            if not stored_part(config.output, start, checked=False):
+            if not has_part(config.output, start):
                 texts = [text_of(words) for words in _sentences(cache, start, stop)]
                 store_part(config.output, start, encoder.encode(texts))
             bar.update(stop - start)

@@ -58,7 +58,7 @@ class TeacherMatrix:
             )
         matrix = cls(folder, int(record["sentences"]), int(record["dim"]), str(record["encoder"]))
         for start in range(0, matrix.sentences, PART):
-            stored_part(folder, start, checked=True)
+            check_part(folder, start)
         return matrix
 
     @cached_property
@@ -82,19 +82,21 @@ def part_path(folder: Path, start: int) -> Path:
     return folder / f"part-{start // PART:06d}.npy"
 
 
-def stored_part(folder: Path, start: int, *, checked: bool) -> bool:
-    """Whether a part is there, whole.
+def check_part(folder: Path, start: int) -> None:
+    """Compare a part with its record.
 
     Raises:
-        UserError: it is not, and ``checked`` asks for it.
+        UserError: it is missing or damaged.
     """
     path = part_path(folder, start)
+    check_file(path, **read_record(path.with_suffix(".json")))
+
+
+def has_part(folder: Path, start: int) -> bool:
+    """Whether a part is there, whole."""
     try:
-        record = read_record(path.with_suffix(".json"))
-        check_file(path, **record)
+        check_part(folder, start)
     except UserError:
-        if checked:
-            raise
         return False
     return True
 
