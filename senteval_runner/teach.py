@@ -109,7 +109,10 @@ cli = Command(
     "Encode the sentences of a tree cache with any sentence encoder, as a teacher.",
     owns=lambda config: config.output,
     kept="finished parts are kept; the same command resumes",
-    then=lambda config: command_line("multiview.train", "--teacher.vectors", config.output),
+    then=lambda config: command_line(
+        *("multiview.train", "--teacher.vectors", config.output),
+        *(("--trees", config.trees) if config.trees else ()),
+    ),
     plugins=True,
 )
 

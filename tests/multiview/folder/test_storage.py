@@ -271,10 +271,9 @@ def test_an_expanded_vocabulary_is_refused(tiny: TrainConfig, tmp_path: Path, to
 
 def test_the_builtin_encoder_of_this_tree() -> None:
     """What the wheel will hold: at most 20 MB, and it says where its data come from."""
-    try:
-        folder = model_folder("builtin")
-    except UserError:
-        pytest.skip("no builtin encoder yet")
+    folder = model_folder("builtin")
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 20e6
-    assert "Limits" in (folder / "README.md").read_text(encoding="utf-8")
-    load_members(folder)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "CC BY-SA 3.0" in card and "public domain" in card and "Apache-2.0" in card
+    (member,) = load_members(folder)
+    assert member.network.views == ("dep", "const") and member.network.dim == 768
