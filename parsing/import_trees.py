@@ -13,9 +13,9 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command, command_line
 from corpora.support.config import config_to_json, configuration
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from parsing.trees.brackets import SpanTree
 
 NO_DOCUMENT = "brackets"
-Parse = TypeVar("Parse")
 
 
 @configuration
@@ -41,22 +40,6 @@ class ImportConfig:
     """CoNLL-U file with heads and relations."""
     ptb: Path | None = None
     """Bracket file; with --conllu, trees of the same sentences in the same order."""
-
-
-@dataclass(kw_only=True)
-class GoldTrees(Generic[Parse]):
-    """A parser that returns the trees of a file, in the order of its sentences."""
-
-    parses: list[Parse]
-    relations: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    identity: dict[str, str] = field(default_factory=dict)
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Parse]:
-        """The trees of a whole shard at once."""
-        assert len(sentences) == len(self.parses)
-        return self.parses
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,21 +197,23 @@ def gold_shard(spec: ShardSpec, golds: Sequence[Sentence], treebank: Treebank, f
     trees: Arrays = {}
     if treebank.relations is not None:
         ids = {name: i for i, name in enumerate(treebank.relations)}
-        dependencies = [
+        arcs = [
             DependencyParse(
                 heads=np.array(golds[i].heads, np.int32),
                 relations=np.array([ids[name] for name in golds[i].relations or ()], np.int32),
             )
             for i in usable
         ]
-        dependency = GoldTrees(parses=dependencies, relations=treebank.relations)
-        trees |= dependency_arrays(sentences, offsets, [usable], dependency, flags, reasons)
+        by_id = zip(usable.tolist(), arcs, strict=True)
+        trees |= dependency_arrays(sentences, offsets, by_id, treebank.relations, flags, reasons)
     if treebank.labels is not None:
         label_ids = {name: i for i, name in enumerate(treebank.labels)}
         tag_ids = {name: i for i, name in enumerate(treebank.tags)}
         spans = [to_parse(_span_tree(golds[i], treebank.where), label_ids, tag_ids) for i in usable]
-        constituency = GoldTrees(parses=spans, labels=treebank.labels, tags=treebank.tags)
-        trees |= constituency_arrays(sentences, offsets, [usable], constituency, flags, reasons)
+        names = treebank.labels, treebank.tags
+        trees |= constituency_arrays(
+            sentences, offsets, zip(usable.tolist(), spans, strict=True), *names, flags, reasons
+        )
     faulty = usable[(flags[usable] & (DEP_FALLBACK | CONST_FALLBACK)) > 0]
     if len(faulty):
         words = " ".join(golds[faulty[0]].tokens)[:60]

@@ -6,8 +6,12 @@ r"""Train a parser from a treebank.
     python -m parsing.train const --train gum/train.ptb --extra gum/train.conllu ewt/train.conllu \
         --dev gum/dev.ptb --output runs/parsers/const --loop.minutes 60
 
-In: CoNLL-U or bracket treebanks. Out: a model folder that ``--dep-model`` or ``--const-model`` takes, with
-a model card; the learning curve and the checkpoints are in its ``training/`` folder. The same command
+    python -m parsing.train both --train-dep ewt/train.conllu gum/train.conllu --train-const gum/train.ptb \
+        --dev-dep gum/dev.conllu --dev-const gum/dev.ptb --output runs/parsers/both --loop.minutes 90
+
+In: CoNLL-U or bracket treebanks. Out: a model folder that ``--dep-model`` or ``--const-model`` takes (of
+``both``, the folders ``dep`` and ``const``, which share a sentence encoder and parse together faster), with a
+model card; the learning curve and the checkpoints are in its ``training/`` folder. The same command
 resumes a killed run.
 """
 
@@ -16,7 +20,7 @@ from __future__ import annotations
 import sys
 
 from corpora.support.cli import Command, Commands, command_line
-from parsing.networks.config import TrainConstituency, TrainDependency
+from parsing.networks.config import TrainConstituency, TrainDependency, TrainJoint
 
 
 def train_dependency(config: TrainDependency) -> None:
@@ -33,8 +37,30 @@ def train_constituency(config: TrainConstituency) -> None:
     train_constituency_parser(config)
 
 
+def train_joint(config: TrainJoint) -> None:
+    """Train both parsers over one encoder and write their folders."""
+    from parsing.joint.train import train_joint_parsers
+
+    train_joint_parsers(config)
+
+
 cli = Commands(
     {
+        "both": Command(
+            TrainJoint,
+            train_joint,
+            "parsing.train both",
+            "both parsers over one sentence encoder",
+            then=lambda config: command_line(
+                "parsing.run",
+                "CORPUS",
+                "--dep-model",
+                config.output / "dep",
+                "--const-model",
+                config.output / "const",
+            ),
+            owns=lambda config: config.output,
+        ),
         "const": Command(
             TrainConstituency,
             train_constituency,

@@ -26,7 +26,7 @@ from parsing.networks.config import ConstituencyConfig
 from parsing.networks.device import DeviceParser, Stages, pick, to_host
 from parsing.networks.features import ParserVocabulary, TypeTable
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights, sizes_from
-from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
+from parsing.networks.sentence_encoder import EncoderIdentity, SentenceEncoder, TypeVectors
 from parsing.trees.parsers import ConstituencyParse, check_tokens
 
 
@@ -218,14 +218,15 @@ class BatchedSpanParser(DeviceParser, Generic[Model]):
         """See :meth:`parsing.networks.device.DeviceParser.reduce_precision`."""
         self.model.use_bfloat16()
 
+    def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[ConstituencyParse]:
+        """Trees and tags from encoder states; the arguments are what :meth:`states` returns."""
+        model = self.model
+        force = model.config.force_root
+        return parse_states(model.span_head, model.tag_head, states_BTD, positions_B, force=force)
+
     @torch.inference_mode()
     def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Stages[ConstituencyParse]:
-        model = self.model
-        states_BTD, positions_B = self.states(sentences)
-        force = model.config.force_root
-        return (
-            yield from parse_states(model.span_head, model.tag_head, states_BTD, positions_B, force=force)
-        )
+        return (yield from self.parse_states(*self.states(sentences)))
 
 
 class SpanParser(BatchedSpanParser[ConstituencyModel]):
@@ -246,3 +247,7 @@ class SpanParser(BatchedSpanParser[ConstituencyModel]):
         """See :meth:`BatchedSpanParser.states`."""
         batch = self._vectors.batch(sentences)
         return self.model.encoder(batch, self._vectors), batch.lengths_B
+
+    def encoder_identity(self) -> EncoderIdentity:
+        """What the states depend on."""
+        return self._vectors.identity()

@@ -131,20 +131,11 @@ class ConstituencyTask:
     def loss(self, sentences: Sequence[int]) -> Tensor:
         """Mean loss of the sentences with these indices."""
         states_BTD, lengths_B = self._sentences.states(sentences)
-        states_ND = word_states(states_BTD, lengths_B)
-        loss = TAG_SCALE * _cross_entropy(self.model.tag_head(states_ND), [self._tags[i] for i in sentences])
+        parses, tags = [self._parses[i] for i in sentences], [self._tags[i] for i in sentences]
+        loss = span_loss(self.model, states_BTD, lengths_B, parses, tags)
         if self._network.arcs is not None:
-            loss = loss + ARC_SCALE * _cross_entropy(
-                self._network.arcs(states_ND), [self._arcs[i] for i in sentences]
-            )
-        with_tree = [b for b, i in enumerate(sentences) if self._parses[i] is not None]
-        if with_tree:
-            positions = lengths_B[with_tree]
-            posts_PD = fencepost_vectors(states_BTD[with_tree], positions)
-            parses = [parse for i in sentences if (parse := self._parses[i]) is not None]
-            force = self.model.config.force_root
-            lengths = positions.numpy() - 2
-            loss = loss + margin_loss(self.model.span_head, posts_PD, lengths, parses, force=force).mean()
+            arcs_NK = self._network.arcs(word_states(states_BTD, lengths_B))
+            loss = loss + ARC_SCALE * _cross_entropy(arcs_NK, [self._arcs[i] for i in sentences])
         return loss
 
     def evaluate(self) -> dict[str, float]:
@@ -184,6 +175,35 @@ def arc_names(sentence: Sentence) -> list[str]:
         f"{relation.split(':')[0]} {'<' if head <= i else '>'} {sentence.tags[head - 1][:2] if head else ''}"
         for i, (head, relation) in enumerate(zip(sentence.heads, sentence.relations, strict=True))
     ]
+
+
+def span_loss(
+    model: SpanModel,
+    states_BTD: Tensor,
+    positions_B: Tensor,
+    parses: Sequence[ConstituencyParse | None],
+    tags: Sequence[Int],
+) -> Tensor:
+    """Cross-entropy of the tags, weighted, plus the mean margin loss of the sentences that have a tree.
+
+    Args:
+        model: the heads.
+        states_BTD: encoder output.
+        positions_B: n + 2, positions of each sentence, on the host.
+        parses: [B], gold trees.
+        tags: [B] of [n], gold tags, ``IGNORED`` where there is none.
+    """
+    loss = TAG_SCALE * _cross_entropy(model.tag_head(word_states(states_BTD, positions_B)), tags)
+    with_tree = [b for b, parse in enumerate(parses) if parse is not None]
+    if with_tree:
+        positions = positions_B[with_tree]
+        posts_PD = fencepost_vectors(states_BTD[with_tree], positions)
+        known = [parse for parse in parses if parse is not None]
+        margins_B = margin_loss(
+            model.span_head, posts_PD, positions.numpy() - 2, known, force=model.config.force_root
+        )
+        loss = loss + margins_B.mean()
+    return loss
 
 
 def _cross_entropy(scores_NC: Tensor, targets: Sequence[Int]) -> Tensor:

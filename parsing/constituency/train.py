@@ -14,10 +14,19 @@ from parsing.constituency.stored import stored_parser
 from parsing.constituency.subword_model import SubwordConstituencyModel
 from parsing.constituency.task import ConstituencyTask, score_parser
 from parsing.networks.config import TrainConstituency
-from parsing.networks.model_card import BILSTM, TRANSFORMER, CardTexts, Scores, Sources, Training, file_hashes
+from parsing.networks.model_card import (
+    BILSTM,
+    TRANSFORMER,
+    CardTexts,
+    Scores,
+    Sources,
+    Stored,
+    Training,
+    file_hashes,
+)
 from parsing.networks.model_folder import ModelFolder, load_model_folder
 from parsing.networks.subwords import read_transformer
-from parsing.networks.training import seed_everything
+from parsing.networks.training import count_parameters, seed_everything
 from parsing.trees.brackets import SpanTree, read_trees
 
 
@@ -87,9 +96,8 @@ def train_constituency_parser(config: TrainConstituency) -> Scores:
         return score_parser(stored_parser(stored), dev_trees)
 
     training = Training(
-        kind="constituency",
         task=task,
-        model=task.model,
+        stored=[Stored(kind="constituency", model=task.model, score=score, card=card_texts(task.model))],
         sources=Sources(
             model=config_to_json(config.model),
             train=file_hashes(config.train),
@@ -99,8 +107,6 @@ def train_constituency_parser(config: TrainConstituency) -> Scores:
             start_from=started_from,
         ),
         dev_size=len(dev_trees),
-        score=score,
-        card=CARD,
     )
     return training.run(config, config.loop)
 
@@ -114,18 +120,19 @@ def _score_table(scores: Scores) -> list[str]:
     ]
 
 
-CARD = CardTexts[ConstituencyModel | SubwordConstituencyModel](
-    about=lambda model, parameters: (
-        "Span parser (Kitaev & Klein 2018) with part-of-speech tags over "
+def card_texts(model: ConstituencyModel | SubwordConstituencyModel) -> CardTexts:
+    """What a constituency parser's card says."""
+    return CardTexts(
+        about="Span parser (Kitaev & Klein 2018) with part-of-speech tags over "
         f"{BILSTM if isinstance(model, ConstituencyModel) else TRANSFORMER}; "
-        f"{parameters:,} parameters, {len(model.labels)} labels (unary chains are labels), "
-        f"{len(model.tags)} tags."
-    ),
-    left_out_of="train and extra",
-    data_rules="Trees are learned from train; tags, and arcs as a help that is thrown away, from extra too.",
-    score_table=_score_table,
-    rules="Labelled brackets without function tags, punctuation and wrapper "
-    "(`parsing/constituency/score.py` has the rules).",
-    curve="dev",
-    columns={"f1": "F1", "tags": "tags"},
-)
+        f"{count_parameters(model.state_dict()):,} parameters, {len(model.labels)} labels (unary chains are "
+        f"labels), {len(model.tags)} tags.",
+        left_out_of="train and extra",
+        data_rules="Trees are learned from train; tags, and arcs as a help that is thrown away, from extra "
+        "too.",
+        score_table=_score_table,
+        rules="Labelled brackets without function tags, punctuation and wrapper "
+        "(`parsing/constituency/score.py` has the rules).",
+        curve="dev",
+        columns={"f1": "F1", "tags": "tags"},
+    )

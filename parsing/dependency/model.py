@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from corpora.support.config import config_to_json
-from corpora.support.errors import UserError
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.features import ParserVocabulary, WordBatch
 from parsing.networks.model_folder import VOCABULARY, ModelFolder, load_weights, sizes_from
@@ -128,12 +127,10 @@ class DependencyModel(BiaffineScorers):
         scorer: ScorerConfig,
     ) -> None:
         super().__init__()
-        if encoder.end_boundary:
-            raise UserError(
-                "end_boundary: a dependency model has none (position 0 is the root's); leave it out"
-            )
         self.vocabulary = vocabulary
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
+        self.end_positions = int(encoder.end_boundary)
+        """Positions after the last word, 1 with an encoder that spans share; no head is there."""
         self.add_scorers(self.encoder.output_dim, relations, scorer)
 
     def encode(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:

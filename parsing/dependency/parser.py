@@ -21,7 +21,7 @@ from parsing.dependency.decode import decode_heads
 from parsing.dependency.model import BiaffineScorers, DependencyModel
 from parsing.networks.device import DeviceParser, Stages, to_host
 from parsing.networks.features import TypeTable
-from parsing.networks.sentence_encoder import TypeVectors
+from parsing.networks.sentence_encoder import EncoderIdentity, TypeVectors
 from parsing.trees.parsers import DependencyParse, check_tokens
 
 Model = TypeVar("Model", bound=BiaffineScorers)
@@ -45,7 +45,7 @@ class BatchedParser(DeviceParser, Generic[Model]):
         """One parse per sentence, in order; every sentence has at least one token."""
         check_tokens(sentences)
         return self.runner.run(
-            self._lengths(sentences) + 1,
+            self._sizes(sentences),
             lambda members: self._parse_batch([sentences[i] for i in members]),
         )
 
@@ -54,15 +54,21 @@ class BatchedParser(DeviceParser, Generic[Model]):
         self.model.use_bfloat16()
 
     @abstractmethod
-    def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch of sentences."""
+    def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Contextual states [B, T, D] of a batch and n + 1, words and root of each sentence, [B], on the host."""
 
     @torch.inference_mode()
-    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Stages[DependencyParse]:
-        scores_BTT, x_BTD = self.score(sentences)
-        scores = to_host(scores_BTT)
+    def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch of sentences."""
+        x_BTD, positions_B = self.states(sentences)
+        return self._arc_scores(x_BTD, positions_B), x_BTD
+
+    @torch.inference_mode()
+    def parse_states(self, x_BTD: Tensor, positions_B: Tensor) -> Stages[DependencyParse]:
+        """Trees from encoder states; the arguments are what :meth:`states` returns."""
+        scores = to_host(self._arc_scores(x_BTD, positions_B))
         yield
-        tokens_B = np.array([len(tokens) for tokens in sentences])
+        tokens_B = positions_B.numpy() - 1
         heads_N, _ = decode_heads(np.asarray(scores(), np.float32), tokens_B)
         sentence_N = np.repeat(np.arange(len(tokens_B)), tokens_B)
         position_N = np.arange(len(heads_N)) - np.repeat(np.cumsum(tokens_B) - tokens_B, tokens_B) + 1
@@ -76,9 +82,17 @@ class BatchedParser(DeviceParser, Generic[Model]):
         columns = (np.split(values.astype(np.int32), cuts) for values in (heads_N, relations_N))
         return list(map(DependencyParse, *columns))
 
-    def _lengths(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        """Cost of each sentence, int64 [n], by which batches are cut."""
-        return np.array([len(tokens) for tokens in sentences], dtype=np.int64)
+    @torch.inference_mode()
+    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Stages[DependencyParse]:
+        return (yield from self.parse_states(*self.states(sentences)))
+
+    def _arc_scores(self, x_BTD: Tensor, positions_B: Tensor) -> Tensor:
+        mask_BT = torch.arange(x_BTD.shape[1]) < positions_B[:, None]
+        return self.model.arc_scores(x_BTD, mask_BT.to(x_BTD.device))
+
+    @abstractmethod
+    def _sizes(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+        """Positions of each sentence, boundaries included, int64 [n], by which batches are cut."""
 
 
 class BiaffineParser(BatchedParser[DependencyModel]):
@@ -95,9 +109,15 @@ class BiaffineParser(BatchedParser[DependencyModel]):
         super().to(device)
         self._vectors.forget()
 
-    @torch.inference_mode()
-    def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch of sentences."""
+    def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """See :meth:`BatchedParser.states`."""
         batch = self._vectors.batch(sentences)
-        x_BTD = self.model.encode(batch, self._vectors)
-        return self.model.arc_scores(x_BTD, batch.mask_BT().to(x_BTD.device)), x_BTD
+        return self.model.encode(batch, self._vectors), batch.lengths_B - self.model.end_positions
+
+    def encoder_identity(self) -> EncoderIdentity:
+        """What the states depend on."""
+        return self._vectors.identity()
+
+    def _sizes(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+        boundaries = 1 + self.model.end_positions
+        return np.array([len(tokens) + boundaries for tokens in sentences], dtype=np.int64)

@@ -132,16 +132,15 @@ class SubwordParser(BatchedParser[SubwordDependencyModel]):
         if self._vectors is not None:
             self._vectors.forget()
 
-    @torch.inference_mode()
-    def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Arc scores [B, T, T] and contextual states [B, T, D] of a batch of sentences."""
+    def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """See :meth:`parsing.dependency.parser.BatchedParser.states`."""
         pieces = self._pieces.batch([self._pieces.pieces(tokens) for tokens in sentences])
         x_BTD = self.model.subwords(pieces)
         if self._vectors is not None and self.model.encoder is not None:
             words = self._vectors.batch(sentences)
             x_BTE = torch.cat([self._vectors(words), x_BTD], -1)
             x_BTD = self.model.encoder.contextualize(x_BTE, words.lengths_B.to(x_BTE.device))
-        return self.model.arc_scores(x_BTD, pieces.mask_BT().to(x_BTD.device)), x_BTD
+        return x_BTD, pieces.lengths_B
 
-    def _lengths(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        return piece_counts([self._pieces.pieces(tokens) for tokens in sentences])
+    def _sizes(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+        return piece_counts([self._pieces.pieces(tokens) for tokens in sentences]) + 1

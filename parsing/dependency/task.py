@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from corpora.documents import Sentence
-from parsing.dependency.model import DependencyModel
+from parsing.dependency.model import BiaffineScorers, DependencyModel
 from parsing.dependency.parser import BiaffineParser
 from parsing.dependency.subword_model import SubwordDependencyModel, SubwordParser
 from parsing.networks.config import DependencyConfig
@@ -21,6 +21,42 @@ from parsing.trees.parsers import DependencyParse, DependencyParser
 
 PUNCTUATION = "PUNCT"
 """Universal part-of-speech tag of the tokens that the main scores leave out."""
+
+
+def relation_names(sentences: Sequence[Sentence]) -> list[str]:
+    """Every relation of treebank sentences, sorted."""
+    return sorted({relation for s in sentences for relation in _relations(s)})
+
+
+class Arcs:
+    """Gold heads and relations of training sentences.
+
+    Args:
+        sentences: with heads and relations.
+        relations: names of the relations, in the model's order.
+    """
+
+    def __init__(self, sentences: Sequence[Sentence], relations: Sequence[str]) -> None:
+        ids = {relation: i for i, relation in enumerate(relations)}
+        self._heads = [np.array(s.heads, dtype=np.int64) for s in sentences]
+        self._relations = [np.array([ids[r] for r in _relations(s)], dtype=np.int64) for s in sentences]
+        self.sizes = [len(heads) for heads in self._heads]
+        """Number of words of each sentence."""
+
+    def loss(
+        self, scorers: BiaffineScorers, x_BTD: Tensor, positions_B: Tensor, sentences: Sequence[int]
+    ) -> Tensor:
+        """Loss of the sentences with these indices.
+
+        Args:
+            scorers: the model.
+            x_BTD: contextual states.
+            positions_B: n + 1, positions of each sentence and its root.
+            sentences: [B].
+        """
+        heads_N = torch.from_numpy(np.concatenate([self._heads[i] for i in sentences]))
+        relations_N = torch.from_numpy(np.concatenate([self._relations[i] for i in sentences]))
+        return scorers.loss(x_BTD, positions_B, heads_N, relations_N)
 
 
 class DependencyTask:
@@ -44,13 +80,15 @@ class DependencyTask:
             transformer: the pretrained encoder; None for words and characters.
         """
         tokens = [s.tokens for s in train]
-        relations = sorted({relation for s in train for relation in _relations(s)})
+        relations = relation_names(train)
         self.module: DependencyModel | SubwordDependencyModel
         self._sentences: TrainingSentences
+        self._end_positions = 0
         if transformer is None:
             vocabulary = ParserVocabulary.build(tokens, min_count=config.min_count)
             self.module = DependencyModel(vocabulary, relations, config.encoder, config.scorer)
             self._sentences = WordSentences(self.module.encoder, vocabulary, tokens)
+            self._end_positions = self.module.end_positions
         else:
             # No end piece: every position but the root's is a token that can be a head.
             subwords = dataclasses.replace(transformer.config, end=None)
@@ -59,19 +97,16 @@ class DependencyTask:
             transformer.start(self.module.subwords)
             self._sentences = PieceSentences(self.module.subwords, transformer.tokenizer, tokens)
         self.dev = dev
-        ids = {relation: i for i, relation in enumerate(relations)}
-        self._heads = [np.array(s.heads, dtype=np.int64) for s in train]
-        self._relations = [np.array([ids[r] for r in _relations(s)], dtype=np.int64) for s in train]
+        self._targets = Arcs(train, relations)
 
     def sizes(self) -> list[int]:
         """Number of tokens of each training sentence."""
-        return [len(heads) for heads in self._heads]
+        return self._targets.sizes
 
     def loss(self, sentences: Sequence[int]) -> Tensor:
         """Training loss of the sentences with these indices."""
-        heads_N = torch.from_numpy(np.concatenate([self._heads[i] for i in sentences]))
-        relations_N = torch.from_numpy(np.concatenate([self._relations[i] for i in sentences]))
-        return self.module.loss(*self._sentences.states(sentences), heads_N, relations_N)
+        states_BTD, positions_B = self._sentences.states(sentences)
+        return self._targets.loss(self.module, states_BTD, positions_B - self._end_positions, sentences)
 
     def evaluate(self) -> dict[str, float]:
         """Attachment scores on the dev sentences, in per cent."""

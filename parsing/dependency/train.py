@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from corpora.documents import Sentence
 from corpora.support.config import config_to_json
@@ -14,25 +15,37 @@ from parsing.dependency.stored import stored_parser
 from parsing.dependency.subword_model import SubwordDependencyModel
 from parsing.dependency.task import DependencyTask, score_parser
 from parsing.networks.config import TrainDependency
-from parsing.networks.model_card import BILSTM, TRANSFORMER, CardTexts, Scores, Sources, Training, file_hashes
+from parsing.networks.model_card import (
+    BILSTM,
+    TRANSFORMER,
+    CardTexts,
+    Scores,
+    Sources,
+    Stored,
+    Training,
+    file_hashes,
+)
 from parsing.networks.model_folder import ModelFolder
 from parsing.networks.subwords import read_transformer
-from parsing.networks.training import seed_everything
+from parsing.networks.training import count_parameters, seed_everything
 
 
-def read_dependencies(paths: Sequence[Path], exclude_documents: Sequence[str] = ()) -> list[Sentence]:
-    """Sentences of CoNLL-U files with heads, relations and universal tags.
+def read_dependencies(
+    paths: Sequence[Path], exclude_documents: Sequence[str] = (), *, tags: Literal["upos", "xpos"] = "upos"
+) -> list[Sentence]:
+    """Sentences of CoNLL-U files with heads, relations and tags.
 
     Args:
         paths: the files, in order.
         exclude_documents: prefixes of ids of documents to leave out.
+        tags: the column that tags are read from.
 
     Raises:
         UserError: a file is missing, malformed or has unannotated sentences; names file and line.
     """
     sentences = []
     for path in paths:
-        for document in read_conllu(path, tags="upos"):
+        for document in read_conllu(path, tags=tags):
             if document.id.startswith(tuple(exclude_documents)):
                 continue
             for sentence in document.sentences:
@@ -59,9 +72,8 @@ def train_dependency_parser(config: TrainDependency) -> Scores:
         return score_parser(stored_parser(folder), dev_sentences)
 
     training = Training(
-        kind="dependency",
         task=task,
-        model=task.module,
+        stored=[Stored(kind="dependency", model=task.module, score=score, card=card_texts(task.module))],
         sources=Sources(
             model=config_to_json(config.model),
             train=file_hashes(config.train),
@@ -70,8 +82,6 @@ def train_dependency_parser(config: TrainDependency) -> Scores:
             start_from=None if transformer is None else transformer.sha256,
         ),
         dev_size=len(dev_sentences),
-        score=score,
-        card=CARD,
     )
     return training.run(config, config.loop)
 
@@ -85,15 +95,15 @@ def _score_table(scores: Scores) -> list[str]:
     ]
 
 
-CARD = CardTexts[DependencyModel | SubwordDependencyModel](
-    about=lambda model, parameters: (
-        "Biaffine dependency parser (Dozat & Manning 2017) over "
+def card_texts(model: DependencyModel | SubwordDependencyModel) -> CardTexts:
+    """What a dependency parser's card says."""
+    return CardTexts(
+        about="Biaffine dependency parser (Dozat & Manning 2017) over "
         f"{BILSTM if isinstance(model, DependencyModel) else TRANSFORMER}; "
-        f"{parameters:,} parameters, {len(model.relations)} relations."
-    ),
-    left_out_of="train",
-    score_table=_score_table,
-    rules="Words are given, tags are not used; LAS counts relation subtypes.",
-    curve="dev, without punctuation",
-    columns={"uas": "UAS", "las": "LAS"},
-)
+        f"{count_parameters(model.state_dict()):,} parameters, {len(model.relations)} relations.",
+        left_out_of="train",
+        score_table=_score_table,
+        rules="Words are given, tags are not used; LAS counts relation subtypes.",
+        curve="dev, without punctuation",
+        columns={"uas": "UAS", "las": "LAS"},
+    )

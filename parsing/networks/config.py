@@ -91,6 +91,30 @@ class ConstituencyConfig:
 
 
 @configuration
+class JointConfig:
+    """Both parsers over one sentence encoder."""
+
+    encoder: EncoderConfig = field(
+        default_factory=lambda: EncoderConfig(
+            word_dim=80, hidden=224, layers=2, end_boundary=True, embedding_dropout=0.25, dropout=0.25
+        )
+    )
+    """Sentence encoder."""
+    scorer: ScorerConfig = field(
+        default_factory=lambda: ScorerConfig(arc_dim=200, relation_dim=50, dropout=0.25)
+    )
+    """Biaffine scorers."""
+    label_hidden: Count = 192
+    """Hidden width of the span classifier."""
+    tag_hidden: Count = 128
+    """Hidden width of the tag classifier."""
+    force_root: bool = True
+    """The whole sentence always gets a label."""
+    min_count: Count = 2
+    """Words rarer than this in the training data are unknown words."""
+
+
+@configuration
 class LoopConfig:
     """Optimisation, budget and bookkeeping."""
 
@@ -177,5 +201,29 @@ class TrainConstituency(TrainOptions):
     """The model."""
     loop: LoopConfig = field(
         default_factory=lambda: LoopConfig(learning_rate=2.5e-3, beta2=0.98, batch_tokens=800, average=0.998)
+    )
+    """Optimisation and budget."""
+
+
+@configuration
+class TrainJoint(TrainOptions):
+    """Options of ``both``."""
+
+    train_dep: tuple[Path, ...]
+    """CoNLL-U files to learn arcs and tags from (tags in XPOS)."""
+    train_const: tuple[Path, ...]
+    """Bracket files to learn trees and tags from; sentences with the same words as one of train_dep are one
+    sentence with both."""
+    dev_dep: tuple[Path, ...]
+    """CoNLL-U files to choose the best weights on; the card quotes their scores."""
+    dev_const: tuple[Path, ...]
+    """Bracket files to choose the best weights on."""
+    exclude_documents: tuple[str, ...] = ()
+    """Leave out training documents whose id starts with one of these. Bracket files name no documents; the
+    .conllu file next to a .ptb file does."""
+    model: JointConfig = field(default_factory=JointConfig)
+    """Both models."""
+    loop: LoopConfig = field(
+        default_factory=lambda: LoopConfig(learning_rate=2.5e-3, beta2=0.98, batch_tokens=800, average=0.999)
     )
     """Optimisation and budget."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from corpora.support.config import config_to_json
 from corpora.support.files import parse_json, sha256_file, write_json, write_text
 from parsing.networks.config import LoopConfig, TrainOptions
 from parsing.networks.model_folder import CARD, ModelFolder, load_model_folder, save_model_folder
-from parsing.networks.training import LOG, Summary, Task, Trainer, count_parameters
+from parsing.networks.training import LOG, Summary, Task, Trainer
 
 Scores = dict[str, float]
 BILSTM, TRANSFORMER = "a word and character BiLSTM", "a pretrained transformer"
@@ -39,9 +39,6 @@ class Model(Protocol):
         ...
 
 
-ModelType = TypeVar("ModelType", bound=Model)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sources:
     """What a model is trained from; with the loop's configuration it determines the run."""
@@ -59,11 +56,11 @@ class Sources:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CardTexts(Generic[ModelType]):
+class CardTexts:
     """What a model card says about one kind of parser."""
 
-    about: Callable[[ModelType, int], str]
-    """Describes a model, given the model and its number of parameters."""
+    about: str
+    """Describes the model."""
     left_out_of: str
     """The data that ``exclude_documents`` applies to."""
     data_rules: str = ""
@@ -84,23 +81,33 @@ def file_hashes(paths: Sequence[Path]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Generic[ModelType]):
-    """A training run from prepared data to the model folder."""
+class Stored:
+    """A parser that a run stores."""
 
     kind: str
     """Of the model folder."""
+    model: Model
+    """The part of the task's module that is stored."""
+    score: Callable[[ModelFolder], Scores]
+    """Scores of a model folder on dev."""
+    card: CardTexts
+    part: str = ""
+    """Folder below the run's output, and the end of the model's name, if there are several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A training run from prepared data to model folders."""
+
     task: Task
-    model: ModelType
-    """The part of ``task``'s module that is stored."""
+    stored: Sequence[Stored]
+    """What is stored of the task's module."""
     sources: Sources
     dev_size: int
     """Number of dev sentences."""
-    score: Callable[[ModelFolder], Scores]
-    """Scores of a model folder on dev."""
-    card: CardTexts[ModelType]
 
     def run(self, options: TrainOptions, loop: LoopConfig) -> Scores:
-        """Train, write the model folder, return the dev scores of what was stored."""
+        """Train, write the model folders, return the dev scores of what was stored."""
         name, version = options.name or options.output.resolve().name, options.version
         folder = options.output / "training"
         sources = config_to_json(self.sources)
@@ -108,44 +115,47 @@ class Training(Generic[ModelType]):
         log = log_to(folder)
         record = {"loop": config_to_json(loop), "name": name, "version": version, "half": options.half}
         write_json(folder / "config.json", sources | record)
-        parameters = count_parameters(self.model.state_dict())
         sizes = self.task.sizes()
         log.info(
             "%d training sentences, %d words; %d dev sentences; %d parameters",
             len(sizes),
             sum(sizes),
             self.dev_size,
-            parameters,
+            sum(parameter.numel() for parameter in trainer.parameters.values()),
         )
         summary = trainer.run()
         trainer.load_best()
-        save_model_folder(
-            options.output,
-            kind=self.kind,
-            name=name,
-            version=version,
-            config=self.model.config_json(),
-            vocabulary=self.model.vocabulary_json(),
-            tensors=self.model.state_dict(),
-            half=options.half,
-            card="",
-        )
-        # The stored weights are scored, not those in memory: float16 rounds them.
-        scores = self.score(load_model_folder(options.output, kind=self.kind))
         log_lines = (folder / LOG).read_text(encoding="utf-8").splitlines()
         curve = [parse_json(line, where=f"{folder / LOG}:{i}") for i, line in enumerate(log_lines, start=1)]
-        lines = [f"# {name}, version {version}", "", self.card.about(self.model, parameters)]
-        lines += self._card_lines(scores, summary, curve)
-        write_text(options.output / CARD, "\n".join(lines))
-        told = ", ".join(f"{title} {scores[key]:.2f}" for key, title in self.card.columns.items())
-        log.info("%s: %s", options.output, told)
-        return scores
+        all_scores: Scores = {}
+        for stored in self.stored:
+            path, full_name = options.output / stored.part, "-".join(filter(None, (name, stored.part)))
+            save_model_folder(
+                path,
+                kind=stored.kind,
+                name=full_name,
+                version=version,
+                config=stored.model.config_json(),
+                vocabulary=stored.model.vocabulary_json(),
+                tensors=stored.model.state_dict(),
+                half=options.half,
+                card="",
+            )
+            # The stored weights are scored, not those in memory: float16 rounds them.
+            scores = stored.score(load_model_folder(path, kind=stored.kind))
+            lines = [f"# {full_name}, version {version}", "", stored.card.about]
+            lines += self._card_lines(stored.card, scores, summary, curve)
+            write_text(path / CARD, "\n".join(lines))
+            told = ", ".join(f"{title} {scores[key]:.2f}" for key, title in stored.card.columns.items())
+            log.info("%s: %s", path, told)
+            all_scores |= scores
+        return all_scores
 
     def _card_lines(
-        self, scores: Scores, summary: Summary, curve: Sequence[Mapping[str, float]]
+        self, card: CardTexts, scores: Scores, summary: Summary, curve: Sequence[Mapping[str, float]]
     ) -> Iterator[str]:
         """A card after its first paragraph: data, scores, learning curve."""
-        card, sources = self.card, self.sources
+        sources = self.sources
         yield from ("", "## Data", "")
         for role, files in (("train", sources.train), ("extra", sources.extra), ("dev", sources.dev)):
             for path, digest in files.items():

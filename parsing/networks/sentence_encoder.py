@@ -15,6 +15,7 @@ Shape suffixes: B sentences, T positions, U types, C characters, E input, D hidd
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,6 +24,9 @@ from torch import Tensor, nn
 
 from parsing.networks.config import EncoderConfig
 from parsing.networks.features import PAD, UNKNOWN, TypeTable, WordBatch, make_batch
+
+EncoderIdentity = tuple[str, torch.dtype, torch.device]
+"""What :meth:`TypeVectors.identity` returns."""
 
 
 def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:
@@ -204,6 +208,7 @@ class TypeVectors:
         self.encoder = encoder
         self.table = table
         self.max_types = max_types
+        self._digest = ""
         self._reset()
 
     def _reset(self) -> None:
@@ -216,6 +221,16 @@ class TypeVectors:
         self.bound()
         rows = [self.table.rows(tokens) for tokens in sentences]
         return make_batch(self.table, rows, end_boundary=self.encoder.config.end_boundary)
+
+    def identity(self) -> EncoderIdentity:
+        """SHA-256 of sizes, vocabulary and weights, arithmetic and device: equal ones give equal states."""
+        layer = next(self.encoder.layers.parameters())
+        if not self._digest:
+            digest = hashlib.sha256(repr((self.encoder.config, self.table.vocabulary)).encode())
+            for parameter in self.encoder.parameters():
+                digest.update(parameter.detach().cpu().float().contiguous().numpy().tobytes())
+            self._digest = digest.hexdigest()
+        return self._digest, layer.dtype, layer.device
 
     def forget(self) -> None:
         """Start anew, on the device where the encoder is now; earlier batches are then invalid."""

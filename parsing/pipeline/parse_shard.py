@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,9 @@ from parsing.trees.parsers import (
     UInt8,
     check_tokens,
 )
+
+if TYPE_CHECKING:
+    from parsing.joint.parser import JointParser
 
 MAX_TOKENS = 128
 # Limits of a micro-batch: enough to keep one core's matrix products busy, few enough for little memory.
@@ -113,10 +116,12 @@ def parse_shard(
     offsets = offsets_of([len(tokens) for tokens in sentences])
     arrays: Arrays = {}
     batches = micro_batches(np.diff(offsets), parsable, options)
+    arcs, spans = parse_batches(sentences, batches, dependency, constituency, reasons)
     if dependency is not None:
-        arrays |= dependency_arrays(sentences, offsets, batches, dependency, flags, reasons)
+        arrays |= dependency_arrays(sentences, offsets, arcs, dependency.relations, flags, reasons)
     if constituency is not None:
-        arrays |= constituency_arrays(sentences, offsets, batches, constituency, flags, reasons)
+        names = constituency.labels, constituency.tags
+        arrays |= constituency_arrays(sentences, offsets, spans, *names, flags, reasons)
     return assemble(spec, sentences, offsets, flags, arrays, dict(reasons))
 
 
@@ -178,26 +183,78 @@ def micro_batches(lengths: Int64, parsable: Int64, options: ShardOptions) -> lis
     return batches
 
 
+def parse_batches(
+    sentences: list[tuple[str, ...]],
+    batches: list[Int64],
+    dependency: DependencyParser | None,
+    constituency: ConstituencyParser | None,
+    reasons: Counter[str],
+) -> tuple[list[tuple[int, DependencyParse]], list[tuple[int, ConstituencyParse]]]:
+    """Parses by sentence id, of both views; a parser that is None gives none.
+
+    Parsers that share an encoder run together, batch by batch; a batch that fails goes to each by itself.
+
+    Args:
+        sentences: [B], tokens.
+        batches: ids of the sentences to parse.
+        dependency: the one parser.
+        constituency: the other.
+        reasons: faults are counted here.
+    """
+    arcs: list[tuple[int, DependencyParse]] = []
+    spans: list[tuple[int, ConstituencyParse]] = []
+    joint = _joined(dependency, constituency)
+    alone: list[Int64] = []
+    for batch in batches:
+        try:
+            both = [] if joint is None else joint.parse([sentences[i] for i in batch])
+        except Exception as error:
+            if out_of_memory(error) or isinstance(error, DeviceLost):
+                raise
+            both = []
+        if len(both) == len(batch):
+            arcs += zip(batch.tolist(), (parse for parse, _ in both), strict=True)
+            spans += zip(batch.tolist(), (parse for _, parse in both), strict=True)
+        else:
+            alone.append(batch)
+    if dependency is not None:
+        arcs += _parses(dependency.parse, sentences, alone, "dependency", reasons)
+    if constituency is not None:
+        spans += _parses(constituency.parse, sentences, alone, "constituency", reasons)
+    return arcs, spans
+
+
+def _joined(
+    dependency: DependencyParser | None, constituency: ConstituencyParser | None
+) -> JointParser | None:
+    """Both parsers as one if they share an encoder; torch is not imported for others."""
+    if not (hasattr(dependency, "encoder_identity") and hasattr(constituency, "encoder_identity")):
+        return None
+    from parsing.joint.parser import join
+
+    return join(dependency, constituency)
+
+
 def dependency_arrays(
     sentences: list[tuple[str, ...]],
     offsets: Int64,
-    batches: list[Int64],
-    parser: DependencyParser,
+    parses: Iterable[tuple[int, DependencyParse]],
+    relations: Sequence[str],
     flags: UInt8,
     reasons: Counter[str],
 ) -> Arrays:
-    """Parse ``batches`` of sentence ids into ``head``, ``relation``, ``dep_height`` of all tokens.
+    """``head``, ``relation`` and ``dep_height`` of all tokens, from parses by sentence id.
 
-    Sentences in no batch and those whose parse is not a tree get the fallback. ``offsets`` is int64 [B+1];
-    ``flags``, uint8 [B], and ``reasons`` are updated.
+    Sentences without a parse and those whose parse is not a tree get the fallback. ``offsets`` is int64
+    [B+1]; ``flags``, uint8 [B], and ``reasons`` are updated.
     """
     lengths = np.diff(offsets)
     # The fallback first, for all: a chain, each word's head the one before it.
     head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)).astype(np.int32)
-    relation = np.full(offsets[-1], len(parser.relations), np.int32)
+    relation = np.full(offsets[-1], len(relations), np.int32)
     parsed = np.zeros(len(sentences), bool)
-    for i, parse in _parses(parser.parse, sentences, batches, "dependency", reasons):
-        defect = _dependency_defect(parse, int(lengths[i]), len(parser.relations))
+    for i, parse in parses:
+        defect = _dependency_defect(parse, int(lengths[i]), len(relations))
         if defect:
             reasons["dependency fault"] += 1
             log.warning("dependency parser: %s; %s", defect, _excerpt(sentences[i]))
@@ -222,19 +279,20 @@ def _dependency_defect(parse: DependencyParse, n: int, relations: int) -> str:
 def constituency_arrays(
     sentences: list[tuple[str, ...]],
     offsets: Int64,
-    batches: list[Int64],
-    parser: ConstituencyParser,
+    parses: Iterable[tuple[int, ConstituencyParse]],
+    labels: Sequence[str],
+    tags: Sequence[str],
     flags: UInt8,
     reasons: Counter[str],
 ) -> Arrays:
-    """Parse ``batches`` of sentence ids into the fields of the ``const`` view, as for ``dep``."""
-    dummy, no_tag = len(parser.labels), len(parser.tags)
+    """The fields of the ``const`` view, from parses by sentence id, as for ``dep``."""
+    dummy, no_tag = len(labels), len(tags)
     n_tokens = int(offsets[-1])
     arrays: Arrays = {name: np.zeros(n_tokens, np.int32) for name in ("tag", "leaf_label")}
     arrays |= {name: np.zeros(n_tokens - len(sentences), np.int32) for name in ("left", "right", "label")}
     arrays["tag"][:] = no_tag
     parsed = np.zeros(len(sentences), bool)
-    for i, parse in _parses(parser.parse, sentences, batches, "constituency", reasons):
+    for i, parse in parses:
         try:
             n = int(offsets[i + 1] - offsets[i])
             if not (_fits(parse.tags, n, no_tag) and _fits(parse.labels, len(parse.labels), dummy)):

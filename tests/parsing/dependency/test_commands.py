@@ -120,12 +120,6 @@ def test_numbers_that_cannot_work_are_refused(tmp_path, treebank, capsys, option
     assert not (tmp_path / "m").exists()
 
 
-def test_an_end_boundary_is_refused(tmp_path, treebank, capsys):
-    command = ["dep", "--train", treebank, "--dev", treebank, "--output", tmp_path / "m"]
-    assert run(train, *command, "--model.encoder.end-boundary") == 2
-    assert "a dependency model has none" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

@@ -1,0 +1,1 @@
+"""Both parsers over one sentence encoder: trained together, and run with one pass over the words."""
