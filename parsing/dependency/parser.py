@@ -55,7 +55,7 @@ class BatchedParser(DeviceParser, Generic[Model]):
 
     @abstractmethod
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Contextual states [B, T, D] of a batch and n + 1, words and root of each sentence, [B], on the host."""
+        """Contextual states [B, T, D] of a batch; words and root of each sentence, [B], on the host."""
 
     @torch.inference_mode()
     def score(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:

@@ -208,7 +208,7 @@ class TypeVectors:
         self.encoder = encoder
         self.table = table
         self.max_types = max_types
-        self._digest = ""
+        self._identity: EncoderIdentity | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -225,12 +225,13 @@ class TypeVectors:
     def identity(self) -> EncoderIdentity:
         """SHA-256 of sizes, vocabulary and weights, arithmetic and device: equal ones give equal states."""
         layer = next(self.encoder.layers.parameters())
-        if not self._digest:
+        runs = layer.dtype, layer.device
+        if self._identity is None or self._identity[1:] != runs:
             digest = hashlib.sha256(repr((self.encoder.config, self.table.vocabulary)).encode())
             for parameter in self.encoder.parameters():
                 digest.update(parameter.detach().cpu().float().contiguous().numpy().tobytes())
-            self._digest = digest.hexdigest()
-        return self._digest, layer.dtype, layer.device
+            self._identity = digest.hexdigest(), *runs
+        return self._identity
 
     def forget(self) -> None:
         """Start anew, on the device where the encoder is now; earlier batches are then invalid."""

@@ -26,10 +26,10 @@ def as_lists(parses):
     return [(p.heads.tolist(), p.relations.tolist()) for p in parses]
 
 
-def slow_scores(model, tokens):
+def slow_scores(model, tokens, *, end=False):
     """s(i, j) and s(i, j, r) of one sentence from the equations, one pair of words at a time."""
     table = TypeTable(model.vocabulary)
-    x = model.encode(make_batch(table, [table.rows(tokens)], end_boundary=False))[0]
+    x = model.encode(make_batch(table, [table.rows(tokens)], end_boundary=end))[0]
 
     def mlp(layer, v):
         return functional.leaky_relu(layer.weight @ v + layer.bias, 0.1)
