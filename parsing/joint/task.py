@@ -6,9 +6,11 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from corpora.documents import Sentence
+from corpora.support.errors import UserError
 from parsing.constituency.model import ConstituencyModel, SpanParser
 from parsing.constituency.task import IGNORED, span_loss
 from parsing.constituency.task import score_parser as score_spans
@@ -17,7 +19,7 @@ from parsing.dependency.parser import BiaffineParser
 from parsing.dependency.task import Arcs, relation_names
 from parsing.dependency.task import score_parser as score_arcs
 from parsing.networks.config import ConstituencyConfig, JointConfig
-from parsing.networks.features import ParserVocabulary
+from parsing.networks.features import UNKNOWN, ParserVocabulary
 from parsing.networks.training_sentences import WordSentences
 from parsing.trees.brackets import SpanTree, labels_and_tags, to_parse
 from parsing.trees.parsers import ConstituencyParse, Int
@@ -38,6 +40,11 @@ class JointTask:
         dev_sentences: to score arcs on, with universal tags.
         dev_trees: to score spans on.
         config: sizes and dropout.
+        start: a dependency model to start from: its encoder and scorers; what it has of the words. New words
+            start as its unknown word.
+
+    Raises:
+        UserError: ``start`` has other sizes or relations.
     """
 
     metric = "mean"
@@ -49,6 +56,7 @@ class JointTask:
         dev_sentences: Sequence[Sentence],
         dev_trees: Sequence[SpanTree],
         config: JointConfig,
+        start: DependencyModel | None = None,
     ) -> None:
         labels, tags = labels_and_tags(trees)
         label_ids, tag_ids = ({name: i for i, name in enumerate(names)} for names in (labels, tags))
@@ -83,6 +91,8 @@ class JointTask:
             vocabulary, relation_names(sentences), config.encoder, config.scorer
         )
         self.dependency.encoder = self.constituency.encoder
+        if start is not None:
+            _start_from(self.dependency, start)
         self._sentences = WordSentences(self.constituency.encoder, vocabulary, words)
         self.module: nn.Module = nn.ModuleDict({"const": self.constituency, "dep": self.dependency})
         self.dev_sentences, self.dev_trees = dev_sentences, dev_trees
@@ -109,3 +119,29 @@ class JointTask:
         arcs = score_arcs(BiaffineParser(self.dependency, {}), self.dev_sentences)
         spans = score_spans(SpanParser(self.constituency, {}), self.dev_trees)
         return {**arcs, **spans, "mean": (arcs["las"] + spans["f1"]) / 2}
+
+
+@torch.no_grad()
+def _start_from(model: DependencyModel, start: DependencyModel) -> None:
+    """Copy the weights of ``start``; rows of words and characters by name.
+
+    Raises:
+        UserError: the models have other sizes or relations.
+    """
+    if model.relations != start.relations:
+        odd = sorted(set(model.relations) ^ set(start.relations))
+        raise UserError(f"--start-from: the model and the treebanks have other relations ({odd[0]!r})")
+    tables = {
+        "encoder.words.weight": (model.vocabulary.words, start.vocabulary.words),
+        "encoder.characters.embedding.weight": (model.vocabulary.characters, start.vocabulary.characters),
+    }
+    own, given = dict(model.named_parameters()), dict(start.named_parameters())
+    for name, parameter in own.items():
+        source = given.get(name)
+        if source is None or source.shape[name in tables :] != parameter.shape[name in tables :]:
+            raise UserError(f"--start-from: the model has other sizes ({name})")
+        if name in tables:
+            names, known = tables[name]
+            rows = {entry: row for row, entry in enumerate(known)}
+            source = source[[rows.get(entry, UNKNOWN) for entry in names]]
+        parameter.copy_(source)

@@ -10,12 +10,13 @@ from parsing.constituency import train as constituency
 from parsing.constituency.stored import stored_parser as stored_constituency
 from parsing.constituency.task import score_parser as score_spans
 from parsing.dependency import train as dependency
+from parsing.dependency.model import DependencyModel
 from parsing.dependency.stored import stored_parser as stored_dependency
 from parsing.dependency.task import score_parser as score_arcs
 from parsing.joint.task import JointTask
 from parsing.networks.config import TrainJoint
 from parsing.networks.model_card import Scores, Sources, Stored, Training, file_hashes
-from parsing.networks.model_folder import ModelFolder
+from parsing.networks.model_folder import ModelFolder, load_model_folder
 from parsing.networks.training import seed_everything
 
 RULES = (
@@ -40,7 +41,11 @@ def train_joint_parsers(config: TrainJoint) -> Scores:
     dev_sentences = dependency.read_dependencies(config.dev_dep)
     dev_trees = constituency.read_treebank(config.dev_const)
     seed_everything(config.loop)
-    task = JointTask(sentences, trees, dev_sentences, dev_trees, config.model)
+    start, start_sha256 = None, None
+    if config.start_from is not None:
+        given = load_model_folder(config.start_from, kind="dependency")
+        start, start_sha256 = DependencyModel.from_folder(given), given.identity["sha256"]
+    task = JointTask(sentences, trees, dev_sentences, dev_trees, config.model, start)
 
     def arcs(folder: ModelFolder) -> Scores:
         return score_arcs(stored_dependency(folder), dev_sentences)
@@ -63,6 +68,7 @@ def train_joint_parsers(config: TrainJoint) -> Scores:
             train=file_hashes([*config.train_dep, *config.train_const]),
             dev=file_hashes([*config.dev_dep, *config.dev_const]),
             exclude_documents=excluded,
+            start_from=start_sha256,
         ),
         dev_size=len(dev_sentences),
     )

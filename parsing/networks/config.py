@@ -96,7 +96,7 @@ class JointConfig:
 
     encoder: EncoderConfig = field(
         default_factory=lambda: EncoderConfig(
-            word_dim=80, hidden=224, layers=2, end_boundary=True, embedding_dropout=0.25, dropout=0.25
+            word_dim=80, hidden=200, layers=2, end_boundary=True, embedding_dropout=0.25, dropout=0.25
         )
     )
     """Sentence encoder."""
@@ -147,6 +147,9 @@ class LoopConfig:
     """Seed of initial weights, batch order and dropout."""
     threads: Count = 1
     """Threads of torch; part of what makes a run repeatable."""
+    parallel: Count = 1
+    """Parts of a batch that are learned from at the same time, each with its own threads: on several cores
+    this helps where more threads do not. Part of what makes a run repeatable."""
 
 
 @configuration
@@ -218,6 +221,8 @@ class TrainJoint(TrainOptions):
     """CoNLL-U files to choose the best weights on; the card quotes their scores."""
     dev_const: tuple[Path, ...]
     """Bracket files to choose the best weights on."""
+    start_from: Path | None = None
+    """Dependency model folder with whose weights training starts; it has the same sizes and relations."""
     exclude_documents: tuple[str, ...] = ()
     """Leave out training documents whose id starts with one of these. Bracket files name no documents; the
     .conllu file next to a .ptb file does."""

