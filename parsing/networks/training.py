@@ -135,7 +135,12 @@ class Trainer:
             config: optimisation and budget.
             folder: where checkpoint, best weights and log go.
             run_config: what else determines the run; a checkpoint of another run is refused.
+
+        Raises:
+            UserError: ``parallel`` with a module that brings its own dropout.
         """
+        if config.parallel > 1 and any(isinstance(layer, nn.Dropout) for layer in task.module.modules()):
+            raise UserError("--loop.parallel must be 1: a transformer's dropout would depend on the threads")
         self.task, self.config, self.folder = task, config, folder
         self.run_config = run_config
         self.parameters = dict(task.module.named_parameters())

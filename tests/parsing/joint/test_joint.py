@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from corpora.documents import Document, Sentence
+from corpora.support.errors import UserError
 from corpora.treebanks import write_conllu
 from parsing.constituency.model import SpanParser
 from parsing.constituency.task import IGNORED, span_loss
@@ -162,6 +163,33 @@ def test_sentences_meet_their_own_trees():
     assert [parse is not None for parse in task._parses] == [True, False, True, True]
     assert (task._tags[1] == IGNORED).any() and len(task._tags) == 4
     assert task.dependency.encoder is task.constituency.encoder
+
+
+def test_training_starts_from_a_dependency_model():
+    start = joint_task(list(SENTENCES), TREES).dependency
+    torch.manual_seed(1)
+    more = [
+        *SENTENCES,
+        Sentence(("Zebras", "sat"), tags=("NOUN", "VERB"), heads=(2, 0), relations=("nsubj", "root")),
+    ]
+    gold = [read_tree(TREES[0], where="here")]
+    sizes = start.encoder.config
+    config = JointConfig(encoder=sizes, scorer=start.scorer, label_hidden=8, min_count=1)
+    task = JointTask(more, gold, more, gold, config, start)
+    given, own = BiaffineParser(start, {}), BiaffineParser(task.dependency.eval(), {})
+    assert as_lists(given.parse(TOKENS)) == as_lists(own.parse(TOKENS))
+    assert "zebras" in task.dependency.vocabulary.words and "zebras" not in start.vocabulary.words
+    with pytest.raises(UserError, match=r"other sizes \(encoder.words.weight\)"):
+        JointTask(
+            more,
+            gold,
+            more,
+            gold,
+            dataclasses.replace(config, encoder=dataclasses.replace(sizes, word_dim=9)),
+            start,
+        )
+    with pytest.raises(UserError, match="other relations"):
+        JointTask(more[:1], gold, more, gold, config, start)
 
 
 @pytest.fixture(scope="module")

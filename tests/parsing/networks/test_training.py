@@ -15,6 +15,7 @@ from torch import nn
 
 from corpora.support.errors import UserError
 from parsing.networks.checkpoints import Checkpoint, Checkpoints
+from parsing.networks.sentence_encoder import DROPOUT_RANDOM, shared_dropout
 from parsing.networks.training import (
     LoopConfig,
     Trainer,
@@ -22,6 +23,13 @@ from parsing.networks.training import (
     length_buckets,
     seed_everything,
 )
+
+
+class SharedDropout(nn.Module):
+    """The dropout of the parsers' own layers."""
+
+    def forward(self, x_ND):
+        return shared_dropout(x_ND[:, None], 0.2 if self.training else 0.0)[:, 0]
 
 
 class Regression:
@@ -33,7 +41,7 @@ class Regression:
         generator = torch.Generator().manual_seed(0)
         self.x = torch.randn(60, 4, generator=generator)
         self.y = self.x @ torch.tensor([[1.0], [-2.0], [0.5], [3.0]])
-        self.module = nn.Sequential(nn.Linear(4, 16), nn.Dropout(0.2), nn.Linear(16, 1))
+        self.module = nn.Sequential(nn.Linear(4, 16), SharedDropout(), nn.Linear(16, 1))
         self.pause_s = pause_s
 
     def sizes(self):
@@ -75,11 +83,13 @@ def test_training_learns_and_keeps_the_best(tmp_path, average):
     assert task.evaluate()["score"] == summary.best_scores["score"]
 
 
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
-    run(tmp_path / "whole", average=0.9)
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path, parallel):
+    options = {"average": 0.9, "parallel": parallel}
+    run(tmp_path / "whole", **options)
     program = (
         "from tests.parsing.networks.test_training import run; from pathlib import Path; import sys;"
-        "run(Path(sys.argv[1]), pause_s=0.02, average=0.9)"
+        f"run(Path(sys.argv[1]), pause_s=0.02, **{options})"
     )
     for n in range(2):
         process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "killed")])
@@ -92,7 +102,7 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
         time.sleep(0.1 * n)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    run(tmp_path / "killed", average=0.9)
+    run(tmp_path / "killed", **options)
     for name in ("best", "checkpoints"):
         whole, killed = (newest(tmp_path / run / name) for run in ("whole", "killed"))
         for one, other in ((whole.weights, killed.weights), (whole.optimiser, killed.optimiser)):
@@ -107,6 +117,48 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
         for name in ("whole", "killed")
     ]
     assert logs[0] == logs[1]
+
+
+def test_parts_learned_from_at_the_same_time_give_the_gradient_of_the_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(SharedDropout, "forward", lambda self, x_ND: x_ND)
+    batch = list(range(12))
+    task = Regression()
+    trainer = Trainer(task, LoopConfig(parallel=3), tmp_path, {})
+    loss = task.loss(batch)
+    expected = torch.autograd.grad(loss, list(task.module.parameters()))
+    assert trainer._step_in_parts(batch) == pytest.approx(loss.item(), rel=1e-5)
+    for parameter, gradient in zip(task.module.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_parts_have_dropout_of_their_own(tmp_path):
+    """Each part differs from the other, and neither depends on which thread is first."""
+    runs = []
+    for pauses in ([0.0, 0.05], [0.05, 0.0]):
+        seed_everything(LoopConfig())
+        task = Regression()
+        trainer = Trainer(task, LoopConfig(parallel=2), tmp_path, {})
+        first = iter(pauses)
+        plain = task.loss
+        drawn = {}
+
+        def slow(sentences, plain=plain, drawn=drawn, first=first):
+            time.sleep(next(first))
+            drawn[sentences[0]] = torch.empty(8).bernoulli_(0.5, generator=DROPOUT_RANDOM.generator).tolist()
+            return plain(sentences)
+
+        task.loss = slow
+        trainer._step_in_parts([0, 1, 2, 3])
+        runs.append((drawn, [p.grad.tolist() for p in task.module.parameters()]))
+    assert runs[0] == runs[1]
+    assert runs[0][0][0] != runs[0][0][1]
+
+
+def test_a_module_with_its_own_dropout_is_not_learned_in_parts(tmp_path):
+    task = Regression()
+    task.module.append(nn.Dropout(0.1))
+    with pytest.raises(UserError, match=r"--loop\.parallel must be 1"):
+        Trainer(task, LoopConfig(parallel=2), tmp_path, {})
 
 
 def test_another_configuration_is_refused(tmp_path):
