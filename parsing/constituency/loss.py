@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parsing.constituency.decode import Float, best_trees
-from parsing.constituency.span_head import SpanHead, SpanScorer, project
+from parsing.constituency.decode import Float, best_trees, fenceposts, span_offsets
+from parsing.constituency.span_head import SpanHead, best_labels_of, project
 from parsing.trees.parsers import ConstituencyParse, Int
 
 
@@ -54,19 +54,21 @@ def margin_loss(
         parses: [B], gold.
         force: the worst tree must also give the whole sentence a label.
     """
-    projected_PH = project(head, posts_PD)
-    scorer = SpanScorer(head, projected_PH, lengths, force=force)
-    gold = gold_labels(parses, scorer.offsets)
-    best, label = scorer.best(gold, cost=1.0)
-    pairs = differing_pairs(best, label, gold, scorer.lengths, scorer.offsets)
-    scores = head.scores_at(
-        projected_PH,
-        torch.from_numpy(scorer.left[pairs.spans].astype(np.int64)),
-        torch.from_numpy(scorer.right[pairs.spans].astype(np.int64)),
-        torch.from_numpy(pairs.labels),
-    )
-    signed = scores * torch.from_numpy(pairs.signs)
-    return torch.from_numpy(pairs.costs).index_add(0, torch.from_numpy(pairs.sentences), signed).relu()
+    projected_PH, lengths = project(head, posts_PD), np.asarray(lengths, np.int64)
+    offsets = span_offsets(lengths)
+    gold = gold_labels(parses, offsets)
+    best, label = best_labels_of(head, projected_PH, lengths, force=force, gold=gold, cost=1.0)
+    pairs = differing_pairs(best, label, gold, lengths, offsets)
+    left, right = np.empty(len(gold), np.int32), np.empty(len(gold), np.int32)
+    fenceposts(lengths, left, right)
+
+    def here(values: Int | Float) -> Tensor:
+        return torch.from_numpy(values).to(posts_PD.device)
+
+    spans = (here(ends[pairs.spans].astype(np.int64)) for ends in (left, right))
+    scores = head.scores_at(projected_PH, *spans, here(pairs.labels))
+    signed = scores * here(pairs.signs)
+    return here(pairs.costs).index_add(0, here(pairs.sentences), signed).relu()
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,39 +125,70 @@ class SpanScorer:
         return best, label
 
 
+def best_labels_of(
+    head: nn.Sequential, projected_PH: Tensor, lengths: Int, *, force: bool, gold: Int, cost: float
+) -> tuple[Float, Int]:
+    """Best label of every span and its score, [S] each, where the fenceposts are; see :class:`SpanScorer`."""
+    if projected_PH.device.type == "cpu":
+        return SpanScorer(head, projected_PH, lengths, force=force).best(gold, cost)
+    return DeviceSpanScorer(head, projected_PH, lengths, force=force, gold=gold, cost=cost).best()
+
+
 class DeviceSpanScorer:
     """The same on a GPU: everything is queued at once, and only the best labels come back."""
 
     CHUNK_SPANS = 2**20
     """Spans scored at once: 2^20 x 250 floats are 1 GB."""
 
-    def __init__(self, head: nn.Sequential, projected_PH: Tensor, lengths: Int, *, force: bool) -> None:
-        """Queue a batch; arguments as for :class:`SpanScorer`."""
+    def __init__(
+        self,
+        head: nn.Sequential,
+        projected_PH: Tensor,
+        lengths: Int,
+        *,
+        force: bool,
+        gold: Int | None = None,
+        cost: float = 0.0,
+    ) -> None:
+        """Queue a batch; arguments as for :class:`SpanScorer` and its ``best``."""
         self.lengths = np.asarray(lengths, np.int64)
         self.offsets = span_offsets(self.lengths)
         total, device = int(self.offsets[-1]), projected_PH.device
         posts = np.empty((2, total), np.int32)
         fenceposts(self.lengths, posts[0], posts[1])
         left, right = torch.from_numpy(posts).to(device)
-        barred = torch.zeros(total)  # score of the null label
+        gold_S = torch.from_numpy(np.zeros(total, np.int64) if gold is None else gold.astype(np.int64))
+        null = cost * (gold_S != 0).float()  # score of the null label
         if force:
-            barred[torch.from_numpy(self.offsets[:-1] + self.lengths - 1)] = -torch.inf
-        barred = barred.to(device)
+            null[torch.from_numpy(self.offsets[:-1] + self.lengths - 1)] = -torch.inf
+        null, gold_S = null.to(device), gold_S.to(device)
         parts = []
         for first in range(0, total, self.CHUNK_SPANS):
             part = slice(first, first + self.CHUNK_SPANS)
-            parts.append(self._best(head, projected_PH, left[part], right[part], barred[part]))
+            posts_of = left[part], right[part]
+            parts.append(self._best(head, projected_PH, *posts_of, null[part], gold_S[part], cost))
         best, label = (torch.cat(column) for column in zip(*parts, strict=True))
         self._best_score, self._label = to_host(best), to_host(label.int())
 
     @staticmethod
+    @torch.no_grad()
     def _best(
-        head: nn.Sequential, projected_PH: Tensor, left: Tensor, right: Tensor, null: Tensor
+        head: nn.Sequential,
+        projected_PH: Tensor,
+        left: Tensor,
+        right: Tensor,
+        null: Tensor,
+        gold: Tensor,
+        cost: float,
     ) -> tuple[Tensor, Tensor]:
         """Best label of some spans and its score; the null label wins a tie."""
         first, norm, last = layers(head)
         hidden = norm(projected_PH[right] - projected_PH[left] + first.bias).relu()
-        score, label = last(hidden).max(-1)
+        scores = last(hidden)
+        if cost:  # of every label but the gold one
+            free = nn.functional.one_hot(gold, scores.shape[1] + 1)[:, 1:]
+            scores = scores + cost * (1 - free)
+        score, label = scores.max(-1)
         return torch.maximum(score, null), torch.where(score > null, label + 1, 0)
 
     def best(self) -> tuple[Float, Int]:

@@ -209,5 +209,6 @@ def span_loss(
 def _cross_entropy(scores_NC: Tensor, targets: Sequence[Int]) -> Tensor:
     """Mean cross-entropy over the words that have a target; 0 when none has."""
     targets_N = torch.from_numpy(np.concatenate(targets).astype(np.int64))
-    total = F.cross_entropy(scores_NC, targets_N, ignore_index=IGNORED, reduction="sum")
+    on_device = targets_N.to(scores_NC.device)
+    total = F.cross_entropy(scores_NC, on_device, ignore_index=IGNORED, reduction="sum")
     return total / max(int((targets_N != IGNORED).sum()), 1)

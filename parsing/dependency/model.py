@@ -101,18 +101,19 @@ class BiaffineScorers(nn.Module, ABC):
 
         Args:
             x_BTD: contextual states.
-            lengths_B: positions of each sentence, the root's included.
+            lengths_B: positions of each sentence, the root's included, on the host.
             heads_N: gold heads of all tokens, sentence after sentence.
             relations_N: gold relations of all tokens.
         """
-        mask_BT = torch.arange(x_BTD.shape[1], device=lengths_B.device) < lengths_B[:, None]
+        mask_BT = torch.arange(x_BTD.shape[1]) < lengths_B[:, None]
         tokens_BT = mask_BT.clone()
         tokens_BT[:, 0] = False
-        dependents = torch.nonzero(tokens_BT, as_tuple=True)
-        arcs_NT = self.arc_scores(x_BTD, mask_BT)[dependents]
+        sentence_N, position_N = (index.to(x_BTD.device) for index in tokens_BT.nonzero(as_tuple=True))
+        dependents = sentence_N, position_N
+        arcs_NT = self.arc_scores(x_BTD, mask_BT.to(x_BTD.device))[dependents]
         arc_loss = functional.cross_entropy(arcs_NT, heads_N)
         return arc_loss + functional.cross_entropy(
-            self.relation_scores(x_BTD, (dependents[0], dependents[1]), heads_N), relations_N
+            self.relation_scores(x_BTD, dependents, heads_N), relations_N
         )
 
 

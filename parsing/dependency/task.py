@@ -51,12 +51,13 @@ class Arcs:
         Args:
             scorers: the model.
             x_BTD: contextual states.
-            positions_B: n + 1, positions of each sentence and its root.
+            positions_B: n + 1, positions of each sentence and its root, on the host.
             sentences: [B].
         """
         heads_N = torch.from_numpy(np.concatenate([self._heads[i] for i in sentences]))
         relations_N = torch.from_numpy(np.concatenate([self._relations[i] for i in sentences]))
-        return scorers.loss(x_BTD, positions_B, heads_N, relations_N)
+        device = x_BTD.device
+        return scorers.loss(x_BTD, positions_B, heads_N.to(device), relations_N.to(device))
 
 
 class DependencyTask:

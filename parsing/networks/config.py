@@ -167,6 +167,9 @@ class TrainOptions:
     """Version of the model, part of its identity."""
     half: bool = True
     """Store weights as float16: half the size (the card's scores are those of the stored weights)."""
+    device: str = "auto"
+    """Where to train: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one. A run goes on where it
+    began: on a GPU or on a CPU."""
 
 
 @configuration

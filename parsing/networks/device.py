@@ -188,10 +188,10 @@ class BatchRunner:
 
 
 class DeviceParser(ABC):
-    """A parser that runs on a device: the CPU until :meth:`to` moves it.
+    """A parser that runs on a device: that of its network until :meth:`to` moves it.
 
     Args:
-        module: its network, on the CPU; put into eval mode.
+        module: its network; put into eval mode.
         identity: name, version and sha256 of the weights.
         batch_positions: padded positions run at once; None takes the device's default.
     """
@@ -199,7 +199,7 @@ class DeviceParser(ABC):
     def __init__(self, module: nn.Module, identity: dict[str, str], batch_positions: int | None) -> None:
         self._module = module.eval()
         self.identity = identity
-        self.runner = BatchRunner(torch.device("cpu"), batch_positions)
+        self.runner = BatchRunner(next(module.parameters()).device, batch_positions)
 
     def to(self, device: torch.device) -> None:
         """Encode and score on a device from now on; trees are still decoded on the host."""

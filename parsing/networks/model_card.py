@@ -13,6 +13,7 @@ from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.files import parse_json, sha256_file, write_json, write_text
 from parsing.networks.config import LoopConfig, TrainOptions
+from parsing.networks.device import pick_device
 from parsing.networks.model_folder import CARD, ModelFolder, load_model_folder, save_model_folder
 from parsing.networks.training import LOG, Summary, Task, Trainer
 
@@ -111,7 +112,7 @@ class Training:
         name, version = options.name or options.output.resolve().name, options.version
         folder = options.output / "training"
         sources = config_to_json(self.sources)
-        trainer = Trainer(self.task, loop, folder, sources)
+        trainer = Trainer(self.task, loop, folder, sources, pick_device(options.device))
         log = log_to(folder)
         record = {"loop": config_to_json(loop), "name": name, "version": version, "half": options.half}
         write_json(folder / "config.json", sources | record)

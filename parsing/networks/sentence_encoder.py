@@ -169,14 +169,15 @@ class SentenceEncoder(nn.Module):
         if not self.training:
             vectors_UE = self.type_vectors(batch.words_U, batch.characters_UC, batch.character_counts_U)
             return vectors_UE[batch.types_BT]
-        words_BT = batch.words_U[batch.types_BT]
+        types_BT = batch.types_BT.to(self.words.weight.device)
+        words_BT = batch.words_U.to(types_BT.device)[types_BT]
         if self.config.word_dropout:
             shape, source = words_BT.shape, DROPOUT_RANDOM.generator
             hidden_BT = torch.rand(shape, generator=source, device=words_BT.device) < self.config.word_dropout
             words_BT = words_BT.masked_fill(hidden_BT, UNKNOWN)
         characters_UE = self.characters(batch.characters_UC, batch.character_counts_U)
         # embedding() rather than indexing: its backward is a sum by row, much faster than index_put.
-        character_BTE = nn.functional.embedding(batch.types_BT, characters_UE)
+        character_BTE = nn.functional.embedding(types_BT, characters_UE)
         word, character = independent_dropout(
             self.words(words_BT), character_BTE, self.config.embedding_dropout
         )

@@ -126,7 +126,12 @@ class Trainer:
     """One training run in one folder; see the module's docstring."""
 
     def __init__(
-        self, task: Task, config: LoopConfig, folder: Path, run_config: Mapping[str, object]
+        self,
+        task: Task,
+        config: LoopConfig,
+        folder: Path,
+        run_config: Mapping[str, object],
+        device: torch.device | None = None,
     ) -> None:
         """Prepare a run, or resume the one in the folder.
 
@@ -135,13 +140,20 @@ class Trainer:
             config: optimisation and budget.
             folder: where checkpoint, best weights and log go.
             run_config: what else determines the run; a checkpoint of another run is refused.
+            device: where to train; None is the CPU.
 
         Raises:
             UserError: ``parallel`` with a module that brings its own dropout.
         """
         if config.parallel > 1 and any(isinstance(layer, nn.Dropout) for layer in task.module.modules()):
             raise UserError("--loop.parallel must be 1: a transformer's dropout would depend on the threads")
+        self.device = device or torch.device("cpu")
+        if self.device.type != "cpu":
+            if config.parallel > 1:
+                raise UserError("--loop.parallel must be 1 on a GPU, which is busy with one batch")
+            run_config = {**run_config, "device": self.device.type}
         self.task, self.config, self.folder = task, config, folder
+        task.module.to(self.device)
         self.run_config = run_config
         self.parameters = dict(task.module.named_parameters())
         self.optimizer = torch.optim.Adam(
@@ -229,6 +241,8 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * group["scale"]
         self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type != "cpu":  # checkpoints keep the CPU's random state, not a device's
+            torch.manual_seed(self._seed(0))
         if self.config.parallel == 1:
             loss = self.task.loss(sentences)
             value = float(loss.detach())
@@ -245,6 +259,10 @@ class Trainer:
                 self.averages[name].lerp_(parameter.detach(), 1 - decay)
         return value
 
+    def _seed(self, part: int) -> int:
+        """Of the dropout of a part of this step's batch."""
+        return int(np.random.SeedSequence([self.config.seed, self.state.step, part]).generate_state(1)[0])
+
     def _check(self, loss: float) -> None:
         if not math.isfinite(loss):
             raise UserError(f"training loss is {loss} at step {self.state.step}: lower --loop.learning-rate")
@@ -260,8 +278,7 @@ class Trainer:
         parameters = list(self.parameters.values())
 
         def gradients(part: int) -> tuple[float, Sequence[Tensor | None]]:
-            seed = np.random.SeedSequence([self.config.seed, self.state.step, part]).generate_state(1)[0]
-            DROPOUT_RANDOM.generator = torch.Generator().manual_seed(int(seed))
+            DROPOUT_RANDOM.generator = torch.Generator().manual_seed(self._seed(part))
             loss = self.task.loss(sentences[part::count])
             value = float(loss.detach())
             self._check(value)

@@ -18,11 +18,13 @@ from parsing.dependency.parser import BiaffineParser
 from parsing.joint.parser import join
 from parsing.joint.task import ARC_SCALE, JointTask
 from parsing.models import load_constituency_parser, load_dependency_parser
-from parsing.networks.config import JointConfig, ScorerConfig
+from parsing.networks.config import JointConfig, LoopConfig, ScorerConfig
 from parsing.networks.sentence_encoder import SentenceEncoder
+from parsing.networks.training import Trainer
 from parsing.pipeline.parse_shard import parse_batches, parse_sentences
 from parsing.train import cli as train
 from parsing.trees.brackets import read_tree
+from tests.fixtures.waiting import no_waiting
 from tests.parsing.constituency.examples import random_model as random_spans
 from tests.parsing.dependency.examples import ODD, SENTENCES
 from tests.parsing.dependency.test_parser import slow_scores
@@ -163,6 +165,32 @@ def test_sentences_meet_their_own_trees():
     assert [parse is not None for parse in task._parses] == [True, False, True, True]
     assert (task._tags[1] == IGNORED).any() and len(task._tags) == 4
     assert task.dependency.encoder is task.constituency.encoder
+
+
+def test_a_training_step_leaves_nothing_on_the_host(monkeypatch):
+    """The loss on torch's device without memory: a tensor on the wrong side of an operation is an error."""
+    task = joint_task(list(SENTENCES), TREES)
+    on_host = task.loss([0, 1, len(SENTENCES)]).item()
+    monkeypatch.setattr(
+        "parsing.constituency.span_head.to_host", lambda tensor: lambda: np.zeros(tensor.shape, np.float32)
+    )
+    task.module.to("meta").train()
+    with no_waiting("meta"):
+        loss = task.loss([0, 1, len(SENTENCES)])
+        loss.backward()
+    assert loss.device.type == "meta" and on_host > 0
+    assert all(p.grad.device.type == "meta" for p in task.module.parameters() if p.grad is not None)
+    assert task.dependency.arc_weight.grad is not None
+    assert task.constituency.span_head[0].weight.grad is not None
+
+
+def test_a_device_is_part_of_a_run(treebank, tmp_path, capsys):
+    task, config = joint_task(list(SENTENCES), TREES), LoopConfig(parallel=2)
+    with pytest.raises(UserError, match=r"--loop\.parallel must be 1 on a GPU"):
+        Trainer(task, config, tmp_path, {}, torch.device("meta"))
+    assert run(train, *command(treebank, tmp_path / "m", "--device", "cuda:7")) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and "device 'cuda:7' cannot be used" in lines[0]
 
 
 def test_training_starts_from_a_dependency_model():

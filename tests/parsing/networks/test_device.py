@@ -143,6 +143,12 @@ def test_spans_are_scored_alike(force: bool) -> None:
         best, label = SpanScorer(head, projected, lengths, force=force).best()
         DeviceSpanScorer.CHUNK_SPANS, kept = 7, DeviceSpanScorer.CHUNK_SPANS
         found, found_label = DeviceSpanScorer(head, projected, lengths, force=force).best()
+        gold = np.random.default_rng(0).integers(0, 4, len(best)).astype(np.int32)
+        worst, worst_label = SpanScorer(head, projected, lengths, force=force).best(gold, cost=1.0)
+        options = {"force": force, "gold": gold, "cost": 1.0}
+        found_worst, found_worst_label = DeviceSpanScorer(head, projected, lengths, **options).best()
+        np.testing.assert_allclose(found_worst, worst, rtol=1e-4, atol=1e-4)
+        assert (found_worst_label == worst_label).all() and (worst_label != label).any()
         DeviceSpanScorer.CHUNK_SPANS = kept
     np.testing.assert_array_equal(found_label, label)
     np.testing.assert_allclose(found, best, rtol=1e-5, atol=1e-6)
