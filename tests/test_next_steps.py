@@ -32,6 +32,7 @@ ARGUMENTS = {
     "parsing.score dep": "builtin x.conllu",
     "parsing.score const": "builtin x.ptb",
     "parsing.show": "cache",
+    "parsing.train both": "--train-dep a --train-const b --dev-dep c --dev-const d --output m",
     "parsing.train dep": "--train x.conllu --dev y.conllu --output m",
     "parsing.train const": "--train x.ptb --dev y.ptb --output m",
     "parsing.verify": "cache",

@@ -4,7 +4,8 @@
 
 ``DIR`` holds ``gum/{train,dev}.{conllu,ptb}`` and ``ewt/train.conllu``; a text has a sentence a line and a
 blank line after each document. Every step is an ordinary command, printed before it runs. A stopped run goes
-on where it was, and finished steps take seconds. The students are ``dep`` and ``const`` in the output folder.
+on where it was, and finished steps take seconds. The students are ``both/dep`` and ``both/const`` in the
+output folder, over one sentence encoder.
 """
 
 from __future__ import annotations
@@ -33,17 +34,19 @@ class TrainParsersConfig:
     """Text for the teachers to parse."""
     output: Path = Path("runs/parsers")
     """Folder for teachers, text, trees and students."""
-    sentences: Count = 100_000
+    sentences: Count = 66_000
     """Sentences of text, an equal part of each file, in documents spread over it."""
     consistent: Fraction = 0.85
     """Parsed sentences are learned from if their two trees agree at least so far (parsing.export_trees)."""
+    start_epochs: Count = 30
+    """Passes over GUM and EWT of the dependency parser whose weights the students start from."""
     teacher_dep_epochs: Count = 4
     """Passes over GUM and EWT."""
     teacher_const_epochs: Count = 6
     """Passes over GUM."""
     gold_copies: Count = 3
-    """How often a student meets the treebanks for each time that it meets the parsed text."""
-    student_epochs: Count = 6
+    """How often the students meet the treebanks for each time that they meet the parsed text."""
+    student_epochs: Count = 4
     """Passes of the students over parsed text and copies of the treebanks."""
 
 
@@ -72,13 +75,17 @@ def main(config: TrainParsersConfig) -> None:
     silver = {"dep": out / "silver.conllu", "const": out / "silver.ptb"}
     run_step("choose sentences", "parsing.export_trees", out / "silver", "--conllu", silver["dep"],
              "--ptb", silver["const"], "--consistent", config.consistent, "--skip-flagged")  # fmt: skip
-    for kind in ("dep", "const"):
-        run_step(
-            f"student {kind}", "parsing.train", kind, "--train", *gold[kind] * config.gold_copies,
-            silver[kind], "--dev", dev[kind], "--exclude-documents", EXCLUDED,
-            "--output", out / kind, "--name", f"builtin-{kind}", "--version", 2,
-            "--model.min-count", 8, "--loop.average", 0.999, "--loop.epochs", config.student_epochs,
-        )  # fmt: skip
+    run_step("start", "parsing.train", "dep", "--train", *gold["dep"], "--dev", dev["dep"],
+             "--exclude-documents", EXCLUDED, "--output", out / "start",
+             "--loop.epochs", config.start_epochs)  # fmt: skip
+    run_step(
+        "students", "parsing.train", "both",
+        "--train-dep", *gold["dep"] * config.gold_copies, silver["dep"], "--dev-dep", dev["dep"],
+        "--train-const", *gold["const"] * config.gold_copies, silver["const"], "--dev-const", dev["const"],
+        "--exclude-documents", EXCLUDED, "--start-from", out / "start", "--output", out / "both",
+        "--name", "builtin", "--version", 2, "--model.min-count", 8, "--loop.epochs", config.student_epochs,
+        "--loop.batch-tokens", 1200, "--loop.learning-rate", 2e-3, "--loop.parallel", 2,
+    )  # fmt: skip
 
 
 def sample(texts: Sequence[Path], sentences: int) -> Iterator[str]:

@@ -17,8 +17,12 @@ from multiview.config import TrainConfig, preset
 from multiview.encoders.registry import build_view
 from multiview.training.distributed import _Gather
 from multiview.training.trainer import Trainer
+from parsing.joint.task import JointTask
 from parsing.models import load_constituency_parser, load_dependency_parser
+from parsing.networks.config import JointConfig
+from parsing.text_parser import TextParser
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
+from parsing.trees.brackets import read_tree
 
 FP32, GRADIENT = 1e-4, 2e-3
 """Largest error of values and gradients in fp32, relative to the largest value of the tensor. Sums of a few
@@ -239,6 +243,29 @@ def parsers(bench: Bench) -> Result:
     return found
 
 
+def parser_training(bench: Bench) -> Result:
+    """Loss and gradients of both parsers over one encoder, on their own trees of some sentences."""
+    parsed = TextParser(load_dependency_parser("builtin"), load_constituency_parser("builtin")).parse(
+        bench.sentences[:60]
+    )
+    gold = [sentence.annotation() for sentence in parsed]
+    trees = [read_tree(sentence.tree) for sentence in gold if sentence.tree is not None]
+    losses, gradients = [], []
+    for device in ("cpu", bench.device):
+        torch.manual_seed(1)
+        task = JointTask(gold, trees, gold, trees, JointConfig())
+        task.module.to(device).eval()
+        loss = task.loss(range(len(gold)))
+        loss.backward()
+        losses.append(loss)
+        gradients.append({name: p.grad for name, p in task.module.named_parameters() if p.grad is not None})
+    largest = max(error(gradients[1][name], expected) for name, expected in gradients[0].items())
+    return {
+        "loss": require("loss", error(losses[1], losses[0]), FP32),
+        "gradients": require("gradients", largest, GRADIENT),
+    }
+
+
 PARTS: dict[str, tuple[Part, float]] = {
     "encoders": (encoders, 2),
     "losses": (losses, 2),
@@ -246,5 +273,6 @@ PARTS: dict[str, tuple[Part, float]] = {
     "resume": (resume, 1),
     "one process": (one_process, 1),
     "parsers": (parsers, 2),
+    "parser training": (parser_training, 1),
     "memory": (memory, 4),
 }

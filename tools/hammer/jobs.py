@@ -130,10 +130,14 @@ _TRAIN = (
     "--loop.max-steps 60 --loop.epochs 100 --loop.checkpoint-every 7 --validation.sentences 8 "
     "--validation.every 20 --device cpu --loop.threads 1"
 )
-_PARSER = (
-    "--train @treebanks/bank.{0} --dev @treebanks/bank.{0} --output out --model.encoder.word-dim 8 "
-    "--model.encoder.hidden 8 --model.encoder.layers 1 --loop.epochs 12 --loop.checkpoint-s 0 "
-    "--loop.threads 1"
+_SMALL_PARSER = (
+    "--output out --model.encoder.word-dim 8 --model.encoder.hidden 8 --model.encoder.layers 1 "
+    "--loop.epochs 12 --loop.checkpoint-s 0 --loop.threads 1"
+)
+_PARSER = f"--train @treebanks/bank.{{0}} --dev @treebanks/bank.{{0}} {_SMALL_PARSER}"
+_BOTH = (
+    "--train-dep @treebanks/bank.conllu --train-const @treebanks/bank.ptb --dev-dep @treebanks/bank.conllu "
+    f"--dev-const @treebanks/bank.ptb --loop.parallel 2 {_SMALL_PARSER}"
 )
 _TINY = "--backbone tiny --tiny.layers 1 --tiny.hidden 16 --tiny.vocabulary 300 --device cpu"
 JOBS = (
@@ -142,6 +146,7 @@ JOBS = (
     Job("train", "multiview.train", _TRAIN, ("m/model.safetensors", "m/vocab.txt", "m/config.json")),
     Job("train-dep", "parsing.train", f"dep {_PARSER.format('conllu')}", ("*.safetensors", "vocab.json")),
     Job("train-const", "parsing.train", f"const {_PARSER.format('ptb')}", ("*.safetensors", "vocab.json")),
+    Job("train-both", "parsing.train", f"both {_BOTH}", ("*/*.safetensors", "*/vocab.json")),
     Job(
         "senteval",
         "senteval_runner.run",
