@@ -29,7 +29,7 @@ from tests.test_commands import PIPELINE, ROOT, commands
 COMMAND = re.compile(
     r"python -m ((?:parsing|multiview|senteval_runner|studies)(?:\.\w+)+)((?:\\\n|[^`\n|#])*)"
 )
-SUBCOMMANDS = ("dep", "const", "build", "run")
+SUBCOMMANDS = ("both", "dep", "const", "build", "run")
 FIRST_WORD = {
     "parsing.train": "dep",
     "parsing.convert": "dep",
