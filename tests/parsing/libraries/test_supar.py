@@ -23,9 +23,9 @@ def ours(model, sentences):
     )
 
 
-@pytest.mark.parametrize("layers", [1, 3])
-def test_stock_predict_on_our_weights_gives_our_parses(layers):
-    model = random_model(layers=layers)
+@pytest.mark.parametrize("sizes", [{"layers": 1}, {"layers": 3}, {"end_boundary": True}], ids=str)
+def test_stock_predict_on_our_weights_gives_our_parses(sizes):
+    model = random_model(**sizes)
     assert stock_predict(to_supar(model), TOKENS) == ours(model, TOKENS)
 
 
