@@ -104,6 +104,7 @@ def by_nltk(parses: Sequence[ConstituencyParse], parser: SpanParser) -> None:
 def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternations: int) -> dict[str, float]:
     """Words to both trees, binarised: ours against supar, benepar and nltk."""
     from parsing.dependency.parser import BiaffineParser
+    from parsing.pipeline.parse_shard import parse_sentences
     from tests.oracles.supar import stock_predict, to_supar
 
     spans = load_constituency_parser(str(const_folder))
@@ -112,10 +113,16 @@ def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternation
     sentences = [list(tree.words) for tree in read_treebank([treebank])]
     supar, benepar = to_supar(arcs.model), to_benepar(spans.model)
 
-    def ours() -> None:
-        BiaffineParser(arcs.model, arcs.identity).parse(sentences)
-        for parse in SpanParser(spans.model, spans.identity).parse(sentences):
-            binarise(parse, len(spans.labels))
+    def ours(dependency: bool = True, constituency: bool = True) -> None:
+        parse_sentences(
+            sentences,
+            BiaffineParser(arcs.model, arcs.identity) if dependency else None,
+            SpanParser(spans.model, spans.identity) if constituency else None,
+        )
+
+    def one_by_one() -> None:
+        ours(constituency=False)
+        ours(dependency=False)
 
     def theirs() -> None:
         stock_predict(supar, sentences)
@@ -123,7 +130,10 @@ def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternation
 
     rates, _, ratios = compare(ours, theirs, alternations, len(sentences))
     print(f"end to end: {spread(rates, 0)} sentences/s, ratio {spread(ratios)}")
+    _, _, gains = compare(ours, one_by_one, alternations, len(sentences))
+    print(f"  both parsers together against one after the other {spread(gains)}")
     return {
+        "together_vs_one_by_one": statistics.median(gains),
         "end_to_end_vs_peers": statistics.median(ratios),
         "end_to_end_sentences_per_s": statistics.median(rates),
     }
