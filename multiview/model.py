@@ -28,7 +28,7 @@ from multiview.config import EncoderConfig
 from multiview.encoders.registry import Encoder
 from multiview.encoders.stack import ViewStack
 from multiview.folder.files import Member, load_members, normalizes_parts
-from multiview.folder.names import model_folder
+from multiview.folder.names import chosen_views, model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.folder.saving import describe, refuse_foreign, save_encoder
 from multiview.nodes.states import NodeBatch, node_batch
@@ -314,20 +314,8 @@ class MultiViewEncoder(CosineSimilarity):
 
     def _chosen(self, views: Sequence[str] | None) -> list[list[int]]:
         """Positions of the wanted views per member."""
-        wanted = None if views is None else [views] if isinstance(views, str) else list(views)
-        if wanted == []:
-            raise UserError(f"views=[]: choose of {', '.join(self.views)}, or None for all")
-        chosen, known = [], set()
-        for member in self.members:
-            names = list(member.network.views)
-            known |= {*names, *(f"{i}-{name}" for i, name in enumerate(names))}
-            chosen.append(
-                [i for i, n in enumerate(names) if wanted is None or n in wanted or f"{i}-{n}" in wanted]
-            )
-        for view in wanted or []:
-            if view not in known:
-                raise UserError(f"view {view!r}: this model has {', '.join(sorted(known))}")
-        return chosen
+        wanted = [views] if isinstance(views, str) else views
+        return chosen_views([member.network.views for member in self.members], wanted)
 
     def _requires(self, chosen: list[list[int]]) -> set[str]:
         """Annotations that the chosen encoders read."""

@@ -15,7 +15,8 @@ class SentEvalConfig:
     """Options of ``senteval_runner.run``."""
 
     models: Positional[tuple[str, ...]]
-    """Model folders, sentence-transformers names, .npz, word-vector files, cls:NAME (a transformer's [CLS]),
+    """Model folders (MODEL?views=dep for a view alone), sentence-transformers names, .npz, word-vector files,
+    cls:NAME (a transformer's [CLS]),
     random:dep,const@4800?vectors=FILE, random:lstm@4096?vectors=FILE, start:MODEL?corpus=CACHE (a model
     before its first step), bags of words (bag:random, bag:FILE, sif:FILE?corpus=CACHE,
     usif:FILE?corpus=CACHE; FILE may be a model folder); A+B joins."""

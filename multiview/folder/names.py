@@ -1,7 +1,8 @@
-"""Which folder a model's name means: a path, or ``builtin``, the encoder that is part of the installation."""
+"""What names mean: of a model (a path, or ``builtin``, the encoder of the installation), and of its views."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from corpora.support.errors import UserError
@@ -27,3 +28,26 @@ def model_folder(name: Path | str) -> Path:
             "python -m multiview.train makes"
         )
     return BUILTIN_FOLDER
+
+
+def chosen_views(views: Sequence[Sequence[str]], wanted: Sequence[str] | None) -> list[list[int]]:
+    """Positions of the wanted views in each part of a model.
+
+    Args:
+        views: names of the views of each part.
+        wanted: views by name (``dep``) or by position and name (``0-dep``); None is all.
+
+    Raises:
+        UserError: an unknown view, or none at all.
+    """
+    if wanted is None:
+        return [list(range(len(names))) for names in views]
+    labels = [[{name, f"{place}-{name}"} for place, name in enumerate(names)] for names in views]
+    known = {label for part in labels for both in part for label in both}
+    if not wanted:
+        names = ", ".join(name for part in views for name in part)
+        raise UserError(f"views=[]: choose of {names}, or None for all")
+    for view in wanted:
+        if view not in known:
+            raise UserError(f"view {view!r}: this model has {', '.join(sorted(known))}")
+    return [[place for place, both in enumerate(part) if both & set(wanted)] for part in labels]

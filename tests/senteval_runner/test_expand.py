@@ -18,7 +18,7 @@ from multiview.folder.files import Member, save_member
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
 from senteval_runner import running
-from senteval_runner.expansion import words_of
+from senteval_runner.expansion import expand_models, words_of
 from tests.senteval_runner.test_run import config
 
 TRAINED = ["the", "bad", "good", "tall", "far", "dull", "poor", "near", "rich"]
@@ -76,6 +76,15 @@ def test_new_words_change_the_vectors_of_their_sentences_alone(
     sentences = [["the", "bad"], ["a", "bright", "good"], ["unheard"]]
     changed = np.abs(plain(sentences) - grown(sentences)).max(axis=1) > 1e-6
     assert changed.tolist() == [False, True, False]
+
+
+def test_chosen_views_are_those_of_the_expanded_model(
+    words: Path, model: Path, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = expand_models([f"{model}?views=0-seq+{model}"], words, 100)
+    folder = model.with_name("mine-expanded-words")
+    assert made.specs == [f"{folder}?views=0-seq+{folder}"] and made.folders == [folder]
 
 
 def test_nothing_to_expand(tmp_path: Path, data: Path, words: Path, model: Path) -> None:
