@@ -23,10 +23,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.errors import MissingExtraError, UserError, did_you_mean
+from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, sha256_file
 from multiview.folder.files import TIME, member_names, member_record, training_hours
-from multiview.folder.names import chosen_views, model_folder
+from multiview.folder.names import chosen_views, model_folder, near_model, refuse_misspelt
 from senteval_runner.vectors.bags import RANDOM, BagSpec
 from senteval_runner.vectors.random_encoders import LSTM, PREFIX, RandomSpec
 from senteval_runner.vectors.starts import START, StartSpec
@@ -136,9 +136,9 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
         kind = "multiview" if is_multiview(path) else "sentence-transformers"
         return Source(spec=spec, kind=kind, key=_folder_digest(path), seed=seed)
     if path.suffix in (".npz", ".txt", ".vec", ".gz", ".bin") or spec.startswith((".", "/", "runs/")):
-        beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = did_you_mean(path.name, beside).rstrip()
+        near = near_model(path).rstrip()
         raise UserError(f"model {spec!r}: no such file or folder{near and f'; {near}'}")
+    refuse_misspelt(spec)
     try:
         key = _digest(f"{spec} {version('sentence-transformers')}")
     except ModuleNotFoundError:
