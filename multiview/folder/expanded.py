@@ -23,7 +23,7 @@ from multiview.folder.files import (
     save_members,
 )
 from multiview.words.table import WordTable
-from multiview.words.vectors import CACHE, DEFAULT_WORDS, load_word_vectors, vectors_record
+from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, load_word_vectors, vectors_record
 from multiview.words.vocabulary import Vocabulary
 
 
@@ -65,29 +65,26 @@ def expanded_folder(folder: Path, vectors: Path, *, words: int = DEFAULT_WORDS, 
     if not mark.exists() and target.exists() and any(target.iterdir()):
         raise UserError(f"{target}: is where the expanded model goes and holds something else; move it away")
     write_json(mark, {})  # not finished, but ours
-    expand_into(folder, target, vectors, words=words, cache=cache)
+    expand_into(folder, target, load_word_vectors(vectors, cache, words))
     write_json(mark, record)
     return target
 
 
-def expand_into(
-    folder: Path, target: Path, vectors: Path, *, words: int = DEFAULT_WORDS, cache: Path = CACHE
-) -> None:
+def expand_into(folder: Path, target: Path, vectors: WordVectors) -> None:
     """Write a model into ``target`` with its vocabulary expanded; both may be the same folder.
 
     Raises:
-        UserError: no trained words in the model, malformed vectors, or too few words in common.
+        UserError: no trained words in the model, or too few words in common.
     """
     if not has_trained_words(folder):
         raise UserError(f"{folder}: has fixed word vectors only; there is no trained vocabulary to expand")
-    members, loaded = load_members(folder), load_word_vectors(vectors, cache, words)
-    names = member_names(folder)
+    members, names = load_members(folder), member_names(folder)
     for name, member in zip(names, members, strict=True):
         source = folder / name
-        added = member.network.words.expand(loaded)
+        added = member.network.words.expand(vectors)
         card = (source / "README.md").read_text(encoding="utf-8")
         if added:
-            card += f"\nVocabulary expanded by {added} words of `{vectors.name}` (least squares).\n"
+            card += f"\nVocabulary expanded by {added} words, by least squares from {vectors.about}.\n"
         if (source / TIME).exists():
             write_json(target / name / TIME, read_json(source / TIME))
         save_member(target / name, member, card=card, training=member_record(source).training)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from multiview.config import DISTIL, SPACY, TRAIN, TrainConfig
@@ -34,3 +35,22 @@ def open_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> 
     if Path(spec).is_dir():
         return converted(of_model2vec(Path(spec), limit), cache)
     return load_word_vectors(Path(spec), cache, limit)
+
+
+def open_new_words(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordVectors:
+    """The vectors that expand the trained words of ``config``: its ``vocabulary.expand`` first ones.
+
+    ``distil:`` encodes words of the corpus, so these are the most frequent words there, with the rare ones
+    that training leaves out.
+
+    Args:
+        config: of the training; it names vectors.
+        trees: the corpus.
+        cache: where they are kept.
+
+    Raises:
+        UserError: what is named is missing or malformed.
+    """
+    most = config.vocabulary.expand
+    wanted = dataclasses.replace(config.vocabulary, size=most, min_count=1, vector_words=most)
+    return open_vectors(dataclasses.replace(config, vocabulary=wanted), trees, cache)
