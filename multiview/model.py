@@ -33,8 +33,9 @@ from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.folder.saving import describe, refuse_foreign, save_encoder
 from multiview.nodes.states import NodeBatch, node_batch
 from multiview.similarity import CosineSimilarity
+from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
-from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
+from multiview.words.vectors import DEFAULT_WORDS, converted
 from parsing.cache.format import Batch
 from parsing.networks.device import pick_device
 from parsing.networks.threads import chosen_threads, torch_threads
@@ -288,17 +289,17 @@ class MultiViewEncoder(CosineSimilarity):
         rows; hash buckets still serve the words that neither the corpus nor the vectors know.
 
         Args:
-            vectors: GloVe or word2vec file.
-            words: of the file to read at most, from the top.
+            vectors: a file (GloVe, word2vec, fastText text), a model2vec folder, or ``spacy:PIPELINE``.
+            words: of the vectors to read at most, from the top.
             cache: where the converted vectors are kept.
 
         Returns:
             Number of words added.
 
         Raises:
-            UserError: the file is malformed, or shares too few words with the model.
+            UserError: the vectors are malformed, or share too few words with the model.
         """
-        loaded = load_word_vectors(Path(vectors), cache, words)
+        loaded = converted(given_source(str(vectors), words), cache)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
 
     def vectors(self, batch: Batch) -> Tensor:

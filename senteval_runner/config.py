@@ -34,9 +34,9 @@ class SentEvalConfig:
     """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
     normalize_parts: bool = False
     """Scale the vectors of A and B to length 1 before A+B joins them."""
-    expand: Path | None = None
-    """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought); the
-    expanded model stays in a folder beside the model."""
+    expand: str | None = None
+    """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought): a
+    file, a model2vec folder, or spacy:PIPELINE. The expanded model stays in a folder beside the model."""
     expand_words: Count = 2_000_000
     """Words of those vectors to read at most, from the top."""
     random_seed: CountOrNone = 0

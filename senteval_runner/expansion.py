@@ -25,13 +25,13 @@ class Expansion:
     """Of the expanded models."""
 
 
-def expand_models(specs: Iterable[str], vectors: Path, words: int) -> Expansion:
+def expand_models(specs: Iterable[str], vectors: str, words: int) -> Expansion:
     """Expand every model, or part of ``A+B``, that has trained words.
 
     Args:
         specs: models by name.
-        vectors: GloVe or word2vec file.
-        words: of the file to read at most, from the top.
+        vectors: see :func:`multiview.words.sources.given.given_source`.
+        words: of the vectors to read at most, from the top.
 
     Raises:
         UserError: no model has trained words, or one cannot be expanded.

@@ -16,7 +16,9 @@ from tokenizers import Tokenizer, models
 
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
+from multiview.folder.expanded import expanded_folder
 from multiview.folder.files import load_members
+from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees
 from multiview.words.sources.spec import open_vectors
@@ -171,6 +173,11 @@ def test_a_trained_vocabulary_grows_by_them(
     fitted, *_ = np.linalg.lstsq(vectors_WE[: len(known)], words.rows(0, own).detach().numpy(), rcond=None)
     new = words.rows(0, words.vocabulary.lookup(["zyzzyva", "quokka"])).detach().numpy()
     np.testing.assert_allclose(new, vectors_WE[len(known) : len(known) + 2] @ fitted, atol=1e-4)
+    made = expanded_folder(config.folder, spec, words=len(listed))
+    assert made.name == "tiny-expanded-given" == expanded_folder(config.folder, spec, words=len(listed)).name
+    encoder = MultiViewEncoder.load(made, "cpu")
+    assert encoder.members[0].network.words.vocabulary.words[-1] == "yak"
+    assert MultiViewEncoder.load(config.folder, "cpu").expand_vocabulary(spec, words=len(listed)) == 3
 
 
 def test_vectors_of_new_words_are_opened_before_the_training(tiny: TrainConfig, tmp_path: Path) -> None:
