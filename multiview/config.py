@@ -61,7 +61,8 @@ class VocabularyConfig:
     vector_words: Count = 2_000_000
     """Pre-trained vectors to read at most, from the top of the file."""
     expand: CountOrNone = 0
-    """Expand trained words after training by this many of --vectors, from the top; 0: no expansion."""
+    """Expand trained words after training by this many of --vectors, from the top (distil: the corpus's most
+    frequent words, rare ones included); 0: no expansion."""
 
 
 @configuration
@@ -325,9 +326,10 @@ class TrainConfig:
                 f"--vectors {self.vectors}: no such file; it wants GloVe, word2vec or fastText vectors, a "
                 f"model2vec folder, {SPACY}PIPELINE, {DISTIL}MODEL or {TRAIN}"
             )
-        if self.vocabulary.expand and not Path(self.vectors or "").is_file():
+        if self.vocabulary.expand and self.vectors == TRAIN:
             raise UserError(
-                f"--vocabulary.expand {self.vocabulary.expand}: wants --vectors of a file, not {self.vectors}"
+                f"--vocabulary.expand {self.vocabulary.expand}: --vectors {TRAIN} knows the trained words "
+                f"alone; give a file, a model2vec folder, {SPACY}PIPELINE or {DISTIL}MODEL"
             )
 
 

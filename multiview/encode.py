@@ -49,8 +49,8 @@ class EncodeConfig:
     """Only these views, separated by commas; all by default."""
     normalize: bool = False
     """Scale every vector to length 1."""
-    expand: Path | None = None
-    """Expand the model's vocabulary from these pre-trained vectors first."""
+    expand: str | None = None
+    """Expand the vocabulary by these vectors first: a file, a model2vec folder, or spacy:PIPELINE."""
     expand_words: Count = 2_000_000
     """Words of those vectors to read at most, from the top."""
     batch_size: Count = 64

@@ -32,12 +32,13 @@ class InfoConfig:
 def main(config: InfoConfig) -> int:
     """Print a summary of a model or run."""
     from multiview.folder.files import read_model_record
-    from multiview.folder.names import model_folder
+    from multiview.folder.names import model_folder, near_model
     from multiview.training.log import plot_curves, read_log
 
     folder = model_folder(config.run)
     if not any((folder / name).exists() for name in ("config.json", "train.json", "trained")):
-        raise UserError(f"{folder}: neither a model nor a training run")
+        near = near_model(folder).rstrip()
+        raise UserError(f"{folder}: neither a model nor a training run{near and f'; {near}'}")
     if (folder / "config.json").exists():
         _print_model(folder, read_model_record(folder))
     log = read_log(folder / "log.jsonl")

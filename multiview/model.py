@@ -28,13 +28,14 @@ from multiview.config import EncoderConfig
 from multiview.encoders.registry import Encoder
 from multiview.encoders.stack import ViewStack
 from multiview.folder.files import Member, load_members, normalizes_parts
-from multiview.folder.names import model_folder
+from multiview.folder.names import chosen_views, model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.folder.saving import describe, refuse_foreign, save_encoder
 from multiview.nodes.states import NodeBatch, node_batch
 from multiview.similarity import CosineSimilarity
+from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
-from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
+from multiview.words.vectors import DEFAULT_WORDS, converted
 from parsing.cache.format import Batch
 from parsing.networks.device import pick_device
 from parsing.networks.threads import chosen_threads, torch_threads
@@ -288,17 +289,17 @@ class MultiViewEncoder(CosineSimilarity):
         rows; hash buckets still serve the words that neither the corpus nor the vectors know.
 
         Args:
-            vectors: GloVe or word2vec file.
-            words: of the file to read at most, from the top.
+            vectors: a file (GloVe, word2vec, fastText text), a model2vec folder, or ``spacy:PIPELINE``.
+            words: of the vectors to read at most, from the top.
             cache: where the converted vectors are kept.
 
         Returns:
             Number of words added.
 
         Raises:
-            UserError: the file is malformed, or shares too few words with the model.
+            UserError: the vectors are malformed, or share too few words with the model.
         """
-        loaded = load_word_vectors(Path(vectors), cache, words)
+        loaded = converted(given_source(str(vectors), words), cache)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
 
     def vectors(self, batch: Batch) -> Tensor:
@@ -314,20 +315,8 @@ class MultiViewEncoder(CosineSimilarity):
 
     def _chosen(self, views: Sequence[str] | None) -> list[list[int]]:
         """Positions of the wanted views per member."""
-        wanted = None if views is None else [views] if isinstance(views, str) else list(views)
-        if wanted == []:
-            raise UserError(f"views=[]: choose of {', '.join(self.views)}, or None for all")
-        chosen, known = [], set()
-        for member in self.members:
-            names = list(member.network.views)
-            known |= {*names, *(f"{i}-{name}" for i, name in enumerate(names))}
-            chosen.append(
-                [i for i, n in enumerate(names) if wanted is None or n in wanted or f"{i}-{n}" in wanted]
-            )
-        for view in wanted or []:
-            if view not in known:
-                raise UserError(f"view {view!r}: this model has {', '.join(sorted(known))}")
-        return chosen
+        wanted = [views] if isinstance(views, str) else views
+        return chosen_views([member.network.views for member in self.members], wanted)
 
     def _requires(self, chosen: list[list[int]]) -> set[str]:
         """Annotations that the chosen encoders read."""

@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command, command_line, log_to
@@ -33,6 +32,7 @@ from multiview.defaults import defaults_from, read_config
 if TYPE_CHECKING:
     from multiview.training.distributed import DistributedContext
     from multiview.training.trainer import Trainer
+    from multiview.words.vectors import WordVectors
     from parsing.cache.reader import TreeCache
 
 
@@ -89,6 +89,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     """Train one model, or resume an interrupted run."""
     from multiview.training.dry_run import dry_run
     from multiview.training.trainer import Trainer
+    from multiview.words.sources.spec import open_new_words
     from parsing.networks.threads import torch_threads
 
     config = dataclasses.replace(config, preset=config.nearest_preset)
@@ -97,6 +98,9 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     if config.dry_run:
         with torch_threads(trainer.position.threads):
             return dry_run(trainer)
+    # Opened now, since bad vectors would be found only after hours of training.
+    expands = config.vocabulary.expand > 0 and config.words != "fixed" and distributed.first
+    new_words = open_new_words(config, cache) if expands else None
     if distributed.first:
         _claim_folder(config, str(cache.identity.get("content_sha256", "")))
     distributed.barrier()
@@ -109,22 +113,19 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     with torch_threads(trainer.position.threads):
         code = trainer.run(keep_model)
     if distributed.first:
-        if not code:
-            _expand(config)
+        if not code and new_words is not None:
+            _expand(config, new_words)
         _finish(trainer)
     return code
 
 
-def _expand(config: TrainConfig) -> None:
+def _expand(config: TrainConfig, new_words: WordVectors) -> None:
     """Give a finished model of trained words its larger vocabulary, once."""
     from multiview.folder.expanded import expand_into
 
-    if not config.vocabulary.expand or config.words == "fixed":
-        return
     if read_json(config.folder / "config.json")["words"]["expanded"]:
         return
-    assert config.vectors is not None
-    expand_into(config.folder, config.folder, Path(config.vectors), words=config.vocabulary.expand)
+    expand_into(config.folder, config.folder, new_words)
     added = read_json(config.folder / "config.json")["words"]["expanded"]
     print(f"expanded   {added:,} words of {config.vectors}")
 

@@ -15,10 +15,10 @@ class SentEvalConfig:
     """Options of ``senteval_runner.run``."""
 
     models: Positional[tuple[str, ...]]
-    """Model folders, sentence-transformers names, .npz, word-vector files, cls:NAME (a transformer's [CLS]),
-    random:dep,const@4800?vectors=FILE, random:lstm@4096?vectors=FILE, start:MODEL?corpus=CACHE (a model
-    before its first step), bags of words (bag:random, bag:FILE, sif:FILE?corpus=CACHE,
-    usif:FILE?corpus=CACHE; FILE may be a model folder); A+B joins."""
+    """Model folders (MODEL?views=dep for a view alone), sentence-transformers names, .npz, word-vector files,
+    cls:NAME (a transformer's [CLS]), random:dep,const@4800?vectors=FILE, random:lstm@4096?vectors=FILE,
+    start:MODEL?corpus=CACHE (a model before its first step), bags of words (bag:random, bag:FILE,
+    sif:FILE?corpus=CACHE, usif:FILE?corpus=CACHE; FILE may be a model folder); A+B joins."""
     tasks: str = "mv"
     """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all; SentEval's names, or
     those of papers (SICK-R, SICK-E, STS-B, BShift, ...)."""
@@ -34,9 +34,9 @@ class SentEvalConfig:
     """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
     normalize_parts: bool = False
     """Scale the vectors of A and B to length 1 before A+B joins them."""
-    expand: Path | None = None
-    """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought); the
-    expanded model stays in a folder beside the model."""
+    expand: str | None = None
+    """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought): a
+    file, a model2vec folder, or spacy:PIPELINE. The expanded model stays in a folder beside the model."""
     expand_words: Count = 2_000_000
     """Words of those vectors to read at most, from the top."""
     random_seed: CountOrNone = 0

@@ -12,7 +12,7 @@ from corpora.support.errors import UserError
 from multiview.folder.expanded import KnownWords, expanded_folder, has_trained_words, known_words
 from senteval_runner.report.page import Section
 from senteval_runner.report.table import Cell, Column, Table
-from senteval_runner.vectors.sources import is_multiview, split_parts
+from senteval_runner.vectors.sources import is_multiview, split_parts, split_views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +25,13 @@ class Expansion:
     """Of the expanded models."""
 
 
-def expand_models(specs: Iterable[str], vectors: Path, words: int) -> Expansion:
+def expand_models(specs: Iterable[str], vectors: str, words: int) -> Expansion:
     """Expand every model, or part of ``A+B``, that has trained words.
 
     Args:
         specs: models by name.
-        vectors: GloVe or word2vec file.
-        words: of the file to read at most, from the top.
+        vectors: see :func:`multiview.words.sources.given.given_source`.
+        words: of the vectors to read at most, from the top.
 
     Raises:
         UserError: no model has trained words, or one cannot be expanded.
@@ -41,11 +41,12 @@ def expand_models(specs: Iterable[str], vectors: Path, words: int) -> Expansion:
     for spec in specs:
         parts = split_parts(spec)
         for place, part in enumerate(parts):
-            if not (Path(part).is_dir() and is_multiview(Path(part)) and has_trained_words(Path(part))):
+            model, _ = split_views(part)
+            if not (Path(model).is_dir() and is_multiview(Path(model)) and has_trained_words(Path(model))):
                 continue
-            if part not in folders:
-                folders[part] = expanded_folder(Path(part), vectors, words=words)
-            parts[place] = str(folders[part])
+            if model not in folders:
+                folders[model] = expanded_folder(Path(model), vectors, words=words)
+            parts[place] = str(folders[model]) + part.removeprefix(model)
         new.append("+".join(parts))
     if not folders:
         raise UserError(f"--expand {vectors}: no model here is a multi-view model with trained words")

@@ -56,7 +56,7 @@ class Model:
     @property
     def reads_parses(self) -> bool:
         """Whether a parser's trees go into its vectors."""
-        return any(source.kind in ("multiview", "random", "start") for source in self.sources)
+        return any(source.kind in ("multiview", "views", "random", "start") for source in self.sources)
 
     @property
     def hours(self) -> float | None:

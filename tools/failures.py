@@ -2,7 +2,8 @@
 
 Each command runs without arguments, with an unknown option, with missing input, with a tree cache of another
 format, into a folder it may not write, onto a full disk, and with Ctrl-C after several delays. Writes
-docs/failures-commands.md; exit code 1 if a command printed a traceback or ended with a wrong exit code.
+docs/failures-commands.md, or the rows there of the commands that are named (``python -m tools.failures
+multiview.explain``); exit code 1 if a command printed a traceback or ended with a wrong exit code.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ from tests.studies.passages.passage_sets import write_wikiqa
 from tests.test_commands import ROOT, commands
 
 TABLE = ROOT / "docs/failures-commands.md"
+HEAD = """# Failures, command by command
+
+Written by `python -m tools.failures`.
+
+| command | condition | exit code | last line |
+|---|---|---|---|
+"""
 SECONDS_TO_CTRL_C = (0.3, 1.0, 4.0, 12.0)
 TEXT = "The cat sat on the mat.\nIt slept all day.\n\nPrices fell sharply.\nInvestors sold shares.\n"
 BRACKETS = "(ROOT (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))\n"
@@ -170,29 +178,37 @@ def cases(module: str, folder: Path, full: Path, locked: Path) -> Iterator[tuple
         yield (f"Ctrl-C after {seconds:g} s", code, text)
 
 
+def rows() -> dict[str, list[str]]:
+    """The table's lines for each command."""
+    found: dict[str, list[str]] = {}
+    for line in TABLE.read_text(encoding="utf-8").splitlines(keepends=True):
+        if named := re.match(r"\| `([\w.]+)` \|", line):
+            found.setdefault(named[1], []).append(line)
+    return found
+
+
 def main() -> int:
     """Run everything and write the table."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-    lines, faults = [], 0
+    faults = 0
     chosen = sys.argv[1:] or commands()
+    table = rows()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         prepare(folder)
         with mounted(folder / "full", "size=4k") as full, mounted(folder / "locked", "size=4k,ro") as locked:
             for module in chosen:
+                table[module] = []
                 for condition, code, text in cases(module, folder, full, locked):
                     # After a second the command may be done and only its libraries still shutting down.
                     expected = (130,) if condition.endswith(" 0.3 s") else (0, 2, 130)
                     fault = text.startswith("TRACEBACK") or code not in expected
                     faults += fault
                     shown = text.replace(str(folder) + "/", "").replace("|", "\\|")[:160]
-                    lines.append(f"| `{module}` | {condition} | {code} | `{shown}` |\n")
-                    print(lines[-1], end="", flush=True)
-    if not sys.argv[1:]:
-        head = "# Failures, command by command\n\nWritten by `python -m tools.failures`.\n\n"
-        TABLE.write_text(
-            head + "| command | condition | exit code | last line |\n|---|---|---|---|\n" + "".join(lines)
-        )
+                    table[module].append(f"| `{module}` | {condition} | {code} | `{shown}` |\n")
+                    print(table[module][-1], end="", flush=True)
+    lines = [line for module in commands() for line in table.get(module, [])]
+    TABLE.write_text(HEAD + "".join(lines), encoding="utf-8")
     print(f"{faults} faults")
     return 1 if faults else 0
 

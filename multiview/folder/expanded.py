@@ -12,6 +12,7 @@ from pathlib import Path
 from corpora.inputs import stem
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json
+from multiview.config import SPACY
 from multiview.folder.files import (
     TIME,
     load_members,
@@ -22,8 +23,9 @@ from multiview.folder.files import (
     save_member,
     save_members,
 )
+from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
-from multiview.words.vectors import CACHE, DEFAULT_WORDS, load_word_vectors, vectors_record
+from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted
 from multiview.words.vocabulary import Vocabulary
 
 
@@ -44,50 +46,49 @@ def has_trained_words(folder: Path) -> bool:
     return any(member_record(folder / name).words.mode == "trained" for name in member_names(folder))
 
 
-def expanded_folder(folder: Path, vectors: Path, *, words: int = DEFAULT_WORDS, cache: Path = CACHE) -> Path:
+def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, cache: Path = CACHE) -> Path:
     """The folder of the expanded model, made now unless it is there.
 
     Args:
         folder: of a model, or of several that are concatenated; fixed vectors stay as they are.
-        vectors: GloVe or word2vec file.
-        words: of the file to read at most, from the top.
+        vectors: see :func:`multiview.words.sources.given.given_source`.
+        words: of the vectors to read at most, from the top.
         cache: where the converted vectors are kept.
 
     Raises:
         UserError: no trained words in the model, malformed vectors, too few words in common, or something
             else in the folder that the expanded model goes to.
     """
-    target = folder.with_name(f"{folder.absolute().name}-expanded-{Path(stem(vectors)).stem}")
-    record = {"model": model_sha256(folder), "vectors": vectors_record(vectors, words)}
+    source = given_source(vectors, words)
+    name = Path(stem(Path(vectors.removeprefix(SPACY)))).stem
+    target = folder.with_name(f"{folder.absolute().name}-expanded-{name}")
+    record = {"model": model_sha256(folder), "vectors": dict(source.record)}
     mark = target / "expanded.json"
     if mark.exists() and read_json(mark) == record:
         return target
     if not mark.exists() and target.exists() and any(target.iterdir()):
         raise UserError(f"{target}: is where the expanded model goes and holds something else; move it away")
     write_json(mark, {})  # not finished, but ours
-    expand_into(folder, target, vectors, words=words, cache=cache)
+    expand_into(folder, target, converted(source, cache))
     write_json(mark, record)
     return target
 
 
-def expand_into(
-    folder: Path, target: Path, vectors: Path, *, words: int = DEFAULT_WORDS, cache: Path = CACHE
-) -> None:
+def expand_into(folder: Path, target: Path, vectors: WordVectors) -> None:
     """Write a model into ``target`` with its vocabulary expanded; both may be the same folder.
 
     Raises:
-        UserError: no trained words in the model, malformed vectors, or too few words in common.
+        UserError: no trained words in the model, or too few words in common.
     """
     if not has_trained_words(folder):
         raise UserError(f"{folder}: has fixed word vectors only; there is no trained vocabulary to expand")
-    members, loaded = load_members(folder), load_word_vectors(vectors, cache, words)
-    names = member_names(folder)
+    members, names = load_members(folder), member_names(folder)
     for name, member in zip(names, members, strict=True):
         source = folder / name
-        added = member.network.words.expand(loaded)
+        added = member.network.words.expand(vectors)
         card = (source / "README.md").read_text(encoding="utf-8")
         if added:
-            card += f"\nVocabulary expanded by {added} words of `{vectors.name}` (least squares).\n"
+            card += f"\nVocabulary expanded by {added} words, by least squares from {vectors.about}.\n"
         if (source / TIME).exists():
             write_json(target / name / TIME, read_json(source / TIME))
         save_member(target / name, member, card=card, training=member_record(source).training)

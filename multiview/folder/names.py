@@ -1,12 +1,15 @@
-"""Which folder a model's name means: a path, or ``builtin``, the encoder that is part of the installation."""
+"""What names mean: of a model (a path, or ``builtin``, the encoder of the installation), and of its views."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from corpora.support.errors import UserError
+from corpora.support.errors import UserError, did_you_mean
 
 BUILTIN = "builtin"
+MISSPELT = 0.85
+"""How close to ``builtin`` a name is that means nothing else; ``bertin`` has 0.62."""
 BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-v1"
 
 
@@ -27,3 +30,45 @@ def model_folder(name: Path | str) -> Path:
             "python -m multiview.train makes"
         )
     return BUILTIN_FOLDER
+
+
+def near_model(path: Path) -> str:
+    """``did you mean builtin? `` where a path leads nowhere and is close to that, or to one beside it."""
+    if path.exists():
+        return ""
+    beside = sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
+    return did_you_mean(path.name, [*beside, BUILTIN] if str(path) == path.name else beside)
+
+
+def refuse_misspelt(name: str) -> None:
+    """Refuse a name that can only be meant as ``builtin``, before it is looked for on the Hugging Face hub.
+
+    Raises:
+        UserError: it is one, and nothing here has it.
+    """
+    near = did_you_mean(name, [BUILTIN], alike=MISSPELT)
+    if near and not Path(name).exists() and name != BUILTIN:
+        raise UserError(f"model {name!r}: no such file or folder; {near.rstrip()}")
+
+
+def chosen_views(views: Sequence[Sequence[str]], wanted: Sequence[str] | None) -> list[list[int]]:
+    """Positions of the wanted views in each part of a model.
+
+    Args:
+        views: names of the views of each part.
+        wanted: views by name (``dep``) or by position and name (``0-dep``); None is all.
+
+    Raises:
+        UserError: an unknown view, or none at all.
+    """
+    if wanted is None:
+        return [list(range(len(names))) for names in views]
+    labels = [[{name, f"{place}-{name}"} for place, name in enumerate(names)] for names in views]
+    known = {label for part in labels for both in part for label in both}
+    if not wanted:
+        names = ", ".join(name for part in views for name in part)
+        raise UserError(f"views=[]: choose of {names}, or None for all")
+    for view in wanted:
+        if view not in known:
+            raise UserError(f"view {view!r}: this model has {', '.join(sorted(known))}")
+    return [[place for place, both in enumerate(part) if both & set(wanted)] for part in labels]

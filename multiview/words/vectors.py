@@ -94,16 +94,27 @@ def load_word_vectors(path: Path, cache: Path = CACHE, limit: int = DEFAULT_WORD
     Raises:
         UserError: the file is missing, or a line (it is named) is not a word and E numbers.
     """
-    path = Path(path)
+    return converted(of_file(Path(path), limit), cache)
+
+
+def of_file(path: Path, limit: int) -> Source:
+    """The vectors of a file.
+
+    Args:
+        path: see :func:`load_word_vectors`.
+        limit: words to read at most, from the top.
+
+    Raises:
+        UserError: no such file.
+    """
     read = _read_binary if stem(path).endswith(".bin") else _read_text
-    source = Source(
+    return Source(
         str(path),
         named_by_place(path),
-        vectors_record(path, limit),
+        _stamp_record(path, limit),
         f"the vectors of `{path.name}`",
         lambda: itertools.islice(read(path), limit),
     )
-    return converted(source, cache)
 
 
 def named_by_place(path: Path) -> str:
@@ -133,7 +144,7 @@ def converted(source: Source, cache: Path) -> WordVectors:
     return WordVectors(text.split("\n")[:-1], vectors, source.about)
 
 
-def vectors_record(path: Path, limit: int) -> dict[str, int]:
+def _stamp_record(path: Path, limit: int) -> dict[str, int]:
     """Tells whether a file of word vectors has changed, without reading it.
 
     Raises:

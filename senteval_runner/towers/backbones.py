@@ -208,13 +208,13 @@ def _short_name(spec: str) -> str:
 def open_backbone(spec: str, config: BackboneConfig) -> Backbone:
     """The backbone a name means; weights load when the first sentence is encoded.
 
-    Word vectors and precomputed vectors have no layers: they are one.
+    Word vectors, precomputed vectors and single views have no layers: they are one.
 
     Raises:
         UserError: no such file or folder.
     """
     source = find_source(spec)
-    if source.kind in ("vectors", "words", "bag"):
+    if source.kind in ("vectors", "words", "bag", "views"):
         return WholeBackbone(source, config)
     if source.kind == "sentence-transformers":
         return TransformerBackbone(source, config)

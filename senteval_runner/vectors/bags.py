@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
-from multiview.folder.names import model_folder
+from multiview.folder.names import model_folder, near_model
 from senteval_runner.protocol.features import Float
 
 if TYPE_CHECKING:
@@ -85,7 +85,10 @@ class BagSpec:
             raise UserError(f"model {spec!r}: {corpus}: no tree cache")
         words = found["words"]
         if not RANDOM.fullmatch(words) and not model_folder(words).exists():
-            raise UserError(f"model {spec!r}: {words}: no such file or folder, nor random@DIM")
+            near = near_model(Path(words)).rstrip()
+            raise UserError(
+                f"model {spec!r}: {words}: no such file or folder, nor random@DIM{near and f'; {near}'}"
+            )
         return cls(weighting, words, Path(corpus) if corpus else None)
 
     @property

@@ -23,7 +23,7 @@ from senteval_runner.vectors.embed import CombinedEncoder, LoadedEncoder, Stored
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees, open_trees
 from senteval_runner.vectors.pretrained import pooled_model
 from senteval_runner.vectors.random_encoders import RandomLSTM, RandomSpec, untrained_views
-from senteval_runner.vectors.sources import Source, find_source, split_parts
+from senteval_runner.vectors.sources import Source, find_source, split_parts, split_views
 from senteval_runner.vectors.starts import StartSpec, load_start
 
 if TYPE_CHECKING:
@@ -133,28 +133,45 @@ def loader(source: Source, options: ModelOptions) -> Callable[[], LoadedEncoder]
             spec = RandomSpec.parse(source.spec)
             lstm = RandomLSTM(spec, seed=source.seed, device=device, batch_size=batch_size)
             return LoadedEncoder(lstm, tokens=True)
-        return tree_reading(load_multiview(source, device), options.get("trees"), batch_size)
+        model, views = load_multiview(source, device), split_views(source.spec)[1]
+        return tree_reading(model, options.get("trees"), batch_size, views=views or None)
 
     return load
 
 
 def tree_reading(
-    model: MultiViewEncoder, trees: EvaluationTrees | Path | None = None, batch_size: int = 128
+    model: MultiViewEncoder,
+    trees: EvaluationTrees | Path | None = None,
+    batch_size: int = 128,
+    *,
+    views: Sequence[str] | None = None,
 ) -> LoadedEncoder:
-    """A multi-view encoder with stored trees; sentences without one are parsed on the fly."""
-    options = {"batch_size": batch_size, "trees": open_trees(model, trees), "show_progress_bar": False}
+    """A multi-view encoder with stored trees; sentences without one are parsed on the fly.
+
+    Args:
+        model: the encoder.
+        trees: see :func:`senteval_runner.vectors.evaluation_trees.open_trees`. They are those of all views,
+            so that a model and each of its views share them.
+        batch_size: sentences encoded at a time.
+        views: only these; None is all.
+    """
+    stored = open_trees(model, trees)
+    options = {"batch_size": batch_size, "trees": stored, "show_progress_bar": False, "views": views}
     return LoadedEncoder(model, tokens=True, options=options)
 
 
 def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
-    """A model folder of ``multiview.train``, the same before its first step, or untrained encoders."""
+    """A model folder of ``multiview.train``, the same before its first step, or untrained encoders.
+
+    The whole model, also where the source chooses views.
+    """
     from multiview.model import MultiViewEncoder
 
     if source.kind == "start":
         return load_start(StartSpec.parse(source.spec), device)
     if source.kind == "random":
         return untrained_views(RandomSpec.parse(source.spec), seed=source.seed, device=device)
-    return MultiViewEncoder.load(source.spec, device)
+    return MultiViewEncoder.load(split_views(source.spec)[0], device)
 
 
 class PrecomputedVectors:

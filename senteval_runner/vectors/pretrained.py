@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from multiview.folder.names import refuse_misspelt
 from multiview.pretrained import one_line, quiet
 from parsing.networks.device import pick_device
 
@@ -61,6 +62,7 @@ def load_pretrained(make: Any, backbone: str, **options: Any) -> Any:
         "give the folder of an encoder with safetensors weights, a Hugging Face name when the machine is "
         "online, or tiny"
     )
+    refuse_misspelt(backbone)
     # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would differ
     # in them, and so would the saved files.
     with one_line(f"backbone {backbone!r} cannot be loaded", advice), torch.random.fork_rng(devices=[]):

@@ -3,6 +3,7 @@
 | name | encoder |
 |---|---|
 | a folder written by ``multiview.train``, or ``builtin`` | :class:`multiview.model.MultiViewEncoder` |
+| ``MODEL?views=dep`` | one or more of that model's views: ``encode(views=...)`` |
 | a sentence-transformers folder, or any other name | ``SentenceTransformer`` |
 | ``FILE.npz`` | precomputed: arrays ``sentences`` (tokens joined by one space) and ``vectors`` [n, d] |
 | any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
@@ -22,19 +23,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.errors import MissingExtraError, UserError, did_you_mean
+from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, sha256_file
-from multiview.folder.files import TIME, training_hours
-from multiview.folder.names import model_folder
+from multiview.folder.files import TIME, member_names, member_record, training_hours
+from multiview.folder.names import chosen_views, model_folder, near_model, refuse_misspelt
 from senteval_runner.vectors.bags import RANDOM, BagSpec
 from senteval_runner.vectors.random_encoders import LSTM, PREFIX, RandomSpec
 from senteval_runner.vectors.starts import START, StartSpec
 
 Kind = Literal[
-    "multiview", "sentence-transformers", "pooled", "vectors", "words", "bag", "random", "lstm", "start"
+    "multiview", "views", "start", "random", "lstm",
+    "bag", "words", "vectors", "sentence-transformers", "pooled",
 ]  # fmt: skip
 POOLINGS = ("cls", "mean", "max")
 BAGS = ("bag:", "sif:", "usif:")
+VIEWS = "?views="
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
 
 
@@ -59,14 +62,18 @@ class Source:
             return BagSpec.parse(self.spec).name
         if self.kind == "start":
             return StartSpec.parse(self.spec).name
+        if self.kind == "views":
+            model, views = split_views(self.spec)
+            return f"{Path(model).absolute().name}{VIEWS}{','.join(views)}"
         prefix, _, rest = self.spec.rpartition(":") if self.kind == "pooled" else ("", "", self.spec)
         name = Path(rest).absolute().name if Path(rest).exists() else rest
         return f"{prefix}:{name}" if prefix else name
 
     @property
     def hours(self) -> float | None:
-        """Hours of training, where they are recorded."""
-        return training_hours(model_folder(self.spec)) if self.kind == "multiview" else None
+        """Hours of training, where they are recorded; of a view, those of its model."""
+        trained = self.kind in ("multiview", "views")
+        return training_hours(model_folder(split_views(self.spec)[0])) if trained else None
 
 
 def split_parts(spec: str) -> list[str]:
@@ -75,6 +82,12 @@ def split_parts(spec: str) -> list[str]:
     if not all(parts):
         raise UserError(f"model {spec!r}: an empty part; write A+B")
     return parts
+
+
+def split_views(spec: str) -> tuple[str, list[str]]:
+    """A model's name and the views that ``MODEL?views=dep,const`` chooses, none for another spec."""
+    model, chooses, views = spec.partition(VIEWS)
+    return (model, views.split(",")) if chooses and not Path(spec).exists() else (spec, [])
 
 
 def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
@@ -89,6 +102,9 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
         UserError: the name cannot mean any model.
     """
     path = model_folder(spec)
+    model_spec, views = split_views(spec)
+    if views:
+        return _views(spec, find_source(model_spec), views)
     if spec.startswith(PREFIX):
         random = RandomSpec.parse(spec)
         over = sha256_file(random.vectors) if random.vectors else ""
@@ -120,14 +136,30 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
         kind = "multiview" if is_multiview(path) else "sentence-transformers"
         return Source(spec=spec, kind=kind, key=_folder_digest(path), seed=seed)
     if path.suffix in (".npz", ".txt", ".vec", ".gz", ".bin") or spec.startswith((".", "/", "runs/")):
-        beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = did_you_mean(path.name, beside).rstrip()
+        near = near_model(path).rstrip()
         raise UserError(f"model {spec!r}: no such file or folder{near and f'; {near}'}")
+    refuse_misspelt(spec)
     try:
         key = _digest(f"{spec} {version('sentence-transformers')}")
     except ModuleNotFoundError:
         raise MissingExtraError("sentence-transformers", "burt") from None
     return Source(spec=spec, kind="sentence-transformers", key=key, seed=seed)
+
+
+def _views(spec: str, model: Source, wanted: Sequence[str]) -> Source:
+    """Some views of a model.
+
+    Raises:
+        UserError: the model is none of ``multiview.train``, or has no such view.
+    """
+    if model.kind != "multiview":
+        raise UserError(f"model {spec!r}: {model.spec}: only models of multiview.train have views to choose")
+    folder = model_folder(model.spec)
+    try:
+        chosen = chosen_views([member_record(folder / name).views for name in member_names(folder)], wanted)
+    except UserError as error:
+        raise UserError(f"model {spec!r}: {error}") from None
+    return Source(spec=spec, kind="views", key=_digest(f"{VIEWS} {model.key} {chosen}"), seed=model.seed)
 
 
 def is_multiview(folder: Path) -> bool:

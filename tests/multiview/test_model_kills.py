@@ -15,6 +15,7 @@ from multiview.config import TrainConfig
 from multiview.folder.expanded import expand_into
 from multiview.folder.files import load_members
 from multiview.train import main
+from multiview.words.vectors import load_word_vectors
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.words.test_expansion import write_vectors
 
@@ -85,15 +86,15 @@ def test_an_expansion_in_place_is_done_again(
     main(changed(tiny, loop={"max_steps": 2}))
     words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
     rows = {word: np.array([i % 7, i % 5], np.float32) for i, word in enumerate([*words, "new", "newer"])}
-    vectors = write_vectors(tmp_path / "v.txt", rows)
+    vectors = load_word_vectors(write_vectors(tmp_path / "v.txt", rows), tmp_path / "cache")
     model = tiny.folder
     whole = shutil.copytree(model, tmp_path / "whole")
-    expand_into(whole, whole, vectors, cache=tmp_path / "cache")
+    expand_into(whole, whole, vectors)
     for count in range(1, 20):
         folder = shutil.copytree(model, tmp_path / f"killed-{count}")
 
         def expand(folder: Path = folder) -> None:
-            expand_into(folder, folder, vectors, cache=tmp_path / "cache")
+            expand_into(folder, folder, vectors)
 
         if not run_until(count, folder, expand, monkeypatch):
             break

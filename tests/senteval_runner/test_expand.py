@@ -18,7 +18,7 @@ from multiview.folder.files import Member, save_member
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
 from senteval_runner import running
-from senteval_runner.expansion import words_of
+from senteval_runner.expansion import expand_models, words_of
 from tests.senteval_runner.test_run import config
 
 TRAINED = ["the", "bad", "good", "tall", "far", "dull", "poor", "near", "rich"]
@@ -39,7 +39,7 @@ def model(tmp_path: Path) -> Path:
 
 def test_expand_end_to_end(tmp_path: Path, data: Path, words: Path, model: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    run = config(tmp_path, data, str(model), f"{model}+{words}", tasks="CR,MRPC", expand=words)
+    run = config(tmp_path, data, str(model), f"{model}+{words}", tasks="CR,MRPC", expand=str(words))
     assert running.run(run) == 0
     said = capsys.readouterr().out
     made = model.with_name("mine-expanded-words")
@@ -72,17 +72,26 @@ def test_new_words_change_the_vectors_of_their_sentences_alone(
     from senteval_runner.vectors.encoders import resolve_encoder
 
     monkeypatch.chdir(tmp_path)
-    plain, grown = resolve_encoder(str(model)), resolve_encoder(str(expanded_folder(model, words)))
+    plain, grown = resolve_encoder(str(model)), resolve_encoder(str(expanded_folder(model, str(words))))
     sentences = [["the", "bad"], ["a", "bright", "good"], ["unheard"]]
     changed = np.abs(plain(sentences) - grown(sentences)).max(axis=1) > 1e-6
     assert changed.tolist() == [False, True, False]
 
 
+def test_chosen_views_are_those_of_the_expanded_model(
+    words: Path, model: Path, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = expand_models([f"{model}?views=0-seq+{model}"], str(words), 100)
+    folder = model.with_name("mine-expanded-words")
+    assert made.specs == [f"{folder}?views=0-seq+{folder}"] and made.folders == [folder]
+
+
 def test_nothing_to_expand(tmp_path: Path, data: Path, words: Path, model: Path) -> None:
     with pytest.raises(UserError, match="no model here is a multi-view model with trained words"):
-        running.run(config(tmp_path, data, str(words), "random:seq", expand=words))
+        running.run(config(tmp_path, data, str(words), "random:seq", expand=str(words)))
     made = model.with_name("mine-expanded-words")
     made.mkdir()
     (made / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="holds something else"):
-        running.run(config(tmp_path, data, str(model), expand=words))
+        running.run(config(tmp_path, data, str(model), expand=str(words)))

@@ -85,7 +85,7 @@ def _pipeline_folder(name: str) -> Path:
         if (place / "vocab").is_dir():
             return place
     raise UserError(
-        f"--vectors spacy:{name}: neither the folder of a spaCy pipeline nor an installed one; "
+        f"spacy:{name}: neither the folder of a spaCy pipeline nor an installed one; "
         f"python -m spacy download {name} installs spaCy's own"
     )
 
@@ -100,7 +100,7 @@ def _spacy_vectors(name: str, vocab: Path) -> Iterator[tuple[str, Float]]:
         raise UserError(f"{vocab}: cannot be loaded ({first})") from None
     vectors = loaded.vectors
     if vectors.mode != "default" or not len(vectors.key2row):
-        raise UserError(f"--vectors spacy:{name}: has no word vectors; pipelines in md and lg have")
+        raise UserError(f"spacy:{name}: has no word vectors; pipelines in md and lg have")
     data_WE = np.asarray(vectors.data, dtype=np.float32)
     for key, row in sorted(vectors.key2row.items(), key=lambda item: int(item[1])):
         yield loaded.strings[key], data_WE[row]

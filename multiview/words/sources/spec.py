@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
-from multiview.config import DISTIL, SPACY, TRAIN, TrainConfig
+from multiview.config import DISTIL, TRAIN, TrainConfig
 from multiview.words.sources.corpus import trained_on_corpus
 from multiview.words.sources.distil import distilled_from
-from multiview.words.sources.libraries import of_model2vec, of_spacy
-from multiview.words.vectors import CACHE, WordVectors, converted, load_word_vectors
+from multiview.words.sources.given import given_source
+from multiview.words.vectors import CACHE, WordVectors, converted
 from parsing.cache.reader import TreeCache
 
 
@@ -28,9 +29,23 @@ def open_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> 
         return converted(trained_on_corpus(config, trees), cache)
     if spec.startswith(DISTIL):
         return converted(distilled_from(spec.removeprefix(DISTIL), config, trees), cache)
-    limit = config.vocabulary.vector_words
-    if spec.startswith(SPACY):
-        return converted(of_spacy(spec.removeprefix(SPACY), limit), cache)
-    if Path(spec).is_dir():
-        return converted(of_model2vec(Path(spec), limit), cache)
-    return load_word_vectors(Path(spec), cache, limit)
+    return converted(given_source(spec, config.vocabulary.vector_words), cache)
+
+
+def open_new_words(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordVectors:
+    """The vectors that expand the trained words of ``config``: its ``vocabulary.expand`` first ones.
+
+    ``distil:`` encodes words of the corpus, so these are the most frequent words there, with the rare ones
+    that training leaves out.
+
+    Args:
+        config: of the training; it names vectors.
+        trees: the corpus.
+        cache: where they are kept.
+
+    Raises:
+        UserError: what is named is missing or malformed.
+    """
+    most = config.vocabulary.expand
+    wanted = dataclasses.replace(config.vocabulary, size=most, min_count=1, vector_words=most)
+    return open_vectors(dataclasses.replace(config, vocabulary=wanted), trees, cache)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from multiview import compact, encode, export, info, search
+from multiview import compact, encode, explain, export, info, search
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
@@ -105,3 +105,41 @@ def test_there_may_be_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         MultiViewEncoder.load("builtin")
     for command in (info, export, compact):
         assert command.cli(["builtin", *(["--output", "x"] if command is compact else [])]) == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "search bultin corpus.txt cat",
+        "encode bultin corpus.txt",
+        "info bultin",
+        "compact Builtin --output x",
+        "explain built-in a b",
+    ],
+)
+def test_a_misspelt_name_is_one_line_with_the_right_one(
+    builtin: Path,
+    corpus: Path,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(corpus.parent)
+    name, *arguments = command.split()
+    clis = {
+        module.__name__.rpartition(".")[2]: module.cli for module in (compact, encode, explain, info, search)
+    }
+    assert clis[name](arguments) == 2
+    shown = capsys.readouterr().err
+    assert "did you mean builtin?" in shown and shown.count("\n") == 1
+
+
+def test_a_misspelt_folder_is_found_beside(builtin: Path, tmp_path: Path) -> None:
+    shutil.copytree(builtin, tmp_path / "dep-const-laptop")
+    with pytest.raises(UserError, match=r"dep-const-latop: no model .*; did you mean dep-const-laptop\?"):
+        MultiViewEncoder.load(tmp_path / "dep-const-latop")
+    with pytest.raises(UserError, match=r"bultin: no model here \(no config.json\); train one"):
+        MultiViewEncoder.load(tmp_path / "bultin")  # builtin is a name, not a path
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"empty: no model here \(no config.json\); train one"):
+        MultiViewEncoder.load(tmp_path / "empty")

@@ -20,6 +20,7 @@ from multiview.train import cli, main
 from multiview.training.data import open_trees
 from multiview.training.network import MultiViewNetwork
 from multiview.training.trainer import Trainer
+from multiview.words.vectors import load_word_vectors
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.test_train import assert_same_bits, killed_after, newest
 from tests.parsing.cache.test_reader import write_cache
@@ -91,7 +92,7 @@ def test_words_of_an_expansion_become_words_of_the_table(
     known = load_members(model.folder)[0].network.words.vocabulary.words
     lines = [f"{word} {' '.join(map(str, random.normal(size=4)))}" for word in [*known, "yak", "unseen"]]
     (tmp_path / "v.txt").write_text("\n".join(lines) + "\n")
-    expand_into(model.folder, model.folder, tmp_path / "v.txt", cache=tmp_path)
+    expand_into(model.folder, model.folder, load_word_vectors(tmp_path / "v.txt", tmp_path))
     (before,) = load_members(model.folder)
     network = MultiViewNetwork.new(config, open_trees(other_trees)).eval()
     assert before.network.words.expanded == 2 and network.words.expanded == 0

@@ -103,7 +103,7 @@ def trained(tiny: TrainConfig, tmp_path: Path) -> tuple[Path, Path]:
 
 def test_an_expanded_model_is_made_once_and_read_like_any_other(trained, tmp_path: Path) -> None:
     folder, path = trained
-    made = expanded_folder(folder, path, cache=tmp_path)
+    made = expanded_folder(folder, str(path), cache=tmp_path)
     assert made.name == f"{folder.name}-expanded-glove"
     plain, grown = MultiViewEncoder.load(folder), MultiViewEncoder.load(made)
     known = [" ".join(sentence) for sentence in toy_corpus(20)[0]]
@@ -113,10 +113,10 @@ def test_an_expanded_model_is_made_once_and_read_like_any_other(trained, tmp_pat
     assert plain.expand_vocabulary(path, cache=tmp_path) == 1
     np.testing.assert_array_equal(grown.encode("zyzzyva"), plain.encode("zyzzyva"))
     before = (made / "model.safetensors").stat().st_mtime_ns
-    assert expanded_folder(folder, path, cache=tmp_path) == made
+    assert expanded_folder(folder, str(path), cache=tmp_path) == made
     assert (made / "model.safetensors").stat().st_mtime_ns == before
     path.write_text(path.read_text() + "quokka 1 2 3 4\n")
-    expanded_folder(folder, path, cache=tmp_path)
+    expanded_folder(folder, str(path), cache=tmp_path)
     assert json.loads((made / "config.json").read_text())["words"]["expanded"] == 2
     assert np.abs(MultiViewEncoder.load(made).encode("quokka") - plain.encode("quokka")).max() > 1e-4
     assert len(load_members(folder)[0].network.words.vocabulary) == len(
@@ -142,16 +142,17 @@ def test_of_several_models_the_trained_one_is_expanded(trained, tiny: TrainConfi
     folder.rename(both / "trained")
     (both / "trained" / "fixed").rename(both / "fixed")
     save_members(both, ["trained", "fixed"], card="Two.\n")
-    made = expanded_folder(both, path, cache=tmp_path)
+    made = expanded_folder(both, str(path), cache=tmp_path)
     words = [member.network.words for member in load_members(made)]
     assert [(table.mode, table.expanded) for table in words] == [("trained", 1), ("fixed", 0)]
     with pytest.raises(UserError, match="fixed word vectors only"):
-        expanded_folder(both / "fixed", path, cache=tmp_path)
+        expanded_folder(both / "fixed", str(path), cache=tmp_path)
 
 
 @pytest.mark.parametrize("file", ["expansion.safetensors", "expansion.txt", "vectors.npy"])
 def test_a_damaged_expansion_is_named(trained, tmp_path: Path, file: str) -> None:
-    made = expanded_folder(*trained, cache=tmp_path)
+    folder, path = trained
+    made = expanded_folder(folder, str(path), cache=tmp_path)
     content = (made / file).read_bytes()
     (made / file).unlink()
     with pytest.raises(UserError, match=file):

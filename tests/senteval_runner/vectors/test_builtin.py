@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +75,30 @@ def test_without_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for spec in ("builtin", "bag:builtin"):
         with pytest.raises(UserError, match="no builtin encoder"):
             find_source(spec)
+
+
+@pytest.mark.parametrize("spec", ["bultin", "Builtin", "bultin+bag:builtin", "bag:bultin", "cls:built-in"])
+def test_a_misspelt_name_gets_the_right_one(
+    builtin: Path, data: Path, tmp_path: Path, spec: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, and before the hub is asked for it."""
+    assert run([spec, "--data", str(data), "--tasks", "CR", "--output", str(tmp_path / "r")]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and shown.endswith("did you mean builtin?\n")
+
+
+def test_what_only_resembles_it_is_a_name(
+    builtin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for spec in ("bertin", "bert-base-uncased", "someone/bultin"):
+        assert find_source(spec).kind == "sentence-transformers"
+    for spec in ("bag:builtin", "builtin?views=seq", "builtin+bag:builtin"):
+        assert open_model(spec, cache=None).name == spec
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(builtin, "bultin")
+    assert find_source("bultin").kind == "multiview"
+
+
+def test_a_misspelt_backbone() -> None:
+    with pytest.raises(UserError, match=r"model 'bultin': .*did you mean builtin\?"):
+        load_tower("bultin", pooling="mean")

@@ -15,12 +15,14 @@ from corpora.support.errors import UserError
 from multiview import pretrained
 from multiview.config import TrainConfig
 from multiview.defaults import read_config
+from multiview.folder.files import load_members
 from multiview.model import MultiViewEncoder
-from multiview.train import cli
+from multiview.train import cli, main
 from multiview.training.data import open_trees
 from multiview.words.sources.distil import reduced
 from multiview.words.sources.spec import open_vectors
 from multiview.words.vectors import WordVectors
+from multiview.words.vocabulary import corpus_words
 from tests.fixtures.transformers import save_sentence_encoder
 from tests.fixtures.trees import changed
 
@@ -155,5 +157,27 @@ def test_bad_input_is_one_line(config: TrainConfig, teacher: Path, tmp_path: Pat
         with pytest.raises(UserError, match=message) as caught:
             vectors_of(wrong, tmp_path)
         assert "\n" not in str(caught.value)
-    with pytest.raises(UserError, match=r"--vocabulary\.expand 9: wants --vectors of a file"):
-        changed(config, words="trained", vocabulary={"expand": 9}).check()
+
+
+def test_new_words_are_the_corpus_words_that_training_leaves_out(
+    config: TrainConfig, teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    grown = changed(
+        config,
+        words="trained",
+        vocabulary={"size": 12, "expand": 20, "buckets": 0},
+        encoder={"dim": 4},
+        loop={"max_steps": 2},
+    )
+    assert main(grown) == 0
+    words = load_members(grown.folder)[0].network.words
+    counts = open_trees(config.trees).type_counts()
+    ranked, _ = corpus_words(counts, dataclasses.replace(grown.vocabulary, size=20, min_count=1))
+    assert words.vocabulary.words == ranked and words.expanded == 8
+    vectors = vectors_of(changed(grown, vocabulary={"size": 20, "min_count": 1}), Path("runs/vectors"))
+    fitted, *_ = np.linalg.lstsq(vectors.vectors[:12], words.tables[1].detach().numpy()[1:13], rcond=None)
+    found = words.rows(1, np.arange(13, 21)).detach().numpy()
+    np.testing.assert_allclose(found, vectors.vectors[12:] @ fitted, atol=1e-4)
+    card = (grown.folder / "README.md").read_text()
+    assert f"expanded by 8 words, by least squares from words of the corpus as `{teacher}`" in card

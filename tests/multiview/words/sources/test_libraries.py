@@ -16,10 +16,14 @@ from tokenizers import Tokenizer, models
 
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
+from multiview.folder.expanded import expanded_folder
+from multiview.folder.files import load_members
+from multiview.model import MultiViewEncoder
+from multiview.train import cli, main
 from multiview.training.data import open_trees
 from multiview.words.sources.spec import open_vectors
 from multiview.words.vectors import WordVectors
-from tests.fixtures.trees import changed
+from tests.fixtures.trees import changed, toy_corpus
 
 PIECES = ["[PAD]", "[UNK]", "cat", "##s", "Mars", "[unused1]", ",", "the"]
 
@@ -136,3 +140,58 @@ def test_bad_input_is_one_line(tiny: TrainConfig, pipeline: Path, static: Path, 
         with pytest.raises(UserError) as caught:
             opened(tiny, spec, tmp_path / "cache")
         assert message in str(caught.value) and "\n" not in str(caught.value), message
+
+
+@pytest.mark.parametrize("source", ["spacy", "model2vec"])
+def test_a_trained_vocabulary_grows_by_them(
+    tiny: TrainConfig, tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the first words of the source that the corpus lacks; its own rows stay as they are."""
+    monkeypatch.chdir(tmp_path)
+    known = sorted({word for sentence in toy_corpus()[0] for word in sentence})
+    listed = [*known, "zyzzyva", "quokka", "yak"]
+    vectors_WE = np.random.default_rng(0).normal(size=(len(listed), 4)).astype(np.float32)
+    if source == "spacy":
+        nlp = spacy.blank("en")
+        for word, vector_E in zip(listed, vectors_WE, strict=True):
+            nlp.vocab.set_vector(word, vector_E)
+        nlp.to_disk("given")
+    else:
+        Path("given").mkdir()
+        model = models.WordPiece({word: row for row, word in enumerate(listed)}, unk_token="the")
+        Tokenizer(model).save("given/tokenizer.json")
+        save_file({"embeddings": torch.from_numpy(vectors_WE)}, "given/model.safetensors")
+    spec = "spacy:given" if source == "spacy" else "given"
+    expand = len(listed) - 1
+    config = changed(
+        tiny, views="seq,seq", loop={"max_steps": 2}, vectors=spec, vocabulary={"expand": expand}
+    )
+    assert main(config) == 0
+    words = load_members(config.folder)[0].network.words
+    assert words.vocabulary.words[-2:] == ["zyzzyva", "quokka"] and words.expanded == 2
+    own = words.vocabulary.lookup(known)
+    fitted, *_ = np.linalg.lstsq(vectors_WE[: len(known)], words.rows(0, own).detach().numpy(), rcond=None)
+    new = words.rows(0, words.vocabulary.lookup(["zyzzyva", "quokka"])).detach().numpy()
+    np.testing.assert_allclose(new, vectors_WE[len(known) : len(known) + 2] @ fitted, atol=1e-4)
+    made = expanded_folder(config.folder, spec, words=len(listed))
+    assert made.name == "tiny-expanded-given" == expanded_folder(config.folder, spec, words=len(listed)).name
+    encoder = MultiViewEncoder.load(made, "cpu")
+    assert encoder.members[0].network.words.vocabulary.words[-1] == "yak"
+    assert MultiViewEncoder.load(config.folder, "cpu").expand_vocabulary(spec, words=len(listed)) == 3
+
+
+def test_vectors_of_new_words_are_opened_before_the_training(tiny: TrainConfig, tmp_path: Path) -> None:
+    config = changed(tiny, vectors="spacy:en_no_such_model", vocabulary={"expand": 9})
+    with pytest.raises(UserError, match="neither the folder of a spaCy pipeline nor an installed one"):
+        main(config)
+    assert not (config.folder / "train.json").exists()  # not claimed: the corrected command goes there
+
+
+def test_words_of_the_corpus_alone_cannot_expand_it(
+    tiny: TrainConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"--trees={tiny.trees}", f"--output={tiny.output}", "--vectors=train", "--vocabulary.expand=9"]
+    assert cli(options) == 2
+    shown = capsys.readouterr().err
+    assert "--vocabulary.expand 9: --vectors train knows the trained words alone" in shown
+    assert shown.count("\n") == 1
