@@ -53,7 +53,7 @@ def main(config: TeachConfig) -> int:
 
     cache = open_trees(config.trees)
     source = find_source(config.model)
-    record = {"encoder": source.name, "key": source.key, "trees": cache.identity["content_sha256"]}
+    record = {"encoder": source.name, "key": source.key, "text": cache.sentences_sha256()}
     _claim(config.output, record)
     sweep(config.output)
     encoder = StoredEncoder(loader(source, {"device": config.device, "batch_size": config.batch_size}))

@@ -2,7 +2,8 @@
 
 Any sentence encoder can be one: ``python -m senteval_runner.teach`` encodes a cache's sentences once, and
 training reads rows. A folder holds parts of ``PART`` rows, float16 of unit length, each with a record of its
-size and SHA-256, and ``teacher.json``, which names the encoder and the cache's content and is written last.
+size and SHA-256, and ``teacher.json``, which names the encoder and the sentences and is written last. The same
+sentences parsed again, by other parsers, have the same teacher.
 
 Legend of dimension suffixes: n rows, K size of the teacher's vectors.
 """
@@ -50,12 +51,8 @@ class TeacherMatrix:
                 f"--teacher.vectors {folder}: no {RECORD} here; make it with python -m senteval_runner.teach"
             )
         record = read_record(folder / RECORD)
-        wanted = str(cache.identity["content_sha256"])
-        if record["trees"] != wanted:
-            raise UserError(
-                f"--teacher.vectors {folder}: made of the tree cache {str(record['trees'])[:16]}, "
-                f"{cache.folder} is {wanted[:16]}"
-            )
+        if record["text"] != cache.sentences_sha256():
+            raise UserError(f"--teacher.vectors {folder}: made of other sentences than {cache.folder} has")
         matrix = cls(folder, int(record["sentences"]), int(record["dim"]), str(record["encoder"]))
         for start in range(0, matrix.sentences, PART):
             check_part(folder, start)

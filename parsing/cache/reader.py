@@ -14,6 +14,8 @@ Shapes: B sentences, N tokens.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
@@ -97,6 +99,11 @@ class TreeCache:
     def identity(self) -> dict[str, Any]:
         """Corpus, parsers and options the cache was made with, and its content hash."""
         return {**self.manifest.identity, "content_sha256": self.manifest.content_sha256()}
+
+    def sentences_sha256(self) -> str:
+        """Hash of what decides the sentences: the text, how it is read and cut; not the parsers."""
+        decides = [self.manifest.identity.get("corpus"), len(self)]
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
     def has(self, view: str) -> bool:
         """Whether the cache holds the trees of ``view`` (``dep`` or ``const``)."""

@@ -16,6 +16,7 @@ from multiview.training import teacher as matrix
 from multiview.training.log import read_log
 from multiview.training.teacher import TeacherMatrix
 from parsing.cache.reader import TreeCache
+from parsing.run import cli as parse
 from senteval_runner.teach import cli as teach
 from senteval_runner.vectors.encoders import resolve_encoder
 from tests.fixtures.trees import changed
@@ -82,9 +83,9 @@ def test_a_matrix_that_does_not_fit_is_one_line(
     fault: str, taught: Path, toy_trees: Path, tiny: TrainConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if fault == "other corpus":
-        wanted = "made of the tree cache"
+        wanted = "made of other sentences"
         record = matrix.read_record(taught / "teacher.json")
-        matrix.write_record(taught / "teacher.json", {**record, "trees": "0" * 64})
+        matrix.write_record(taught / "teacher.json", {**record, "text": "0" * 64})
     elif fault == "cut off":
         wanted = "damaged"
         part = taught / "part-000002.npy"
@@ -122,3 +123,24 @@ def test_training_learns_from_the_teacher_and_resumes_to_the_same_bits(
     killed_after(again, 10, monkeypatch)
     assert main(again) == 0
     assert_same_bits(newest(config), newest(again))
+
+
+def test_the_same_sentences_parsed_otherwise_keep_their_teacher(tmp_path: Path) -> None:
+    texts = {
+        "one": "It rained all night.\nNobody believed her.\n",
+        "two": "It rained.\nNobody did.\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "corpus.txt").write_text(text)
+    caches = {}
+    for text, views in (("one", "dep"), ("one", "const"), ("two", "dep")):
+        folder = tmp_path / text / views
+        command = [str(tmp_path / text / "corpus.txt"), "--views", views, "--output", str(folder)]
+        assert parse([*command, "--workers", "1"]) == 0
+        caches[text, views] = TreeCache.open(folder)
+    vectors = tmp_path / "teacher"
+    assert teach([TEACHER, "--trees", str(tmp_path / "one" / "dep"), "--output", str(vectors)]) == 0
+    assert TeacherMatrix.open(vectors, caches["one", "const"]).sentences == 2
+    with pytest.raises(UserError, match=r"made of other sentences than .*two/dep has"):
+        TeacherMatrix.open(vectors, caches["two", "dep"])
