@@ -2,8 +2,8 @@
 
 Any sentence encoder can be one: ``python -m senteval_runner.teach`` encodes a cache's sentences once, and
 training reads rows. A folder holds parts of ``PART`` rows, float16 of unit length, each with a record of its
-size and SHA-256, and ``teacher.json``, which names the encoder and the sentences and is written last. The same
-sentences parsed again, by other parsers, have the same teacher.
+size and SHA-256, and ``teacher.json``, which names the encoder and the sentences and is written last. Parsed
+again, by other parsers, the same sentences have the same teacher.
 
 Legend of dimension suffixes: n rows, K size of the teacher's vectors.
 """

@@ -65,8 +65,8 @@ def margin_loss(
     def here(values: Int | Float) -> Tensor:
         return torch.from_numpy(values).to(posts_PD.device)
 
-    spans = (here(ends[pairs.spans].astype(np.int64)) for ends in (left, right))
-    scores = head.scores_at(projected_PH, *spans, here(pairs.labels))
+    before, after = (here(posts[pairs.spans].astype(np.int64)) for posts in (left, right))
+    scores = head.scores_at(projected_PH, before, after, here(pairs.labels))
     signed = scores * here(pairs.signs)
     return here(pairs.costs).index_add(0, here(pairs.sentences), signed).relu()
 

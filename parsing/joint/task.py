@@ -143,5 +143,6 @@ def _start_from(model: DependencyModel, start: DependencyModel) -> None:
         if name in tables:
             names, known = tables[name]
             rows = {entry: row for row, entry in enumerate(known)}
-            source = source[[rows.get(entry, UNKNOWN) for entry in names]]
-        parameter.copy_(source)
+            parameter.copy_(source[[rows.get(entry, UNKNOWN) for entry in names]])
+        else:
+            parameter.copy_(source)
