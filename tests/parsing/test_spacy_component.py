@@ -1,5 +1,8 @@
 """The spaCy component: what it writes into a document is what the parsers say."""
 
+import subprocess
+import sys
+
 import pytest
 import spacy
 
@@ -79,3 +82,13 @@ def test_a_pipeline_is_saved_and_loaded(nlp, tmp_path, doc):
     nlp.to_disk(tmp_path / "pipeline")
     again = spacy.load(tmp_path / "pipeline")(TEXT)
     assert [token.head.i for token in again] == [token.head.i for token in doc]
+
+
+def test_a_pipeline_without_the_component_pays_nothing_for_it() -> None:
+    """spaCy imports the factories of all packages whenever it makes a pipeline."""
+    program = (
+        "import sys, spacy, parsing.spacy_component; spacy.blank('en');"
+        "print([name for name in ('benepar', 'nltk', 'parsing.text_parser') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]", done.stdout
