@@ -24,6 +24,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = (
     *("corpora", "parsing", "multiview", "senteval_runner", "studies", "tests", "tools", "docs"),
+    "benchmarks",
     *("pyproject.toml", "README.md", "setup.py"),
 )
 TABLE = ROOT / "docs/mutations.md"
