@@ -20,7 +20,7 @@ from parsing.networks.model_folder import ModelFolder, load_model_folder
 from parsing.networks.training import seed_everything
 
 RULES = (
-    "Both parsers were trained together over one sentence encoder, whose weights are in both folders; run "
+    "Both parsers were trained together over one sentence encoder, whose weights are\nin both folders; run "
     "together they encode each sentence once."
 )
 

@@ -30,7 +30,7 @@ def parser() -> SpanParser:
 
 def test_it_is_small_and_says_what_it_is(parser) -> None:
     assert (FOLDER / "model.safetensors").stat().st_size <= 8e6
-    assert parser.identity["name"] == "builtin-const-v1" and re.fullmatch(
+    assert parser.identity["name"] == "builtin-const" and re.fullmatch(
         r"[0-9a-f]{64}", parser.identity["sha256"]
     )
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def test_it_is_small_and_says_what_it_is(parser) -> None:
         "CC BY 4.0",
         "## Scores",
         "## Learning curve",
-        "parsing.train const",
+        "parsing.train both",
     ):
         assert part in card
 
@@ -60,7 +60,7 @@ def test_odd_input_gives_whole_trees(parser) -> None:
 @pytest.mark.data
 def test_scores_are_the_cards(parser, data_folder) -> None:
     scores = score_parser(parser, read_treebank([data_folder / "treebank" / "gum" / "dev.ptb"]))
-    assert scores["f1"] >= 83 and scores["tags"] >= 95
+    assert scores["f1"] >= 85 and scores["tags"] >= 95.5
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
     row = re.search(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", card, re.MULTILINE)
     assert row is not None

@@ -71,6 +71,14 @@ def test_trees_are_the_same_together_and_alone():
     assert joint.parse([]) == []
 
 
+def test_the_parsers_of_the_package_share_their_encoder():
+    joint = join(load_dependency_parser("builtin"), load_constituency_parser("builtin"))
+    assert joint is not None
+    arcs, spans = zip(*joint.parse(TOKENS), strict=True)
+    assert as_lists(arcs) == as_lists(load_dependency_parser("builtin").parse(TOKENS))
+    assert as_lists(spans) == as_lists(load_constituency_parser("builtin").parse(TOKENS))
+
+
 def test_each_sentence_is_encoded_once(monkeypatch):
     encoded = Counter()
     forward = SentenceEncoder.forward
