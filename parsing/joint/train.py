@@ -31,8 +31,6 @@ def train_joint_parsers(config: TrainJoint) -> Scores:
     Raises:
         UserError: bad data, or a configuration that has no room for spans.
     """
-    if config.transformer is not None:
-        raise UserError("--transformer: both parsers share an encoder of words and characters")
     if not config.model.encoder.end_boundary:
         raise UserError("--model.encoder.end-boundary is needed: the last span ends there")
     excluded = config.exclude_documents

@@ -154,13 +154,10 @@ class LoopConfig:
 
 @configuration
 class TrainOptions:
-    """Options of both parsers."""
+    """Options of every training."""
 
     output: Path
     """Model folder to write."""
-    transformer: Path | None = None
-    """Folder of a pretrained transformer (config.json, tokenizer.json, model.safetensors) to train over,
-    instead of the word and character BiLSTM."""
     name: str = ""
     """Name of the model, part of its identity; the output folder's name by default."""
     version: str = "1"
@@ -173,7 +170,16 @@ class TrainOptions:
 
 
 @configuration
-class TrainDependency(TrainOptions):
+class TrainSingle(TrainOptions):
+    """Options of one parser by itself."""
+
+    transformer: Path | None = None
+    """Folder of a pretrained transformer (config.json, tokenizer.json, model.safetensors) to train over,
+    instead of the word and character BiLSTM."""
+
+
+@configuration
+class TrainDependency(TrainSingle):
     """Options of ``dep``."""
 
     train: tuple[Path, ...]
@@ -189,7 +195,7 @@ class TrainDependency(TrainOptions):
 
 
 @configuration
-class TrainConstituency(TrainOptions):
+class TrainConstituency(TrainSingle):
     """Options of ``const``."""
 
     train: tuple[Path, ...]
