@@ -22,7 +22,7 @@ OURS = """
 start = time.perf_counter()
 from multiview.model import MultiViewEncoder
 model = MultiViewEncoder.load(name)
-parse = lambda texts: model.reader.parse(model.reader.tokens(texts), model.requires)
+parse = lambda texts: model.reader.parse([model.reader.tokens(text) for text in texts], model.requires)
 """
 PEER = """
 start = time.perf_counter()
