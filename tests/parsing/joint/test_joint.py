@@ -27,6 +27,7 @@ from parsing.trees.brackets import read_tree
 from tests.fixtures.waiting import no_waiting
 from tests.parsing.constituency.examples import random_model as random_spans
 from tests.parsing.dependency.examples import ODD, SENTENCES
+from tests.parsing.dependency.test_commands import SMALL
 from tests.parsing.dependency.test_parser import slow_scores
 from tests.parsing.subcommand import run
 
@@ -38,11 +39,6 @@ TREES = [
 ]
 """Of the first three sentences with arcs, and of one that has none."""
 TOKENS = [list(s.tokens) for s in SENTENCES] + ODD
-SMALL = [
-    "--model.min-count", "1", "--model.encoder.word-dim", "12", "--model.encoder.hidden", "12",
-    "--model.encoder.layers", "1", "--model.scorer.arc-dim", "12", "--model.scorer.relation-dim", "8",
-    "--loop.batch-tokens", "20", "--loop.learning-rate", "0.02",
-]  # fmt: skip
 
 
 def random_pair(seed: int = 0) -> tuple[BiaffineParser, SpanParser]:
