@@ -77,7 +77,8 @@ class JointTask:
                 words.append(tree.words)
                 self._parses.append(parse)
                 self._tags.append(parse.tags)
-        self._arcs = Arcs(sentences, relation_names(sentences))
+        relations = relation_names(sentences)
+        self._arcs = Arcs(sentences, relations)
         vocabulary = ParserVocabulary.build(words, min_count=config.min_count)
         spans = ConstituencyConfig(
             encoder=config.encoder,
@@ -87,9 +88,7 @@ class JointTask:
             min_count=config.min_count,
         )
         self.constituency = ConstituencyModel(vocabulary, labels, tags, spans)
-        self.dependency = DependencyModel(
-            vocabulary, relation_names(sentences), config.encoder, config.scorer
-        )
+        self.dependency = DependencyModel(vocabulary, relations, config.encoder, config.scorer)
         self.dependency.encoder = self.constituency.encoder
         if start is not None:
             _start_from(self.dependency, start)
