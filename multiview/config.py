@@ -224,7 +224,7 @@ class TrainConfig:
     skip-gram vectors of the corpus."""
     init: Path | None = None
     """Continue this model (a folder, or builtin), whose views, encoders and words then are the defaults; the
-    corpus's most frequent words are added to trained ones."""
+    corpus's most frequent words are added to trained ones, and with --words tuned to fixed ones, too."""
     name: str = ""
     """Name of the model; by default the views and the preset."""
     output: Path = Path("runs/models")

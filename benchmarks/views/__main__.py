@@ -13,17 +13,32 @@ ones are not repeated.
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from statistics import mean
 from typing import Literal
 
-from benchmarks.views.running import Runner
-from benchmarks.views.systems import Words, all_systems
+from benchmarks.views.running import Runner, Scores
+from benchmarks.views.structure import CLASSIFICATION, accuracy_by_kind, kind_names, structures
+from benchmarks.views.systems import AVERAGE, PAIRS, QUICKTHOUGHT, RANDOM, Words, all_systems
+from benchmarks.views.tables import (
+    Systems,
+    difference_table,
+    figure,
+    kind_table,
+    mean_of_tasks,
+    score_table,
+)
 from corpora.support.cli import Command
 from corpora.support.config import Count, CountOrNone, configuration
+from corpora.support.files import write_text
 from corpora.support.progress import progress
+from parsing.cache.reader import TreeCache
 from senteval_runner.cells import data_folder
+from senteval_runner.report.table import Table
 
 
 @configuration
@@ -51,7 +66,7 @@ class ViewsConfig:
 
 
 def main(config: ViewsConfig) -> None:
-    """Run what is missing; print tables and a line of JSON; write results.md and report.html."""
+    """Run what is missing; write results.md and views.svg; print tables and a line of JSON."""
     runner = Runner(
         trees=config.trees,
         data=data_folder(config.data),
@@ -68,6 +83,38 @@ def main(config: ViewsConfig) -> None:
                 for done in as_completed([pool.submit(runner.run, system) for system in part]):
                     done.result()
                     bar.update(1)
+    columns: dict[str, dict[str, dict[int, Scores]]] = {}
+    for system in wanted:
+        for words in [system.words] if system.name != RANDOM else config.words:
+            columns.setdefault(words, {}).setdefault(system.name, {})[system.seed] = runner.read(system)
+    tables = report(columns, runner)
+    write_text(config.output / "results.md", "\n".join(table.markdown() for table in tables))
+    write_text(config.output / "views.svg", figure(columns))
+    print((config.output / "results.md").read_text())
+    print(f"written: {config.output / 'results.md'}, views.svg")
+    means = {
+        words: {name: mean(mean_of_tasks(one) for one in seeds.values()) for name, seeds in systems.items()}
+        for words, systems in columns.items()
+    }
+    print(json.dumps({"steps": config.steps, "seeds": config.seeds, "mean": means}))
+
+
+def report(columns: Mapping[str, Systems], runner: Runner) -> list[Table]:
+    """Scores, differences and the breakdown, for each configuration of words."""
+    known = structures(runner.parsed, TreeCache.open(runner.trees))
+    tables: list[Table] = []
+    for words, systems in columns.items():
+        tables += [
+            score_table(systems, f"Scores, {words} words"),
+            difference_table(systems, f"DEP+CONST against the others, {words} words"),
+        ]
+        by_kind = {
+            name: [accuracy_by_kind(one.results, runner.data, known) for one in systems[name].values()]
+            for name in (*PAIRS, QUICKTHOUGHT, AVERAGE)
+        }
+        title = f"Accuracy on the items of {', '.join(CLASSIFICATION)} by kind of sentence, {words} words"
+        tables.append(kind_table(by_kind, kind_names(), title))
+    return tables
 
 
 cli = Command(ViewsConfig, main, "benchmarks.views", (__doc__ or "").split("\n")[0])

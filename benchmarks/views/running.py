@@ -24,8 +24,8 @@ class Scores:
 
     results: dict[str, TaskResult]
     """By task, predictions included."""
-    similarity: float
-    """STS average of the report: Spearman of cosines over all pairs."""
+    similarity: float | None
+    """STS average of the report: Spearman of cosines over all pairs; None without such data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,4 +80,4 @@ class Runner:
         key, protocol = report["models"][model]["key"], report["protocol"]["name"]
         [parts] = folder.glob(f"parts/{key}-{protocol}-*/*/")
         found = {path.stem: TaskResult(**read_record(path)) for path in sorted(parts.glob("*.json"))}
-        return Scores(results=found, similarity=report["similarity_table"][model][0]["STS average"])
+        return Scores(results=found, similarity=report["similarity_table"][model][0].get("STS average"))

@@ -10,7 +10,9 @@ from multiview.config import EncoderConfig, TrainConfig
 from multiview.encoders.stack import ViewStack
 from multiview.folder.files import load_members, member_names, member_record, model_sha256
 from multiview.folder.reading import Reader
-from multiview.words.vocabulary import corpus_words
+from multiview.words.new import tuned_table
+from multiview.words.vectors import WordVectors
+from multiview.words.vocabulary import Vocabulary, corpus_words
 from parsing.cache.reader import TreeCache
 
 OF_THE_START = ("forget_bias", "recurrent_scale", "equal_inputs")
@@ -21,8 +23,9 @@ def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack
     """The views of a model, with the words of a corpus added to its own.
 
     Trained tables take in the most frequent words of the corpus that they lack, see
-    :meth:`multiview.words.table.WordTable.grown`; the words of a model of fixed vectors stay as they are.
-    The objective's weights are not part of a model.
+    :meth:`multiview.words.table.WordTable.grown`. The words of a model of fixed vectors stay as they are, or
+    with ``--words tuned`` become trained tables, whose new words start as :func:`tuned_table` says. The
+    objective's weights are not part of a model.
 
     Args:
         config: of the training.
@@ -42,12 +45,17 @@ def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack
     network = member.network
     requires = {need for encoder in network.encoder_list for need in encoder.requires}
     Reader([member]).check_trees(trees, requires)
-    origin = f"continued from `{folder}` (SHA-256 {model_sha256(folder)[:16]})"
-    if network.words.mode == "trained":
-        known = set(network.words.trained_vocabulary.words)
+    origin = f"continued from `{config.init}` (SHA-256 {model_sha256(folder)[:16]})"
+    if config.words != "fixed":
+        own = network.words.trained_vocabulary
+        known = set(own.words)
         new = [word for word in corpus_words(trees.type_counts(), config.vocabulary)[0] if word not in known]
-        network.words = network.words.grown(new)
         origin += f" with {len(new):,} words more"
+        if network.words.fixed is None:
+            network.words = network.words.grown(new)
+        else:
+            more = Vocabulary([*own.words, *new], buckets=config.vocabulary.buckets, case=own.case)
+            network.words = tuned_table(config, more, WordVectors(own.words, network.words.fixed))
     network.words.origin = origin
     return network
 
@@ -59,13 +67,13 @@ def _refuse_others(config: TrainConfig, folder: Path) -> None:
         UserError: the first option that differs, with both values.
     """
     record = member_record(folder)
-    mode = "fixed" if config.words == "fixed" else "trained"
+    mode = record.words.mode if config.words == "tuned" else config.words
     compared: list[tuple[str, object, object]] = [
         ("--views", ",".join(config.view_list), ",".join(record.views)),
         ("--words", mode, record.words.mode),
         ("--vocabulary.case", config.vocabulary.case, record.words.case),
     ]
-    if mode == "trained":
+    if record.words.mode == "trained":
         compared.append(("--vocabulary.buckets", config.vocabulary.buckets, record.words.buckets))
     for field in fields(EncoderConfig):
         if field.name not in (*OF_THE_START, "engine"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,30 +52,61 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
     Items are drawn with replacement, the same for both; p is twice the fraction of resamples in which the
     difference does not have the sign it has on all items.
     """
-    assert a.task == b.task
+    return paired_bootstrap_of_mean([[a]], [[b]], seed=seed)
+
+
+def paired_bootstrap_of_mean(
+    a: Sequence[Sequence[TaskResult]], b: Sequence[Sequence[TaskResult]], *, seed: int = 0
+) -> float:
+    """The same for the mean over tasks and over trainings with several seeds.
+
+    The items of a task are drawn for all trainings alike, because their errors on an item are not
+    independent; so p speaks of other items and of these trainings.
+
+    Args:
+        a: results of the first system, one list per task with one result per training.
+        b: results of the second, in the same order.
+        seed: of the draws.
+    """
     stream = np.random.RandomState(seed)
-    is_score = a.task in STS_SUBSETS or a.task in RELATEDNESS_TASKS
     differences = np.zeros(RESAMPLES)
     whole = 0.0
-    for split in sorted(a.gold):  # sorted because stored results have their subsets in another order
-        lists = (a.gold[split], a.predictions[split], b.predictions[split])
-        gold, pa, pb = (np.asarray(values, dtype=np.float64) for values in lists)
-        n = len(gold)
-        if not is_score:
-            gain = (pa == gold).astype(np.float64) - (pb == gold)
-            whole += float(gain.mean())
-            # The mean depends only on how often each of the three outcomes is drawn.
-            fractions = np.array([(gain == value).mean() for value in (-1.0, 0.0, 1.0)])
-            counts = stream.multinomial(n, fractions / fractions.sum(), size=RESAMPLES)
-            differences += (counts[:, 2] - counts[:, 0]) / n
-            continue
-        whole += float((row_pearsons(pa[None], gold[None]) - row_pearsons(pb[None], gold[None]))[0])
-        for start in range(0, RESAMPLES, 100):
-            rows = stream.randint(0, n, (100, n))
-            differences[start : start + 100] += row_pearsons(pa[rows], gold[rows]) - row_pearsons(
-                pb[rows], gold[rows]
-            )
+    for ours, theirs in zip(a, b, strict=True):
+        of_task, drawn = _paired_differences(ours, theirs, stream)
+        whole += of_task
+        differences += drawn
     if whole == 0:
         return 1.0
     against = float((differences * np.sign(whole) <= 0).mean())
     return min(1.0, max(2 * against, 2 / RESAMPLES))
+
+
+def _paired_differences(
+    a: Sequence[TaskResult], b: Sequence[TaskResult], stream: np.random.RandomState
+) -> tuple[float, NDArray[np.float64]]:
+    """How far A is ahead of B on one task, mean over trainings: on all items, and on each resample."""
+    task, count = a[0].task, len(a)
+    assert all(result.task == task for result in (*a, *b)) and count == len(b)
+    is_score = task in STS_SUBSETS or task in RELATEDNESS_TASKS
+    differences = np.zeros(RESAMPLES)
+    whole = 0.0
+    for split in sorted(a[0].gold):  # sorted because stored results have their subsets in another order
+        gold = np.asarray(a[0].gold[split], dtype=np.float64)
+        pa_SN, pb_SN = (np.array([one.predictions[split] for one in of], dtype=np.float64) for of in (a, b))
+        n = len(gold)
+        if not is_score:
+            gain_N = (pa_SN == gold).sum(axis=0) - (pb_SN == gold).sum(axis=0)
+            whole += float(gain_N.mean()) / count
+            # The mean depends only on how often each of the outcomes is drawn.
+            outcomes = np.arange(-count, count + 1)
+            fractions = np.array([(gain_N == value).mean() for value in outcomes])
+            counts = stream.multinomial(n, fractions / fractions.sum(), size=RESAMPLES)
+            differences += counts @ outcomes / (n * count)
+            continue
+        whole += float((row_pearsons(pa_SN, gold[None]) - row_pearsons(pb_SN, gold[None])).mean())
+        for start in range(0, RESAMPLES, 100):
+            rows = stream.randint(0, n, (100, n))
+            for pa, pb in zip(pa_SN, pb_SN, strict=True):
+                ahead = row_pearsons(pa[rows], gold[rows]) - row_pearsons(pb[rows], gold[rows])
+                differences[start : start + 100] += ahead / count
+    return whole / len(a[0].gold), differences / len(a[0].gold)

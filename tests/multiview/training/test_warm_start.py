@@ -158,6 +158,40 @@ def test_fixed_words_and_both_models(
         main(changed(fixed, name="wrong", init=both.folder))
 
 
+def test_fixed_words_become_trained_ones_with_the_corpuss_own(
+    tiny: TrainConfig, tmp_path: Path, other_trees: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences of known words keep their vectors; new words start at random, as long as known ones."""
+    monkeypatch.chdir(tmp_path)
+    known = sorted({word for text in toy_corpus()[0] for word in text})[:-2]
+    random = np.random.default_rng(0)
+    lines = [f"{word} {' '.join(map(str, random.normal(size=6)))}" for word in known]
+    (tmp_path / "v.txt").write_text("\n".join(lines) + "\n")
+    first = changed(tiny, name="f", words="fixed", vectors=str(tmp_path / "v.txt"), loop={"max_steps": 2})
+    assert main(first) == 0
+    config = changed(first, name="tuned", words="tuned", init=first.folder, trees=other_trees, vectors=None)
+    config = changed(config, vocabulary={"buckets": 0}, validation={"sentences": 0})
+    (before,) = load_members(first.folder)
+    trees = open_trees(other_trees)
+    network = MultiViewNetwork.new(config, trees).eval()
+    words = network.words
+    assert words.mode == "trained" and set(NEW) <= set(words.vocabulary.words)
+    assert words.vocabulary.words[: len(known)] == known
+    texts = list(trees.read(0, len(trees), ("token",)).words())
+    same = [not set(text) & set(words.vocabulary.words[len(known) :]) for text in texts]
+    assert 0 < sum(same) < len(same)
+    now, was = vectors(network, other_trees), vectors(before.network, other_trees)
+    np.testing.assert_array_equal(now[same], was[same])
+    rows = words.vocabulary.lookup(NEW).astype(np.int64)
+    lengths = [table[rows].norm(dim=1) for table in words.tables]
+    average = float(np.linalg.norm(before.network.words.fixed, axis=1).mean())
+    np.testing.assert_allclose(torch.cat(lengths).detach(), average, rtol=1e-5)
+    assert main(config) == 0
+    after = MultiViewEncoder.load(config.folder, "cpu").members[0].network.words
+    assert not torch.equal(after.tables[0][rows], words.tables[0][rows])
+    assert f"continued from `{first.folder}`" in (config.folder / "README.md").read_text()
+
+
 def test_what_does_not_fit_is_one_line(config: TrainConfig, other_trees: Path, tmp_path: Path) -> None:
     first = config.init
     assert first is not None

@@ -14,7 +14,7 @@ from senteval_runner.protocol.correlation import row_pearsons
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.projections import nearest, pca, tsne
 from senteval_runner.report.sections import read_examples
-from senteval_runner.report.significance import paired_bootstrap
+from senteval_runner.report.significance import paired_bootstrap, paired_bootstrap_of_mean
 from tests.senteval_runner.test_run import config
 
 
@@ -48,6 +48,31 @@ def test_multinomial_shortcut_equals_drawing_items() -> None:
     drawn = np.array([gain[rng.randint(0, 200, 200)].mean() for _ in range(4000)])
     expected = min(1.0, 2 * float((drawn * np.sign(gain.mean()) <= 0).mean()))
     assert paired_bootstrap(classified("MR", a), classified("MR", b)) == pytest.approx(expected, abs=0.03)
+
+
+def test_the_mean_over_tasks_and_trainings_equals_drawing_items() -> None:
+    """Every task's items are drawn by themselves, and alike for all trainings."""
+    rng = np.random.RandomState(2)
+    base = {task: rng.rand(n) < 0.6 for task, n in (("MR", 150), ("CR", 90))}
+    ours, theirs = (
+        [
+            [classified(task, hits ^ (rng.rand(len(hits)) < rate)) for _ in range(3)]
+            for task, hits in base.items()
+        ]
+        for rate in (0.05, 0.12)
+    )
+    gains = [
+        np.mean([np.array(a.predictions["test"]) for a in of_a], axis=0)
+        - np.mean([np.array(b.predictions["test"]) for b in of_b], axis=0)
+        for of_a, of_b in zip(ours, theirs, strict=True)
+    ]
+    drawn = sum(
+        np.array([gain[rng.randint(0, len(gain), len(gain))].mean() for _ in range(4000)]) for gain in gains
+    )
+    whole = sum(float(gain.mean()) for gain in gains)
+    expected = min(1.0, 2 * float((drawn * np.sign(whole) <= 0).mean()))
+    assert paired_bootstrap_of_mean(ours, theirs) == pytest.approx(expected, abs=0.03)
+    assert paired_bootstrap_of_mean(theirs, ours) == pytest.approx(expected, abs=0.03)
 
 
 def test_correlations_of_resamples_equal_scipy() -> None:
