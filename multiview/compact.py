@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tyro.conf import Positional
 
 from corpora.support.cli import Command, command_line
-from corpora.support.config import Count, configuration
+from corpora.support.config import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class CompactConfig:
     """Folder of the compact model."""
     normalize_parts: bool = False
     """Scale the vector of each model to length 1 before they are joined; the folder remembers it."""
+    buckets: CountOrNone | None = None
+    """Hash buckets for words that fixed vectors lack; None: as the model has it."""
     sample: str = "pydocs"
     """Sentences to compare vectors on: a tree cache made with the models' parsers, or a corpus (pydocs, a
     file, a folder)."""
@@ -58,6 +60,12 @@ def main(config: CompactConfig) -> None:
         raise UserError(f"--output {config.output}: is one of the models; choose another folder")
     refuse_foreign(config.output)
     whole = MultiViewEncoder(_members(parts), normalize_parts=_normalize_parts(config))
+    for member, source in zip(whole.members, parts, strict=True):
+        if config.buckets is not None:
+            words = member.network.words
+            if words.mode != "fixed":
+                raise UserError(f"--buckets {config.buckets}: {source} has trained words, buckets included")
+            member.network.words = words.with_buckets(config.buckets)
     for member, source, name in zip(whole.members, parts, parts.values(), strict=True):
         target = config.output / name
         card = (source / "README.md").read_text(encoding="utf-8")

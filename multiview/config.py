@@ -79,6 +79,9 @@ class TableConfig:
     """Fraction of a training step's words that are replaced by the unknown word."""
     dropout_views: Literal["shared", "each"] = "shared"
     """Replace the same words in all views, or draw them for each view."""
+    identity: NotNegative = 0.0
+    """Add a random vector, this many times as long, to each one that tuned words start from, and keep its
+    length: a word is then more like itself than like its synonyms, which helps to find neighbours."""
     rate: NotNegative = 5.0
     """Factor on the learning rate of the tables."""
     update: Literal["dense", "rows"] = "rows"

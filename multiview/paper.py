@@ -53,7 +53,8 @@ READINGS = {
 """Options that the paper leaves open, and why they are what they are."""
 ABSENT = (
     "init",
-    *("vocabulary.min-count", "vocabulary.buckets", "table.equal", "table.rate", "table.update"),
+    *("vocabulary.min-count", "vocabulary.buckets", "table.equal", "table.identity"),
+    *("table.rate", "table.update"),
     *("encoder.recurrent-scale", "encoder.equal-inputs", "optimiser.warmup-steps", "optimiser.schedule"),
     *("optimiser.clip", "loop.segments", "loop.max-steps", "loop.max-minutes"),
     *("objective.temperature", "objective.learn-temperature", "objective.same", "objective.duplicates"),

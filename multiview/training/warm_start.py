@@ -73,7 +73,7 @@ def _refuse_others(config: TrainConfig, folder: Path) -> None:
         ("--words", mode, record.words.mode),
         ("--vocabulary.case", config.vocabulary.case, record.words.case),
     ]
-    if record.words.mode == "trained":
+    if config.words != "tuned" or record.words.mode == "trained":
         compared.append(("--vocabulary.buckets", config.vocabulary.buckets, record.words.buckets))
     for field in fields(EncoderConfig):
         if field.name not in (*OF_THE_START, "engine"):

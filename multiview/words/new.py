@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,10 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
     wanted = config.vocabulary
     if config.words == "fixed":
         vectors = open_vectors(config, trees, cache)
-        fixed = WordTable.with_fixed(Vocabulary(vectors.words, case=wanted.case), vectors.vectors)
-        if not any(map(fixed.vocabulary.row, trees.type_counts())):
+        if not any(map(Vocabulary(vectors.words, case=wanted.case).row, trees.type_counts())):
             raise _no_word_in_common(config)
+        listed = Vocabulary(vectors.words, buckets=wanted.buckets, case=wanted.case)
+        fixed = WordTable.with_fixed(listed, vectors.vectors)
         fixed.origin = f"from {vectors.about}"
         return fixed
     words, counts_W = corpus_words(trees.type_counts(), wanted)
@@ -51,6 +53,7 @@ def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVector
     A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
     lower, Capitalised or UPPER case. The unknown word starts from the mean vector, as with fixed vectors.
     Hash buckets and words without a vector start at random, as long as the given vectors are on average.
+    With ``--table.identity`` b, a given vector v starts as (v + b|v|r) / √(1 + b²), r a random direction.
 
     Args:
         config: of the training.
@@ -69,11 +72,14 @@ def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVector
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
     table = WordTable(vocabulary, vectors.dim, views=len(config.view_list))
     table.initialise(dataclasses.replace(config.table, init="unit"), seed=config.seed)
+    share = config.table.identity
     with torch.no_grad():
         for rows_of_view in table.tables:
-            rows_of_view *= values.norm(dim=1).mean() / rows_of_view.norm(dim=1, keepdim=True)
+            rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)
+            own = values.norm(dim=1, keepdim=True) * rows_of_view[torch.from_numpy(rows)]
+            rows_of_view *= values.norm(dim=1).mean()
             rows_of_view[UNKNOWN_ROW] = mean_E
-            rows_of_view[torch.from_numpy(rows)] = values
+            rows_of_view[torch.from_numpy(rows)] = (values + share * own) / math.sqrt(1 + share**2)
     table.origin = f"{len(rows):,} of them starting from {vectors.about}"
     return table
 

@@ -46,6 +46,7 @@ OFF = {
     "vocabulary.min-count": 1,
     "vocabulary.buckets": 0,
     "table.equal": False,
+    "table.identity": 0.0,
     "table.rate": 1.0,
     "table.update": "dense",
     "encoder.recurrent-scale": 1.0,

@@ -46,6 +46,25 @@ def test_rows_start_from_the_vectors(config: TrainConfig, tmp_path: Path) -> Non
     assert "3 of them starting from the vectors of `v.txt`" in words.origin
 
 
+def test_a_share_of_a_words_own_direction(config: TrainConfig, tmp_path: Path) -> None:
+    """Lengths stay; the cosine to the given vector is that of v + b|v|r with r at right angles on average."""
+    random = np.random.default_rng(0)
+    listed = open_trees(config.trees).type_counts()
+    lines = [f"{word} {' '.join(map(str, random.normal(size=400)))}" for word in listed]
+    (tmp_path / "v.txt").write_text("\n".join(lines) + "\n")
+    trees = open_trees(config.trees)
+    plain, mixed = (
+        new_table(changed(config, table={"identity": share}), trees, tmp_path).tables[0][1:-3].detach()
+        for share in (0.0, 0.5)
+    )
+    lengths = mixed.norm(dim=1) / plain.norm(dim=1)
+    cosines = torch.nn.functional.cosine_similarity(plain, mixed)
+    np.testing.assert_allclose(lengths, 1, atol=0.15)
+    np.testing.assert_allclose(cosines, 1 / np.sqrt(1.25), atol=0.1)
+    own = torch.nn.functional.normalize(mixed - plain / np.sqrt(1.25), dim=1)
+    assert float((own @ own.T - torch.eye(len(own))).abs().max()) < 0.3  # a direction for each word
+
+
 @pytest.mark.parametrize(
     ("case", "starts"), [("exact", ["the", "Mars", "cat"]), ("backoff", ["the", "Mars", "cat"])]
 )
