@@ -49,11 +49,12 @@ def main(config: TrainEncoderConfig) -> None:
     run_step("train", "multiview.train", *RECIPE, "--trees", trees, "--vectors", f"distil:{config.teacher}",
              "--teacher.vectors", taught, "--loop.max-steps", config.steps, "--loop.threads", config.threads,
              "--output", out, "--name", "model")  # fmt: skip
-    run_step("compact", "multiview.compact", out / "model", "--output", out / "compact")
+    run_step("compact", "multiview.compact", out / "model", "--buckets", BUCKETS, "--output", out / "compact")
 
 
 RECIPE = (
     *("--views", "dep,const", "--words", "fixed", "--table.dim", 256, "--vocabulary.size", 40_000),
+    *("--vocabulary.buckets", 0),  # tried on the trained encoder alone, see BUCKETS
     *("--encoder.dim", 384, "--encoder.pooling", "root+mean"),
     *("--objective.score", "cosine", "--objective.same", 1, "--objective.duplicates", "masked"),
     *("--table.dropout", 0.1, "--table.dropout-views", "each"),
@@ -61,6 +62,9 @@ RECIPE = (
     *("--loop.batch", 200, "--validation.select", "both"),
 )
 """Options of training; docs/recipe.md says how they were found."""
+
+BUCKETS = 2000
+"""For the words that the finished encoder does not know."""
 
 cli = Command(TrainEncoderConfig, main, "tools.train_encoder", "Train the sentence encoder of the package.")
 
