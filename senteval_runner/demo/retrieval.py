@@ -11,7 +11,7 @@ Legend of dimension suffixes: B sentences of a block, D embedding size, A anchor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,8 @@ class RetrievalScores:
     mrr: Interval
     anchors: int
     candidates: int
+    behind: Interval | None = None
+    """How far recall@1 is behind that of the encoder in question, on the same anchors; None of itself."""
 
 
 def reciprocal_ranks(
@@ -76,26 +78,39 @@ def reciprocal_ranks(
 
 
 def neighbour_retrieval(
-    embeddings_ND: NDArray[np.floating] | csr_matrix,
+    rows: Mapping[str, NDArray[np.floating] | csr_matrix],
     document_N: NDArray[np.integer],
     block: int = BLOCK_SENTENCES,
-) -> RetrievalScores:
-    """Recall@1 and MRR of one encoder; see the module's docstring for the protocol.
+) -> dict[str, RetrievalScores]:
+    """Recall@1 and MRR of several encoders; see the module's docstring for the protocol.
+
+    Args:
+        rows: vectors [N, D] of the same sentences by encoder. The first is the one in question; of each other
+            the difference to it is taken anchor by anchor, because both meet the same easy and hard ones.
+        document_N: document number per sentence.
+        block: sentences per block.
 
     Raises:
         ValueError: rows and documents differ in number, or no sentence has a neighbour.
     """
-    if embeddings_ND.shape[0] != len(document_N):
-        raise ValueError(f"{embeddings_ND.shape[0]} embeddings for {len(document_N)} sentences")
-    reciprocal_A, document_A = reciprocal_ranks(embeddings_ND, document_N, block)
-    if not len(reciprocal_A):
-        raise ValueError("no two successive sentences of a block share a document: nothing to retrieve")
-    return RetrievalScores(
-        recall_at_1=bootstrap((reciprocal_A == 1.0).astype(np.float64), document_A),
-        mrr=bootstrap(reciprocal_A, document_A),
-        anchors=len(reciprocal_A),
-        candidates=min(block, len(document_N)) - 1,
-    )
+    scores: dict[str, RetrievalScores] = {}
+    first_A: NDArray[np.float64] | None = None
+    for name, embeddings_ND in rows.items():
+        if embeddings_ND.shape[0] != len(document_N):
+            raise ValueError(f"{name}: {embeddings_ND.shape[0]} embeddings for {len(document_N)} sentences")
+        reciprocal_A, document_A = reciprocal_ranks(embeddings_ND, document_N, block)
+        if not len(reciprocal_A):
+            raise ValueError("no two successive sentences of a block share a document: nothing to retrieve")
+        hit_A = (reciprocal_A == 1.0).astype(np.float64)
+        scores[name] = RetrievalScores(
+            recall_at_1=bootstrap(hit_A, document_A),
+            mrr=bootstrap(reciprocal_A, document_A),
+            anchors=len(reciprocal_A),
+            candidates=min(block, len(document_N)) - 1,
+            behind=None if first_A is None else bootstrap(first_A - hit_A, document_A),
+        )
+        first_A = hit_A if first_A is None else first_A
+    return scores
 
 
 def tfidf_embeddings(train: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]]) -> csr_matrix:

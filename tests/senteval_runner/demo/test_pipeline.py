@@ -41,28 +41,29 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
         if module == "parsing.run":
             write_cache(Path(str(arguments[-1])), corpus_of(60))
         else:
-            tiny = changed(
-                TINY, loop={"batch": 8, "max_steps": 4}, validation={"sentences": 16}, name=demo.MODEL
-            )
+            name = arguments[arguments.index("--name") + 1]
+            tiny = changed(TINY, loop={"batch": 8, "max_steps": 4}, validation={"sentences": 16}, name=name)
             folders = {"trees": tmp_path / "trees/pydocs-train", "output": tmp_path / "models"}
             assert not train.main(changed(tiny, **folders))
         return 1.0
 
     monkeypatch.setattr(demo, "run_step", step)
     # The toy trees are by no parser that the installation's own encoder reads.
-    monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path / "models" / demo.MODEL)
+    monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path / "models" / demo.SCRATCH)
     demo.main(demo.DemoConfig(output=tmp_path))
-    assert [module for module, _ in typed] == ["parsing.run", "parsing.run", "multiview.train"]
+    assert [module for module, _ in typed] == ["parsing.run"] * 2 + ["multiview.train"] * 2
     results = json.loads((tmp_path / "results.json").read_text())
     assert set(results["retrieval"]) == {
-        *("builtin and DEP+CONST, trained", "builtin"),
-        *("DEP+CONST, trained", "DEP+CONST, before its first step", "DEP+CONST, random weights"),
-        *("average of the trained word vectors", "SIF of the trained word vectors"),
-        *("average of random word vectors", "TF-IDF"),
+        *("builtin, adapted", "builtin, adapted, before its first step", "builtin"),
+        *("DEP+CONST of this text alone", "DEP+CONST, before its first step"),
+        *("average of the adapted words", "SIF of the adapted words"),
+        *("average of random words", "SIF of random words", "TF-IDF"),
     }
     for scores in results["retrieval"].values():
         assert 0 <= scores["recall_at_1"]["mean"] <= scores["mrr"]["mean"] <= 1
-    assert set(results["seconds"]) == {"parse training text", "parse held-out text", "train", "evaluate"}
+    assert set(results["seconds"]) == {
+        *("parse training text", "parse held-out text", "adapt", "train", "evaluate"),
+    }
     page = (tmp_path / "report.html").read_text()
     for words in ("Neighbour retrieval", "sentences kept out of training", "by cosine", "<svg"):
         assert words in page

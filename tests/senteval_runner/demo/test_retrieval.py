@@ -48,12 +48,28 @@ def test_ranks_equal_the_loop(lengths: list[int], block: int, seed: int) -> None
 
 def test_perfect_and_constant_vectors() -> None:
     documents = np.repeat(np.arange(50), 4)
-    perfect = neighbour_retrieval(np.eye(50)[documents], documents)
-    assert perfect.recall_at_1.mean == 0.0  # the document's other sentences tie with the neighbour
+    rows = {"perfect": np.eye(50)[documents], "constant": np.ones((200, 3))}
+    found = neighbour_retrieval(rows, documents)
+    assert found["perfect"].recall_at_1.mean == 0.0  # the document's other sentences tie with the neighbour
+    assert found["constant"].recall_at_1.mean == 0.0 and found["constant"].mrr.mean < 0.02
     pairs = np.repeat(np.arange(100), 2)
-    assert neighbour_retrieval(np.eye(100)[pairs], pairs).recall_at_1.mean == 1.0
-    constant = neighbour_retrieval(np.ones((200, 3)), documents)
-    assert constant.recall_at_1.mean == 0.0 and constant.mrr.mean < 0.02
+    found = neighbour_retrieval({"perfect": np.eye(100)[pairs], "constant": np.ones((200, 3))}, pairs)
+    assert found["perfect"].recall_at_1.mean == 1.0 and found["perfect"].behind is None
+    behind = found["constant"].behind
+    assert behind is not None and (behind.low, behind.mean, behind.high) == (1.0, 1.0, 1.0)
+
+
+def test_a_difference_is_taken_anchor_by_anchor() -> None:
+    """Where the same anchors are hard for both, the difference is surer than either figure."""
+    rng = np.random.default_rng(0)
+    documents = np.repeat(np.arange(60), 6)
+    one = rng.normal(size=(360, 8)) + 2 * rng.normal(size=(60, 8))[documents]
+    other = one + 0.1 * rng.normal(size=one.shape)
+    found = neighbour_retrieval({"one": one, "other": other}, documents, block=120)
+    hits = [(reciprocal_ranks(rows, documents, 120)[0] == 1).astype(float) for rows in (one, other)]
+    behind, recall = found["other"].behind, found["other"].recall_at_1
+    assert behind is not None and behind.mean == pytest.approx((hits[0] - hits[1]).mean())
+    assert behind.high - behind.low < (recall.high - recall.low) / 2
 
 
 def test_interval_covers_the_mean_and_widens_with_fewer_documents() -> None:
@@ -65,12 +81,12 @@ def test_interval_covers_the_mean_and_widens_with_fewer_documents() -> None:
 
 
 def test_what_cannot_be_scored_is_said() -> None:
-    with pytest.raises(ValueError, match="3 embeddings for 2 sentences"):
-        neighbour_retrieval(np.ones((3, 2)), np.zeros(2, dtype=int))
+    with pytest.raises(ValueError, match="x: 3 embeddings for 2 sentences"):
+        neighbour_retrieval({"x": np.ones((3, 2))}, np.zeros(2, dtype=int))
     with pytest.raises(ValueError, match="nothing to retrieve"):
-        neighbour_retrieval(np.ones((3, 2)), np.arange(3))
+        neighbour_retrieval({"x": np.ones((3, 2))}, np.arange(3))
     with pytest.raises(ValueError, match="nothing to retrieve"):  # neighbours, but in two blocks
-        neighbour_retrieval(np.ones((4, 2)), np.array([0, 1, 1, 2]), block=2)
+        neighbour_retrieval({"x": np.ones((4, 2))}, np.array([0, 1, 1, 2]), block=2)
 
 
 def test_tfidf_ignores_case_and_unseen_words() -> None:
