@@ -36,8 +36,8 @@ HASH_BUCKETS = 50_000
 MEAN_WORDS = 50_000
 """With fixed vectors, the unknown word has the mean vector of this many most frequent words."""
 # With the mean alone, two names that the vocabulary lacks are the same word. On development data the encoder
-# that ships has 68.4, 77.0, 78.2 (SICK, STS-B, TREC) without buckets, 68.4, 77.4, 78.4 with this length, and 68.2,
-# 77.8, 78.0 with 0.5: more finds similar sentences, and blurs what a classifier reads.
+# that ships has 68.4, 77.0, 78.2 (SICK, STS-B, TREC) without buckets, 68.4, 77.4, 78.4 with this length, and
+# 68.2, 77.8, 78.0 with 0.5: more finds similar sentences, and blurs what a classifier reads.
 BUCKET_LENGTH = 0.3
 """A hash bucket of fixed vectors is the unknown word plus a random vector, this part of their length."""
 
