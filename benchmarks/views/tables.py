@@ -43,9 +43,9 @@ def score_table(systems: Systems, title: str) -> Table:
         rows.append([name, *tasks, means, Score.over_seeds(similarity)])
     columns = [Column(name, digits=1, best="high") for name in TASKS]
     last = [Column("mean of six", best="high"), Column("STS average", digits=1, best="high")]
-    seeds = len(next(iter(systems.values())))
+    count = len(next(iter(systems.values())))
     return Table(
-        ["system", *columns, *last], rows, title=title, notes=[f"Mean ± deviation over {seeds} seeds."]
+        ["system", *columns, *last], rows, title=title, notes=[f"Mean ± deviation over {count} seeds."]
     )
 
 
@@ -66,7 +66,7 @@ def difference_table(systems: Systems, title: str) -> Table:
         ]
         rows.append([name, Score.over_seeds(ahead), p, f"{sum(a > 0 for a in ahead)} of {len(ahead)}",
                      ", ".join(alone) or "none"])  # fmt: skip
-    columns = [
+    columns: list[Column | str] = [
         Column(f"{REFERENCE} ahead by"),
         Column("p", digits=3),
         "ahead at seeds",
@@ -117,12 +117,12 @@ def figure(columns: Mapping[str, Systems]) -> str:
         for panel, (words, systems) in zip(
             canvas.subplots(1, len(columns), squeeze=False)[0], columns.items(), strict=True
         ):
-            for place, (name, seeds) in enumerate(reversed(systems.items())):
+            for place, (name, seeds) in enumerate(reversed(list(systems.items()))):
                 means = [mean_of_tasks(one) for one in seeds.values()]
                 spread = statistics.stdev(means) if len(means) > 1 else 0.0
                 colour = "#2f6f4f" if name == REFERENCE else "#1f5f8b" if name in PAIRS else "#8a8a8a"
                 panel.errorbar(statistics.mean(means), place, xerr=spread, fmt="o", color=colour, capsize=3)
-            panel.set_yticks(range(len(systems)), list(reversed(systems)))
+            panel.set_yticks(range(len(systems)), list(systems)[::-1])
             panel.set_title(f"{words} words", fontsize=10)
             panel.set_xlabel("mean of six tasks, ± deviation over seeds")
             panel.grid(axis="x", color="#ddd")
