@@ -51,28 +51,42 @@ def test_multinomial_shortcut_equals_drawing_items() -> None:
 
 
 def test_the_mean_over_tasks_and_trainings_equals_drawing_items() -> None:
-    """Every task's items are drawn by themselves, and alike for all trainings."""
+    """Items of a task are drawn alike for all trainings; accuracy and Pearson weigh alike."""
     rng = np.random.RandomState(2)
-    base = {task: rng.rand(n) < 0.6 for task, n in (("MR", 150), ("CR", 90))}
-    ours, theirs = (
-        [
-            [classified(task, hits ^ (rng.rand(len(hits)) < rate)) for _ in range(3)]
-            for task, hits in base.items()
-        ]
-        for rate in (0.05, 0.12)
-    )
-    gains = [
-        np.mean([np.array(a.predictions["test"]) for a in of_a], axis=0)
-        - np.mean([np.array(b.predictions["test"]) for b in of_b], axis=0)
-        for of_a, of_b in zip(ours, theirs, strict=True)
+    hits = rng.rand(150) < 0.6
+    gold = rng.rand(80)
+
+    def related(noise: float) -> TaskResult:
+        given = (gold + noise * rng.randn(80)).tolist()
+        values = {"predictions": {"test": given}, "gold": {"test": gold.tolist()}}
+        return TaskResult(task="SICKRelatedness", metrics={}, dim=1, rows={}, **values)
+
+    # A is ahead on MR and behind on SICK, so that the sum hangs on the weights.
+    ours = [
+        [classified("MR", hits ^ (rng.rand(150) < 0.03)) for _ in range(3)],
+        [related(0.5) for _ in range(3)],
     ]
-    drawn = sum(
-        np.array([gain[rng.randint(0, len(gain), len(gain))].mean() for _ in range(4000)]) for gain in gains
+    theirs = [
+        [classified("MR", hits ^ (rng.rand(150) < 0.2)) for _ in range(3)],
+        [related(0.46) for _ in range(3)],
+    ]
+
+    def ahead(task: int, rows: np.ndarray) -> float:
+        def metric(result: TaskResult) -> float:
+            given, wanted = np.array(result.predictions["test"])[rows], np.array(result.gold["test"])[rows]
+            return float((given == wanted).mean()) if task == 0 else float(pearsonr(given, wanted).statistic)
+
+        return float(np.mean([metric(a) - metric(b) for a, b in zip(ours[task], theirs[task], strict=True)]))
+
+    sizes = (150, 80)
+    whole = sum(ahead(task, np.arange(n)) for task, n in enumerate(sizes))
+    drawn = np.array(
+        [sum(ahead(task, rng.randint(0, n, n)) for task, n in enumerate(sizes)) for _ in range(1000)]
     )
-    whole = sum(float(gain.mean()) for gain in gains)
     expected = min(1.0, 2 * float((drawn * np.sign(whole) <= 0).mean()))
-    assert paired_bootstrap_of_mean(ours, theirs) == pytest.approx(expected, abs=0.03)
-    assert paired_bootstrap_of_mean(theirs, ours) == pytest.approx(expected, abs=0.03)
+    assert 0.02 < expected < 0.9
+    assert paired_bootstrap_of_mean(ours, theirs) == pytest.approx(expected, abs=0.05)
+    assert paired_bootstrap_of_mean(theirs, ours) == pytest.approx(expected, abs=0.05)
 
 
 def test_correlations_of_resamples_equal_scipy() -> None:
