@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from statistics import mean
@@ -23,7 +23,7 @@ from typing import Literal
 
 from benchmarks.views.running import Runner, Scores
 from benchmarks.views.structure import CLASSIFICATION, accuracy_by_kind, kind_names, structures
-from benchmarks.views.systems import AVERAGE, PAIRS, QUICKTHOUGHT, RANDOM, Words, all_systems
+from benchmarks.views.systems import AVERAGE, PAIRS, QUICKTHOUGHT, RANDOM, System, Words, all_systems
 from benchmarks.views.tables import (
     Systems,
     difference_table,
@@ -67,6 +67,7 @@ class ViewsConfig:
 
 def main(config: ViewsConfig) -> None:
     """Run what is missing; write results.md and views.svg; print tables and a line of JSON."""
+    TreeCache.open(config.trees).close()  # refused now, not by every training
     runner = Runner(
         trees=config.trees,
         data=data_folder(config.data),
@@ -75,14 +76,9 @@ def main(config: ViewsConfig) -> None:
         protocol=config.protocol,
     )
     wanted = all_systems(config.words, config.seeds, config.steps)
-    models = [system for system in wanted if system.trained]
-    controls = [system for system in wanted if not system.trained]
-    with progress(total=len(wanted), unit="system", description="views") as bar:
-        for part in (models, controls):  # controls are made from the models
-            with ThreadPoolExecutor(config.jobs) as pool:
-                for done in as_completed([pool.submit(runner.run, system) for system in part]):
-                    done.result()
-                    bar.update(1)
+    # Controls are made from the models, so they wait for them.
+    for part in ([s for s in wanted if s.trained], [s for s in wanted if not s.trained]):
+        run_all(runner, part, config.jobs)
     columns: dict[str, dict[str, dict[int, Scores]]] = {}
     for system in wanted:
         for words in [system.words] if system.name != RANDOM else config.words:
@@ -97,6 +93,18 @@ def main(config: ViewsConfig) -> None:
         for words, systems in columns.items()
     }
     print(json.dumps({"steps": config.steps, "seeds": config.seeds, "mean": means}))
+
+
+def run_all(runner: Runner, systems: Sequence[System], jobs: int) -> None:
+    """Train and score systems, some at a time; the first that fails ends the others."""
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        with progress(total=len(systems), unit="system", description="views") as bar:
+            for done in as_completed([pool.submit(runner.run, system) for system in systems]):
+                done.result()
+                bar.update(1)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def report(columns: Mapping[str, Systems], runner: Runner) -> list[Table]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import statistics
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -13,10 +14,13 @@ import pytest
 import tyro
 
 from benchmarks.views import running, tables
+from benchmarks.views.__main__ import ViewsConfig, run_all
+from benchmarks.views.__main__ import main as compare
 from benchmarks.views.running import TASKS, Runner, Scores
 from benchmarks.views.structure import DEPTHS, LENGTHS, Structure, accuracy_by_kind, structures
 from benchmarks.views.systems import AVERAGE, PAIRS, QUICKTHOUGHT, RANDOM, System, all_systems
 from corpora.senteval.files import read_task
+from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from multiview.config import TrainConfig
 from multiview.defaults import defaults_from
@@ -77,6 +81,23 @@ def test_a_system_is_trained_scored_and_read_once(
     shutil.rmtree(out / "models")
     runner.run(system)  # finished: neither trained nor scored again
     assert not (out / "models").exists()
+
+
+def test_what_fails_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def run(runner: Runner, system: System) -> None:
+        begun.append(system.label)
+        time.sleep(0.2)  # as if it did something
+        raise UserError("no such cache")
+
+    monkeypatch.setattr(Runner, "run", run)
+    runner = Runner(trees=tmp_path, data=tmp_path, parsed=tmp_path, output=tmp_path, protocol="fast")
+    with pytest.raises(UserError, match="no such cache"):
+        run_all(runner, all_systems(["trained"], [0, 1], 3), 1)
+    assert len(begun) < 5
+    with pytest.raises(UserError, match="not a tree cache"):
+        compare(ViewsConfig(trees=tmp_path / "none", data=tmp_path))
 
 
 def test_the_breakdown_counts_items_of_each_kind(data: Path) -> None:
