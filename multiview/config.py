@@ -321,6 +321,8 @@ class TrainConfig:
             if self.words == "trained":
                 option = f"--vocabulary.expand {self.vocabulary.expand}"
             raise UserError(f"{option}: needs --vectors (a file, {DISTIL}MODEL or {TRAIN})")
+        if self.table.identity and self.words != "tuned":
+            raise UserError(f"--table.identity {self.table.identity}: is for --words tuned, not {self.words}")
         if self.init is not None and self.folder.resolve() in (self.init / "in").resolve().parents:
             raise UserError(f"--init {self.init}: is where this run would write; give another --name")
         # Checked here because "both" reads the file only after it has trained a whole model.

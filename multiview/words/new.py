@@ -32,9 +32,9 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
     wanted = config.vocabulary
     if config.words == "fixed":
         vectors = open_vectors(config, trees, cache)
-        if not any(map(Vocabulary(vectors.words, case=wanted.case).row, trees.type_counts())):
-            raise _no_word_in_common(config)
         listed = Vocabulary(vectors.words, buckets=wanted.buckets, case=wanted.case)
+        if not any(0 < listed.row(word) <= len(listed) for word in trees.type_counts()):
+            raise _no_word_in_common(config)
         fixed = WordTable.with_fixed(listed, vectors.vectors)
         fixed.origin = f"from {vectors.about}"
         return fixed

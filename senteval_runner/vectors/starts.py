@@ -96,6 +96,9 @@ def _start(folder: Path, trees: TreeCache) -> Member:
     if record.training.get("trees") != trees.identity.get("content_sha256"):
         raise UserError(f"{trees.folder}: is not the tree cache that {folder} was trained on")
     config = config_from_json(TrainConfig, values, where=folder / "config.json")
+    # A compact copy may have other hash buckets than training had.
+    words = dataclasses.replace(config.vocabulary, buckets=record.words.buckets)
+    config = dataclasses.replace(config, vocabulary=words)
     with torch.random.fork_rng(devices=[]):
         network = Trainer(dataclasses.replace(config, device="cpu"), trees).network
     return Member(network, dict(record.parsers), record.corpus)

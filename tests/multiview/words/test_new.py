@@ -107,6 +107,8 @@ def test_vectors_of_other_words_are_one_line(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"needs --vectors \(a file, distil:MODEL or train\)"):
         changed(config, vectors=None).check()
+    with pytest.raises(UserError, match=r"^--table.identity 0.5: is for --words tuned, not fixed$"):
+        changed(config, words="fixed", table={"identity": 0.5}).check()
     (tmp_path / "v.txt").write_text("chat 1 2\nsouris 2 1\n")
     for words in ("tuned", "fixed"):
         assert cli([f"--words={words}", "--vectors=v.txt", f"--trees={config.trees}"]) == 2
