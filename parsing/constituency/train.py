@@ -80,17 +80,19 @@ def train_constituency_parser(config: TrainConstituency) -> Scores:
     trees, dev_trees = read_treebank(config.train, config.exclude_documents), read_treebank(config.dev)
     sentences = read_extra(config.extra, config.exclude_documents)
     seed_everything(config.loop)
-    start, start_sha256 = None, None
+    start = None
+    started_from: tuple[str, ...] = ()
     if config.start_from is not None:
         folder = load_model_folder(config.start_from, kind="constituency")
-        start, start_sha256 = ConstituencyModel.from_folder(folder), folder.identity["sha256"]
+        start, started_from = ConstituencyModel.from_folder(folder), (folder.identity["sha256"],)
     transformer = None if config.transformer is None else read_transformer(config.transformer)
     if start is not None and transformer is not None:
         raise UserError("--start-from continues a model of words and characters: not with --transformer")
+    if transformer is not None:
+        started_from = (transformer.sha256,)
     task = ConstituencyTask(
         trees, dev_trees, config.model, extra=sentences, start=start, transformer=transformer
     )
-    started_from = transformer.sha256 if transformer is not None else start_sha256
 
     def score(stored: ModelFolder) -> Scores:
         return score_parser(stored_parser(stored), dev_trees)

@@ -79,7 +79,7 @@ def train_dependency_parser(config: TrainDependency) -> Scores:
             train=file_hashes(config.train),
             dev=file_hashes(config.dev),
             exclude_documents=config.exclude_documents,
-            start_from=None if transformer is None else transformer.sha256,
+            start_from=() if transformer is None else (transformer.sha256,),
         ),
         dev_size=len(dev_sentences),
     )

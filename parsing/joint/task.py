@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -28,6 +29,9 @@ ARC_SCALE = 10.0
 """Weight of the arcs' loss, a mean over words; the margin loss is a sum over the spans of a sentence."""
 
 
+JointPart: TypeAlias = DependencyModel | ConstituencyModel
+
+
 class JointTask:
     """A :class:`parsing.networks.training.Task`.
 
@@ -40,11 +44,11 @@ class JointTask:
         dev_sentences: to score arcs on, with universal tags.
         dev_trees: to score spans on.
         config: sizes and dropout.
-        start: a dependency model to start from: its encoder and scorers; what it has of the words. New words
-            start as its unknown word.
+        start: models to start from: a dependency model, or both of an earlier run. New words start as their
+            unknown word.
 
     Raises:
-        UserError: ``start`` has other sizes or relations.
+        UserError: ``start`` has other sizes, relations, labels or tags.
     """
 
     metric = "mean"
@@ -56,7 +60,7 @@ class JointTask:
         dev_sentences: Sequence[Sentence],
         dev_trees: Sequence[SpanTree],
         config: JointConfig,
-        start: DependencyModel | None = None,
+        start: Sequence[JointPart] = (),
     ) -> None:
         labels, tags = labels_and_tags(trees)
         label_ids, tag_ids = ({name: i for i, name in enumerate(names)} for names in (labels, tags))
@@ -90,8 +94,8 @@ class JointTask:
         self.constituency = ConstituencyModel(vocabulary, labels, tags, spans)
         self.dependency = DependencyModel(vocabulary, relations, config.encoder, config.scorer)
         self.dependency.encoder = self.constituency.encoder
-        if start is not None:
-            _start_from(self.dependency, start)
+        for given in start:
+            _start_from(self.dependency if isinstance(given, DependencyModel) else self.constituency, given)
         self._sentences = WordSentences(self.constituency.encoder, vocabulary, words)
         self.module: nn.Module = nn.ModuleDict({"const": self.constituency, "dep": self.dependency})
         self.dev_sentences, self.dev_trees = dev_sentences, dev_trees
@@ -121,15 +125,16 @@ class JointTask:
 
 
 @torch.no_grad()
-def _start_from(model: DependencyModel, start: DependencyModel) -> None:
-    """Copy the weights of ``start``; rows of words and characters by name.
+def _start_from(model: JointPart, start: JointPart) -> None:
+    """Copy the weights of ``start``, a model of the same class; rows of words and characters by name.
 
     Raises:
-        UserError: the models have other sizes or relations.
+        UserError: the models have other sizes or names.
     """
-    if model.relations != start.relations:
-        odd = sorted(set(model.relations) ^ set(start.relations))
-        raise UserError(f"--start-from: the model and the treebanks have other relations ({odd[0]!r})")
+    for kind, names in _predicted(model).items():
+        if names != _predicted(start)[kind]:
+            odd = sorted(set(names) ^ set(_predicted(start)[kind])) or names
+            raise UserError(f"--start-from: the model and the treebanks have other {kind} ({odd[0]!r})")
     tables = {
         "encoder.words.weight": (model.vocabulary.words, start.vocabulary.words),
         "encoder.characters.embedding.weight": (model.vocabulary.characters, start.vocabulary.characters),
@@ -145,3 +150,10 @@ def _start_from(model: DependencyModel, start: DependencyModel) -> None:
             parameter.copy_(source[[rows.get(entry, UNKNOWN) for entry in names]])
         else:
             parameter.copy_(source)
+
+
+def _predicted(model: JointPart) -> dict[str, tuple[str, ...]]:
+    """Names of what a model predicts."""
+    if isinstance(model, DependencyModel):
+        return {"relations": model.relations}
+    return {"labels": model.labels, "tags": model.tags}

@@ -231,7 +231,8 @@ class TrainJoint(TrainOptions):
     dev_const: tuple[Path, ...]
     """Bracket files to choose the best weights on."""
     start_from: Path | None = None
-    """Dependency model folder with whose weights training starts; it has the same sizes and relations."""
+    """Whose weights training starts with: a dependency model's folder, or the output of an earlier run of
+    this command. Sizes, relations, labels and tags are the same; words may be others."""
     exclude_documents: tuple[str, ...] = ()
     """Leave out training documents whose id starts with one of these. Bracket files name no documents; the
     .conllu file next to a .ptb file does."""

@@ -52,8 +52,8 @@ class Sources:
     extra: dict[str, str] = field(default_factory=dict)
     exclude_documents: tuple[str, ...]
     """Prefixes of ids of documents that are left out."""
-    start_from: str | None = None
-    """SHA-256 of the model whose weights training began with."""
+    start_from: tuple[str, ...] = ()
+    """SHA-256 of the models whose weights training began with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,8 @@ class Training:
         if sources.exclude_documents:
             yield f"- left out of {card.left_out_of}: documents `{'*`, `'.join(sources.exclude_documents)}*`"
         if sources.start_from:
-            yield f"- started from the weights of the model with sha256 {sources.start_from[:16]}"
+            digests = ", ".join(sha256[:16] for sha256 in sources.start_from)
+            yield f"- started from the weights of models with sha256 {digests}"
         if card.data_rules:
             yield from ("", card.data_rules)
         yield from ("", "## Scores on dev, in per cent", "", *card.score_table(scores), "")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
@@ -207,7 +208,7 @@ def test_training_starts_from_a_dependency_model():
     gold = [read_tree(TREES[0], where="here")]
     sizes = start.encoder.config
     config = JointConfig(encoder=sizes, scorer=start.scorer, label_hidden=8, min_count=1)
-    task = JointTask(more, gold, more, gold, config, start)
+    task = JointTask(more, gold, more, gold, config, [start])
     given, own = BiaffineParser(start, {}), BiaffineParser(task.dependency.eval(), {})
     assert as_lists(given.parse(TOKENS)) == as_lists(own.parse(TOKENS))
     assert "zebras" in task.dependency.vocabulary.words and "zebras" not in start.vocabulary.words
@@ -218,10 +219,30 @@ def test_training_starts_from_a_dependency_model():
             more,
             gold,
             dataclasses.replace(config, encoder=dataclasses.replace(sizes, word_dim=9)),
-            start,
+            [start],
         )
     with pytest.raises(UserError, match="other relations"):
-        JointTask(more[:1], gold, more, gold, config, start)
+        JointTask(more[:1], gold, more, gold, config, [start])
+
+
+def test_training_goes_on_from_both_parsers_of_an_earlier_run(treebank, tmp_path, capsys):
+    first, more = tmp_path / "first", tmp_path / "more"
+    assert run(train, *command(treebank, first)) == 0
+    # At no learning rate the weights stay where they start.
+    still = ("--loop.learning-rate", 1e-30, "--loop.average", 0, "--start-from", first)
+    assert run(train, *command(treebank, more, *still)) == 0
+    for kind in treebank:
+        given, kept = (load_file(folder / kind / "model.safetensors") for folder in (first, more))
+        assert given.keys() == kept.keys()
+        assert all(torch.equal(given[name], kept[name]) for name in given)
+    capsys.readouterr()
+    other = treebank["const"].with_name("other.ptb")
+    other.write_text("(S (NP (NOUN Birds)) (AP (VERB sing)))\n")
+    assert run(train, *command({**treebank, "const": other}, tmp_path / "third", "--start-from", first)) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert (
+        len(lines) == 1 and "--start-from: the model and the treebanks have other labels ('AP')" in lines[0]
+    )
 
 
 @pytest.fixture(scope="module")
