@@ -4,6 +4,7 @@
 |---|---|
 | ``FILE``, ``bag:FILE`` | mean of pre-trained vectors (GloVe, word2vec) of the known words |
 | ``bag:random``, ``bag:random@300`` | mean of random vectors, a fixed one for each word |
+| ``bag:ngrams``, ``bag:ngrams@300`` | the same, a word's vector the sum of its own and its n-grams' |
 | ``bag:MODEL`` | mean of the word vectors of a model of ``multiview.train``, its views' tables side by side |
 | ``sif:WORDS?corpus=CACHE`` | smooth inverse frequency (Arora, Liang & Ma 2017); WORDS is any of the above |
 | ``usif:WORDS?corpus=CACHE`` | its unsupervised variant (Ethayarajh 2018) |
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
 
 Weighting = Literal["bag", "sif", "usif"]
 PATTERN = re.compile(r"(?P<weighting>bag|sif|usif):(?P<words>[^?]+)(?:\?corpus=(?P<corpus>.+))?")
-RANDOM = re.compile(r"random(?:@(?P<dim>[1-9]\d{0,4}))?")
+RANDOM = re.compile(r"(?P<of>random|ngrams)(?:@(?P<dim>[1-9]\d{0,4}))?")
+NGRAMS = (3, 4, 5)
+"""Lengths of character n-grams, the marks at both ends of a word included: those of fastText but 6."""
 RANDOM_DIM = 300
 SIF_A = 1e-3
 DIRECTIONS = {"sif": 1, "usif": 5}
@@ -59,7 +62,7 @@ class BagSpec:
 
     weighting: Weighting
     words: str
-    """``random@DIM``, or the path of vectors or of a model folder."""
+    """``random@DIM``, ``ngrams@DIM``, or the path of vectors or of a model folder."""
     corpus: Path | None
     """Tree cache with the frequencies; None for a plain bag."""
 
@@ -87,7 +90,8 @@ class BagSpec:
         if not RANDOM.fullmatch(words) and not model_folder(words).exists():
             near = near_model(Path(words)).rstrip()
             raise UserError(
-                f"model {spec!r}: {words}: no such file or folder, nor random@DIM{near and f'; {near}'}"
+                f"model {spec!r}: {words}: no such file or folder, nor random@DIM, ngrams@DIM"
+                f"{near and f'; {near}'}"
             )
         return cls(weighting, words, Path(corpus) if corpus else None)
 
@@ -119,9 +123,12 @@ def lookup_of(words: str, *, seed: int, cache: Path) -> Lookup:
         from multiview.words.table import WordTable
 
         table = WordTable.hashed(int(found["dim"] or RANDOM_DIM), views=1, seed=seed)
-        return lambda tokens: _all_known(
-            table.rows(0, table.vocabulary.lookup(list(tokens))).detach().numpy()
-        )
+
+        def drawn(names: Sequence[str]) -> Float:
+            return cast(Float, table.rows(0, table.vocabulary.lookup(list(names))).detach().numpy())
+
+        vectors = drawn if found["of"] == "random" else _with_ngrams(drawn)
+        return lambda tokens: _all_known(vectors(tokens))
     if model_folder(words).is_dir():
         from multiview.model import MultiViewEncoder
 
@@ -138,6 +145,27 @@ def lookup_of(words: str, *, seed: int, cache: Path) -> Lookup:
         return np.asarray(loaded.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
 
     return look_up
+
+
+def _with_ngrams(drawn: Callable[[Sequence[str]], Float]) -> Callable[[Sequence[str]], Float]:
+    """Vectors of words that share what their spellings share.
+
+    Args:
+        drawn: a random vector for each name.
+    """
+
+    def vectors(tokens: Sequence[str]) -> Float:
+        rows = {token: row for row, token in enumerate(dict.fromkeys(tokens))}
+        sums = [drawn([token, *ngrams(token)]).sum(0) / np.sqrt(1 + len(ngrams(token))) for token in rows]
+        return np.stack(sums)[[rows[token] for token in tokens]]
+
+    return vectors
+
+
+def ngrams(word: str) -> list[str]:
+    """Names of a word's character n-grams in lower case: ``<ca``, ``cat``, ``at>``, ``<cat`` … of ``cat``."""
+    marked = f"<{word.lower()}>"
+    return [f"ngram:{marked[start : start + n]}" for n in NGRAMS for start in range(len(marked) - n + 1)]
 
 
 def _all_known(vectors_NE: Float) -> tuple[Float, NDArray[np.bool_]]:

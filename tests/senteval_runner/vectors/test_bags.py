@@ -103,6 +103,19 @@ def test_random_words_have_one_vector_each(glove) -> None:
     assert not np.allclose(vectors, other([["cat"], ["dog"], ["cat", "dog"]]))
 
 
+def test_words_share_the_ngrams_of_their_spelling() -> None:
+    encoder, words = resolve_encoder("bag:ngrams@512"), resolve_encoder("bag:random@512")
+    names = ["parsing", "Parsing", "parsings", "zebra"]
+    vectors = encoder([[name] for name in names])
+    grams = ["<zeb", "zebra", "bra>", "<ze", "zeb", "ebr", "bra", "ra>", "zebr", "ebra", "<zebr", "ebra>"]
+    drawn = words([[name] for name in ["zebra", *(f"ngram:{gram}" for gram in grams)]])
+    np.testing.assert_allclose(vectors[3], drawn.sum(0) / np.sqrt(len(drawn)), rtol=1e-4, atol=1e-5)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert unit[0] @ unit[1] > 0.8 and unit[0] @ unit[2] > 0.6 and abs(unit[0] @ unit[3]) < 0.2
+    np.testing.assert_allclose(encoder([names[:2]])[0], vectors[:2].mean(0), rtol=1e-5)
+    assert encoder([["a"], []]).shape == (2, 512)
+
+
 def test_the_sample_covers_the_corpus(corpus, monkeypatch) -> None:
     trees = TreeCache.open(corpus)
     assert sample(trees) == SENTENCES
