@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from parsing.trees.parsers import ConstituencyParser, DependencyParser
 
 BUILTIN = Path(__file__).parent / "builtin"
-BUILTIN_DEPENDENCY = "dep-v2"
-BUILTIN_CONSTITUENCY = "const-v2"
+BUILTIN_DEPENDENCY = "dep-v3"
+BUILTIN_CONSTITUENCY = "const-v3"
 
 
 def load_dependency_parser(

@@ -25,7 +25,7 @@ def test_it_is_small_and_has_a_card():
 
 
 def test_it_parses_a_plain_sentence(parser):
-    assert parser.identity["name"] == "builtin-dep" and parser.identity["version"] == "2"
+    assert parser.identity["name"] == "builtin-dep" and parser.identity["version"] == "3"
     (parse,) = parser.parse([["The", "old", "dog", "chased", "a", "cat", "."]])
     assert isinstance(parse, DependencyParse)
     assert parse.heads.tolist() == [3, 3, 4, 0, 6, 4, 4]
@@ -45,7 +45,7 @@ def test_odd_input_gets_trees(parser):
 def test_scores_and_agreement_with_stock_supar_on_gum_dev(parser, data_folder):
     gold = read_dependencies([data_folder / "treebank" / "gum" / "dev.conllu"])
     scores = score_parser(parser, gold)
-    assert scores["uas"] >= 90 and scores["las"] >= 85.5
+    assert scores["uas"] >= 91 and scores["las"] >= 88
     sentences = [list(s.tokens) for s in gold]
     heads, relations = stock_predict(to_supar(parser.model), sentences)
     parses = parser.parse(sentences)
