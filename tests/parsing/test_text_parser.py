@@ -73,10 +73,11 @@ def test_slices_and_streams_are_the_same_sentences(parser, trees):
 
 
 def test_one_parser_alone():
-    sentence = parsing.load(const=None)("It rains.")[0]
-    assert sentence.heads == [2, 0, 2] and sentence.spans is None and sentence.to_ptb() == ""
-    sentence = parsing.load(dep=None)("It rains.")[0]
-    assert sentence.heads is None and sentence.to_ptb() == "(TOP (S (NP (PRP It)) (VP (VBZ rains)) (. .)))"
+    sentence = parsing.load(const=None)("The cat sleeps.")[0]
+    assert sentence.heads == [2, 3, 0, 3] and sentence.spans is None and sentence.to_ptb() == ""
+    sentence = parsing.load(dep=None)("The cat sleeps.")[0]
+    tree = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))"
+    assert sentence.heads is None and sentence.to_ptb() == tree
 
 
 def test_odd_text_keeps_its_sentences(parser):
