@@ -3,9 +3,10 @@
     python -m multiview.compact runs/models/mine --output small
     python -m multiview.compact runs/models/a runs/models/b --normalize-parts --output small
 
-In: model folders. Out: one model folder with word vectors as int8 and other weights as float16, about a
-quarter of the size; loaded, it computes in float32. The vectors of several models are concatenated. Printed,
-and written into README.md: the sizes, and the largest change of a vector on a sample of sentences.
+In: model folders. Out: one model folder with word vectors of 8 bits a number and other weights as float16,
+about a quarter of the size, or with ``--bits 4`` about an eighth; loaded, it computes in float32. The vectors
+of several models are concatenated. Printed, and written into README.md: the sizes, and the largest change of
+a vector on a sample of sentences.
 
 Legend of dimension suffixes: n sentences, D vector size.
 """
@@ -21,10 +22,17 @@ from tyro.conf import Positional
 from corpora.support.cli import Command, command_line
 from corpora.support.config import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
+from multiview.config import Bits, Pooling
 
 if TYPE_CHECKING:
     from multiview.folder.files import Member
     from multiview.model import MultiViewEncoder
+
+
+STORED = {
+    8: "word vectors as int8, other weights as float16",
+    4: "word vectors of 4 bits a number, matrices as int8, other weights as float16",
+}
 
 
 @configuration
@@ -37,6 +45,10 @@ class CompactConfig:
     """Folder of the compact model."""
     normalize_parts: bool = False
     """Scale the vector of each model to length 1 before they are joined; the folder remembers it."""
+    bits: Bits = 8
+    """Of a number of a word vector."""
+    pooling: Pooling | None = None
+    """How the states of a sentence become its vector from now on; None: as in training."""
     buckets: CountOrNone | None = None
     """Hash buckets for words that fixed vectors lack; None: as the model has it."""
     sample: str = "pydocs"
@@ -61,6 +73,8 @@ def main(config: CompactConfig) -> None:
     refuse_foreign(config.output)
     whole = MultiViewEncoder(_members(parts), normalize_parts=_normalize_parts(config))
     for member, source in zip(whole.members, parts, strict=True):
+        if config.pooling is not None:
+            member.network.pool(config.pooling)
         if config.buckets is not None:
             words = member.network.words
             if words.mode != "fixed":
@@ -71,14 +85,21 @@ def main(config: CompactConfig) -> None:
         card = (source / "README.md").read_text(encoding="utf-8")
         if (source / TIME).exists():
             write_json(target / TIME, read_json(source / TIME))
-        save_member(target, member, card=card, training=member_record(source).training, storage="compact")
+        save_member(
+            target,
+            member,
+            card=card,
+            training=member_record(source).training,
+            storage="compact",
+            bits=config.bits,
+        )
     if len(parts) > 1:
         save_members(config.output, list(parts.values()), card="", normalize_parts=whole.normalize_parts)
     compact = MultiViewEncoder.load(config.output, "cpu")
     sizes = [_megabytes(list(parts)), _megabytes([config.output / name for name in parts.values()])]
     change, compared = _largest_change(whole, compact, config)
     note = (
-        f"Compact storage: word vectors as int8, other weights as float16; {sizes[1]:.1f} MB instead of "
+        f"Compact storage: {STORED[config.bits]}; {sizes[1]:.1f} MB instead of "
         f"{sizes[0]:.1f}. Of {compared} sentences of {Path(config.sample).name}, the vector that changes "
         f"most keeps a cosine of {1 - change:.6f} to what it was."
     )

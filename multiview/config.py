@@ -27,15 +27,18 @@ from corpora.support.config import (
     configuration,
 )
 from corpora.support.errors import UserError
+from multiview.vector_names import DISTIL, SPACY, TAUGHT, TRAIN, TRAIN_ON, parts_of
 
 Preset = Literal["laptop", "paper", "paper-2400", "gpu"]
 Case = Literal["exact", "backoff", "lower"]
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all"]
 SelfScore = Literal["minus-inf", "zero"]
-Pooling = Literal["root", "mean", "max", "root+mean"]
-DISTIL, SPACY, TRAIN = "distil:", "spacy:", "train"
-"""Of ``--vectors``: before the name of a sentence encoder or spaCy pipeline; in place of a file."""
+Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max", "root,mean,max,words"]
+"""How states become a vector; what commas separate is concatenated."""
+
+Bits = Literal[8, 4]
+"""Of a number of a word vector in compact storage."""
 
 # How the laptop's defaults were chosen: neighbour recall@1 on held-out documentation after 45 CPU seconds on
 # 22k sentences. An untrained encoder has 0.09 to 0.10. Views with equal tables but different input weights
@@ -88,6 +91,17 @@ class TableConfig:
     """Update whole tables, or only the rows a step uses (the moments of other rows stay)."""
 
 
+def pooled_width(pooling: Pooling, dim: int, word_dim: int) -> int:
+    """Size of a sentence vector: D for each part of the pooling, E for the words.
+
+    Args:
+        pooling: how states become a vector.
+        dim: D, size of a state.
+        word_dim: E, size of word vectors.
+    """
+    return sum(word_dim if part == "words" else dim for part in pooling.split(","))
+
+
 @configuration
 class EncoderConfig:
     """The encoder of each view."""
@@ -101,9 +115,14 @@ class EncoderConfig:
     equal_inputs: bool = True
     """Tree views start from equal input weights."""
     pooling: Pooling = "root"
-    """A sentence's vector: the root's state, the mean or maximum over all nodes, or root plus mean."""
+    """A sentence's vector: the root's state, the mean or maximum over all nodes, root plus mean, or several
+    of these concatenated, also with the mean of the word vectors."""
     engine: Literal["native", "torch", "dgl"] = "native"
     """How trees are computed: the device's fastest kernels, the portable ones, or the DGL reference."""
+
+    def width(self, word_dim: int) -> int:
+        """Size of a view's sentence vectors, over word vectors of size ``word_dim``."""
+        return pooled_width(self.pooling, self.dim, word_dim)
 
 
 @configuration
@@ -223,8 +242,10 @@ class TrainConfig:
     (two models in one folder)."""
     vectors: str | None = None
     """Vectors of tuned and fixed words: a file (GloVe, word2vec or fastText text, word2vec .bin); a model2vec
-    folder; spacy:PIPELINE; distil:MODEL, the corpus's words encoded by a sentence-transformers model; train,
-    skip-gram vectors of the corpus."""
+    folder; spacy:PIPELINE; distil:MODEL, the corpus's words encoded by a sentence-transformers model;
+    taught:MODEL, these fitted to its vectors of sentences; train or train:TEXT, skip-gram vectors of the
+    corpus or of a text; ngrams, random ones of words and their n-grams. A+0.5*B@256 joins two, at a weight
+    and a size."""
     init: Path | None = None
     """Continue this model (a folder, or builtin), whose views, encoders and words then are the defaults; the
     corpus's most frequent words are added to trained ones, and with --words tuned to fixed ones, too."""
@@ -295,14 +316,12 @@ class TrainConfig:
     @property
     def has_vectors(self) -> bool:
         """Whether ``vectors`` names what is here, or a way to make them."""
-        spec = self.vectors or ""
-        made = spec == TRAIN or spec.startswith((DISTIL, SPACY))
-        return made or Path(spec).is_file() or Path(spec, "model.safetensors").is_file()
+        return all(part.has_input for part in parts_of(self.vectors or ""))
 
     @property
     def dimensions(self) -> int:
         """Size of a sentence vector over all views and models."""
-        return (2 if self.words == "both" else 1) * len(self.view_list) * self.encoder.dim
+        return (2 if self.words == "both" else 1) * len(self.view_list) * self.encoder.width(self.table.dim)
 
     def check(self) -> None:
         """Refuse values that do not go together; single values are checked by their types.
@@ -329,7 +348,7 @@ class TrainConfig:
         if self.wants_vectors and not self.has_vectors:
             raise UserError(
                 f"--vectors {self.vectors}: no such file; it wants GloVe, word2vec or fastText vectors, a "
-                f"model2vec folder, {SPACY}PIPELINE, {DISTIL}MODEL or {TRAIN}"
+                f"model2vec folder, {SPACY}PIPELINE, {DISTIL}MODEL, {TAUGHT}MODEL, {TRAIN} or {TRAIN_ON}TEXT"
             )
         if self.vocabulary.expand and self.vectors == TRAIN:
             raise UserError(

@@ -69,7 +69,8 @@ def _print_model(folder: Path, record: ModelRecord | MembersRecord) -> None:
                 _print_model(folder / name, part)
         return
     views, words = record.views, record.words
-    print(f"model      {folder}: views {', '.join(views)}, {len(views) * record.encoder.dim} dimensions")
+    size = len(views) * record.encoder.width(words.dim)
+    print(f"model      {folder}: views {', '.join(views)}, {size} dimensions")
     print(f"words      {words.mode}, size {words.dim}, {words.buckets} hash buckets, case {words.case}")
     if record.storage == "compact":
         megabytes = sum(file.bytes for file in record.files.values()) / 1e6

@@ -428,7 +428,8 @@ class MultiViewEncoder(CosineSimilarity):
 
     def _dims(self, chosen: list[list[int]]) -> list[int]:
         """Size of each member's part of a vector."""
-        return [len(p) * m.network.config.dim for m, p in zip(self.members, chosen, strict=True)]
+        widths = [member.network.widths for member in self.members]
+        return [sum(w[place] for place in places) for w, places in zip(widths, chosen, strict=True)]
 
     def _views(self, batch: Batch, chosen: list[list[int]]) -> Iterator[tuple[Encoder, Tensor]]:
         """Every chosen encoder with its word vectors [N, E]."""

@@ -45,8 +45,8 @@ class TeachConfig:
 
 def main(config: TeachConfig) -> int:
     """Encode what is missing."""
+    from multiview.teacher import PART, RECORD, has_part, store_part
     from multiview.training.data import open_trees
-    from multiview.training.teacher import PART, RECORD, has_part, store_part
     from senteval_runner.vectors.embed import StoredEncoder, text_of
     from senteval_runner.vectors.encoders import loader
     from senteval_runner.vectors.sources import find_source
@@ -77,7 +77,7 @@ def _sentences(cache: TreeCache, start: int, stop: int) -> list[list[str]]:
 def _dim(folder: Path) -> int:
     import numpy as np
 
-    from multiview.training.teacher import part_path
+    from multiview.teacher import part_path
 
     return int(np.load(part_path(folder, 0), mmap_mode="r").shape[1])
 

@@ -3,8 +3,10 @@
     python -m tools.train_encoder --texts books.txt.xz wikipedia.txt.xz --teacher MODEL
 
 A text has a sentence a line and a blank line after each document; ``MODEL`` is a sentence-transformers model.
-Every step is an ordinary command, printed before it runs. A stopped run goes on where it was, and finished
-steps take seconds. The encoder is the folder ``compact`` of the output folder.
+Without one, the encoder sees nothing but the texts: its words are skip-gram vectors of them beside random
+ones of character n-grams, and its teacher is a weighted bag of the latter. Every step is an ordinary command,
+printed before it runs. A stopped run goes on where it was, and finished steps take seconds. The encoder is
+the folder ``compact`` of the output folder.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ class TrainEncoderConfig:
 
     texts: tuple[Path, ...]
     """Text to learn from."""
-    teacher: str
-    """Sentence encoder whose vectors of words and sentences are learned from."""
+    teacher: str | None = None
+    """Sentence encoder whose vectors of words and sentences are learned from; None: the texts alone."""
     output: Path = Path("runs/encoder")
     """Folder for text, trees, the teacher's vectors and models."""
     sentences: Count = 200_000
@@ -41,20 +43,30 @@ def main(config: TrainEncoderConfig) -> None:
     from corpora.support.files import write_text
 
     out = config.output
-    text, trees, taught = out / "text.txt", out / "trees", out / "teacher"
-    if not text.exists():
-        write_text(text, "".join(sample(config.texts, config.sentences)))
+    text, whole, trees, taught = (out / name for name in ("text.txt", "all.txt", "trees", "teacher"))
+    for path, sentences in ((text, config.sentences), (whole, EVERYTHING)):
+        if not path.exists():
+            write_text(path, "".join(sample(config.texts, sentences)))
     run_step("parse", "parsing.run", text, "--tokenize", "spacy", "--output", trees)
-    run_step("teach", "senteval_runner.teach", config.teacher, "--trees", trees, "--output", taught)
-    run_step("train", "multiview.train", *RECIPE, "--trees", trees, "--vectors", f"distil:{config.teacher}",
-             "--teacher.vectors", taught, "--loop.max-steps", config.steps, "--loop.threads", config.threads,
+    teacher = config.teacher or f"sif:ngrams@1000?corpus={trees}"
+    run_step("teach", "senteval_runner.teach", teacher, "--trees", trees, "--output", taught)
+    words = WORDS if config.teacher else OWN_WORDS
+    run_step("train", "multiview.train", *RECIPE, "--trees", trees,
+             "--vectors", words.format(teacher=teacher, text=whole), "--teacher.vectors", taught,
+             "--loop.max-steps", config.steps, "--loop.threads", config.threads,
              "--output", out, "--name", "model")  # fmt: skip
-    run_step("compact", "multiview.compact", out / "model", "--buckets", BUCKETS, "--output", out / "compact")
+    run_step("compact", "multiview.compact", out / "model", *COMPACT, "--output", out / "compact")
 
 
+EVERYTHING = 10**9
+"""More sentences than any text has."""
+WORDS = "taught:{teacher}@384+0.35*train:{text}@256"
+"""Vectors of words."""
+OWN_WORDS = "ngrams@384+0.5*train:{text}@256"
+"""The same without another model's."""
 RECIPE = (
-    *("--views", "dep,const", "--words", "fixed", "--table.dim", 256, "--vocabulary.size", 40_000),
-    *("--vocabulary.buckets", 0),  # tried on the trained encoder alone, see BUCKETS
+    *("--views", "dep,const", "--words", "fixed", "--vocabulary.size", 40_000),
+    *("--vocabulary.buckets", 0),  # tried on the trained encoder alone, see COMPACT
     *("--encoder.dim", 384, "--encoder.pooling", "root+mean"),
     *("--objective.score", "cosine", "--objective.same", 1, "--objective.duplicates", "masked"),
     *("--table.dropout", 0.1, "--table.dropout-views", "each"),
@@ -63,8 +75,8 @@ RECIPE = (
 )
 """Options of training; docs/recipe.md says how they were found."""
 
-BUCKETS = 2000
-"""For the words that the finished encoder does not know."""
+COMPACT = ("--bits", 4, "--pooling", "root,mean,max,words", "--buckets", 2000)
+"""What is done to the finished encoder: buckets are for the words that it does not know."""
 
 cli = Command(TrainEncoderConfig, main, "tools.train_encoder", "Train the sentence encoder of the package.")
 

@@ -6,16 +6,18 @@ imported before (``--plugin``); docs/add-a-view.md has an example.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError, did_you_mean
-from multiview.config import Pooling
+from multiview.config import Pooling, pooled_width
 from multiview.engines.plan import Plan, TreeBatch
 
 ENGINES = ("native", "torch", "dgl")
@@ -76,14 +78,30 @@ class Encoder(nn.Module, ABC):
             plan: from :meth:`plan`, on any device.
 
         Returns:
-            [B, D] in sentence order.
+            [B, width] in sentence order.
         """
         root_BD, h_ND = self.states(x_NE, plan)
-        if self.pooling == "root" or not plan.sentences:
+        if self.pooling == "root":
             return root_BD
+        if not plan.sentences:
+            return root_BD.new_zeros(0, self.width)
         plan = plan.to(x_NE.device)
-        pooled_BD = pool_nodes(h_ND, plan, "max" if self.pooling == "max" else "mean")
-        return root_BD + pooled_BD if self.pooling == "root+mean" else pooled_BD
+        pooled = {}
+        for name in re.split("[+,]", self.pooling):
+            if name == "root":
+                pooled[name] = root_BD
+            elif name == "words":
+                pooled[name] = mean_words(x_NE, plan)
+            else:
+                pooled[name] = pool_nodes(h_ND, plan, "max" if name == "max" else "mean")
+        if self.pooling == "root+mean":
+            return pooled["root"] + pooled["mean"]
+        return torch.cat(list(pooled.values()), dim=1)
+
+    @property
+    def width(self) -> int:
+        """Size of the sentence vectors: D for each part of the pooling, E for its words."""
+        return pooled_width(self.pooling, self.dim, self.word_dim)
 
     def forward_nodes(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """States of all nodes in sentence order and their heights: ``(h [N, D], height int32 [N])``.
@@ -112,6 +130,21 @@ def pool_nodes(h_ND: Tensor, plan: Plan, how: Literal["mean", "max"]) -> Tensor:
     return nn.functional.embedding_bag(
         plan.tensor("node_slot"), h_ND, plan.tensor("node_offsets"), mode=how, include_last_offset=True
     )
+
+
+def mean_words(x_NE: Tensor, plan: Plan) -> Tensor:
+    """Mean word vector [B, E] of each sentence.
+
+    Args:
+        x_NE: [T, E], word vectors of all tokens in order.
+        plan: the schedule, on the device of the words.
+    """
+    offsets = plan.tensor("node_offsets")
+    if int(plan.node_offsets[-1]) != len(x_NE):
+        # A constituency tree over n words has 2n - 1 nodes, so those before sentence b are 2T - b.
+        offsets = (offsets + torch.arange(len(offsets), device=offsets.device)) // 2
+    token = torch.arange(len(x_NE), device=x_NE.device)
+    return nn.functional.embedding_bag(token, x_NE, offsets, mode="mean", include_last_offset=True)
 
 
 def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:

@@ -5,6 +5,7 @@ Legend of dimension suffixes: N tokens, U distinct rows of a batch, E word-vecto
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.support.dry_run import by_part
-from multiview.config import EncoderConfig
+from multiview.config import EncoderConfig, Pooling
 from multiview.encoders.registry import Encoder, build_view
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
@@ -71,7 +72,18 @@ class ViewStack(nn.Module):
     @property
     def dim(self) -> int:
         """Size of the concatenated vectors."""
-        return len(self.views) * self.config.dim
+        return sum(self.widths)
+
+    @property
+    def widths(self) -> list[int]:
+        """Size of each view's vectors."""
+        return [encoder.width for encoder in self.encoder_list]
+
+    def pool(self, pooling: Pooling) -> None:
+        """Make sentence vectors in another way, of the same states."""
+        self.config = dataclasses.replace(self.config, pooling=pooling)
+        for encoder in self.encoder_list:
+            encoder.pooling = pooling
 
     @torch.no_grad()
     def scale_and_equalise(self) -> None:
@@ -90,7 +102,7 @@ class ViewStack(nn.Module):
                 named["input_weight"].copy_(trees[0]["input_weight"])
 
     def encode(self, batch: PlannedBatch, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Sentence vectors [B, D] of each view.
+        """Sentence vectors [B, width] of each view.
 
         Args:
             batch: tokens as indices into ``rows``, and a plan per view.

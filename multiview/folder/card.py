@@ -59,7 +59,7 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         f"# {config.model_name}",
         "",
         f"Sentence encoder of {len(network.views)} views ({', '.join(network.views)}), "
-        f"{network.config.dim} dimensions each, concatenated; {len(words.vocabulary)} words, {kind}.",
+        f"{network.widths[0]} dimensions each, concatenated; {len(words.vocabulary)} words, {kind}.",
         "",
         *(f"    import {module}" for module in plugins_of(network.views)),
         "    from multiview.model import MultiViewEncoder",

@@ -12,7 +12,6 @@ from pathlib import Path
 from corpora.inputs import stem
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json
-from multiview.config import SPACY
 from multiview.folder.files import (
     TIME,
     load_members,
@@ -23,6 +22,7 @@ from multiview.folder.files import (
     save_member,
     save_members,
 )
+from multiview.vector_names import SPACY
 from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
 from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted

@@ -29,7 +29,7 @@ from corpora.support.files import (
     write_record,
     write_text,
 )
-from multiview.config import EncoderConfig
+from multiview.config import Bits, EncoderConfig
 from multiview.encoders.stack import ViewStack
 from multiview.folder.names import near_model
 from multiview.folder.storage import Storage, pack, unpack
@@ -121,7 +121,13 @@ def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def save_member(
-    folder: Path, member: Member, *, card: str, training: dict[str, Any], storage: Storage = "float32"
+    folder: Path,
+    member: Member,
+    *,
+    card: str,
+    training: dict[str, Any],
+    storage: Storage = "float32",
+    bits: Bits = 8,
 ) -> None:
     """Write a model. All files are complete before the first one is replaced; config.json comes last.
 
@@ -131,6 +137,7 @@ def save_member(
         card: text of README.md.
         training: configuration and metrics, recorded in config.json.
         storage: how to store the weights.
+        bits: of a number of a word vector in compact storage.
 
     Raises:
         UserError: weights that compact storage cannot hold.
@@ -140,7 +147,7 @@ def save_member(
     if storage == "compact":
         if network.words.expanded:
             raise UserError("compact storage does not hold an expanded vocabulary; take the model without it")
-        stored = pack(stored, network.words.fixed)
+        stored = pack(stored, network.words.fixed, bits)
     network.words.save(folder, vectors=storage == "float32")
     write_text(folder / "README.md", card)
     with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:

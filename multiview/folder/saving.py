@@ -70,12 +70,13 @@ def describe(members: Sequence[Member], parsers: Mapping[str, str]) -> str:
         members: the model's networks.
         parsers: name of the parser of each annotation.
     """
-    views = [f"{view} {m.network.config.dim}" for m in members for view in m.network.views]
+    networks = [member.network for member in members]
+    views = [f"{view} {width}" for n in networks for view, width in zip(n.views, n.widths, strict=True)]
     tables = [member.network.words for member in members]
     words = [f"{len(table.vocabulary):,} {table.mode}, of size {table.dim}" for table in tables]
     named = ", ".join(f"{need} {name}" for need, name in sorted(parsers.items()))
     return (
-        f"  views    {' + '.join(views)} = {sum(m.network.dim for m in members)} dimensions\n"
+        f"  views    {' + '.join(views)} = {sum(n.dim for n in networks)} dimensions\n"
         f"  words    {'; '.join(words)}\n"
         f"  parsers  {named or 'none on record'}"
     )

@@ -28,6 +28,7 @@ from multiview.config import ObjectiveConfig
 from multiview.encoders.registry import Encoder, fields_of
 from multiview.engines.plan import Plan
 from multiview.engines.transfer import to_device
+from multiview.teacher import TeacherMatrix
 from multiview.training.objective import (
     UNUSABLE_FLAGS,
     Positions,
@@ -36,7 +37,6 @@ from multiview.training.objective import (
     count_anchors,
     neighbour_targets,
 )
-from multiview.training.teacher import TeacherMatrix
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import UNKNOWN_ROW
 from parsing.cache.reader import TreeCache

@@ -9,7 +9,7 @@ positives of an anchor are the sentences before and after it in its document. So
 Two terms may be added. The same-sentence term asks view i of a sentence to find view j of the same sentence
 (as SimCSE does with two dropout masks, Gao, Yao & Chen 2021). The teacher is one more view, a frozen matrix
 of vectors of the corpus's sentences: each view finds the teacher's vector of its sentence, and the cosines of
-the concatenated vectors are drawn to the teacher's (:mod:`multiview.training.teacher`).
+the concatenated vectors are drawn to the teacher's (:mod:`multiview.teacher`).
 
 Legend of dimension suffixes: B sentences of a batch, A anchors, C candidates, D hidden, P pairs of views,
 K size of the teacher's vectors.

@@ -17,13 +17,13 @@ from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.progress import Bar, progress
 from multiview.config import TrainConfig
+from multiview.teacher import TeacherMatrix
 from multiview.training.data import Dropout, Span, Split, Step, StepSource, prefetch
 from multiview.training.distributed import DistributedContext
 from multiview.training.gradient import StepResult, step_gradient
 from multiview.training.log import TrainingLog
 from multiview.training.network import MultiViewNetwork
 from multiview.training.optimiser import Optimiser, learning_rate_factor
-from multiview.training.teacher import TeacherMatrix
 from multiview.training.unread import Unread
 from multiview.training.validation import ValidationScores, ValidationSet
 from parsing.cache.reader import TreeCache

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 Weighting = Literal["bag", "sif", "usif"]
 PATTERN = re.compile(r"(?P<weighting>bag|sif|usif):(?P<words>[^?]+)(?:\?corpus=(?P<corpus>.+))?")
 RANDOM = re.compile(r"(?P<of>random|ngrams)(?:@(?P<dim>[1-9]\d{0,4}))?")
-NGRAMS = (3, 4, 5)
-"""Lengths of character n-grams, the marks at both ends of a word included: those of fastText but 6."""
 RANDOM_DIM = 300
 SIF_A = 1e-3
 DIRECTIONS = {"sif": 1, "usif": 5}
@@ -120,14 +118,10 @@ def lookup_of(words: str, *, seed: int, cache: Path) -> Lookup:
         cache: folder of converted vector files.
     """
     if found := RANDOM.fullmatch(words):
-        from multiview.words.table import WordTable
+        from multiview.words.sources.ngrams import random_vectors, with_ngrams
 
-        table = WordTable.hashed(int(found["dim"] or RANDOM_DIM), views=1, seed=seed)
-
-        def drawn(names: Sequence[str]) -> Float:
-            return cast(Float, table.rows(0, table.vocabulary.lookup(list(names))).detach().numpy())
-
-        vectors = drawn if found["of"] == "random" else _with_ngrams(drawn)
+        drawn = random_vectors(int(found["dim"] or RANDOM_DIM), seed)
+        vectors = drawn if found["of"] == "random" else with_ngrams(drawn)
         return lambda tokens: _all_known(vectors(tokens))
     if model_folder(words).is_dir():
         from multiview.model import MultiViewEncoder
@@ -145,27 +139,6 @@ def lookup_of(words: str, *, seed: int, cache: Path) -> Lookup:
         return np.asarray(loaded.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
 
     return look_up
-
-
-def _with_ngrams(drawn: Callable[[Sequence[str]], Float]) -> Callable[[Sequence[str]], Float]:
-    """Vectors of words that share what their spellings share.
-
-    Args:
-        drawn: a random vector for each name.
-    """
-
-    def vectors(tokens: Sequence[str]) -> Float:
-        rows = {token: row for row, token in enumerate(dict.fromkeys(tokens))}
-        sums = [drawn([token, *ngrams(token)]).sum(0) / np.sqrt(1 + len(ngrams(token))) for token in rows]
-        return np.stack(sums)[[rows[token] for token in tokens]]
-
-    return vectors
-
-
-def ngrams(word: str) -> list[str]:
-    """Names of a word's character n-grams in lower case: ``<ca``, ``cat``, ``at>``, ``<cat`` … of ``cat``."""
-    marked = f"<{word.lower()}>"
-    return [f"ngram:{marked[start : start + n]}" for n in NGRAMS for start in range(len(marked) - n + 1)]
 
 
 def _all_known(vectors_NE: Float) -> tuple[Float, NDArray[np.bool_]]:

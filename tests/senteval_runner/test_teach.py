@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from corpora.support.errors import UserError
+from multiview import teacher as matrix
 from multiview.config import TrainConfig
+from multiview.teacher import TeacherMatrix
 from multiview.train import cli as train
 from multiview.train import main
-from multiview.training import teacher as matrix
 from multiview.training.log import read_log
-from multiview.training.teacher import TeacherMatrix
 from parsing.cache.reader import TreeCache
 from parsing.run import cli as parse
 from senteval_runner.teach import cli as teach

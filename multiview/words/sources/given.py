@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from multiview.config import SPACY
+from multiview.vector_names import SPACY
 from multiview.words.sources.libraries import of_model2vec, of_spacy
 from multiview.words.vectors import Source, of_file
 

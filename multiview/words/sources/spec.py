@@ -1,15 +1,19 @@
-"""``--vectors``: a file, a folder of another library, or a way to make them."""
+"""``--vectors``: a file, a folder of another library, a way to make them, or several of these joined."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
 
-from multiview.config import DISTIL, TRAIN, TrainConfig
-from multiview.words.sources.corpus import trained_on_corpus
+from multiview.config import TrainConfig
+from multiview.vector_names import DISTIL, NGRAMS, TAUGHT, TRAIN, TRAIN_ON, parts_of
+from multiview.words.sources.corpus import trained_on_corpus, trained_on_text
 from multiview.words.sources.distil import distilled_from
 from multiview.words.sources.given import given_source
-from multiview.words.vectors import CACHE, WordVectors, converted
+from multiview.words.sources.joint import joined, with_size
+from multiview.words.sources.ngrams import ngrams_of_corpus
+from multiview.words.sources.taught import taught_by
+from multiview.words.vectors import CACHE, Source, WordVectors, converted
 from parsing.cache.reader import TreeCache
 
 
@@ -24,12 +28,27 @@ def open_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> 
     Raises:
         UserError: what is named is missing or malformed.
     """
+    parts = parts_of(config.vectors or "")
+    sources = [_source(with_size(config, part), trees) for part in parts]
+    if len(parts) == 1:
+        return converted(sources[0], cache)
+    return converted(joined(parts, sources, lambda source: converted(source, cache), config, trees), cache)
+
+
+def _source(config: TrainConfig, trees: TreeCache) -> Source:
+    """Where the vectors come from that ``config.vectors``, a single part, names."""
     spec = config.vectors or ""
     if spec == TRAIN:
-        return converted(trained_on_corpus(config, trees), cache)
+        return trained_on_corpus(config, trees)
+    if spec == NGRAMS:
+        return ngrams_of_corpus(config, trees)
+    if spec.startswith(TRAIN_ON):
+        return trained_on_text(Path(spec.removeprefix(TRAIN_ON)), config, trees)
     if spec.startswith(DISTIL):
-        return converted(distilled_from(spec.removeprefix(DISTIL), config, trees), cache)
-    return converted(given_source(spec, config.vocabulary.vector_words), cache)
+        return distilled_from(spec.removeprefix(DISTIL), config, trees)
+    if spec.startswith(TAUGHT):
+        return taught_by(spec.removeprefix(TAUGHT), config, trees)
+    return given_source(spec, config.vocabulary.vector_words)
 
 
 def open_new_words(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordVectors:

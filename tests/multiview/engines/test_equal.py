@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_engines_equal_the_equations(view: str, engine: str, shape: str) -> None
     assert_close(run(encoder, x, batch), expected(encoder, x, batch), 1e-9)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max", "root+mean"])
+@pytest.mark.parametrize("pooling", [name for name in get_args(Pooling) if name != "root"])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_pooling_over_the_nodes(view: str, engine: str, pooling: Pooling) -> None:
@@ -95,10 +96,15 @@ def test_pooling_over_the_nodes(view: str, engine: str, pooling: Pooling) -> Non
     def pooled(x: Tensor) -> tuple[Tensor, Tensor]:
         root, nodes = reference(encoder, x, batch)
         parts = nodes.split(sizes)
-        if pooling == "max":
-            return torch.stack([part.max(dim=0).values for part in parts]), nodes
-        means = torch.stack([part.sum(dim=0) / len(part) for part in parts])
-        return (root + means if pooling == "root+mean" else means), nodes
+        pools = {
+            "root": root,
+            "mean": torch.stack([part.sum(dim=0) / len(part) for part in parts]),
+            "max": torch.stack([part.max(dim=0).values for part in parts]),
+            "words": torch.stack([part.sum(dim=0) / len(part) for part in x.split(lengths)]),
+        }
+        if pooling == "root+mean":
+            return pools["root"] + pools["mean"], nodes
+        return torch.cat([pools[name] for name in pooling.split(",")], dim=1), nodes
 
     assert_close(run(encoder, x, batch), outputs_and_gradients(encoder, x, pooled), 1e-9)
 

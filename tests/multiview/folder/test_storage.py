@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
 from multiview.compact import cli as compact
-from multiview.config import TrainConfig
+from multiview.config import Bits, TrainConfig
 from multiview.folder.files import load_members, member_record
 from multiview.folder.names import model_folder
-from multiview.folder.storage import pack, quantise, unpack
+from multiview.folder.storage import pack, quantise, quantise_to_4, unpack
 from multiview.info import cli as info
 from multiview.model import MultiViewEncoder
 from multiview.train import main
@@ -74,17 +74,36 @@ def test_the_bound_is_a_bound_of_size() -> None:
     np.testing.assert_allclose(scale.float(), x.abs().amax(dim=1) / 127, rtol=2**-8)
 
 
-def test_unpacked_and_packed_again_is_the_same() -> None:
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.floats(-1e6, 1e6, width=32), min_size=3, max_size=3), min_size=1, max_size=5))
+def test_four_bits_are_the_best_of_three_steps(rows: list[list[float]]) -> None:
+    """Against the numbers one by one, in pairs of a byte; an odd row is filled up."""
+    x = torch.tensor(rows, dtype=torch.float32)
+    pairs, scale = quantise_to_4(x)
+    assert pairs.dtype == torch.uint8 and pairs.shape == (len(rows), 2)
+    values, _ = unpack({"words.a": pairs, "words.a.scale": scale}, fixed=False)
+    for row, found, step in zip(x.numpy(), values["words.a"].numpy(), scale.tolist(), strict=True):
+        errors = []
+        for fraction in (1.0, 0.85, 0.7):
+            size = torch.tensor(np.abs(row).max() / 7 * np.float32(fraction)).bfloat16().item()
+            wanted = np.clip(np.round(row / size), -7, 7) * size if size else row * 0
+            errors.append(np.square(wanted - row.astype(np.float64)).sum())
+        np.testing.assert_allclose(found / (step or 1), np.round(found / (step or 1)), atol=1e-4)
+        assert np.square(found - row.astype(np.float64)).sum() <= min(errors) * (1 + 1e-3) + 1e-30
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_unpacked_and_packed_again_is_the_same(bits: Bits) -> None:
     generator = torch.Generator().manual_seed(0)
     tables = torch.randn(300, 7, generator=generator)
     tables[5] = 0
     weights = {"words.tables.0": tables, "encoders.0.w": torch.randn(4, 3, generator=generator)}
     fixed = torch.randn(9, 5, generator=generator).numpy()
-    once = pack(weights, fixed)
+    once = pack(weights, fixed, bits)
     values, vectors = unpack(once, fixed=True)
     assert values.keys() == weights.keys() and not values["words.tables.0"][5].any()
-    np.testing.assert_allclose(vectors, fixed, atol=float(np.abs(fixed).max()) / 250)
-    twice = pack(values, vectors)
+    np.testing.assert_allclose(vectors, fixed, atol=float(np.abs(fixed).max()) / (250 if bits == 8 else 3))
+    twice = pack(values, vectors, bits)
     assert once.keys() == twice.keys()
     assert all(torch.equal(once[name], twice[name]) for name in once)
 
@@ -122,6 +141,35 @@ def test_loaded_weights_are_the_dequantised_ones(both: Path, small: Path) -> Non
             assert value.dtype == torch.float32
             if key.startswith("encoders."):
                 assert torch.equal(value, stored[key].float()) and stored[key].dtype == torch.float16
+
+
+def test_four_bits_and_another_pooling(both: Path, toy_trees: Path, tmp_path: Path) -> None:
+    """A copy in 4 bits of the joined pools: the states' parts of the model as it was, nearly."""
+    options = ["--bits", "4", "--pooling", "root,mean,max,words", "--sample", str(toy_trees)]
+    assert compact([str(both / "fixed"), "--output", str(tmp_path / "s"), *options]) == 0
+    stored = load_file(tmp_path / "s" / "model.safetensors")
+    assert stored["words.fixed"].dtype == torch.uint8 and stored["words.fixed"].shape[1] == 3
+    assert {value.dtype for value in stored.values()} <= {
+        *(torch.uint8, torch.int8, torch.bfloat16, torch.float16),
+    }
+    found = vectors_of(tmp_path / "s", toy_trees)
+    roots = vectors_of(both / "fixed", toy_trees)
+    dim = TINY.encoder.dim
+    assert found.shape[1] == 2 * (3 * dim + 5)
+    (member,) = load_members(tmp_path / "s")
+    assert member.network.widths == [3 * dim + 5] * 2
+    views = np.hsplit(found, 2)
+    near = [
+        np.corrcoef(view[:, :dim].ravel(), root.ravel())[0, 1]
+        for view, root in zip(views, np.hsplit(roots, 2), strict=True)
+    ]
+    assert min(near) > 0.97
+    encoder = MultiViewEncoder.load(tmp_path / "s", "cpu")
+    cache = TreeCache.open(toy_trees)
+    sentences = cache.read(0, len(cache), ("token",)).words()
+    means = [encoder.word_vectors(list(words)).mean(axis=0)[:5] for words in sentences]
+    for view in views:
+        np.testing.assert_allclose(view[:, -5:], means, atol=1e-5)
 
 
 def test_parts_are_scaled_and_joined(both: Path, small: Path, toy_trees: Path) -> None:
