@@ -107,7 +107,7 @@ def quantise(rows_WE: Tensor) -> tuple[Tensor, Tensor]:
 
 def quantise_to_4(rows_WE: Tensor) -> tuple[Tensor, Tensor]:
     """Pairs of numbers uint8 [W, (E + 1) // 2] and scales bfloat16 [W] of float32 rows [W, E]."""
-    most_W = rows_WE.abs().amax(dim=1) / LARGEST_OF_4
+    most_W = torch.amax(rows_WE.abs(), dim=1) / LARGEST_OF_4
     found = []
     for fraction in CLIPPED:
         scale_W = (most_W * fraction).bfloat16()
