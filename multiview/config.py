@@ -35,7 +35,7 @@ Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all"]
 SelfScore = Literal["minus-inf", "zero"]
 Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max", "root,mean,max,words"]
-"""How states become a vector; what commas separate is concatenated."""
+"""How states become a vector; what commas separate is concatenated and divided by its number."""
 
 Bits = Literal[8, 4]
 """Of a number of a word vector in compact storage."""

@@ -3,19 +3,19 @@
     python -m tools.train_encoder --texts books.txt.xz wikipedia.txt.xz --teacher MODEL
 
 A text has a sentence a line and a blank line after each document; ``MODEL`` is a sentence-transformers model.
-Without one, the encoder sees nothing but the texts: its words are skip-gram vectors of them beside random
-ones of character n-grams, and its teacher is a weighted bag of the latter. Every step is an ordinary command,
-printed before it runs. A stopped run goes on where it was, and finished steps take seconds. The encoder is
-the folder ``compact`` of the output folder.
+Every step is an ordinary command, printed before it runs. A stopped run goes on where it was, and finished
+steps take seconds. The encoder is the folder ``compact`` of the output folder.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 from corpora.support.cli import Command
 from corpora.support.config import Count, configuration
+from corpora.support.errors import UserError
 from corpora.support.steps import run_step
 from tools.train_parsers import sample
 
@@ -27,7 +27,11 @@ class TrainEncoderConfig:
     texts: tuple[Path, ...]
     """Text to learn from."""
     teacher: str | None = None
-    """Sentence encoder whose vectors of words and sentences are learned from; None: the texts alone."""
+    """Sentence encoder that the views learn from; --words own needs none."""
+    words: Literal["distil", "taught", "own"] = "distil"
+    """Vectors of words: the teacher's of single words; words fitted to its sentences, beside skip-grams of
+    the texts, for better classification and longer vectors; or skip-grams beside random vectors of n-grams,
+    for an encoder that has seen nothing but the texts."""
     output: Path = Path("runs/encoder")
     """Folder for text, trees, the teacher's vectors and models."""
     sentences: Count = 200_000
@@ -43,30 +47,34 @@ def main(config: TrainEncoderConfig) -> None:
     from corpora.support.files import write_text
 
     out = config.output
+    if (config.teacher is None) != (config.words == "own"):
+        raise UserError(f"--words {config.words}: {'give no' if config.teacher else 'needs a'} --teacher")
     text, whole, trees, taught = (out / name for name in ("text.txt", "all.txt", "trees", "teacher"))
     for path, sentences in ((text, config.sentences), (whole, EVERYTHING)):
-        if not path.exists():
+        if not path.exists() and (path == text or config.words != "distil"):
             write_text(path, "".join(sample(config.texts, sentences)))
     run_step("parse", "parsing.run", text, "--tokenize", "spacy", "--output", trees)
     teacher = config.teacher or f"sif:ngrams@1000?corpus={trees}"
     run_step("teach", "senteval_runner.teach", teacher, "--trees", trees, "--output", taught)
-    words = WORDS if config.teacher else OWN_WORDS
+    vectors = WORDS[config.words].format(teacher=teacher, text=whole)
     run_step("train", "multiview.train", *RECIPE, "--trees", trees,
-             "--vectors", words.format(teacher=teacher, text=whole), "--teacher.vectors", taught,
+             "--vectors", vectors, "--teacher.vectors", taught,
              "--loop.max-steps", config.steps, "--loop.threads", config.threads,
              "--output", out, "--name", "model")  # fmt: skip
-    run_step("compact", "multiview.compact", out / "model", *COMPACT, "--output", out / "compact")
+    smaller = BUCKETS if config.words == "distil" else (*BUCKETS, *POOLS)
+    run_step("compact", "multiview.compact", out / "model", *smaller, "--output", out / "compact")
 
 
 EVERYTHING = 10**9
 """More sentences than any text has."""
-WORDS = "taught:{teacher}@384+0.35*train:{text}@256"
-"""Vectors of words."""
-OWN_WORDS = "ngrams@384+0.5*train:{text}@256"
-"""The same without another model's."""
+WORDS = {
+    "distil": "distil:{teacher}",
+    "taught": "taught:{teacher}@384+0.35*train:{text}@256",
+    "own": "ngrams@384+0.5*train:{text}@256",
+}
 RECIPE = (
-    *("--views", "dep,const", "--words", "fixed", "--vocabulary.size", 40_000),
-    *("--vocabulary.buckets", 0),  # tried on the trained encoder alone, see COMPACT
+    *("--views", "dep,const", "--words", "fixed", "--table.dim", 256, "--vocabulary.size", 40_000),
+    *("--vocabulary.buckets", 0),  # tried on the trained encoder alone, see BUCKETS
     *("--encoder.dim", 384, "--encoder.pooling", "root+mean"),
     *("--objective.score", "cosine", "--objective.same", 1, "--objective.duplicates", "masked"),
     *("--table.dropout", 0.1, "--table.dropout-views", "each"),
@@ -75,8 +83,10 @@ RECIPE = (
 )
 """Options of training; docs/recipe.md says how they were found."""
 
-COMPACT = ("--bits", 4, "--pooling", "root,mean,max,words", "--buckets", 2000)
-"""What is done to the finished encoder: buckets are for the words that it does not know."""
+BUCKETS = ("--buckets", 2000)
+"""For the words that the finished encoder does not know."""
+POOLS = ("--bits", 4, "--pooling", "root,mean,max,words")
+"""How the wider encoders are read and stored."""
 
 cli = Command(TrainEncoderConfig, main, "tools.train_encoder", "Train the sentence encoder of the package.")
 

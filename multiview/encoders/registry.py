@@ -96,7 +96,8 @@ class Encoder(nn.Module, ABC):
                 pooled[name] = pool_nodes(h_ND, plan, "max" if name == "max" else "mean")
         if self.pooling == "root+mean":
             return pooled["root"] + pooled["mean"]
-        return torch.cat(list(pooled.values()), dim=1)
+        # Divided by their number, because classifiers fit vectors of that length better (docs/recipe.md).
+        return torch.cat(list(pooled.values()), dim=1) / len(pooled)
 
     @property
     def width(self) -> int:

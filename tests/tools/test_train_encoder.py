@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from tests.fixtures.transformers import save_sentence_encoder
 from tools import train_encoder
@@ -13,7 +15,7 @@ from tools.train_encoder import TrainEncoderConfig
 
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("gensim")
-SMALLER = {"--encoder.dim": 8, "--loop.batch": 10, "--vocabulary.size": 60}
+SMALLER = {"--table.dim": 8, "--encoder.dim": 8, "--loop.batch": 10, "--vocabulary.size": 60}
 TEXT = """
 The old man sat on the bench, reading yesterday's paper.
 "Did you see it?" he asked, and nobody answered.
@@ -26,28 +28,34 @@ Few people know that the bridge was built by hand.
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # ten commands, each of which loads torch
-@pytest.mark.parametrize("taught", [True, False])
+@pytest.mark.parametrize(("words", "size"), [("distil", 16), ("taught", 72), ("own", 72)])
 def test_the_chain_ends_in_the_same_bits_twice(
-    taught: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: Literal["distil", "taught", "own"], size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = list(train_encoder.RECIPE)
     for option, value in SMALLER.items():
         recipe[recipe.index(option) + 1] = value
     monkeypatch.setattr(train_encoder, "RECIPE", recipe)
-    for name, part in (("WORDS", "taught:{teacher}"), ("OWN_WORDS", "ngrams")):
-        monkeypatch.setattr(train_encoder, name, f"{part}@8+0.35*train:{{text}}@4")
+    for name, part in (("taught", "taught:{teacher}"), ("own", "ngrams")):
+        monkeypatch.setitem(train_encoder.WORDS, name, f"{part}@8+0.35*train:{{text}}@4")
     monkeypatch.chdir(tmp_path)
     texts = []
     for name in ("one.txt", "two.txt"):
         (tmp_path / name).write_text(TEXT.lstrip() * 4 + "\n" + TEXT.lstrip().upper() * 2)
         texts.append(tmp_path / name)
-    teacher = str(save_sentence_encoder(tmp_path / "teacher")) if taught else None
+    teacher = None if words == "own" else str(save_sentence_encoder(tmp_path / "teacher"))
     weights = []
     for output in (Path("first"), Path("second")):
         config = TrainEncoderConfig(
-            texts=tuple(texts), teacher=teacher, output=output, sentences=60, steps=3, threads=1
+            texts=tuple(texts), teacher=teacher, words=words, output=output, sentences=60, steps=3, threads=1
         )
         train_encoder.main(config)
         weights.append((output / "compact" / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
-    assert MultiViewEncoder.load("first/compact").encode("A dog barked.").shape == (2 * (3 * 8 + 12),)
+    assert MultiViewEncoder.load("first/compact").encode("A dog barked.").shape == (size,)
+
+
+@pytest.mark.parametrize(("teacher", "words"), [(None, "taught"), ("m", "own")])
+def test_a_teacher_goes_with_the_words(teacher: str | None, words: Literal["taught", "own"]) -> None:
+    with pytest.raises(UserError, match=f"--words {words}: .* --teacher"):
+        train_encoder.main(TrainEncoderConfig(texts=(), teacher=teacher, words=words))

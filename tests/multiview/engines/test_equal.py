@@ -104,7 +104,8 @@ def test_pooling_over_the_nodes(view: str, engine: str, pooling: Pooling) -> Non
         }
         if pooling == "root+mean":
             return pools["root"] + pools["mean"], nodes
-        return torch.cat([pools[name] for name in pooling.split(",")], dim=1), nodes
+        joined = [pools[name] for name in pooling.split(",")]
+        return torch.cat([part / len(joined) for part in joined], dim=1), nodes
 
     assert_close(run(encoder, x, batch), outputs_and_gradients(encoder, x, pooled), 1e-9)
 
