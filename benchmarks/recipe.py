@@ -4,8 +4,8 @@
 
 MODEL is a name as for ``senteval_runner.run``. Nothing that is reported is scored. Spearman of cosines:
 SICK's trial split, and the pairs of STS-B's dev split that are in none of STS12-16 and STS-B's test split.
-Accuracy: a fifth of TREC's training questions by a ridge classifier on the rest, five times. The log is in
-docs/recipe.md.
+Accuracy: a fifth of TREC's training questions by a ridge classifier on the rest, five times. ``--classify``
+adds tasks by SentEval's own classifier (:mod:`benchmarks.development`). The log is in docs/recipe.md.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Positional
 
+from benchmarks.development import development_scores
 from corpora.senteval.files import Split, has_files, read_task
 from corpora.senteval.tasks import STS_SUBSETS
 from corpora.support.cli import Command
@@ -41,6 +42,10 @@ class RecipeConfig:
     """Names as for senteval_runner.run."""
     data: Path | None = None
     """SentEval's folder; None is $MULTIVIEW_DATA/senteval."""
+    classify: bool = False
+    """Also score development tasks of classification and relatedness, which takes minutes."""
+    reviews: Path | None = None
+    """Folder with NLTK's product_reviews_2 and pros_cons, for two more of these tasks."""
     trees: Path = Path("runs/trees")
     """Folder for the parsed sentences."""
     cache: Path = Path("runs/embeddings")
@@ -56,9 +61,9 @@ def main(config: RecipeConfig) -> None:
     similarity = unreported(read_task("STSBenchmark", data).splits["dev"], data)
     trec = read_task("TREC", data).splits["train"]
     print(f"{len(similarity)} pairs of STS-B dev are in no reported set")
-    print(f"{'SICK trial':>10} {'STS-B dev':>10} {'TREC CV':>8}")
     found: dict[str, dict[str, float]] = {}
-    trees = EvaluationTrees(folder=config.trees, data=data, tasks=TASKS)
+    tasks = (*TASKS, "MRPC") if config.classify or config.reviews else TASKS
+    trees = EvaluationTrees(folder=config.trees, data=data, tasks=tasks)
     for spec in config.models:
         vectors = open_model(spec, cache=config.cache, trees=trees).vectors
         scores = {
@@ -66,6 +71,11 @@ def main(config: RecipeConfig) -> None:
             "sts_dev": pair_score(vectors, similarity),
             "trec_cv": cross_validated(vectors(trec.a), np.array(trec.y)),
         }
+        if config.classify or config.reviews:
+            more = development_scores(vectors, data, config.reviews)
+            scores |= more | {"mean": float(np.mean(list(more.values())))}
+        if not found:
+            print(" ".join(f"{name:>10}" for name in scores))
         found[spec] = scores
         print(f"{' '.join(f'{100 * value:10.2f}' for value in scores.values())}  {spec}", flush=True)
     print(json.dumps(found))
