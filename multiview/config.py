@@ -27,7 +27,7 @@ from corpora.support.config import (
     configuration,
 )
 from corpora.support.errors import UserError
-from multiview.vector_names import DISTIL, SPACY, TAUGHT, TRAIN, TRAIN_ON, parts_of
+from multiview.vector_names import DISTIL, NGRAMS, SPACY, TAUGHT, TRAIN, TRAIN_ON, parts_of
 
 Preset = Literal["laptop", "paper", "paper-2400", "gpu"]
 Case = Literal["exact", "backoff", "lower"]
@@ -348,7 +348,8 @@ class TrainConfig:
         if self.wants_vectors and not self.has_vectors:
             raise UserError(
                 f"--vectors {self.vectors}: no such file; it wants GloVe, word2vec or fastText vectors, a "
-                f"model2vec folder, {SPACY}PIPELINE, {DISTIL}MODEL, {TAUGHT}MODEL, {TRAIN} or {TRAIN_ON}TEXT"
+                f"model2vec folder, {SPACY}PIPELINE, {DISTIL}MODEL, {TAUGHT}MODEL, {TRAIN}, {TRAIN_ON}TEXT, "
+                f"{NGRAMS} or several joined by +"
             )
         if self.vocabulary.expand and self.vectors == TRAIN:
             raise UserError(

@@ -55,7 +55,7 @@ def parts_of(spec: str) -> list[Part]:
     """What a value of ``--vectors`` joins; a file or folder of that very name is one part.
 
     Raises:
-        UserError: a dimension for vectors that are finished.
+        UserError: a dimension for vectors that are finished, or a weight of 0.
     """
     if Path(spec).exists():
         return [Part(spec)]
@@ -68,5 +68,7 @@ def parts_of(spec: str) -> list[Part]:
         part = Part(source, int(dim) if dim else None, float(weight) if weight else None)
         if part.dim and not part.made:
             raise UserError(f"--vectors {spec}: {source} has a size of its own; leave out @{dim}")
+        if part.weight == 0:
+            raise UserError(f"--vectors {spec}: {text} has no length; leave it out")
         parts.append(part)
     return parts

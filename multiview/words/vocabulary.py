@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from numpy.typing import NDArray
 from corpora.support.errors import UserError
 from corpora.support.files import write_text
 from multiview.config import Case, VocabularyConfig
+
+if TYPE_CHECKING:
+    from parsing.cache.reader import TreeCache
 
 UNKNOWN_ROW = 0
 
@@ -132,6 +136,14 @@ def corpus_words(counts: Counter[str], wanted: VocabularyConfig) -> tuple[list[s
     """
     lower = wanted.case == "lower"
     return most_frequent(counts.items(), wanted.size, minimum=wanted.min_count, lower=lower)
+
+
+def words_record(trees: TreeCache, wanted: VocabularyConfig) -> dict[str, object]:
+    """What decides :func:`corpus_words`: the corpus, and how many of its words, in which spelling."""
+    return {
+        "trees": trees.identity["content_sha256"],
+        "words": [wanted.size, wanted.min_count, wanted.case],
+    }
 
 
 def writable(word: str) -> bool:

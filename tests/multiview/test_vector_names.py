@@ -27,7 +27,12 @@ def test_what_exists_is_no_expression(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"), [("v.txt@30", "a size of its own"), ("train+", "is not a source")]
+    ("spec", "message"),
+    [
+        ("v.txt@30", "a size of its own"),
+        ("train+", "is not a source"),
+        ("0*ngrams+train", "has no length"),
+    ],
 )
 def test_bad_values_are_one_line(spec: str, message: str) -> None:
     with pytest.raises(UserError, match=message):

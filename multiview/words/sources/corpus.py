@@ -25,7 +25,7 @@ from corpora.support.files import json_digest
 from corpora.support.progress import Bar, progress
 from multiview.vector_names import TRAIN, TRAIN_ON
 from multiview.words.vectors import Float, Source
-from multiview.words.vocabulary import corpus_words
+from multiview.words.vocabulary import corpus_words, words_record
 from parsing.cache.reader import TreeCache
 
 if TYPE_CHECKING:
@@ -48,12 +48,7 @@ def trained_on_corpus(config: TrainConfig, trees: TreeCache) -> Source:
         trees: the corpus.
     """
     passes = _passes(trees)
-    wanted = config.vocabulary
-    record = {
-        "trees": trees.identity["content_sha256"],
-        "words": [wanted.size, wanted.min_count, wanted.case],
-        **_record(config, passes),
-    }
+    record = {**words_record(trees, config.vocabulary), **_record(config, passes)}
     return Source(
         TRAIN,
         f"train-{json_digest(record, 8)}",

@@ -26,7 +26,7 @@ from corpora.support.files import json_digest
 from corpora.support.progress import progress
 from multiview.pretrained import encoder_folder, whole_model
 from multiview.words.vectors import Float, Source
-from multiview.words.vocabulary import corpus_words, inverse_frequency
+from multiview.words.vocabulary import corpus_words, inverse_frequency, words_record
 from parsing.networks.device import pick_device
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ class WordEncoder:
         """What decides the vectors of the corpus's words."""
         return {
             "model": self.content,
-            "trees": trees.identity["content_sha256"],
-            "words": [config.vocabulary.size, config.vocabulary.min_count, config.vocabulary.case],
+            **words_record(trees, config.vocabulary),
             "dim": config.table.dim,
         }
 

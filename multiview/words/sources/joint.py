@@ -22,7 +22,7 @@ from corpora.support.files import json_digest
 from multiview.config import Case
 from multiview.vector_names import TRAIN, Part
 from multiview.words.vectors import Float, Source, WordVectors
-from multiview.words.vocabulary import Vocabulary, corpus_words, inverse_frequency
+from multiview.words.vocabulary import Vocabulary, corpus_words, inverse_frequency, words_record
 
 if TYPE_CHECKING:
     from multiview.config import TrainConfig
@@ -49,8 +49,7 @@ def joined(
     record = {
         "parts": [dict(source.record) for source in sources],
         "weights": weights,
-        "trees": trees.identity["content_sha256"],
-        "words": [config.vocabulary.size, config.vocabulary.min_count, config.vocabulary.case],
+        **words_record(trees, config.vocabulary),
     }
     about = " and ".join(source.about for source in sources)
     return Source(

@@ -20,7 +20,7 @@ from corpora.support.files import json_digest
 from multiview.vector_names import NGRAMS
 from multiview.words.table import WordTable
 from multiview.words.vectors import Float, Source
-from multiview.words.vocabulary import corpus_words, inverse_frequency
+from multiview.words.vocabulary import corpus_words, inverse_frequency, words_record
 
 if TYPE_CHECKING:
     from multiview.config import TrainConfig
@@ -80,18 +80,16 @@ def ngrams_of_corpus(config: TrainConfig, trees: TreeCache) -> Source:
         config: of the training.
         trees: the corpus.
     """
-    wanted = config.vocabulary
     record = {
-        "trees": trees.identity["content_sha256"],
-        "words": [wanted.size, wanted.min_count, wanted.case],
-        "ngrams": LENGTHS,
+        **words_record(trees, config.vocabulary),
+        "ngrams": list(LENGTHS),
         "dim": config.table.dim,
         "seed": config.seed,
     }
     return Source(
         NGRAMS,
         f"ngrams-{json_digest(record, 8)}",
-        {**record, "ngrams": list(LENGTHS)},
+        record,
         f"random vectors of {config.table.dim} dimensions of words and their character n-grams",
         lambda: _weighted(config, trees),
     )
