@@ -197,7 +197,7 @@ class MultiViewEncoder(CosineSimilarity):
         self,
         inputs: str | Iterable[str | Tokens] | None,
         *,
-        batch_size: int = 32,
+        batch_size: int = 128,
         show_progress_bar: bool | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
@@ -369,7 +369,7 @@ class MultiViewEncoder(CosineSimilarity):
         self,
         inputs: Iterable[str | Tokens] | None,
         *,
-        batch_size: int = 32,
+        batch_size: int = 128,
         views: Sequence[str] | None = None,
         trees: TreeCache | None = None,
     ) -> Iterator[NodeBatch]:
@@ -387,8 +387,13 @@ class MultiViewEncoder(CosineSimilarity):
         if "const" in requires:
             requires |= {"labels"}
         for places, batch in self.reader.batches(texts, requires, trees, batch_size):
-            planned = [(encoder, x_NE, encoder.plan(batch)) for encoder, x_NE in self._views(batch, chosen)]
-            states = ((encoder, plan, *encoder.forward_nodes(x_NE, plan)) for encoder, x_NE, plan in planned)
+            planned = [
+                (encoder, encoder.plan(batch), words) for encoder, *words in self._views(batch, chosen)
+            ]
+            states = (
+                (encoder, plan, *encoder.forward_nodes(x_UE, plan, token_N))
+                for encoder, plan, (x_UE, token_N) in planned
+            )
             yield node_batch(places, batch, states)
 
     @torch.inference_mode()
@@ -419,7 +424,10 @@ class MultiViewEncoder(CosineSimilarity):
 
     def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:
         """Concatenated vectors [B, D] of parsed sentences."""
-        views = [encoder(x_NE, encoder.plan(batch)) for encoder, x_NE in self._views(batch, chosen)]
+        views = [
+            encoder(x_UE, encoder.plan(batch), token_N)
+            for encoder, x_UE, token_N in self._views(batch, chosen)
+        ]
         vectors = torch.cat(views, dim=1).float()
         if not self.normalize_parts:
             return vectors
@@ -431,8 +439,8 @@ class MultiViewEncoder(CosineSimilarity):
         widths = [member.network.widths for member in self.members]
         return [sum(w[place] for place in places) for w, places in zip(widths, chosen, strict=True)]
 
-    def _views(self, batch: Batch, chosen: list[list[int]]) -> Iterator[tuple[Encoder, Tensor]]:
-        """Every chosen encoder with its word vectors [N, E]."""
+    def _views(self, batch: Batch, chosen: list[list[int]]) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
+        """Every chosen encoder with the batch's distinct words [U, E] and each token's word, int64 [N]."""
         assert batch.types is not None
         used, inverse = np.unique(batch.token, return_inverse=True)
         types = [batch.types[index] for index in used]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from multiview.encoders.init import xavier_blocks_
-from multiview.encoders.registry import Encoder, register_view
+from multiview.encoders.registry import Encoder, all_tokens, register_view
 from multiview.engines.kernels import kernels_for
 from multiview.engines.native_dep import DepSweep
 from multiview.engines.plan import DepPlan, Plan, TreeBatch, plan_dep
@@ -63,6 +63,10 @@ class DepEncoder(Encoder):
         return plan_dep(batch)
 
     def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+        """See :meth:`word_states`; of word vectors [N, E], one for each token."""
+        return self.word_states(x_NE, all_tokens(x_NE), plan)
+
+    def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Roots [B, D] and all states [T, D] in slot order."""
         weights = (
             self.input_weight,
@@ -71,14 +75,14 @@ class DepEncoder(Encoder):
             self.recurrent_weight,
             self.bias,
         )
-        plan = plan.to(x_NE.device)
+        plan = plan.to(x_UE.device)
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import GraphPlan, dep_states
 
             assert isinstance(plan, GraphPlan)
-            return dep_states(x_NE, *weights, plan)
+            return dep_states(nn.functional.embedding(token_N, x_UE), *weights, plan)
         assert isinstance(plan, DepPlan)
-        kernels, products = kernels_for(x_NE, self.engine), Products.of(x_NE)
+        kernels, products = kernels_for(x_UE, self.engine), Products.of(x_UE)
         states: tuple[Tensor, Tensor]
-        states = DepSweep.apply(x_NE, *weights, plan, kernels, products)  # type: ignore[no-untyped-call]
+        states = DepSweep.apply(x_UE, token_N, *weights, plan, kernels, products)  # type: ignore[no-untyped-call]
         return states

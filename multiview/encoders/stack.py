@@ -110,17 +110,14 @@ class ViewStack(nn.Module):
         """
         features = []
         for position, (encoder, plan) in enumerate(zip(self.encoders, batch.plans, strict=True)):
-            # embedding, not index_select: its backward pass is deterministic on every device, and on a CPU
-            # 20x faster than index_add_ at 7k tokens, because it adds whole rows.
             token_N = batch.tokens[position % len(batch.tokens)]
-            x_NE = nn.functional.embedding(token_N, rows[position % len(rows)])
-            features.append(encoder(x_NE, plan))
+            features.append(encoder(rows[position % len(rows)], plan, token_N))
         return features
 
     def inputs(
         self, positions: Sequence[int], types: list[str], token: NDArray[np.int64]
-    ) -> Iterator[tuple[Encoder, Tensor]]:
-        """The encoders of some views and the word vectors [N, E] that each reads.
+    ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
+        """The encoders of some views, the vectors [U, E] of the words that each reads, and ``token``.
 
         Args:
             positions: which views.
@@ -131,8 +128,7 @@ class ViewStack(nn.Module):
         encoders = self.encoder_list
         for position in positions:
             rows_UE = self.words.rows(position, table_rows)
-            token_N = torch.from_numpy(token).to(rows_UE.device)
-            yield encoders[position], nn.functional.embedding(token_N, rows_UE)
+            yield encoders[position], rows_UE, torch.from_numpy(token).to(rows_UE.device)
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that a model folder keeps: encoders and word tables, on the CPU."""

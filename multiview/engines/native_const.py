@@ -1,6 +1,6 @@
 """Binary constituency Tree-LSTM over a batch: a sweep over levels with a hand-written backward pass.
 
-Shapes: T words, I internal nodes, N = T + I nodes, D hidden, E word vector.
+Shapes: T tokens, U distinct words, I internal nodes, N = T + I nodes, D hidden, E word vector.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class ConstSweep(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: Tensor,
+        token: Tensor,
         input_weight: Tensor,
         recurrent_weight: Tensor,
         bias: Tensor,
@@ -40,7 +41,8 @@ class ConstSweep(torch.autograd.Function):
 
         Args:
             ctx: autograd's context.
-            x: [T, E] word vectors.
+            x: [U, E] vectors of distinct words.
+            token: int64 [T], each token's word.
             input_weight: [3D, E], rows i, o, u.
             recurrent_weight: [5D, 2D], rows i, o, u, f_l, f_r; columns left child, right child.
             bias: [4D], of i, o, u, and one that both forget gates share.
@@ -50,9 +52,11 @@ class ConstSweep(torch.autograd.Function):
         """
         hidden, tokens, internal = recurrent_weight.shape[1] // 2, plan.tokens, plan.internal
         states = (tokens + internal, hidden)
-        work = Workspace(x, states, states, (tokens, 3 * hidden), (internal, 5 * hidden))
-        h, c, leaf_gates, gates = work.buffers
-        products.mm(x, products.cast(input_weight).t(), leaf_gates)
+        work = Workspace(
+            x, states, states, (tokens, 3 * hidden), (internal, 5 * hidden), (len(x), 3 * hidden)
+        )
+        h, c, leaf_gates, gates, word_gates = work.buffers
+        products.of_words(x, token, input_weight, word_gates, leaf_gates)
         child_h, weight = _pairs(h, internal), products.cast(recurrent_weight).t()
 
         slot = plan.tensor("slot")
@@ -63,7 +67,7 @@ class ConstSweep(torch.autograd.Function):
             products.mm(child_h[low:high], weight, gates[low:high])
             kernels.const_forward(cells, biases, tokens, low, high)
         roots = h[2 * internal :].clone()
-        ctx.save_for_backward(x, input_weight, recurrent_weight, leaf_gates, gates, h, c)
+        ctx.save_for_backward(x, token, input_weight, recurrent_weight, leaf_gates, gates, h, c)
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
         ctx.set_materialize_grads(False)
         return roots, h
@@ -72,7 +76,7 @@ class ConstSweep(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
         """Levels from the roots down; then each weight gradient is one product over all nodes."""
-        x, input_weight, recurrent_weight, leaf_gates, gates, h, c = ctx.saved_tensors
+        x, token, input_weight, recurrent_weight, leaf_gates, gates, h, c = ctx.saved_tensors
         plan, kernels, products = ctx.plan, ctx.kernels, ctx.products
         tokens, internal = plan.tokens, plan.internal
         work = Workspace(h, h.shape, h.shape, leaf_gates.shape, gates.shape)
@@ -92,10 +96,11 @@ class ConstSweep(torch.autograd.Function):
         kernels.leaf_backward(leaf_cells, dleaf_cells, tokens)
         kernels.const_bias(dleaf, gradients)
 
-        dx = products.new_mm(dleaf, products.cast(input_weight)) if ctx.needs_input_grad[0] else None
-        dinput_weight = products.gradient(dleaf, x)
+        dwords = products.sum_by_word(dleaf, token, len(x))
+        dx = products.new_mm(dwords, products.cast(input_weight)) if ctx.needs_input_grad[0] else None
+        dinput_weight = products.gradient(dwords, x)
         drecurrent_weight = products.gradient(dgates, _pairs(h, internal))
-        return dx, dinput_weight, drecurrent_weight, dbias, None, None, None
+        return dx, None, dinput_weight, drecurrent_weight, dbias, None, None, None
 
 
 def start_gradients(

@@ -1,6 +1,7 @@
 """Attentive Child-Sum Tree-LSTM over a batch: a sweep over levels with a hand-written backward pass.
 
-Shapes: N words (each one a node), I of them with dependents, E = N - B edges, D hidden, V word vector.
+Shapes: N words (each one a node), I of them with dependents, E = N - B edges, D hidden, V word vector,
+U distinct words.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class DepSweep(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: Tensor,
+        token: Tensor,
         input_weight: Tensor,
         parent_weight: Tensor,
         child_weight: Tensor,
@@ -43,7 +45,8 @@ class DepSweep(torch.autograd.Function):
 
         Args:
             ctx: autograd's context.
-            x: [N, V] word vectors.
+            x: [U, V] vectors of distinct words.
+            token: int64 [N], each token's word.
             input_weight: [3D, V], W of i, o, u.
             parent_weight: [2D, V], W_q and W_f.
             child_weight: [2D, D], W_p and U_f.
@@ -53,14 +56,17 @@ class DepSweep(torch.autograd.Function):
             kernels: element-wise steps.
             products: matrix products.
         """
-        hidden, nodes, leaves = recurrent_weight.shape[1], len(x), plan.leaves
+        hidden, nodes, leaves = recurrent_weight.shape[1], len(token), plan.leaves
         edges, internal = nodes - plan.sentences, plan.internal
         shapes = [(nodes, hidden)] * 2 + [(nodes, 3 * hidden), (internal, 2 * hidden), (edges, 2 * hidden)]
-        work = Workspace(x, x.shape, *shapes, (edges,), (edges,), (internal, hidden))
-        ranked, h, c, gates, parents, children, alpha, cosine, mixed = work.buffers
-        x = torch.index_select(x.detach(), 0, plan.tensor("order"), out=ranked)
-        products.mm(x, products.cast(input_weight).t(), gates)
-        products.mm(x[leaves:], products.cast(parent_weight).t(), parents)
+        once = (len(x), 3 * hidden), (internal, x.shape[1])
+        work = Workspace(x, *shapes, (edges,), (edges,), (internal, hidden), *once)
+        h, c, gates, parents, children, alpha, cosine, mixed, word_gates, parent_x = work.buffers
+        token = token[plan.tensor("order")]
+        products.of_words(x, token, input_weight, word_gates, gates)
+        # A third of the tokens have dependents, hardly more than there are distinct words.
+        torch.index_select(x.detach(), 0, token[leaves:], out=parent_x)
+        products.mm(parent_x, products.cast(parent_weight).t(), parents)
         child_product = products.cast(child_weight).t()
         recurrent_product = products.cast(recurrent_weight).t()
 
@@ -77,7 +83,7 @@ class DepSweep(torch.autograd.Function):
             kernels.dep_forward(cells, attention, biases, leaves, level)
         roots = h[edges:].clone()
         ctx.save_for_backward(
-            x, input_weight, parent_weight, child_weight, recurrent_weight,
+            x, parent_x, token, input_weight, parent_weight, child_weight, recurrent_weight,
             gates, parents, children, alpha, cosine, mixed, h, c,
         )  # fmt: skip
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
@@ -89,7 +95,7 @@ class DepSweep(torch.autograd.Function):
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
         """Levels from the roots down; then each weight gradient is one product over all nodes."""
         (
-            x, input_weight, parent_weight, child_weight, recurrent_weight,
+            x, parent_x, token, input_weight, parent_weight, child_weight, recurrent_weight,
             gates, parents, children, alpha, cosine, mixed, h, c,
         ) = ctx.saved_tensors  # fmt: skip
         plan, kernels, products = ctx.plan, ctx.kernels, ctx.products
@@ -118,15 +124,17 @@ class DepSweep(torch.autograd.Function):
         kernels.leaf_backward(cells, dcells, leaves)
         kernels.dep_bias(gradients, dattention)
 
-        dx = None
+        dwords, dx = products.sum_by_word(dgates, token, len(x)), None
         if ctx.needs_input_grad[0]:
-            dx_ranked = products.new_mm(dgates, products.cast(input_weight))
-            products.addmm(dparents, products.cast(parent_weight), dx_ranked[leaves:])
-            dx = torch.empty_like(dx_ranked).index_copy_(0, plan.tensor("order"), dx_ranked)
+            dx = products.new_mm(dwords, products.cast(input_weight))
+            dx += products.sum_by_word(
+                products.new_mm(dparents, products.cast(parent_weight)), token[leaves:], len(x)
+            )
         return (
             dx,
-            products.gradient(dgates, x),
-            products.gradient(dparents, x[leaves:]),
+            None,
+            products.gradient(dwords, x),
+            products.gradient(dparents, parent_x),
             products.gradient(dchildren, h[:edges]),
             products.gradient(dgates[leaves:], mixed),
             dbias,

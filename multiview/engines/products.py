@@ -63,6 +63,22 @@ class Products:
             out[rows] += self._product(a[rows], b)
         return out
 
+    def of_words(self, words: Tensor, token: Tensor, weight: Tensor, once: Tensor, out: Tensor) -> None:
+        """``out[n] = words[token[n]] @ weight.T``, with one product for each distinct word.
+
+        Two fifths of the tokens of 200 sentences are distinct, and with E = 640 and D = 320 the inputs are
+        half of a tree view's work.
+
+        Args:
+            words: [U, E], vectors of distinct words.
+            token: int64 [N], each token's word.
+            weight: [K, E].
+            once: [U, K], written: the product of each word.
+            out: [N, K], written.
+        """
+        self.mm(self.cast(words), self.cast(weight).t(), once)
+        torch.index_select(once, 0, token, out=out)
+
     def new_mm(self, a: Tensor, b: Tensor) -> Tensor:
         """``a @ b`` [n, m] as a new tensor of the type of ``a``."""
         if not len(b):  # oneDNN refuses it; a batch of single words has no internal nodes
@@ -79,6 +95,12 @@ class Products:
         if self.onednn and len(rows) >= FEW_ROWS:
             return self._product(inputs.t(), rows).t()
         return self.new_mm(rows.t(), inputs)
+
+    def sum_by_word(self, gradient: Tensor, token: Tensor, words: int) -> Tensor:
+        """Sums [U, K] of the tokens' gradients [N, K]; ``token`` int64 [N] as in :meth:`of_words`."""
+        # embedding's backward pass: it adds whole rows, in a fixed order on every device.
+        summed: Tensor = torch.ops.aten.embedding_dense_backward(gradient, token, words, -1, False)
+        return summed
 
     def _blocks(self, a: Tensor, out: Tensor) -> Iterator[slice]:
         """Ranges of rows: oneDNN allocates its results, and they should stay in cache until copied."""

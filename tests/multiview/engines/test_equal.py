@@ -110,6 +110,31 @@ def test_pooling_over_the_nodes(view: str, engine: str, pooling: Pooling) -> Non
     assert_close(run(encoder, x, batch), outputs_and_gradients(encoder, x, pooled), 1e-9)
 
 
+@pytest.mark.parametrize("pooling", ["root", "root,mean,max,words"])
+@pytest.mark.parametrize("distinct", [1, 5, 60])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_words_that_occur_more_than_once(view: str, engine: str, distinct: int, pooling: Pooling) -> None:
+    """Values and gradients of the words themselves; of 60 words most are not in the batch."""
+    encoder, batch = build(view, engine), SHAPES["random"]
+    encoder.pooling = pooling
+    random = torch.Generator().manual_seed(5)
+    token = torch.randint(distinct, (int(batch.sentence_offsets[-1]),), generator=random)
+    x = torch.randn(distinct, WORD_DIM, generator=random, dtype=torch.float64)
+    plan = encoder.plan(batch)
+
+    def by_word(x: Tensor) -> tuple[Tensor, Tensor]:
+        return encoder(x, plan, token), encoder.forward_nodes(x, plan, token)[0]
+
+    def by_token(x: Tensor) -> tuple[Tensor, Tensor]:
+        if pooling == "root":
+            return reference(encoder, x[token], batch)
+        return encoder(x[token], plan), reference(encoder, x[token], batch)[1]
+
+    found = outputs_and_gradients(encoder, x, by_word)
+    assert_close(found, outputs_and_gradients(encoder, x, by_token), 1e-9)
+
+
 @pytest.mark.parametrize("shape", ["random", "star"])
 @pytest.mark.parametrize("view", TREE_VIEWS)
 def test_float32_follows_the_equations(view: str, shape: str) -> None:
