@@ -49,6 +49,11 @@ class CompactConfig:
     """Of a number of a word vector."""
     pooling: Pooling | None = None
     """How the states of a sentence become its vector from now on; None: as in training."""
+    add: tuple[str, ...] = ()
+    """Views without weights to add after the others: bag (the mean of the word vectors), hash (which words
+    and pairs of neighbours there are, projected at random)."""
+    scale: tuple[float, ...] = ()
+    """Factor on the vectors of each view, added ones included; by default 1."""
     buckets: CountOrNone | None = None
     """Hash buckets for words that fixed vectors lack; None: as the model has it."""
     sample: str = "pydocs"
@@ -75,6 +80,14 @@ def main(config: CompactConfig) -> None:
     for member, source in zip(whole.members, parts, strict=True):
         if config.pooling is not None:
             member.network.pool(config.pooling)
+        member.network.add(config.add)
+        if config.scale:
+            if len(config.scale) != len(member.network.views):
+                raise UserError(
+                    f"--scale: {len(config.scale)} factors; with --add, {source} has the views "
+                    f"{', '.join(member.network.views)}"
+                )
+            member.network.scales = config.scale
         if config.buckets is not None:
             words = member.network.words
             if words.mode != "fixed":

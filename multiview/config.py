@@ -34,7 +34,7 @@ Case = Literal["exact", "backoff", "lower"]
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all"]
 SelfScore = Literal["minus-inf", "zero"]
-Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max", "root,mean,max,words"]
+Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max"]
 """How states become a vector; what commas separate is concatenated and divided by its number."""
 
 Bits = Literal[8, 4]
@@ -91,15 +91,9 @@ class TableConfig:
     """Update whole tables, or only the rows a step uses (the moments of other rows stay)."""
 
 
-def pooled_width(pooling: Pooling, dim: int, word_dim: int) -> int:
-    """Size of a sentence vector: D for each part of the pooling, E for the words.
-
-    Args:
-        pooling: how states become a vector.
-        dim: D, size of a state.
-        word_dim: E, size of word vectors.
-    """
-    return sum(word_dim if part == "words" else dim for part in pooling.split(","))
+def parts_of_pooling(pooling: Pooling) -> int:
+    """How many times a view's vector is as long as a state."""
+    return pooling.count(",") + 1
 
 
 @configuration
@@ -115,14 +109,15 @@ class EncoderConfig:
     equal_inputs: bool = True
     """Tree views start from equal input weights."""
     pooling: Pooling = "root"
-    """A sentence's vector: the root's state, the mean or maximum over all nodes, root plus mean, or several
-    of these concatenated, also with the mean of the word vectors."""
+    """A sentence's vector: the root's state, the mean or maximum over all nodes, root plus mean, or all
+    three concatenated."""
     engine: Literal["native", "torch", "dgl"] = "native"
     """How trees are computed: the device's fastest kernels, the portable ones, or the DGL reference."""
 
-    def width(self, word_dim: int) -> int:
-        """Size of a view's sentence vectors, over word vectors of size ``word_dim``."""
-        return pooled_width(self.pooling, self.dim, word_dim)
+    @property
+    def width(self) -> int:
+        """Size of a view's sentence vectors."""
+        return self.dim * parts_of_pooling(self.pooling)
 
 
 @configuration
@@ -321,7 +316,7 @@ class TrainConfig:
     @property
     def dimensions(self) -> int:
         """Size of a sentence vector over all views and models."""
-        return (2 if self.words == "both" else 1) * len(self.view_list) * self.encoder.width(self.table.dim)
+        return (2 if self.words == "both" else 1) * len(self.view_list) * self.encoder.width
 
     def check(self) -> None:
         """Refuse values that do not go together; single values are checked by their types.

@@ -41,6 +41,7 @@ def like_model(config: TrainConfig, init: str) -> TrainConfig:
     Raises:
         UserError: no model there.
     """
+    from multiview.encoders.registry import trained_views
     from multiview.folder.files import member_names, member_record
     from multiview.folder.names import model_folder
 
@@ -49,7 +50,7 @@ def like_model(config: TrainConfig, init: str) -> TrainConfig:
     record = member_record(folder / names[0])
     return dataclasses.replace(
         config,
-        views=",".join(record.views),
+        views=",".join(trained_views(record.views)),
         words=record.words.mode if len(names) == 1 else "both",
         encoder=record.encoder,
         vocabulary=dataclasses.replace(

@@ -58,6 +58,9 @@ def main(config: InfoConfig) -> int:
 
 
 def _print_model(folder: Path, record: ModelRecord | MembersRecord) -> None:
+    import torch
+
+    from multiview.encoders.registry import build_view
     from multiview.folder.files import MembersRecord, read_model_record
 
     if isinstance(record, MembersRecord):
@@ -69,8 +72,10 @@ def _print_model(folder: Path, record: ModelRecord | MembersRecord) -> None:
                 _print_model(folder / name, part)
         return
     views, words = record.views, record.words
-    size = len(views) * record.encoder.width(words.dim)
-    print(f"model      {folder}: views {', '.join(views)}, {size} dimensions")
+    with torch.device("meta"):
+        dim, pooling = record.encoder.dim, record.encoder.pooling
+        sizes = [build_view(view, words.dim, dim, pooling=pooling).width for view in views]
+    print(f"model      {folder}: views {', '.join(views)}, {sum(sizes)} dimensions")
     print(f"words      {words.mode}, size {words.dim}, {words.buckets} hash buckets, case {words.case}")
     if record.storage == "compact":
         megabytes = sum(file.bytes for file in record.files.values()) / 1e6

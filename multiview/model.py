@@ -428,7 +428,8 @@ class MultiViewEncoder(CosineSimilarity):
             encoder(x_UE, encoder.plan(batch), token_N)
             for encoder, x_UE, token_N in self._views(batch, chosen)
         ]
-        vectors = torch.cat(views, dim=1).float()
+        scales = [m.network.scales[place] for m, of in zip(self.members, chosen, strict=True) for place in of]
+        vectors = torch.cat([view * s for view, s in zip(views, scales, strict=True)], dim=1).float()
         if not self.normalize_parts:
             return vectors
         parts = vectors.split(self._dims(chosen), dim=1)

@@ -54,7 +54,11 @@ def main(config: TrainConfig) -> int:
     from multiview.training.distributed import DistributedContext
 
     for view in config.view_list:  # a misspelt one is refused before a corpus is read
-        view_class(view)
+        if view_class(view).weightless:
+            raise UserError(
+                f"--views {config.views}: {view} has nothing to train; python -m multiview.compact MODEL "
+                f"--add {view} adds it to a finished model"
+            )
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar, Literal
@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError, did_you_mean
-from multiview.config import Pooling, pooled_width
+from multiview.config import Pooling, parts_of_pooling
 from multiview.engines.plan import Plan, TreeBatch
+from multiview.words.vocabulary import Vocabulary
 
 ENGINES = ("native", "torch", "dgl")
 """``native``: the device's fastest kernels; ``torch``: the portable ones; ``dgl``: the reference."""
@@ -33,7 +34,7 @@ FIELDS = {
 
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
-_BUILTIN = ("seq", "dep", "const")
+_BUILTIN = ("seq", "dep", "const", "bag", "hash")
 _views: dict[str, type[Encoder]] = {}
 
 
@@ -55,6 +56,8 @@ class Encoder(nn.Module, ABC):
     """Annotations that ``plan`` reads, of ``tokens``, ``dep``, ``const``."""
     pooling: Pooling = "root"
     """How states become a sentence vector."""
+    weightless: ClassVar[bool] = False
+    """Whether the view has nothing to train; such views come after all others."""
 
     def __init__(
         self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
@@ -94,8 +97,6 @@ class Encoder(nn.Module, ABC):
         for name in re.split("[+,]", self.pooling):
             if name == "root":
                 pooled[name] = root_BD
-            elif name == "words":
-                pooled[name] = mean_words(x_UE, token_N, plan)
             else:
                 pooled[name] = pool_nodes(h_ND, plan, "max" if name == "max" else "mean")
         if self.pooling == "root+mean":
@@ -105,8 +106,8 @@ class Encoder(nn.Module, ABC):
 
     @property
     def width(self) -> int:
-        """Size of the sentence vectors: D for each part of the pooling, E for its words."""
-        return pooled_width(self.pooling, self.dim, self.word_dim)
+        """Size of the sentence vectors: D for each part of the pooling."""
+        return self.dim * parts_of_pooling(self.pooling)
 
     def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """States of all nodes in sentence order and their heights: ``(h [N, D], height int32 [N])``.
@@ -117,6 +118,9 @@ class Encoder(nn.Module, ABC):
         plan = plan.to(x_UE.device)
         h = self.word_states(x_UE, all_tokens(x_UE) if token_N is None else token_N, plan)[1]
         return h.index_select(0, plan.tensor("node_slot")), plan.tensor("node_height")
+
+    def use_words(self, vocabulary: Vocabulary) -> None:
+        """Hear of the model's words; most views read vectors alone."""
 
     @abstractmethod
     def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
@@ -149,21 +153,6 @@ def pool_nodes(h_ND: Tensor, plan: Plan, how: Literal["mean", "max"]) -> Tensor:
     return nn.functional.embedding_bag(
         plan.tensor("node_slot"), h_ND, plan.tensor("node_offsets"), mode=how, include_last_offset=True
     )
-
-
-def mean_words(x_UE: Tensor, token_N: Tensor, plan: Plan) -> Tensor:
-    """Mean word vector [B, E] of each sentence.
-
-    Args:
-        x_UE: [U, E], vectors of distinct words.
-        token_N: int64 [N], each token's word.
-        plan: the schedule, on the device of the words.
-    """
-    offsets = plan.tensor("node_offsets")
-    if int(plan.node_offsets[-1]) != len(token_N):
-        # A constituency tree over n words has 2n - 1 nodes, so those before sentence b are 2T - b.
-        offsets = (offsets + torch.arange(len(offsets), device=offsets.device)) // 2
-    return nn.functional.embedding_bag(token_N, x_UE, offsets, mode="mean", include_last_offset=True)
 
 
 def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
@@ -207,6 +196,11 @@ def view_class(name: str) -> type[Encoder]:
         f"view {name!r}: {did_you_mean(name, known)}choose one of {', '.join(known)}; a view of your own "
         "needs --plugin MODULE (in Python: import MODULE before)"
     )
+
+
+def trained_views(views: Sequence[str]) -> list[str]:
+    """Those of these views that have weights."""
+    return [view for view in views if not view_class(view).weightless]
 
 
 def plugins_of(views: Collection[str]) -> list[str]:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.support.dry_run import by_part
+from corpora.support.errors import UserError
 from multiview.config import EncoderConfig, Pooling
-from multiview.encoders.registry import Encoder, build_view
+from multiview.encoders.registry import Encoder, build_view, view_class
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 
@@ -58,6 +59,10 @@ class ViewStack(nn.Module):
             for view in views
         )
         self.words = words
+        for encoder in self.encoder_list:
+            encoder.use_words(words.vocabulary)
+        self.scales = (1.0,) * len(self.views)
+        """Factor on each view's vectors when sentences are encoded; training knows none."""
 
     @property
     def encoder_list(self) -> list[Encoder]:
@@ -84,6 +89,23 @@ class ViewStack(nn.Module):
         self.config = dataclasses.replace(self.config, pooling=pooling)
         for encoder in self.encoder_list:
             encoder.pooling = pooling
+
+    def add(self, views: Sequence[str]) -> None:
+        """Add views that have no weights, after the others.
+
+        Raises:
+            UserError: a view has weights.
+        """
+        for view in views:
+            if not view_class(view).weightless:
+                raise UserError(
+                    f"view {view!r}: it has weights, which only training can make; add bag or hash"
+                )
+            encoder = build_view(view, self.words.dim, self.config.dim, self.config.engine)
+            encoder.use_words(self.words.vocabulary)
+            self.encoders.append(encoder)
+        self.views += tuple(views)
+        self.scales += (1.0,) * len(views)
 
     @torch.no_grad()
     def scale_and_equalise(self) -> None:
@@ -127,7 +149,8 @@ class ViewStack(nn.Module):
         table_rows = self.words.vocabulary.lookup(types)
         encoders = self.encoder_list
         for position in positions:
-            rows_UE = self.words.rows(position, table_rows)
+            weightless = position >= len(self.tables)
+            rows_UE = self.words.rows(0 if weightless else position, table_rows)
             yield encoders[position], rows_UE, torch.from_numpy(token).to(rows_UE.device)
 
     def weights(self) -> dict[str, Tensor]:

@@ -30,6 +30,7 @@ from corpora.support.files import (
     write_text,
 )
 from multiview.config import Bits, EncoderConfig
+from multiview.encoders.registry import trained_views
 from multiview.encoders.stack import ViewStack
 from multiview.folder.names import near_model
 from multiview.folder.storage import Storage, pack, unpack
@@ -77,6 +78,8 @@ class ModelRecord:
     files: dict[str, FileRecord]
     storage: Storage = "float32"
     """How the weights are stored; they are float32 in memory."""
+    scales: tuple[float, ...] = ()
+    """Factor on each view's vectors; empty: 1."""
 
 
 @configuration
@@ -165,6 +168,7 @@ def _config(
     return {
         "format": FORMAT,
         "views": network.views,
+        "scales": network.scales,
         "encoder": config_to_json(network.config),
         "words": config_to_json(network.words.record()),
         "parsers": member.parsers,
@@ -255,6 +259,12 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
     words = _check_sizes(folder, record, weights, fixed)
     network = ViewStack(record.views, words, record.encoder)
     network.load_state_dict(weights)
+    if record.scales:
+        if len(record.scales) != len(record.views):
+            raise UserError(
+                f"{folder / 'config.json'}: scales: {len(record.scales)} for {len(record.views)} views"
+            )
+        network.scales = record.scales
     network.to(device).eval()
     return Member(network, dict(record.parsers), record.corpus)
 
@@ -276,7 +286,7 @@ def _check_sizes(
     config = folder / "config.json"
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            words = WordTable.load(folder, record.words, views=len(record.views), fixed=fixed)
+            words = WordTable.load(folder, record.words, views=len(trained_views(record.views)), fixed=fixed)
             wanted = ViewStack(record.views, words, record.encoder).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:
         raise UserError(f"{config}: sizes out of range ({str(error).splitlines()[0]})") from None

@@ -26,7 +26,7 @@ class MultiViewNetwork(ViewStack):
     def __init__(self, config: TrainConfig, words: WordTable, teacher_dim: int = 0) -> None:
         super().__init__(config.view_list, words, config.encoder)
         self.objective = Objective(
-            self.views, config.encoder.width(words.dim), config.objective, config.teacher, teacher_dim
+            self.views, config.encoder.width, config.objective, config.teacher, teacher_dim
         )
 
     @classmethod

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from corpora.support.errors import UserError
 from multiview.config import EncoderConfig, TrainConfig
+from multiview.encoders.registry import trained_views
 from multiview.encoders.stack import ViewStack
 from multiview.folder.files import load_members, member_names, member_record, model_sha256
 from multiview.folder.reading import Reader
@@ -15,8 +16,8 @@ from multiview.words.vectors import WordVectors
 from multiview.words.vocabulary import Vocabulary, corpus_words
 from parsing.cache.reader import TreeCache
 
-OF_THE_START = ("forget_bias", "recurrent_scale", "equal_inputs")
-"""Options of an encoder that only new weights depend on."""
+NOT_OF_WEIGHTS = ("forget_bias", "recurrent_scale", "equal_inputs", "pooling", "engine")
+"""Options of an encoder that finished weights do not depend on."""
 
 
 def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack:
@@ -69,14 +70,14 @@ def _refuse_others(config: TrainConfig, folder: Path) -> None:
     record = member_record(folder)
     mode = record.words.mode if config.words == "tuned" else config.words
     compared: list[tuple[str, object, object]] = [
-        ("--views", ",".join(config.view_list), ",".join(record.views)),
+        ("--views", ",".join(config.view_list), ",".join(trained_views(record.views))),
         ("--words", mode, record.words.mode),
         ("--vocabulary.case", config.vocabulary.case, record.words.case),
     ]
     if config.words != "tuned" or record.words.mode == "trained":
         compared.append(("--vocabulary.buckets", config.vocabulary.buckets, record.words.buckets))
     for field in fields(EncoderConfig):
-        if field.name not in (*OF_THE_START, "engine"):
+        if field.name not in NOT_OF_WEIGHTS:
             option = f"--encoder.{field.name.replace('_', '-')}"
             compared.append(
                 (option, getattr(config.encoder, field.name), getattr(record.encoder, field.name))

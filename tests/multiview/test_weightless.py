@@ -1,0 +1,208 @@
+"""The views without weights: a bag of words and hashed words and pairs, against loops over Python numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from corpora.support.errors import UserError
+from multiview.compact import cli as compact
+from multiview.config import EncoderConfig
+from multiview.encoders.registry import build_view
+from multiview.encoders.stack import ViewStack
+from multiview.folder.files import Member, load_members
+from multiview.info import cli as info
+from multiview.model import MultiViewEncoder
+from multiview.train import cli as train
+from multiview.words.table import WordTable
+from multiview.words.vocabulary import Vocabulary
+
+MASK = 2**64 - 1
+LISTED = ["the", "of", "cat", "sat", "river"]
+SENTENCES = [
+    ["The", "cat", "sat", "on", "the", "mat", "."],
+    ["Mr.", "Brontë", "'s", "3,000", "naïve", "readers"],
+    ["of"],
+    ["a", "river", "of", "rivers", ",", "of", "rivers"],
+]
+
+
+def mixed(value: int) -> int:
+    """SplitMix64's finaliser in Python's integers (Steele, Lea & Flood 2014)."""
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK
+    return value ^ (value >> 31)
+
+
+def directions(key: int) -> list[float]:
+    """±1/32 by the bits of sixteen random numbers, lowest byte first, highest bit of a byte first."""
+    found = []
+    for count in range(1, 17):
+        number = mixed((key + count * 0x9E3779B97F4A7C15) & MASK)
+        for byte in number.to_bytes(8, "little"):
+            found += [1 / 32 if byte & (128 >> bit) else -1 / 32 for bit in range(8)]
+    return found
+
+
+def key_of(word: str) -> int:
+    digest = hashlib.blake2b(word.lower().encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") | 1
+
+
+def slow_hash(words: list[str], listed: list[str]) -> list[float]:
+    total, before = [0.0] * 1024, 0
+    harmonic = math.log(len(listed)) + 0.5772156649015329
+    for word in words:
+        rank = listed.index(word.lower()) + 1 if word.lower() in listed else len(listed) + 1
+        weight = math.sqrt(1e-3 / (1e-3 + 1 / (rank * harmonic)))
+        key = key_of(word)
+        pair = directions(mixed((before * 3 + key) & MASK))
+        total = [t + weight * w + 0.5 * p for t, w, p in zip(total, directions(key), pair, strict=True)]
+        before = key
+    return [t / len(words) for t in total]
+
+
+def encoder_of(
+    views: str = "seq,bag,hash", buckets: int = 0, listed: Sequence[str] = LISTED
+) -> MultiViewEncoder:
+    vectors = np.random.default_rng(3).standard_normal((len(listed), 6)).astype(np.float32)
+    words = WordTable.with_fixed(Vocabulary(listed, case="lower", buckets=buckets), vectors)
+    torch.manual_seed(1)
+    return MultiViewEncoder([Member(ViewStack(views.split(","), words, EncoderConfig(dim=4)))])
+
+
+@pytest.mark.parametrize("buckets", [0, 3])
+def test_hash_equals_a_loop(buckets: int) -> None:
+    found = encoder_of(buckets=buckets).encode(SENTENCES, views="hash")
+    assert found.shape == (4, 1024)
+    wanted = [slow_hash(words, LISTED) for words in SENTENCES]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_bag_is_the_mean_of_the_word_vectors() -> None:
+    encoder = encoder_of()
+    found = encoder.encode(SENTENCES, views="bag")
+    # word_vectors gives the vectors of every view side by side; with fixed words they are all the same.
+    wanted = [encoder.word_vectors(words)[:, :6].mean(axis=0) for words in SENTENCES]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+words_of = st.lists(st.text("abcABCéß'-", min_size=1, max_size=4), min_size=1, max_size=7)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(words_of, min_size=1, max_size=5))
+def test_a_sentence_alone_has_the_same_vector(sentences: list[list[str]]) -> None:
+    encoder = encoder_of()
+    together = encoder.encode(sentences, views=["bag", "hash"])
+    alone = [encoder.encode([words], views=["bag", "hash"])[0] for words in sentences]
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+
+
+def test_order_and_words_count_spelling_in_capitals_does_not() -> None:
+    # Beside 5,000 words that are more frequent, those of the sentences have nearly the weight 1.
+    encode = encoder_of(listed=[f"word{rank}" for rank in range(5000)]).encode
+    one, other, capitals, apart = encode(
+        [["dogs", "bite", "men"], ["men", "bite", "dogs"], ["Dogs", "BITE", "men"], ["cows", "eat", "hay"]],
+        views="hash",
+    )
+    np.testing.assert_array_equal(one, capitals)
+
+    def cosine(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+    # Three words are shared, three pairs of weight ½ are not: 3 / (3 + 3/4).
+    assert cosine(one, other) == pytest.approx(0.8, abs=0.1)
+    assert cosine(one, apart) == pytest.approx(0, abs=0.12)
+
+
+def test_the_nodes_are_the_words() -> None:
+    (nodes,) = encoder_of().node_states(SENTENCES, views=["bag", "hash"])
+    bag, hashed = nodes.views
+    tokens = sum(map(len, SENTENCES))
+    assert bag.h_ND.shape == (tokens, 6) and hashed.h_ND.shape == (tokens, 1024)
+    assert bag.tree == hashed.tree == "" and not bag.height_N.any()
+    flat = [word for place in nodes.places for word in SENTENCES[place]]
+    np.testing.assert_allclose(hashed.h_ND[3], directions(key_of(flat[3])), atol=1e-6)
+
+
+def test_views_are_added_scaled_kept_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain, added = tmp_path / "plain", tmp_path / "added"
+    encoder_of("seq").save(plain)
+    (plain / "README.md").write_text("# plain\n")
+    text = tmp_path / "text.txt"
+    text.write_text("The cat sat .\nOf the river .\n")
+    options = ["--add", "bag", "hash", "--scale", "1", "0.25", "3", "--sample", str(text)]
+    assert compact([str(plain), "--output", str(added), *options]) == 0
+    encoder = MultiViewEncoder.load(added, "cpu")
+    assert encoder.views == ["seq", "bag", "hash"]
+    whole = encoder.encode(SENTENCES)
+    seq, bag, hashed = np.split(whole, [4, 10], axis=1)
+    before = encoder_of()
+    np.testing.assert_allclose(seq, encoder_of("seq").encode(SENTENCES), atol=1e-2)
+    np.testing.assert_allclose(bag, 0.25 * before.encode(SENTENCES, views="bag"), atol=2e-2)
+    np.testing.assert_allclose(hashed, 3 * before.encode(SENTENCES, views="hash"), atol=1e-5)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES, views="hash"), hashed)
+    encoder.save(tmp_path / "again")
+    np.testing.assert_array_equal(MultiViewEncoder.load(tmp_path / "again", "cpu").encode(SENTENCES), whole)
+    capsys.readouterr()
+    assert info([str(added)]) == 0
+    assert "views seq, bag, hash, 1034 dimensions" in capsys.readouterr().out
+    (member,) = load_members(added)
+    assert member.network.widths == [4, 6, 1024]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--add", "dep"], "view 'dep': it has weights"),
+        (["--add", "bagg"], "view 'bagg': did you mean bag"),
+        (["--add", "bag", "--scale", "1"], "--scale: 1 factors; with --add"),
+    ],
+)
+def test_what_cannot_be_added(
+    options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder_of("seq").save(tmp_path / "plain")
+    assert compact([str(tmp_path / "plain"), "--output", str(tmp_path / "out"), *options]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_training_needs_views_with_weights(
+    toy_trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--trees", str(toy_trees), "--views", "dep,hash", "--output", str(tmp_path)]
+    assert train(options) == 2
+    assert "--views dep,hash: hash has nothing to train" in capsys.readouterr().err
+
+
+def test_random_views_may_be_bags() -> None:
+    """Trained tables, one for each view that has weights; a bag reads the first."""
+    encoder = MultiViewEncoder.untrained("seq,bag", dim=4, word_dim=5)
+    found = encoder.encode(SENTENCES, views="bag")
+    np.testing.assert_allclose(
+        found, [encoder.word_vectors(words)[:, :5].mean(axis=0) for words in SENTENCES], atol=1e-6
+    )
+
+
+def test_hash_refuses_ids() -> None:
+    class Ids:
+        sentence_offsets = np.array([0, 2])
+
+    with pytest.raises(ValueError, match="vocabulary ids"):
+        build_view("hash", 6, 4).plan(Ids())  # type: ignore[arg-type]
+
+
+def test_a_view_with_weights_is_not_added() -> None:
+    with pytest.raises(UserError, match="it has weights"):
+        encoder_of("seq").members[0].network.add(["seq"])
