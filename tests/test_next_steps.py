@@ -137,7 +137,9 @@ def test_the_next_command_is_on_standard_error(
 def test_near_misses(tmp_path: Path) -> None:
     assert did_you_mean("Dpe", ["dep", "const"]) == "did you mean dep? "
     assert did_you_mean("zzz", ["dep", "const"]) == ""
-    with pytest.raises(UserError, match=r"view 'cosnt': did you mean const\? choose one of bag, const, dep, hash, seq"):
+    with pytest.raises(
+        UserError, match=r"view 'cosnt': did you mean const\? choose one of bag, const, dep, hash, seq"
+    ):
         view_class("cosnt")
     with pytest.raises(UserError, match=r"'TRCE': did you mean TREC\?.*also called SICK-R.*groups: mv, sts"):
         expand_tasks("TRCE")

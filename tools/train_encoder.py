@@ -28,15 +28,14 @@ class TrainEncoderConfig:
     """Text to learn from."""
     teacher: str | None = None
     """Sentence encoder that the views learn from; --words own needs none."""
-    words: Literal["distil", "taught", "own"] = "distil"
-    """Vectors of words: the teacher's of single words; words fitted to its sentences, beside skip-grams of
-    the texts, for better classification and longer vectors; or skip-grams beside random vectors of n-grams,
-    for an encoder that has seen nothing but the texts."""
+    words: Literal["taught", "own"] = "taught"
+    """Vectors of words: fitted to the teacher's sentences, beside skip-grams of the texts; or skip-grams
+    beside random vectors of n-grams, for an encoder that has seen nothing but the texts."""
     output: Path = Path("runs/encoder")
     """Folder for text, trees, the teacher's vectors and models."""
     sentences: Count = 200_000
     """Sentences of text, an equal part of each file (or all that it has), in documents spread over it."""
-    steps: Count = 1800
+    steps: Count = 2200
     """Steps of training."""
     threads: Count = 2
     """CPU threads of training; another number gives other last bits."""
@@ -51,7 +50,7 @@ def main(config: TrainEncoderConfig) -> None:
         raise UserError(f"--words {config.words}: {'give no' if config.teacher else 'needs a'} --teacher")
     text, whole, trees, taught = (out / name for name in ("text.txt", "all.txt", "trees", "teacher"))
     for path, sentences in ((text, config.sentences), (whole, EVERYTHING)):
-        if not path.exists() and (path == text or config.words != "distil"):
+        if not path.exists():
             write_text(path, "".join(sample(config.texts, sentences)))
     run_step("parse", "parsing.run", text, "--tokenize", "spacy", "--output", trees)
     teacher = config.teacher or f"sif:ngrams@1000?corpus={trees}"
@@ -61,21 +60,19 @@ def main(config: TrainEncoderConfig) -> None:
              "--vectors", vectors, "--teacher.vectors", taught,
              "--loop.max-steps", config.steps, "--loop.threads", config.threads,
              "--output", out, "--name", "model")  # fmt: skip
-    smaller = BUCKETS if config.words == "distil" else (*BUCKETS, *POOLS)
-    run_step("compact", "multiview.compact", out / "model", *smaller, "--output", out / "compact")
+    run_step("compact", "multiview.compact", out / "model", *READING, "--output", out / "compact")
 
 
 EVERYTHING = 10**9
 """More sentences than any text has."""
 WORDS = {
-    "distil": "distil:{teacher}",
     "taught": "taught:{teacher}@384+0.35*train:{text}@256",
     "own": "ngrams@384+0.5*train:{text}@256",
 }
 RECIPE = (
-    *("--views", "dep,const", "--words", "fixed", "--table.dim", 256, "--vocabulary.size", 40_000),
-    *("--vocabulary.buckets", 0),  # tried on the trained encoder alone, see BUCKETS
-    *("--encoder.dim", 384, "--encoder.pooling", "root+mean"),
+    *("--views", "dep,const,seq", "--words", "fixed", "--vocabulary.size", 40_000),
+    *("--vocabulary.buckets", 0),  # added to the trained encoder, see READING
+    *("--encoder.dim", 320, "--encoder.pooling", "root+mean"),
     *("--objective.score", "cosine", "--objective.same", 1, "--objective.duplicates", "masked"),
     *("--table.dropout", 0.1, "--table.dropout-views", "each"),
     *("--teacher.similarity", 1000, "--optimiser.learning-rate", 3e-3),
@@ -83,10 +80,11 @@ RECIPE = (
 )
 """Options of training; docs/recipe.md says how they were found."""
 
-BUCKETS = ("--buckets", 2000)
-"""For the words that the finished encoder does not know."""
-POOLS = ("--bits", 4, "--pooling", "root,mean,max,words")
-"""How the wider encoders are read and stored."""
+READING = (
+    *("--bits", 4, "--pooling", "root,mean,max", "--buckets", 2000),
+    *("--add", "bag", "hash", "--scale", 0.75, 0.75, 0.5, 0.4, 3.6),
+)
+"""How the finished encoder is stored and read."""
 
 cli = Command(TrainEncoderConfig, main, "tools.train_encoder", "Train the sentence encoder of the package.")
 

@@ -15,7 +15,7 @@ from tools.train_encoder import TrainEncoderConfig
 
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("gensim")
-SMALLER = {"--table.dim": 8, "--encoder.dim": 8, "--loop.batch": 10, "--vocabulary.size": 60}
+SMALLER = {"--encoder.dim": 8, "--loop.batch": 10, "--vocabulary.size": 60}
 TEXT = """
 The old man sat on the bench, reading yesterday's paper.
 "Did you see it?" he asked, and nobody answered.
@@ -28,9 +28,9 @@ Few people know that the bridge was built by hand.
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # ten commands, each of which loads torch
-@pytest.mark.parametrize(("words", "size"), [("distil", 16), ("taught", 72), ("own", 72)])
+@pytest.mark.parametrize("words", ["taught", "own"])
 def test_the_chain_ends_in_the_same_bits_twice(
-    words: Literal["distil", "taught", "own"], size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: Literal["taught", "own"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = list(train_encoder.RECIPE)
     for option, value in SMALLER.items():
@@ -52,7 +52,8 @@ def test_the_chain_ends_in_the_same_bits_twice(
         train_encoder.main(config)
         weights.append((output / "compact" / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
-    assert MultiViewEncoder.load("first/compact").encode("A dog barked.").shape == (size,)
+    # Root, mean and maximum of three views, the words and the hash.
+    assert MultiViewEncoder.load("first/compact").encode("A dog barked.").shape == (3 * 3 * 8 + 12 + 1024,)
 
 
 @pytest.mark.parametrize(("teacher", "words"), [(None, "taught"), ("m", "own")])
