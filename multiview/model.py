@@ -270,12 +270,12 @@ class MultiViewEncoder(CosineSimilarity):
 
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Input vectors of words, the tables of all views side by side: float32 [n, views x word size]."""
+        """Input vectors of words, trained tables side by side: float32 [n, (tables or 1) x word size]."""
         types, inverse = np.unique(list(words), return_inverse=True)
         parts = [
-            words.rows(view, words.vocabulary.lookup(types.tolist()))
-            for words, views in ((m.network.words, m.network.views) for m in self.members)
-            for view in range(len(views))
+            words.rows(table, words.vocabulary.lookup(types.tolist()))
+            for words in (member.network.words for member in self.members)
+            for table in range(max(len(words.tables), 1))
         ]
         vectors: NDArray[np.float32] = torch.cat(parts, dim=1).float().cpu().numpy()[inverse]
         return vectors

@@ -70,7 +70,7 @@ def tokens_of(cache: TreeCache) -> list[list[str]]:
 
 
 def word_average(model: MultiViewEncoder, sentences: list[list[str]]) -> NDArray[Any]:
-    """Mean of each sentence's trained word vectors, every view's table side by side; [N, views × words]."""
+    """Mean of each sentence's trained word vectors, the tables side by side; [N, tables × words]."""
     import numpy as np
 
     lengths = np.array([len(words) for words in sentences])
