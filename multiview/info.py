@@ -58,9 +58,7 @@ def main(config: InfoConfig) -> int:
 
 
 def _print_model(folder: Path, record: ModelRecord | MembersRecord) -> None:
-    import torch
-
-    from multiview.encoders.registry import build_view
+    from multiview.encoders.registry import view_or_base
     from multiview.folder.files import MembersRecord, read_model_record
 
     if isinstance(record, MembersRecord):
@@ -72,9 +70,8 @@ def _print_model(folder: Path, record: ModelRecord | MembersRecord) -> None:
                 _print_model(folder / name, part)
         return
     views, words = record.views, record.words
-    with torch.device("meta"):
-        dim, pooling = record.encoder.dim, record.encoder.pooling
-        sizes = [build_view(view, words.dim, dim, pooling=pooling).width for view in views]
+    dim, pooling = record.encoder.dim, record.encoder.pooling
+    sizes = [view_or_base(view).width_for(words.dim, dim, pooling) for view in views]
     print(f"model      {folder}: views {', '.join(views)}, {sum(sizes)} dimensions")
     print(f"words      {words.mode}, size {words.dim}, {words.buckets} hash buckets, case {words.case}")
     if record.storage == "compact":

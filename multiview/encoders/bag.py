@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from multiview.config import Pooling
 from multiview.encoders.registry import register_view
 from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan
@@ -13,10 +14,10 @@ from multiview.engines.plan import Plan
 class BagEncoder(WeightlessView):
     """Mean of the word vectors, of the first view's table where each view has one."""
 
-    @property
-    def width(self) -> int:
+    @classmethod
+    def width_for(cls, word_dim: int, hidden: int, pooling: Pooling) -> int:
         """E, the size of word vectors."""
-        return self.word_dim
+        return word_dim
 
     def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Means [B, E] and the words [N, E]."""

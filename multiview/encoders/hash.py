@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiview.config import Pooling
 from multiview.encoders.registry import register_view
 from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan, TreeBatch
@@ -53,8 +54,8 @@ class HashEncoder(WeightlessView):
     vocabulary: Vocabulary | None = None
     """Whose order says how frequent a word is; without it, every word weighs 1."""
 
-    @property
-    def width(self) -> int:
+    @classmethod
+    def width_for(cls, word_dim: int, hidden: int, pooling: Pooling) -> int:
         """K."""
         return WIDTH
 

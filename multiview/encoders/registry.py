@@ -106,8 +106,13 @@ class Encoder(nn.Module, ABC):
 
     @property
     def width(self) -> int:
-        """Size of the sentence vectors: D for each part of the pooling."""
-        return self.dim * parts_of_pooling(self.pooling)
+        """Size of the sentence vectors."""
+        return self.width_for(self.word_dim, self.dim, self.pooling)
+
+    @classmethod
+    def width_for(cls, word_dim: int, hidden: int, pooling: Pooling) -> int:
+        """Size of the sentence vectors of such a view: D for each part of the pooling."""
+        return hidden * parts_of_pooling(pooling)
 
     def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """States of all nodes in sentence order and their heights: ``(h [N, D], height int32 [N])``.
@@ -196,6 +201,14 @@ def view_class(name: str) -> type[Encoder]:
         f"view {name!r}: {did_you_mean(name, known)}choose one of {', '.join(known)}; a view of your own "
         "needs --plugin MODULE (in Python: import MODULE before)"
     )
+
+
+def view_or_base(name: str) -> type[Encoder]:
+    """The class of a view, or the base class for one whose module is not here: enough for its size."""
+    try:
+        return view_class(name)
+    except UserError:
+        return Encoder
 
 
 def trained_views(views: Sequence[str]) -> list[str]:

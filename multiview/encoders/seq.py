@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
@@ -9,7 +10,8 @@ from torch.nn.utils.rnn import PackedSequence
 from corpora.support.errors import UserError
 from multiview.encoders.init import xavier_blocks_
 from multiview.encoders.registry import Encoder, register_view
-from multiview.engines.plan import Plan, SequencePlan, TreeBatch, plan_sequence
+from multiview.engines.plan import IntArray, Plan, SequencePlan, TreeBatch, plan_sequence
+from multiview.engines.products import Products
 
 
 @register_view("seq")
@@ -55,3 +57,42 @@ class SeqEncoder(Encoder):
         )
         words, last = self.gru(packed)
         return last.transpose(0, 1).flatten(1), words.data
+
+    def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+        """See :meth:`Encoder.word_states`."""
+        # The inputs are four fifths of the work (E = 640, D = 320), and torch's GRU computes them for every
+        # token. With a loop over positions they are computed once a word: twice as fast on a CPU, where a
+        # position takes no longer to launch than to compute. Training keeps torch's fused backward pass.
+        if torch.is_grad_enabled() or x_UE.device.type != "cpu" or not plan.sentences:
+            return super().word_states(x_UE, token_N, plan)
+        assert isinstance(plan, SequencePlan)
+        plan = plan.to(x_UE.device)
+        token_T = token_N[plan.tensor("packed")]
+        ahead, back = (self._run(x_UE, token_T, plan.batch_sizes, suffix) for suffix in ("", "_reverse"))
+        last_BD = torch.cat([ahead[0], back[0]], dim=1).index_select(0, plan.tensor("unsorted_sentences"))
+        return last_BD, torch.cat([ahead[1], back[1]], dim=1)
+
+    def _run(
+        self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, suffix: str
+    ) -> tuple[Tensor, Tensor]:
+        """Last states [B, D/2] and all states [T, D/2] of a direction, in packed order."""
+        weights = (
+            getattr(self.gru, f"{name}_l0{suffix}")
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        input_weight, hidden_weight, input_bias, hidden_bias = weights
+        gates_UG = Products.of(x_UE).new_mm(x_UE, input_weight.t()).add_(input_bias)
+        half = self.dim // 2
+        state_BH = x_UE.new_zeros(int(batch_sizes[0]), half)
+        states_TH = x_UE.new_empty(len(token_T), half)
+        ends = np.cumsum(batch_sizes).tolist()
+        steps = list(zip(ends, batch_sizes.tolist(), strict=True))
+        for end, active in reversed(steps) if suffix else steps:
+            before = state_BH[:active]
+            inputs = gates_UG.index_select(0, token_T[end - active : end])
+            hidden = torch.addmm(hidden_bias, before, hidden_weight.t())
+            reset, update = (inputs[:, : 2 * half] + hidden[:, : 2 * half]).sigmoid_().split(half, dim=1)
+            new = torch.addcmul(inputs[:, 2 * half :], reset, hidden[:, 2 * half :]).tanh_()
+            torch.lerp(new, before, update, out=states_TH[end - active : end])
+            state_BH[:active] = states_TH[end - active : end]
+        return state_BH, states_TH

@@ -5,7 +5,7 @@
 | ``FILE``, ``bag:FILE`` | mean of pre-trained vectors (GloVe, word2vec) of the known words |
 | ``bag:random``, ``bag:random@300`` | mean of random vectors, a fixed one for each word |
 | ``bag:ngrams``, ``bag:ngrams@300`` | the same, a word's vector the sum of its own and its n-grams' |
-| ``bag:MODEL`` | mean of the word vectors of a model of ``multiview.train``, its trained tables side by side |
+| ``bag:MODEL`` | mean of a model's word vectors, trained tables side by side |
 | ``sif:WORDS?corpus=CACHE`` | smooth inverse frequency (Arora, Liang & Ma 2017); WORDS is any of the above |
 | ``usif:WORDS?corpus=CACHE`` | its unsupervised variant (Ethayarajh 2018) |
 

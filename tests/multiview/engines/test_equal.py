@@ -134,6 +134,21 @@ def test_words_that_occur_more_than_once(view: str, engine: str, distinct: int, 
     assert_close(found, outputs_and_gradients(encoder, x, by_token), 1e-9)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_encoding_without_gradients(view: str, shape: str) -> None:
+    """The sequence view then computes the inputs once a word, in a loop of its own."""
+    encoder, batch = build(view, "native"), SHAPES[shape]
+    count = int(batch.sentence_offsets[-1])
+    token = torch.randint(3, (count,), generator=torch.Generator().manual_seed(count))
+    x = words(batch)[:3] if count > 2 else torch.randn(3, WORD_DIM, dtype=torch.float64)
+    wanted = reference(encoder, x[token], batch)
+    with torch.inference_mode():
+        plan = encoder.plan(batch)
+        found = encoder(x, plan, token), encoder.forward_nodes(x, plan, token)[0]
+    assert_close(list(found), list(wanted), 1e-9)
+
+
 @pytest.mark.parametrize("shape", ["random", "star"])
 @pytest.mark.parametrize("view", TREE_VIEWS)
 def test_float32_follows_the_equations(view: str, shape: str) -> None:
