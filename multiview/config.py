@@ -243,7 +243,8 @@ class TrainConfig:
     and a size."""
     init: Path | None = None
     """Continue this model (a folder, or builtin), whose views, encoders and words then are the defaults; the
-    corpus's most frequent words are added to trained ones, and with --words tuned to fixed ones, too."""
+    corpus's most frequent words are added to trained ones, and with --words tuned to fixed ones, too. The
+    result is read as the model is: --encoder.pooling counts in training alone."""
     name: str = ""
     """Name of the model; by default the views and the preset."""
     output: Path = Path("runs/models")

@@ -140,7 +140,8 @@ def keep_model(trainer: Trainer) -> None:
     from multiview.folder.files import Member, parsers_of, save_member
 
     identity = trainer.cache.identity
-    member = Member(trainer.network, parsers_of(identity), identity.get("corpus") or {})
+    reading = trainer.network.model_reading
+    member = Member(trainer.network, parsers_of(identity), identity.get("corpus") or {}, reading)
     training = {
         "config": config_to_json(trainer.config),
         "trees": str(identity.get("content_sha256", "")),

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from corpora.support.dry_run import by_part
 from corpora.support.errors import UserError
 from multiview.config import EncoderConfig, Pooling
-from multiview.encoders.registry import Encoder, build_view, view_class
+from multiview.encoders.registry import Encoder, build_view, trained_views, view_class
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 
@@ -32,6 +32,17 @@ class PlannedBatch(Protocol):
     @property
     def plans(self) -> Sequence[Plan]:
         """One per view."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How sentences' vectors are made of a network's states; no weight depends on it."""
+
+    pooling: Pooling
+    added: tuple[str, ...]
+    """Views without weights."""
+    scales: tuple[float, ...]
+    """Factor on each view's vectors, of added ones as well."""
 
 
 class ViewStack(nn.Module):
@@ -83,6 +94,22 @@ class ViewStack(nn.Module):
     def widths(self) -> list[int]:
         """Size of each view's vectors."""
         return [encoder.width for encoder in self.encoder_list]
+
+    @property
+    def reading(self) -> Reading:
+        """How this network's sentences are read."""
+        added = self.views[len(trained_views(self.views)) :]
+        return Reading(self.config.pooling, added, self.scales)
+
+    def read(self, reading: Reading) -> None:
+        """Read the sentences of a network of trained views as another's are.
+
+        Raises:
+            UserError: a view to add has weights.
+        """
+        self.pool(reading.pooling)
+        self.add(reading.added)
+        self.scales = reading.scales
 
     def pool(self, pooling: Pooling) -> None:
         """Make sentence vectors in another way, of the same states."""

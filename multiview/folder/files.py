@@ -9,7 +9,7 @@ concatenated, such as the paper's two configurations. Nothing in a folder is exe
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from corpora.support.files import (
 )
 from multiview.config import Bits, EncoderConfig
 from multiview.encoders.registry import trained_views
-from multiview.encoders.stack import ViewStack
+from multiview.encoders.stack import Reading, ViewStack
 from multiview.folder.names import near_model
 from multiview.folder.storage import Storage, pack, unpack
 from multiview.words.table import VECTORS, WordsRecord, WordTable
@@ -54,6 +54,8 @@ class Member:
     """Identity of the parser of each annotation (``dep``, ``const``), as the tree cache records it."""
     corpus: dict[str, Any] = field(default_factory=dict)
     """Identity of the training corpus, tokenizer included."""
+    reading: Reading | None = None
+    """How the folder's sentences are read, if not as the network's: training may read them in its own way."""
 
 
 @configuration
@@ -165,11 +167,12 @@ def _config(
 ) -> dict[str, Any]:
     """What config.json says; ``written`` is where each file lies now."""
     network = member.network
+    reading = member.reading or network.reading
     return {
         "format": FORMAT,
-        "views": network.views,
-        "scales": network.scales,
-        "encoder": config_to_json(network.config),
+        "views": [*trained_views(network.views), *reading.added],
+        "scales": reading.scales,
+        "encoder": config_to_json(replace(network.config, pooling=reading.pooling)),
         "words": config_to_json(network.words.record()),
         "parsers": member.parsers,
         "corpus": member.corpus,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from multiview.config import TrainConfig
-from multiview.encoders.stack import ViewStack
+from multiview.encoders.stack import Reading, ViewStack
 from multiview.folder.names import model_folder
 from multiview.training.objective import Objective
 from multiview.training.warm_start import warm_start
@@ -22,6 +22,9 @@ class MultiViewNetwork(ViewStack):
         words: vocabulary and vectors.
         teacher_dim: size of the teacher's vectors; 0 without a teacher.
     """
+
+    model_reading: Reading | None = None
+    """How the model that ``--init`` named is read, and so is the one that comes of it."""
 
     def __init__(self, config: TrainConfig, words: WordTable, teacher_dim: int = 0) -> None:
         super().__init__(config.view_list, words, config.encoder)
@@ -46,4 +49,5 @@ class MultiViewNetwork(ViewStack):
             network.scale_and_equalise()
         else:
             network.encoders.load_state_dict(start.encoders.state_dict())
+            network.model_reading = start.reading
         return network

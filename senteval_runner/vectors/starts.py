@@ -20,6 +20,7 @@ from corpora.support.config import config_from_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from multiview.config import TrainConfig
+from multiview.encoders.stack import Reading
 from multiview.folder.files import Member, member_names, member_record, normalizes_parts
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
@@ -101,4 +102,6 @@ def _start(folder: Path, trees: TreeCache) -> Member:
     config = dataclasses.replace(config, vocabulary=words)
     with torch.random.fork_rng(devices=[]):
         network = Trainer(dataclasses.replace(config, device="cpu"), trees).network
+    added = tuple(record.views[len(network.views) :])
+    network.read(Reading(record.encoder.pooling, added, record.scales or (1.0,) * len(record.views)))
     return Member(network, dict(record.parsers), record.corpus)

@@ -11,6 +11,7 @@ import torch
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
+from multiview.compact import cli as compact
 from multiview.config import TrainConfig
 from multiview.defaults import read_config
 from multiview.folder.expanded import expand_into
@@ -21,6 +22,7 @@ from multiview.training.data import open_trees
 from multiview.training.network import MultiViewNetwork
 from multiview.training.trainer import Trainer
 from multiview.words.vectors import load_word_vectors
+from senteval_runner.vectors.starts import StartSpec, load_start
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.test_train import assert_same_bits, killed_after, newest
 from tests.parsing.cache.test_reader import write_cache
@@ -116,6 +118,30 @@ def test_a_run_goes_on_from_a_model_and_resumes_to_the_bit(
     assert read_config(config.folder / "train.json").init == model.folder
     words = MultiViewEncoder.load(config.folder, "cpu").members[0].network.words
     assert words.mode == "trained" and "zebra" in words.vocabulary.words
+
+
+def test_the_result_is_read_as_the_model_is(model: TrainConfig, other_trees: Path, tmp_path: Path) -> None:
+    """Trained with one pooling; then the pools, added views and factors of the model it started from."""
+    wide = tmp_path / "wide"
+    options = ["--pooling", "root,mean,max", "--add", "bag", "hash", "--sample", str(model.trees)]
+    factors = ["--scale", *map(str, (1, 0.5, 2, 3)[: 2 + len(model.view_list)])]
+    assert compact([str(model.folder), *options, *factors, "--output", str(wide)]) == 0
+    config = changed(model, name="second", init=wide, trees=other_trees, encoder={"pooling": "root+mean"})
+    assert config.view_list == ["dep", "const"]
+    assert main(config) == 0
+    (member,) = load_members(config.folder)
+    (was,) = load_members(wide)
+    assert member.network.reading == was.network.reading
+    assert member.network.views == ("dep", "const", "bag", "hash")
+    assert member.network.reading.pooling == "root,mean,max"
+    start = load_start(StartSpec(str(config.folder), other_trees), "cpu")
+    encoder, before = MultiViewEncoder.load(config.folder, "cpu"), MultiViewEncoder.load(wide, "cpu")
+    words = ["cat", "sat"]
+    bags = [one.encode([words], views="bag") for one in (start, before)]
+    np.testing.assert_allclose(*bags, atol=1e-6)
+    hashes = [one.encode([words], views="hash") for one in (encoder, before)]
+    np.testing.assert_allclose(*hashes, atol=2e-3)  # the vocabulary has grown, and so the words are rarer
+    assert encoder.get_sentence_embedding_dimension() == start.get_sentence_embedding_dimension()
 
 
 def test_another_content_of_the_model_is_another_run(model: TrainConfig, config: TrainConfig) -> None:
