@@ -35,6 +35,7 @@ ADAPTING = (
     *("--init", "builtin", "--words", "tuned", "--table.identity", "0.5", "--vocabulary.buckets", "5000"),
     *("--objective.score", "cosine", "--objective.same", "1", "--objective.duplicates", "masked"),
     *("--table.dropout", "0.1", "--table.dropout-views", "each", "--validation.select", "both"),
+    *("--encoder.pooling", "root+mean"),
 )
 
 
