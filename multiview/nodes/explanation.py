@@ -156,7 +156,7 @@ def explain_pair(nodes: NodeBatch, vectors_BD: Tensor, inventories: Inventories,
                 f"explain: {_text(sentence)[:60]!r} ... has {len(sentence.words)} words, too many for the "
                 "parsers; there is no tree to explain"
             )
-    parts = torch.split(vectors_BD.float(), [view.h_ND.shape[1] for view in nodes.views], dim=1)
+    parts = torch.split(vectors_BD.float(), [view.width for view in nodes.views], dim=1)
     matches = []
     for view in nodes.views:
         if view.tree:

@@ -34,6 +34,8 @@ class ViewNodes:
     view: str
     """Name; the second view of a name is ``dep 2``."""
     tree: Tree
+    width: int
+    """Size of the view's part of a sentence vector, which may join several pools."""
     h_ND: Tensor
     """[N, D] states."""
     height_N: Tensor
@@ -72,6 +74,7 @@ def node_batch(
             ViewNodes(
                 view=encoder.name if seen[encoder.name] == 1 else f"{encoder.name} {seen[encoder.name]}",
                 tree=_tree_of(encoder.requires, batch, len(h_ND)),
+                width=encoder.width,
                 h_ND=h_ND,
                 height_N=height_N,
                 sentence_N=torch.repeat_interleave(count_B.to(h_ND.device)),

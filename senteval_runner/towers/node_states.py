@@ -60,8 +60,12 @@ class TreeBackbone:
 
     @cached_property
     def model(self) -> MultiViewEncoder:
-        """The encoder on its device."""
-        return load_multiview(self.source, self.config.device)
+        """The encoder on its device, read at the roots: the columns pool by themselves."""
+        model = load_multiview(self.source, self.config.device)
+        for member in model.members:
+            member.network.pool("root")
+            member.network.scales = (1.0,) * len(member.network.views)
+        return model
 
     @cached_property
     def cache(self) -> TreeCache | None:
@@ -84,7 +88,7 @@ class TreeBackbone:
         out_KND = np.empty((len(self.columns), len(sentences), self.dim), dtype=np.float32)
         batches = self.model.node_states(sentences, batch_size=self.config.batch_size, trees=self.cache)
         for nodes in batches:
-            widths = [view.h_ND.shape[1] for view in nodes.views]
+            widths = [view.width for view in nodes.views]
             roots = self.model.vectors(nodes.batch).split(widths, dim=1)
             parts = [self._columns(root_BD, view) for root_BD, view in zip(roots, nodes.views, strict=True)]
             out_KND[:, nodes.places] = torch.cat(parts, dim=2).float().cpu().numpy()

@@ -25,6 +25,10 @@ B = '" It \'s fine , " he said <script>alert(1)</script> & left .'
 @pytest.fixture(scope="module")
 def encoder() -> MultiViewEncoder:
     """Untrained, with the parsers that ship."""
+    return new_encoder()
+
+
+def new_encoder() -> MultiViewEncoder:
     encoder = MultiViewEncoder.untrained("dep,const,seq", dim=8, word_dim=6, device="cpu", forget_bias=1.0)
     encoder.reader.corpus = {"tokenizer": "space"}
     encoder.reader.use_parser("dep", load_dependency_parser("builtin"))
@@ -61,6 +65,18 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
                 vectors.append(h_ND[node])
             cosine = np.dot(*vectors) / np.linalg.norm(vectors[0]) / np.linalg.norm(vectors[1])
             assert match.cosine == pytest.approx(cosine, abs=1e-5)
+
+
+def test_pools_side_by_side_and_added_views_match_the_same_nodes(encoder: MultiViewEncoder) -> None:
+    wide = new_encoder()
+    wide.members[0].network.pool("root,mean,max")
+    wide.members[0].network.add(["bag", "hash"])
+    found = wide.explain(A, B)
+    assert list(found.cosines) == ["dep", "const", "seq", "bag", "hash"]
+    for view, cosine in found.cosines.items():
+        one, other = wide.encode([A, B], views=[view])
+        assert cosine == pytest.approx(float(encoder.similarity(one, other)), abs=1e-6)
+    assert found.matches == encoder.explain(A, B).matches
 
 
 def test_the_order_of_the_sentences_only_swaps_the_sides(encoder: MultiViewEncoder) -> None:

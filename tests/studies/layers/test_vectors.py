@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
+from multiview.encoders.stack import Reading
+from multiview.model import MultiViewEncoder
 from senteval_runner.towers.backbones import (
     TransformerBackbone,
     open_backbone,
@@ -213,6 +215,22 @@ def test_tree_nodes_equal_a_loop() -> None:
                 each = zip(*rows, strict=True)
                 expected += [max(c) if name == "max" else sum(c) / len(c) for c in each]
             np.testing.assert_allclose(found[column, place], expected, atol=1e-5)
+
+
+def test_the_columns_of_a_model_that_joins_pools_are_its_nodes(tmp_path: Path) -> None:
+    """They do not depend on how the model's own sentence vectors are made."""
+    encoder = MultiViewEncoder.untrained("dep,seq", dim=4, word_dim=3)
+    encoder.save(tmp_path / "plain")
+    network = encoder.members[0].network
+    network.read(Reading("root,mean,max", ("bag",), (0.5, 2.0, 3.0)))
+    encoder.save(tmp_path / "wide")
+    config = LayersConfig(backbones=(), heights=(0, 1))
+    plain, wide = (
+        TreeBackbone(find_source(str(tmp_path / name)), config).encode(SENTENCES)[0]
+        for name in ("plain", "wide")
+    )
+    assert wide.shape[2] == plain.shape[2] + 3
+    np.testing.assert_allclose(wide[:, :, :8], plain, atol=1e-6)
 
 
 def test_node_pooling_in_double_precision() -> None:
