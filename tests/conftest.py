@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from corpora.support.cli import LOGGER
 
 pytest_plugins = ("tests.fixtures.senteval", "tests.fixtures.trees", "tests.fixtures.builtin")
 
@@ -22,6 +25,17 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 def pytest_configure() -> None:
     """A shell's background job ignores Ctrl-C; every command that a test starts would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def no_log_of_an_earlier_test() -> Iterator[None]:
+    """A command that a test calls logs until the next one does; here only until the test ends."""
+    yield
+    logger = logging.getLogger(LOGGER)
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    logger.propagate = True
 
 
 @pytest.fixture(scope="session")
