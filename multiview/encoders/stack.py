@@ -71,7 +71,7 @@ class ViewStack(nn.Module):
         )
         self.words = words
         for encoder in self.encoder_list:
-            encoder.use_words(words.vocabulary)
+            encoder.use_words(words.trained_vocabulary)
         self.scales = (1.0,) * len(self.views)
         """Factor on each view's vectors when sentences are encoded; training knows none."""
 
@@ -129,7 +129,7 @@ class ViewStack(nn.Module):
                     f"view {view!r}: it has weights, which only training can make; add bag or hash"
                 )
             encoder = build_view(view, self.words.dim, self.config.dim, self.config.engine)
-            encoder.use_words(self.words.vocabulary)
+            encoder.use_words(self.words.trained_vocabulary)
             self.encoders.append(encoder)
         self.views += tuple(views)
         self.scales += (1.0,) * len(views)

@@ -194,6 +194,22 @@ def test_random_views_may_be_bags() -> None:
     )
 
 
+def test_a_larger_vocabulary_leaves_the_hash_as_it_was(tmp_path: Path) -> None:
+    """In memory and from a folder: how frequent a word is, the trained words say."""
+    words = WordTable.random(Vocabulary(LISTED, case="lower"), 3, views=1)
+    encoder = MultiViewEncoder([Member(ViewStack(["seq", "hash"], words, EncoderConfig(dim=4)))])
+    before = encoder.encode(SENTENCES, views="hash")
+    rows = np.random.default_rng(2).standard_normal((len(LISTED) + 2, 3))
+    lines = [
+        f"{w} {' '.join(map(str, row))}" for w, row in zip([*LISTED, "mat", "readers"], rows, strict=True)
+    ]
+    (tmp_path / "v.txt").write_text("\n".join(lines) + "\n")
+    assert encoder.expand_vocabulary(tmp_path / "v.txt", cache=tmp_path / "cache") == 2
+    encoder.save(tmp_path / "more")
+    for one in (encoder, MultiViewEncoder.load(tmp_path / "more", "cpu")):
+        np.testing.assert_array_equal(one.encode(SENTENCES, views="hash"), before)
+
+
 def test_hash_refuses_ids() -> None:
     class Ids:
         sentence_offsets = np.array([0, 2])
