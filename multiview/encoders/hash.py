@@ -27,7 +27,7 @@ from multiview.engines.plan import Plan, TreeBatch
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary
 from parsing.cache.format import Batch
 
-WIDTH = 1024
+WIDTH = 4096
 PAIRS = 0.5
 """Weight of a pair of neighbours; a word has at most 1."""
 SMOOTH = 1e-3

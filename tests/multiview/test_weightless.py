@@ -44,12 +44,12 @@ def mixed(value: int) -> int:
 
 
 def directions(key: int) -> list[float]:
-    """±1/32 by the bits of sixteen random numbers, lowest byte first, highest bit of a byte first."""
+    """±1/64 by the bits of 64 random numbers, lowest byte first, highest bit of a byte first."""
     found = []
-    for count in range(1, 17):
+    for count in range(1, 65):
         number = mixed((key + count * 0x9E3779B97F4A7C15) & MASK)
         for byte in number.to_bytes(8, "little"):
-            found += [1 / 32 if byte & (128 >> bit) else -1 / 32 for bit in range(8)]
+            found += [1 / 64 if byte & (128 >> bit) else -1 / 64 for bit in range(8)]
     return found
 
 
@@ -59,7 +59,7 @@ def key_of(word: str) -> int:
 
 
 def slow_hash(words: list[str], listed: list[str]) -> list[float]:
-    total, before = [0.0] * 1024, 0
+    total, before = [0.0] * 4096, 0
     harmonic = math.log(len(listed)) + 0.5772156649015329
     for word in words:
         rank = listed.index(word.lower()) + 1 if word.lower() in listed else len(listed) + 1
@@ -83,7 +83,7 @@ def encoder_of(
 @pytest.mark.parametrize("buckets", [0, 3])
 def test_hash_equals_a_loop(buckets: int) -> None:
     found = encoder_of(buckets=buckets).encode(SENTENCES, views="hash")
-    assert found.shape == (4, 1024)
+    assert found.shape == (4, 4096)
     wanted = [slow_hash(words, LISTED) for words in SENTENCES]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
@@ -128,7 +128,7 @@ def test_the_nodes_are_the_words() -> None:
     (nodes,) = encoder_of().node_states(SENTENCES, views=["bag", "hash"])
     bag, hashed = nodes.views
     tokens = sum(map(len, SENTENCES))
-    assert bag.h_ND.shape == (tokens, 6) and hashed.h_ND.shape == (tokens, 1024)
+    assert bag.h_ND.shape == (tokens, 6) and hashed.h_ND.shape == (tokens, 4096)
     assert bag.tree == hashed.tree == "" and not bag.height_N.any()
     flat = [word for place in nodes.places for word in SENTENCES[place]]
     np.testing.assert_allclose(hashed.h_ND[3], directions(key_of(flat[3])), atol=1e-6)
@@ -155,9 +155,9 @@ def test_views_are_added_scaled_kept_and_told(tmp_path: Path, capsys: pytest.Cap
     np.testing.assert_array_equal(MultiViewEncoder.load(tmp_path / "again", "cpu").encode(SENTENCES), whole)
     capsys.readouterr()
     assert info([str(added)]) == 0
-    assert "views seq, bag, hash, 1034 dimensions" in capsys.readouterr().out
+    assert "views seq, bag, hash, 4106 dimensions" in capsys.readouterr().out
     (member,) = load_members(added)
-    assert member.network.widths == [4, 6, 1024]
+    assert member.network.widths == [4, 6, 4096]
 
 
 @pytest.mark.parametrize(

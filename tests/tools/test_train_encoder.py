@@ -53,7 +53,7 @@ def test_the_chain_ends_in_the_same_bits_twice(
         weights.append((output / "compact" / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
     # Root, mean and maximum of three views, the words and the hash.
-    assert MultiViewEncoder.load("first/compact").encode("A dog barked.").shape == (3 * 3 * 8 + 12 + 1024,)
+    assert MultiViewEncoder.load("first/compact").encode("A dog barked.").shape == (3 * 3 * 8 + 12 + 4096,)
 
 
 @pytest.mark.parametrize(("teacher", "words"), [(None, "taught"), ("m", "own")])
