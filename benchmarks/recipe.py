@@ -60,7 +60,9 @@ def main(config: RecipeConfig) -> None:
     sick = read_task("SICKRelatedness", data).splits["dev"]
     similarity = unreported(read_task("STSBenchmark", data).splits["dev"], data)
     trec = read_task("TREC", data).splits["train"]
-    print(f"{len(similarity)} pairs of STS-B dev are in no reported set")
+    absent = [name for name in STS_SUBSETS if not has_files(name, data)]
+    unchecked = f" (not looked up, their files are missing: {', '.join(absent)})" if absent else ""
+    print(f"{len(similarity)} pairs of STS-B dev are in no reported set{unchecked}")
     found: dict[str, dict[str, float]] = {}
     tasks = (*TASKS, "MRPC") if config.classify or config.reviews else TASKS
     trees = EvaluationTrees(folder=config.trees, data=data, tasks=tasks)

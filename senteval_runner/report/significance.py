@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.senteval.tasks import RELATEDNESS_TASKS, STS_SUBSETS
-from senteval_runner.protocol.correlation import row_pearsons
+from senteval_runner.protocol.correlation import row_pearsons, spearman
 from senteval_runner.protocol.results import TaskResult
 
 RESAMPLES = 1000
@@ -53,6 +53,52 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
     difference does not have the sign it has on all items.
     """
     return paired_bootstrap_of_mean([[a]], [[b]], seed=seed)
+
+
+def paired_bootstrap_of_all_pairs(a: TaskResult, b: TaskResult, *, seed: int = 0) -> tuple[float, float]:
+    """How far A's Spearman correlation over all pairs of an STS task is ahead of B's, and the two-sided p.
+
+    Pairs are drawn with replacement from all subsets together and ranked anew in every resample.
+    """
+    subsets = sorted(a.gold)
+    gold_N, pa_N, pb_N = (
+        np.concatenate([np.asarray(of[name], dtype=np.float64) for name in subsets])
+        for of in (a.gold, a.predictions, b.predictions)
+    )
+    n = len(gold_N)
+    whole = spearman(pa_N, gold_N) - spearman(pb_N, gold_N)
+    if whole == 0:
+        return 0.0, 1.0
+    stream = np.random.RandomState(seed)
+    against = 0
+    for _ in range(RESAMPLES // 100):
+        # The pairs drawn more than once tie with themselves: ranks follow from how often each was drawn.
+        drawn_RN = stream.multinomial(n, np.full(n, 1 / n), 100).astype(np.float64)
+        ranked = [_ranks(values, drawn_RN) for values in (pa_N, pb_N, gold_N)]
+        of_a, of_b = (_weighted_pearsons(ranks, ranked[2], drawn_RN) for ranks in ranked[:2])
+        against += int(((of_a - of_b) * np.sign(whole) <= 0).sum())
+    return whole, min(1.0, max(2 * against / RESAMPLES, 2 / RESAMPLES))
+
+
+def _ranks(values_N: NDArray[np.float64], drawn_RN: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rank of each item (ties: the middle) among a resample that holds it ``drawn`` times, [R, N]."""
+    _, group_N = np.unique(values_N, return_inverse=True)
+    order = np.argsort(group_N, kind="stable")
+    starts = np.flatnonzero(np.diff(group_N[order], prepend=-1))
+    drawn_RG = np.add.reduceat(drawn_RN[:, order], starts, axis=1)
+    ranks: NDArray[np.float64] = (np.cumsum(drawn_RG, axis=1) - (drawn_RG - 1) / 2)[:, group_N]
+    return ranks
+
+
+def _weighted_pearsons(
+    x_RN: NDArray[np.float64], y_RN: NDArray[np.float64], weight_RN: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Pearson row by row where item n counts ``weight`` times, [R]; 0 where a side is constant."""
+    total = weight_RN.sum(axis=1, keepdims=True)
+    x, y = (of - (of * weight_RN).sum(axis=1, keepdims=True) / total for of in (x_RN, y_RN))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = (weight_RN * x * y).sum(1) / np.sqrt((weight_RN * x**2).sum(1) * (weight_RN * y**2).sum(1))
+    return np.nan_to_num(r)
 
 
 def paired_bootstrap_of_mean(

@@ -17,7 +17,7 @@ from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
 from corpora.support.progress import progress
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.published import PAIR_AVERAGES, PublishedRow
-from senteval_runner.report.significance import paired_bootstrap
+from senteval_runner.report.significance import paired_bootstrap, paired_bootstrap_of_all_pairs
 from senteval_runner.report.table import Cell, Column, Score, Table
 
 Metrics = Mapping[str, float]
@@ -273,15 +273,21 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
                     cells.append(None)
                     continue
                 one, other = results[a][task], results[b][task]
-                p = paired_bootstrap(one, other)
-                difference = f"{_compared(one) - _compared(other):+.2f}"
-                cells.append(f"{difference}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})")
+                cells.append(_difference(_compared(one) - _compared(other), paired_bootstrap(one, other)))
+                if task in STS_SUBSETS:
+                    ahead, p = paired_bootstrap_of_all_pairs(one, other)
+                    cells[-1] = f"{cells[-1]}; {_difference(100 * ahead, p)}"
             rows.append(cells)
     note = (
         "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
-        "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness, STS: Pearson."
+        "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness: Pearson. STS: "
+        "Pearson, mean over subsets; Spearman over all pairs."
     )
     return Table(["models", *(Column(task, align="right") for task in tasks)], rows, notes=[note])
+
+
+def _difference(ahead: float, p: float) -> str:
+    return f"{ahead:+.2f}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})"
 
 
 def headlines(models: Models, tasks: Sequence[str]) -> dict[str, list[dict[str, float]]]:

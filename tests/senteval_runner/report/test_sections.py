@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from scipy.stats import pearsonr
+from scipy.stats import pearsonr, spearmanr
 
 from corpora.support.errors import UserError
 from senteval_runner import running
@@ -14,7 +14,11 @@ from senteval_runner.protocol.correlation import row_pearsons
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.projections import nearest, pca, tsne
 from senteval_runner.report.sections import read_examples
-from senteval_runner.report.significance import paired_bootstrap, paired_bootstrap_of_mean
+from senteval_runner.report.significance import (
+    paired_bootstrap,
+    paired_bootstrap_of_all_pairs,
+    paired_bootstrap_of_mean,
+)
 from tests.senteval_runner.test_run import config
 
 
@@ -120,6 +124,34 @@ def test_subsets_are_compared_by_name() -> None:
         return TaskResult(task="STS12", metrics={}, dim=1, rows={}, **values)
 
     assert paired_bootstrap(scored(0.0, list(gold)), scored(0.5, sorted(gold))) == 1.0
+
+
+def test_all_pairs_are_compared_as_scipy_ranks_resamples() -> None:
+    """Human scores tie, subsets lie in another order, and a resample holds some pairs several times."""
+    rng = np.random.RandomState(5)
+    gold = {name: np.round(rng.rand(n) * 5) for name, n in (("OnWN", 60), ("FNWN", 30))}
+
+    def scored(noise: float, names: list[str]) -> TaskResult:
+        given = {
+            name: np.round(gold[name] + noise * rng.randn(len(gold[name])), 1).tolist() for name in names
+        }
+        values = {"predictions": given, "gold": {name: gold[name].tolist() for name in names}}
+        return TaskResult(task="STS13", metrics={}, dim=1, rows={}, **values)
+
+    one, other = scored(2.0, ["OnWN", "FNWN"]), scored(2.4, ["FNWN", "OnWN"])
+    flat = [np.concatenate([of[name] for name in gold]) for of in (one.predictions, other.predictions, gold)]
+
+    def ahead(rows: np.ndarray) -> float:
+        a, b, wanted = (values[rows] for values in flat)
+        return float(spearmanr(a, wanted).statistic - spearmanr(b, wanted).statistic)
+
+    whole = ahead(np.arange(90))
+    drawn = np.array([ahead(rng.randint(0, 90, 90)) for _ in range(1000)])
+    expected = min(1.0, 2 * float((drawn * np.sign(whole) <= 0).mean()))
+    assert 0.02 < expected < 0.9
+    difference, p = paired_bootstrap_of_all_pairs(one, other)
+    assert difference == pytest.approx(whole) and p == pytest.approx(expected, abs=0.05)
+    assert paired_bootstrap_of_all_pairs(one, one) == (0.0, 1.0)
 
 
 def test_projections() -> None:
