@@ -98,7 +98,8 @@ def _weighted_pearsons(
     x, y = (of - (of * weight_RN).sum(axis=1, keepdims=True) / total for of in (x_RN, y_RN))
     with np.errstate(divide="ignore", invalid="ignore"):
         r = (weight_RN * x * y).sum(1) / np.sqrt((weight_RN * x**2).sum(1) * (weight_RN * y**2).sum(1))
-    return np.nan_to_num(r)
+    found: NDArray[np.float64] = np.nan_to_num(r)
+    return found
 
 
 def paired_bootstrap_of_mean(
