@@ -197,7 +197,7 @@ class MultiViewEncoder(CosineSimilarity):
         self,
         inputs: str | Iterable[str | Tokens] | None,
         *,
-        batch_size: int = 128,
+        batch_size: int = 256,
         show_progress_bar: bool | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
@@ -369,7 +369,7 @@ class MultiViewEncoder(CosineSimilarity):
         self,
         inputs: Iterable[str | Tokens] | None,
         *,
-        batch_size: int = 128,
+        batch_size: int = 256,
         views: Sequence[str] | None = None,
         trees: TreeCache | None = None,
     ) -> Iterator[NodeBatch]:

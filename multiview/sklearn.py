@@ -43,7 +43,7 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         *,
         views: Sequence[str] | None = None,
         normalize: bool = False,
-        batch_size: int = 128,
+        batch_size: int = 256,
         device: str | None = None,
     ) -> None:
         self.model = model

@@ -32,7 +32,6 @@ PAIRS = 0.5
 """Weight of a pair of neighbours; a word has at most 1."""
 SMOOTH = 1e-3
 """a of the weight a / (a + p)."""
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +40,8 @@ class HashPlan(Plan):
 
     sentence: NDArray[np.float32]
     """[B, K]."""
-    word: NDArray[np.float32]
-    """[U, K], of each distinct word by itself."""
-    word_index: NDArray[np.int64]
-    """[N], each token's word."""
+    key: NDArray[np.int64]
+    """[N], the bits of each token's word."""
 
 
 @register_view("hash")
@@ -67,27 +64,25 @@ class HashEncoder(WeightlessView):
         """Reads the words' spelling."""
         if not isinstance(batch, Batch) or batch.types is None:
             raise ValueError("view hash reads words; the batch holds vocabulary ids")
+        from multiview.engines.signs import mixed, signed_sums  # numba takes time to import
+
         base = super().plan(batch)
         used, index_N = np.unique(batch.token, return_inverse=True)
         types = [batch.types[place] for place in used]
-        key_U = word_keys(types)
-        word_UK = projected(key_U)
-        before_N = np.roll(key_U[index_N], 1)
+        key_N = word_keys(types)[index_N]
+        before_N = np.roll(key_N, 1)
         before_N[base.node_offsets[:-1][np.diff(base.node_offsets) > 0]] = 0
-        pair_NK = projected(_mixed(before_N * np.uint64(3) + key_U[index_N]))
-        weight_N = torch.from_numpy(self._weights(types)[index_N])
-        offsets = torch.from_numpy(base.node_offsets)
-        summed_BK = _summed(word_UK, torch.from_numpy(index_N), offsets, weight_N)
-        summed_BK += _summed(pair_NK, torch.arange(len(pair_NK)), offsets, torch.full_like(weight_N, PAIRS))
-        length_B1 = torch.diff(offsets).clamp(min=1)[:, None]
+        pair_N = mixed(before_N * np.uint64(3) + key_N)
+        weight_N = self._weights(types)[index_N]
+        summed_BK = signed_sums(key_N, weight_N, base.node_offsets, WIDTH)
+        summed_BK += signed_sums(pair_N, np.full_like(weight_N, PAIRS), base.node_offsets, WIDTH)
         return HashPlan(
             sentences=base.sentences,
             node_offsets=base.node_offsets,
             node_slot=base.node_slot,
             node_height=base.node_height,
-            sentence=(summed_BK / length_B1).numpy(),
-            word=word_UK,
-            word_index=index_N,
+            sentence=summed_BK / np.diff(base.node_offsets).clip(min=1)[:, None].astype(np.float32),
+            key=key_N.view(np.int64),
         )
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
@@ -96,8 +91,13 @@ class HashEncoder(WeightlessView):
 
     def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sentence vectors [B, K] and those of the words [N, K], without their weights."""
-        plan = plan.to(x_UE.device)
-        return plan.tensor("sentence"), plan.tensor("word")[plan.tensor("word_index")]
+        from multiview.engines.signs import signed_sums
+
+        assert isinstance(plan, HashPlan)
+        count = len(plan.key)
+        word_NK = signed_sums(plan.key.view(np.uint64), np.ones(count, np.float32), np.arange(count + 1), WIDTH)
+        sentence_BK = plan.to(x_UE.device).tensor("sentence")
+        return sentence_BK, torch.from_numpy(word_NK).to(x_UE.device)
 
     def _weights(self, types: list[str]) -> NDArray[np.float32]:
         """The weight w of each word, float32 [U]."""
@@ -119,28 +119,3 @@ def word_keys(types: list[str]) -> NDArray[np.uint64]:
         for word in types
     )
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64) | np.uint64(1)
-
-
-def projected(key_n: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """±1/√K by the bits of a counter-based generator (SplitMix64, Steele et al. 2014), float32 [n, K]."""
-    counter = np.arange(1, WIDTH // 64 + 1, dtype=np.uint64) * _GOLDEN
-    bits = _mixed(key_n[:, None] + counter).astype("<u8").view(np.uint8)
-    values: NDArray[np.float32] = np.unpackbits(bits, axis=1).astype(np.float32)
-    values *= np.float32(2 / WIDTH**0.5)
-    values -= np.float32(1 / WIDTH**0.5)
-    return values
-
-
-def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finaliser: every bit of the result depends on every bit of the value."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-def _summed(rows: NDArray[np.float32], index_N: Tensor, offsets: Tensor, weight_N: Tensor) -> Tensor:
-    """Weighted sums of rows by sentence, [B, K]."""
-    return torch.nn.functional.embedding_bag(
-        index_N, torch.from_numpy(rows), offsets, mode="sum",
-        per_sample_weights=weight_N, include_last_offset=True,
-    )  # fmt: skip

@@ -46,7 +46,7 @@ class ModelOptions(TypedDict, total=False):
     trees: EvaluationTrees | Path | None
     """Source of a tree encoder's trees, see :func:`senteval_runner.vectors.evaluation_trees.open_trees`."""
     batch_size: int
-    """Sentences encoded at a time; 128 by default."""
+    """Sentences encoded at a time; 256 by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ def resolve_encoder(spec: str, **options: Unpack[ModelOptions]) -> StoredEncoder
 
 def loader(source: Source, options: ModelOptions) -> Callable[[], LoadedEncoder]:
     """A function that loads a source's model."""
-    device, batch_size = options.get("device"), options.get("batch_size", 128)
+    device, batch_size = options.get("device"), options.get("batch_size", 256)
 
     def load() -> LoadedEncoder:
         if source.kind == "vectors":
@@ -142,7 +142,7 @@ def loader(source: Source, options: ModelOptions) -> Callable[[], LoadedEncoder]
 def tree_reading(
     model: MultiViewEncoder,
     trees: EvaluationTrees | Path | None = None,
-    batch_size: int = 128,
+    batch_size: int = 256,
     *,
     views: Sequence[str] | None = None,
 ) -> LoadedEncoder:
