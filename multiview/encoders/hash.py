@@ -95,7 +95,9 @@ class HashEncoder(WeightlessView):
 
         assert isinstance(plan, HashPlan)
         count = len(plan.key)
-        word_NK = signed_sums(plan.key.view(np.uint64), np.ones(count, np.float32), np.arange(count + 1), WIDTH)
+        word_NK = signed_sums(
+            plan.key.view(np.uint64), np.ones(count, np.float32), np.arange(count + 1), WIDTH
+        )
         sentence_BK = plan.to(x_UE.device).tensor("sentence")
         return sentence_BK, torch.from_numpy(word_NK).to(x_UE.device)
 
