@@ -76,12 +76,13 @@ class HashEncoder(WeightlessView):
         weight_N = self._weights(types)[index_N]
         summed_BK = signed_sums(key_N, weight_N, base.node_offsets, WIDTH)
         summed_BK += signed_sums(pair_N, np.full_like(weight_N, PAIRS), base.node_offsets, WIDTH)
+        length_B1 = np.maximum(np.diff(base.node_offsets), 1)[:, None].astype(np.float32)
         return HashPlan(
             sentences=base.sentences,
             node_offsets=base.node_offsets,
             node_slot=base.node_slot,
             node_height=base.node_height,
-            sentence=summed_BK / np.diff(base.node_offsets).clip(min=1)[:, None].astype(np.float32),
+            sentence=summed_BK / length_B1,
             key=key_N.view(np.int64),
         )
 

@@ -25,14 +25,14 @@ def mixed(value):  # type: ignore[no-untyped-def]
 
 
 def signed_sums(
-    key_N: NDArray[np.uint64], weight_N: NDArray[np.float32], offsets: NDArray[np.int64], width: int
+    key_N: NDArray[np.uint64], weight_N: NDArray[np.float32], offsets: NDArray[np.integer], width: int
 ) -> NDArray[np.float32]:
     """The weighted sum of each group's signs over the root of K, float32 [B, K].
 
     Args:
         key_N: the keys.
         weight_N: what each counts.
-        offsets: int64 [B + 1], where each group of keys begins.
+        offsets: [B + 1], where each group of keys begins.
         width: K, a multiple of 64.
     """
     summed: NDArray[np.float32] = np.zeros((len(offsets) - 1, width), np.float32)
