@@ -77,7 +77,12 @@ def paired_bootstrap_of_all_pairs(a: TaskResult, b: TaskResult, *, seed: int = 0
         ranked = [_ranks(values, drawn_RN) for values in (pa_N, pb_N, gold_N)]
         of_a, of_b = (_weighted_pearsons(ranks, ranked[2], drawn_RN) for ranks in ranked[:2])
         against += int(((of_a - of_b) * np.sign(whole) <= 0).sum())
-    return whole, min(1.0, max(2 * against / RESAMPLES, 2 / RESAMPLES))
+    return whole, _two_sided(against / RESAMPLES)
+
+
+def _two_sided(against: float) -> float:
+    """The p of a difference whose sign a fraction of the resamples does not share; never below theirs."""
+    return min(1.0, max(2 * against, 2 / RESAMPLES))
 
 
 def _ranks(values_N: NDArray[np.float64], drawn_RN: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -124,8 +129,7 @@ def paired_bootstrap_of_mean(
         differences += drawn
     if whole == 0:
         return 1.0
-    against = float((differences * np.sign(whole) <= 0).mean())
-    return min(1.0, max(2 * against, 2 / RESAMPLES))
+    return _two_sided(float((differences * np.sign(whole) <= 0).mean()))
 
 
 def _paired_differences(
