@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.test_commands import PIPELINE, ROOT
+
+pytest.importorskip("mypy")  # of the extra dev
 
 SCRIPT = """\
 from multiview.model import MultiViewEncoder
