@@ -14,7 +14,7 @@ EXTRAS = {
     "zstd": ["zstandard>=0.22"],
     "docs": ["mkdocs-material>=9", "mkdocstrings[python]>=1", "latex2mathml>=3.78"],
 }
-# What `make test` installs; tests of the extras ray, triton, docs and dev are skipped where those are missing.
+# What `make test` installs; tests of the extras ray, triton, docs and dev are skipped without those.
 TEST = [
     "pytest>=8",
     "pytest-cov>=5",
