@@ -13,7 +13,6 @@ plans. For seq the peer is ``nn.GRU`` alone on a packed sequence. Prints a table
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import statistics
@@ -36,6 +35,7 @@ from multiview.encoders.registry import Encoder, build_view
 from multiview.engines import workspace
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
 from multiview.engines.products import Products
+from parsing.pipeline.worker import give_memory_back
 from parsing.trees.arrays import constituency_heights, dependency_heights
 from parsing.trees.binarise import binarise
 from parsing.trees.brackets import SpanTree, read_trees, to_parse
@@ -196,7 +196,7 @@ def peak_mb(step: Step) -> float:
     """Highest resident memory during a step above that before it, in MB, sampled every millisecond."""
     page = os.sysconf("SC_PAGE_SIZE")
     workspace.release()
-    ctypes.CDLL(None).malloc_trim(0)  # memory that the allocator kept from earlier steps would hide the peak
+    give_memory_back()  # memory that the allocator kept from earlier steps would hide the peak
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * page
