@@ -121,18 +121,20 @@ class ViewStack(nn.Module):
         """Add views that have no weights, after the others.
 
         Raises:
-            UserError: a view has weights.
+            UserError: a view has weights, or is there already.
         """
         for view in views:
             if not view_class(view).weightless:
                 raise UserError(
                     f"view {view!r}: it has weights, which only training can make; add bag or hash"
                 )
+            if view in self.views:
+                raise UserError(f"view {view!r}: the model has it already ({', '.join(self.views)})")
             encoder = build_view(view, self.words.dim, self.config.dim, self.config.engine)
             encoder.use_words(self.words.trained_vocabulary)
             self.encoders.append(encoder)
-        self.views += tuple(views)
-        self.scales += (1.0,) * len(views)
+            self.views += (view,)
+            self.scales += (1.0,)
 
     @torch.no_grad()
     def scale_and_equalise(self) -> None:

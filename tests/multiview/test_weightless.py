@@ -164,6 +164,7 @@ def test_views_are_added_scaled_kept_and_told(tmp_path: Path, capsys: pytest.Cap
     ("options", "told"),
     [
         (["--add", "dep"], "view 'dep': it has weights"),
+        (["--add", "bag", "bag"], "view 'bag': the model has it already (seq, bag)"),
         (["--add", "bagg"], "view 'bagg': did you mean bag"),
         (["--add", "bag", "--scale", "1"], "--scale: 1 factors; with --add"),
     ],
