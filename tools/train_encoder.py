@@ -82,7 +82,7 @@ RECIPE = (
 
 READING = (
     *("--bits", 4, "--pooling", "root,mean,max", "--buckets", 2000),
-    *("--add", "bag", "hash", "--scale", 0.75, 0.75, 0.5, 1, 7),
+    *("--add", "bag", "hash", "--scale", 0.75, 0.75, 0.5, 0.75, 14),
 )
 """How the finished encoder is stored and read."""
 

@@ -1,19 +1,21 @@
-"""HASH: which words and which pairs of neighbours a sentence has, projected at random.
+"""HASH: which words, spellings and pairs of neighbours a sentence has, projected at random.
 
-    v(s) = 1/n (Σ_t w(x_t) r(x_t) + ½ Σ_t r(x_t-1, x_t))
+    v(s) = 1/n Σ_t (w(x_t) u(x_t) + ¼ r(x_t-1, x_t)),  u(x) = r(x) + 1/√m Σ_g r(g)
 
 r is a vector of ±1/√K that depends on its words alone (random projection: Achlioptas 2003; the hashing of
 features: Weinberger et al. 2009), so it needs no vocabulary, and a name that nobody has seen has a vector of
-its own. w is the root of the smooth inverse frequency (Arora et al. 2017) that Zipf's law gives a word's
-place in the vocabulary. Words are in lower case. What trained views blur, a classifier can read here.
+its own. g are the m character trigrams of a word, by which it is near words of its stem (fastText: Bojanowski
+et al. 2017). w is the smooth inverse frequency (Arora et al. 2017) that Zipf's law gives a word's place in
+the vocabulary. Words are in lower case. What trained views blur, a classifier can read here.
 
-Legend of dimension suffixes: B sentences, N tokens, K width, n distinct words or pairs.
+Legend of dimension suffixes: B sentences, N tokens, U distinct words, K width.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,9 +29,12 @@ from multiview.engines.plan import Plan, TreeBatch
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary
 from parsing.cache.format import Batch
 
+if TYPE_CHECKING:
+    from multiview.engines.signs import Targets
+
 WIDTH = 4096
-PAIRS = 0.5
-"""Weight of a pair of neighbours; a word has at most 1."""
+PAIRS = 0.25
+"""Weight of a pair of neighbours; a word has at most 1, and its trigrams together as much."""
 SMOOTH = 1e-3
 """a of the weight a / (a + p)."""
 
@@ -40,13 +45,15 @@ class HashPlan(Plan):
 
     sentence: NDArray[np.float32]
     """[B, K]."""
-    key: NDArray[np.int64]
-    """[N], the bits of each token's word."""
+    types: list[str]
+    """The distinct words."""
+    token: NDArray[np.int64]
+    """[N], the word of each token."""
 
 
 @register_view("hash")
 class HashEncoder(WeightlessView):
-    """Random projection of words and word pairs."""
+    """Random projection of words, their trigrams and pairs of neighbours."""
 
     vocabulary: Vocabulary | None = None
     """Whose order says how frequent a word is; without it, every word weighs 1."""
@@ -64,26 +71,34 @@ class HashEncoder(WeightlessView):
         """Reads the words' spelling."""
         if not isinstance(batch, Batch) or batch.types is None:
             raise ValueError("view hash reads words; the batch holds vocabulary ids")
-        from multiview.engines.signs import mixed, signed_sums  # numba takes time to import
+        from multiview.engines.signs import Targets, add_signs, mixed  # numba takes time to import
 
         base = super().plan(batch)
-        used, index_N = np.unique(batch.token, return_inverse=True)
+        offsets, length_B = base.node_offsets, np.diff(base.node_offsets)
+        used, token_N = np.unique(batch.token, return_inverse=True)
         types = [batch.types[place] for place in used]
-        key_N = word_keys(types)[index_N]
+        key_N = word_keys(types)[token_N]
         before_N = np.roll(key_N, 1)
-        before_N[base.node_offsets[:-1][np.diff(base.node_offsets) > 0]] = 0
+        before_N[offsets[:-1][length_B > 0]] = 0
         pair_N = mixed(before_N * np.uint64(3) + key_N)
-        weight_N = self._weights(types)[index_N]
-        summed_BK = signed_sums(key_N, weight_N, base.node_offsets, WIDTH)
-        summed_BK += signed_sums(pair_N, np.full_like(weight_N, PAIRS), base.node_offsets, WIDTH)
-        length_B1 = np.maximum(np.diff(base.node_offsets), 1)[:, None].astype(np.float32)
+        share_B = 1 / np.maximum(length_B, 1)
+        sentence_BK = np.zeros((len(length_B), WIDTH), np.float32)
+        add_signs(pair_N, offsets, Targets.themselves(len(length_B)).times(PAIRS * share_B), sentence_BK)
+        by_word = np.argsort(token_N, kind="stable")
+        places = Targets(
+            row=np.repeat(np.arange(len(length_B)), length_B)[by_word],
+            weight=np.repeat(share_B, length_B)[by_word].astype(np.float32),
+            offsets=np.append(0, np.cumsum(np.bincount(token_N, minlength=len(types)))),
+        )
+        _add_words(types, places.times(self._weights(types)), sentence_BK)
         return HashPlan(
             sentences=base.sentences,
-            node_offsets=base.node_offsets,
+            node_offsets=offsets,
             node_slot=base.node_slot,
             node_height=base.node_height,
-            sentence=summed_BK / length_B1,
-            key=key_N.view(np.int64),
+            sentence=sentence_BK,
+            types=types,
+            token=token_N,
         )
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
@@ -91,16 +106,13 @@ class HashEncoder(WeightlessView):
         return plan.to(x_UE.device).tensor("sentence")
 
     def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Sentence vectors [B, K] and those of the words [N, K], without their weights."""
-        from multiview.engines.signs import signed_sums
+        """Sentence vectors [B, K] and u of the words [N, K], without their weights."""
+        from multiview.engines.signs import Targets
 
         assert isinstance(plan, HashPlan)
-        count = len(plan.key)
-        word_NK = signed_sums(
-            plan.key.view(np.uint64), np.ones(count, np.float32), np.arange(count + 1), WIDTH
-        )
-        sentence_BK = plan.to(x_UE.device).tensor("sentence")
-        return sentence_BK, torch.from_numpy(word_NK).to(x_UE.device)
+        word_UK = np.zeros((len(plan.types), WIDTH), np.float32)
+        _add_words(plan.types, Targets.themselves(len(plan.types)), word_UK)
+        return self.forward(x_UE, plan), torch.from_numpy(word_UK[plan.token]).to(x_UE.device)
 
     def _weights(self, types: list[str]) -> NDArray[np.float32]:
         """The weight w of each word, float32 [U]."""
@@ -111,8 +123,34 @@ class HashEncoder(WeightlessView):
         # Zipf's law: the word of rank r has p = 1 / (r · Σ 1/r'); those without a rank are rarer than all.
         row_U[(row_U == UNKNOWN_ROW) | (row_U > listed)] = listed + 1
         share_U = 1 / (row_U * (np.log(max(listed, 1)) + np.euler_gamma))
-        weight_U: NDArray[np.float32] = np.sqrt(SMOOTH / (SMOOTH + share_U)).astype(np.float32)
+        weight_U: NDArray[np.float32] = (SMOOTH / (SMOOTH + share_U)).astype(np.float32)
         return weight_U
+
+
+def _add_words(types: list[str], places: Targets, summed: NDArray[np.float32]) -> None:
+    """Add u of each word to its places among the rows [rows, K]."""
+    from multiview.engines.signs import add_signs
+
+    add_signs(word_keys(types), np.arange(len(types) + 1), places, summed)
+    trigram_G, count_U = trigram_keys(types)
+    places = places.times(1 / np.sqrt(np.maximum(count_U, 1)))
+    add_signs(trigram_G, np.append(0, np.cumsum(count_U)), places, summed)
+
+
+def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """The keys of trigrams of ``<word>`` in lower case, uint64 [G]; how many each has, int64 [U].
+
+    A word has as many trigrams as characters.
+    """
+    from multiview.engines.signs import mixed
+
+    marked = [f"<{word.lower()}>" for word in types]
+    count_U = np.array([len(word) - 2 for word in marked], np.int64)
+    # Three code points of 21 bits fit into one number.
+    codes = np.frombuffer("".join(marked).encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint64)
+    packed = codes[:-2] << np.uint64(42) | codes[1:-1] << np.uint64(21) | codes[2:]
+    begins_G = np.arange(count_U.sum()) + 2 * np.repeat(np.arange(len(types)), count_U)
+    return mixed(packed[begins_G]), count_U
 
 
 def word_keys(types: list[str]) -> NDArray[np.uint64]:

@@ -1,10 +1,13 @@
 """Weighted sums of random signs, compiled: no sign is kept in memory.
 
 A key stands for K signs, which SplitMix64 (Steele, Lea & Flood 2014) makes from it: number c is ``mix(key +
-c · golden)``, c from 1, and gives 64 signs, lowest byte first, highest bit of a byte first.
+c · golden)``, c from 1, and gives eight bytes, lowest first. Bit j, from the lowest, of the i-th byte of all
+is the sign of place j · K / 8 + i, so that one instruction counts the bits of many places.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -12,8 +15,33 @@ from numpy.typing import NDArray
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_30, _27, _31, _8, _BYTE = (np.uint64(value) for value in (30, 27, 31, 8, 255))
-_SIGNS = (2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) - 1).astype(np.float32)
+_30, _27, _31 = (np.uint64(value) for value in (30, 27, 31))
+_ONE = np.uint8(1)
+_MOST = 255
+"""Keys whose signs are counted in bytes before they are added up."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Where the sum of each group of keys goes: M places in all, group by group."""
+
+    row: NDArray[np.int64]
+    """[M], a row of the result."""
+    weight: NDArray[np.float32]
+    """[M], what the group counts there."""
+    offsets: NDArray[np.int64]
+    """[G + 1], where the places of each group begin."""
+
+    @staticmethod
+    def themselves(groups: int) -> Targets:
+        """Each group in a row of its own, with weight 1."""
+        every = np.arange(groups + 1)
+        return Targets(every[:-1], np.ones(groups, np.float32), every)
+
+    def times(self, factor_G: NDArray[np.floating]) -> Targets:
+        """Each group times a factor."""
+        weight_M = self.weight * np.repeat(factor_G, np.diff(self.offsets)).astype(np.float32)
+        return Targets(self.row, weight_M, self.offsets)
 
 
 @njit(cache=True, nogil=True)
@@ -24,35 +52,45 @@ def mixed(value):  # type: ignore[no-untyped-def]
     return value ^ (value >> _31)
 
 
-def signed_sums(
-    key_N: NDArray[np.uint64], weight_N: NDArray[np.float32], offsets: NDArray[np.integer], width: int
-) -> NDArray[np.float32]:
-    """The weighted sum of each group's signs over the root of K, float32 [B, K].
+def add_signs(
+    key_N: NDArray[np.uint64], offsets: NDArray[np.integer], targets: Targets, summed: NDArray[np.float32]
+) -> None:
+    """Add the sum of each group's signs, over the root of K, to its targets.
 
     Args:
         key_N: the keys.
-        weight_N: what each counts.
-        offsets: [B + 1], where each group of keys begins.
-        width: K, a multiple of 64.
+        offsets: [G + 1], where each group of keys begins.
+        targets: of the G groups.
+        summed: [rows, K], which the sums are added to; K is a multiple of 64.
     """
-    summed: NDArray[np.float32] = np.zeros((len(offsets) - 1, width), np.float32)
-    _add_signs(key_N, weight_N, offsets, (_SIGNS / width**0.5).astype(np.float32), summed)
-    return summed
+    weight_M = (targets.weight / summed.shape[1] ** 0.5).astype(np.float32)
+    _add_signs(key_N, offsets, targets.row, weight_M, targets.offsets, summed)
 
 
 @njit(cache=True, nogil=True)
-def _add_signs(key_N, weight_N, offsets, sign_of_byte, summed_BK):  # type: ignore[no-untyped-def]
-    numbers = summed_BK.shape[1] // 64
-    for b in range(len(offsets) - 1):
-        for n in range(offsets[b], offsets[b + 1]):
-            weight = weight_N[n]
-            counter = key_N[n]
-            for number in range(numbers):
-                counter += GOLDEN
-                bits = mixed(counter)
-                for byte in range(8):
-                    signs = sign_of_byte[np.int64(bits & _BYTE)]
-                    row = summed_BK[b, number * 64 + byte * 8 : number * 64 + byte * 8 + 8]
-                    for k in range(8):
-                        row[k] += weight * signs[k]
-                    bits >>= _8
+def _add_signs(key_N, offsets, row_M, weight_M, target_offsets, summed):  # type: ignore[no-untyped-def]
+    width = summed.shape[1]
+    number = np.empty(width // 64, np.uint64)
+    byte = number.view(np.uint8)
+    count, signs = np.empty(width, np.uint8), np.empty(width, np.float32)
+    for group in range(len(offsets) - 1):
+        signs[:] = 0
+        for start in range(offsets[group], offsets[group + 1], _MOST):
+            stop = min(start + _MOST, offsets[group + 1])
+            count[:] = 0
+            for n in range(start, stop):
+                counter = key_N[n]
+                for c in range(len(number)):
+                    counter += GOLDEN
+                    number[c] = mixed(counter)
+                for j in range(8):
+                    part = count[j * len(byte) : (j + 1) * len(byte)]
+                    for i in range(len(byte)):
+                        part[i] += (byte[i] >> np.uint8(j)) & _ONE
+            keys = np.float32(stop - start)
+            for k in range(width):
+                signs[k] += np.float32(2) * np.float32(count[k]) - keys
+        for m in range(target_offsets[group], target_offsets[group + 1]):
+            row, weight = summed[row_M[m]], weight_M[m]
+            for k in range(width):
+                row[k] += weight * signs[k]

@@ -10,7 +10,7 @@ from corpora.support.errors import UserError, did_you_mean
 BUILTIN = "builtin"
 MISSPELT = 0.85
 """How close to ``builtin`` a name is that means nothing else; ``bertin`` has 0.62."""
-BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v5"
+BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v6"
 
 
 def model_folder(name: Path | str) -> Path:
