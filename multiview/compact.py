@@ -50,8 +50,8 @@ class CompactConfig:
     pooling: Pooling | None = None
     """How the states of a sentence become its vector from now on; None: as in training."""
     add: tuple[str, ...] = ()
-    """Views without weights to add after the others: bag (the mean of the word vectors), hash (which words
-    and pairs of neighbours there are, projected at random)."""
+    """Views without weights to add after the others: bag (the mean of the word vectors), hash (which words,
+    trigrams of them and pairs of neighbours there are, projected at random)."""
     scale: tuple[float, ...] = ()
     """Factor on the vectors of each view, added ones included; by default 1."""
     buckets: CountOrNone | None = None
