@@ -60,7 +60,8 @@ def main(config: TrainEncoderConfig) -> None:
              "--vectors", vectors, "--teacher.vectors", taught,
              "--loop.max-steps", config.steps, "--loop.threads", config.threads,
              "--output", out, "--name", "model")  # fmt: skip
-    run_step("compact", "multiview.compact", out / "model", *READING, "--output", out / "compact")
+    run_step("compact", "multiview.compact", out / "model", *READING, "--scale", *FACTORS[config.words],
+             "--output", out / "compact")  # fmt: skip
 
 
 EVERYTHING = 10**9
@@ -82,9 +83,14 @@ RECIPE = (
 
 READING = (
     *("--bits", 4, "--pooling", "root,mean,max", "--buckets", 2000),
-    *("--add", "bag", "hash", "--scale", 0.75, 0.75, 0.5, 0.75, 14),
+    *("--add", "bag", "hash"),
 )
 """How the finished encoder is stored and read."""
+FACTORS = {
+    "taught": (0.75, 0.75, 0.5, 0.75, 14),
+    "own": (0.75, 0.75, 0.5, 0.5, 28),
+}
+"""What each view is multiplied by: without a teacher, random vectors know most of similarity."""
 
 cli = Command(TrainEncoderConfig, main, "tools.train_encoder", "Train the sentence encoder of the package.")
 

@@ -25,8 +25,9 @@ def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack
 
     Trained tables take in the most frequent words of the corpus that they lack, see
     :meth:`multiview.words.table.WordTable.grown`. The words of a model of fixed vectors stay as they are, or
-    with ``--words tuned`` become trained tables, whose new words start as :func:`tuned_table` says. The
-    objective's weights are not part of a model.
+    with ``--words tuned`` become trained tables, whose new words start as :func:`tuned_table` says. In both,
+    the corpus's words come first, by their frequency there, so that a view which weighs words by their place
+    (``hash``) has this corpus's weights. The objective's weights are not part of a model.
 
     Args:
         config: of the training.
@@ -49,13 +50,13 @@ def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack
     origin = f"continued from `{config.init}` (SHA-256 {model_sha256(folder)[:16]})"
     if config.words != "fixed":
         own = network.words.trained_vocabulary
-        known = set(own.words)
-        new = [word for word in corpus_words(trees.type_counts(), config.vocabulary)[0] if word not in known]
-        origin += f" with {len(new):,} words more"
+        here, _ = corpus_words(trees.type_counts(), config.vocabulary)
+        words = list(dict.fromkeys([*here, *own.words]))
+        origin += f" with {len(words) - len(own):,} words more"
         if network.words.fixed is None:
-            network.words = network.words.grown(new)
+            network.words = network.words.grown(words)
         else:
-            more = Vocabulary([*own.words, *new], buckets=config.vocabulary.buckets, case=own.case)
+            more = Vocabulary(words, buckets=config.vocabulary.buckets, case=own.case)
             network.words = tuned_table(config, more, WordVectors(own.words, network.words.fixed))
     network.words.origin = origin
     return network

@@ -209,24 +209,24 @@ class WordTable(nn.Module):
             self._extend(trained, Expansion.fit(trained, tables, vectors).to(self.tables[0].device))
         return self.expanded
 
-    def grown(self, new: Sequence[str]) -> Self:
-        """Trained tables with more words, which start from the vectors that they have here.
+    def grown(self, words: Sequence[str]) -> Self:
+        """Trained tables with more words, in another order, which start from the vectors that they have here.
 
         That is a word's row in an expansion, that of its hash bucket, or the unknown word's. So the larger
         tables give every sentence of known and new words the vectors it had. An expansion is not kept.
 
         Args:
-            new: words that the trained vocabulary does not list.
+            words: those that the trained vocabulary lists, and others.
         """
         own = self.trained_vocabulary
-        vocabulary = Vocabulary([*own.words, *new], buckets=own.buckets, case=own.case)
+        vocabulary = Vocabulary(words, buckets=own.buckets, case=own.case)
         table = type(self)(vocabulary, self.dim, views=len(self.tables))
-        places = self.vocabulary.lookup(list(new))
-        start, stop = 1 + len(own), 1 + len(vocabulary)
+        places = self.vocabulary.lookup(list(words))
+        stop = 1 + len(vocabulary)
         with torch.no_grad():
             for view, (target, source) in enumerate(zip(table.tables, self.tables, strict=True)):
-                target[:start], target[stop:] = source[:start], source[start:]
-                target[start:stop] = self.rows(view, places)
+                target[:1], target[stop:] = source[:1], source[1 + len(own) :]
+                target[1:stop] = self.rows(view, places)
         return table
 
     def _extend(self, trained: Vocabulary, expansion: Expansion) -> None:

@@ -40,7 +40,7 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
         typed.append((module, arguments))
         if module == "parsing.run":
             write_cache(Path(str(arguments[-1])), corpus_of(60))
-        else:
+        elif module == "multiview.train":
             name = arguments[arguments.index("--name") + 1]
             tiny = changed(TINY, loop={"batch": 8, "max_steps": 4}, validation={"sentences": 16}, name=name)
             folders = {"trees": tmp_path / "trees/pydocs-train", "output": tmp_path / "models"}
@@ -51,7 +51,9 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
     # The toy trees are by no parser that the installation's own encoder reads.
     monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path / "models" / demo.SCRATCH)
     demo.main(demo.DemoConfig(output=tmp_path))
-    assert [module for module, _ in typed] == ["parsing.run"] * 2 + ["multiview.train"] * 2
+    assert [module for module, _ in typed] == [
+        *("parsing.run", "parsing.run", "multiview.compact", "multiview.train", "multiview.train")
+    ]
     results = json.loads((tmp_path / "results.json").read_text())
     assert set(results["retrieval"]) == {
         *("builtin, adapted", "builtin, adapted, before its first step", "builtin"),
@@ -62,7 +64,7 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
     for scores in results["retrieval"].values():
         assert 0 <= scores["recall_at_1"]["mean"] <= scores["mrr"]["mean"] <= 1
     assert set(results["seconds"]) == {
-        *("parse training text", "parse held-out text", "adapt", "train", "evaluate"),
+        *("parse training text", "parse held-out text", "reweigh", "adapt", "train", "evaluate"),
     }
     page = (tmp_path / "report.html").read_text()
     for words in ("Neighbour retrieval", "sentences kept out of training", "by cosine", "<svg"):
