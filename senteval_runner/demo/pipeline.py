@@ -44,7 +44,7 @@ ADAPTING = (
 
 @configuration
 class DemoConfig:
-    """Size of the demo; the defaults take less than ten minutes on two cores."""
+    """Size of the demo; the defaults take about ten minutes on two cores."""
 
     output: Path = Path("runs/demo")
     """Folder for trees, model, results.json and report.html."""
