@@ -7,6 +7,7 @@ import lzma
 from pathlib import Path
 
 import pytest
+import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -181,6 +182,22 @@ def test_a_run_without_white_space_costs_linear_time(text: str) -> None:
     assert "".join(tokens) == text
     assert max(map(len, tokens)) <= MAX_RUN
     assert "".join(token for sentence in SPACY.sentences(text) for token in sentence) == text
+
+
+PIECES = (
+    "Mr. Brontë can't e.g. 3,000.50 ( ) \" ... ! ? U.S. co-op :-) http://a.b/c — 10km x.Y ; 。 end.".split()
+)
+UNTOUCHED = spacy.blank("en")
+UNTOUCHED.add_pipe("sentencizer")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([*PIECES, "\u00a0", "\t", ""]), max_size=12).map(" ".join))
+def test_words_and_sentences_are_those_of_an_untouched_spacy(text: str) -> None:
+    words = [t.text for t in UNTOUCHED.tokenizer(text) if not t.is_space]
+    assert list(SPACY.line(text)) == (words or [""])
+    spans = [tuple(t.text for t in span if not t.is_space) for span in UNTOUCHED(text).sents]
+    assert SPACY.sentences(text) == [span for span in spans if span]
 
 
 def test_a_fresh_pipeline_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
