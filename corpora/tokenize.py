@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from corpora.support.errors import UserError
 
@@ -55,8 +55,8 @@ class SpacyTokenizer:
         self._nlp: Any = self._blank("en")
         # Of the 23 attributes that spaCy works out for every new word (half of the time it takes for words),
         # tokens and sentences depend on these two.
-        getters = self._nlp.vocab.lex_attr_getters
-        self._nlp.vocab.lex_attr_getters = {name: getters[name] for name in (IS_SPACE, IS_PUNCT)}
+        vocab = cast(Any, self._nlp.vocab)
+        vocab.lex_attr_getters = {name: vocab.lex_attr_getters[name] for name in (IS_SPACE, IS_PUNCT)}
         self._split: Any = self._nlp.add_pipe("sentencizer")
 
     def _check_memory(self) -> None:
