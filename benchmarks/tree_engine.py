@@ -34,7 +34,7 @@ from corpora.treebanks import read_conllu
 from multiview.encoders.registry import Encoder, build_view
 from multiview.engines import workspace
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
-from multiview.engines.products import Products
+from parsing.networks.products import Products
 from parsing.pipeline.worker import give_memory_back
 from parsing.trees.arrays import constituency_heights, dependency_heights
 from parsing.trees.binarise import binarise

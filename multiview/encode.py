@@ -53,7 +53,7 @@ class EncodeConfig:
     """Expand the vocabulary by these vectors first: a file, a model2vec folder, or spacy:PIPELINE."""
     expand_words: Count = 2_000_000
     """Words of those vectors to read at most, from the top."""
-    batch_size: Count = 64
+    batch_size: Count = 512
     """Sentences encoded at a time."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""

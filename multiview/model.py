@@ -197,7 +197,7 @@ class MultiViewEncoder(CosineSimilarity):
         self,
         inputs: str | Iterable[str | Tokens] | None,
         *,
-        batch_size: int = 256,
+        batch_size: int = 512,
         show_progress_bar: bool | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
@@ -211,7 +211,7 @@ class MultiViewEncoder(CosineSimilarity):
         Args:
             inputs: one sentence, or a list, tuple, array or table column of sentences, each a string or
                 tokens. None encodes all sentences of ``trees`` in order.
-            batch_size: sentences encoded at a time.
+            batch_size: sentences encoded at a time: the more, the more often they share words.
             show_progress_bar: None shows a bar in terminals and notebooks, a line every 30 s in logs.
             convert_to_numpy: return an array; with both conversions off, a list of tensors.
             convert_to_tensor: return a tensor on the device; wins over ``convert_to_numpy``.

@@ -86,7 +86,7 @@ def phrase_search(
     top_k: int = 10,
     max_words: int = 12,
     views: Sequence[str] | None = None,
-    batch_size: int = 64,
+    batch_size: int = 512,
 ) -> list[list[PhraseHit]]:
     """The ``top_k`` phrases of a corpus nearest to each query by cosine, best first.
 
@@ -175,7 +175,7 @@ class SearchConfig:
     """Constituency parser the model was trained with, unless it is the builtin one."""
     views: str = ""
     """Only these views, separated by commas; all by default."""
-    batch_size: Count = 64
+    batch_size: Count = 512
     """Sentences encoded at a time."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""

@@ -43,7 +43,7 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         *,
         views: Sequence[str] | None = None,
         normalize: bool = False,
-        batch_size: int = 256,
+        batch_size: int = 512,
         device: str | None = None,
     ) -> None:
         self.model = model

@@ -17,7 +17,7 @@ from multiview.encoders.registry import Encoder, all_tokens, register_view
 from multiview.engines.kernels import kernels_for
 from multiview.engines.native_const import ConstSweep
 from multiview.engines.plan import ConstPlan, Plan, TreeBatch, plan_const
-from multiview.engines.products import Products
+from parsing.networks.products import Products
 
 
 @register_view("const")

@@ -20,7 +20,7 @@ from multiview.encoders.registry import Encoder, all_tokens, register_view
 from multiview.engines.kernels import kernels_for
 from multiview.engines.native_dep import DepSweep
 from multiview.engines.plan import DepPlan, Plan, TreeBatch, plan_dep
-from multiview.engines.products import Products
+from parsing.networks.products import Products
 
 
 @register_view("dep")

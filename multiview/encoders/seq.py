@@ -10,8 +10,9 @@ from torch.nn.utils.rnn import PackedSequence
 from corpora.support.errors import UserError
 from multiview.encoders.init import xavier_blocks_
 from multiview.encoders.registry import Encoder, register_view
+from multiview.engines.kernels_numba import array, gru_forward
 from multiview.engines.plan import IntArray, Plan, SequencePlan, TreeBatch, plan_sequence
-from multiview.engines.products import Products
+from parsing.networks.products import Products
 
 
 @register_view("seq")
@@ -81,18 +82,16 @@ class SeqEncoder(Encoder):
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
         input_weight, hidden_weight, input_bias, hidden_bias = weights
-        gates_UG = Products.of(x_UE).new_mm(x_UE, input_weight.t()).add_(input_bias)
-        half = self.dim // 2
+        products, half = Products.of(x_UE), self.dim // 2
+        gates_UG = products.new_mm(x_UE, input_weight.t()).add_(input_bias)
         state_BH = x_UE.new_zeros(int(batch_sizes[0]), half)
         states_TH = x_UE.new_empty(len(token_T), half)
+        hidden_BG = x_UE.new_empty(len(state_BH), 3 * half)
+        arrays = map(array, (gates_UG, token_T, hidden_BG, hidden_bias, state_BH, states_TH))
+        gates, token, hidden, bias, state, states = arrays
         ends = np.cumsum(batch_sizes).tolist()
         steps = list(zip(ends, batch_sizes.tolist(), strict=True))
         for end, active in reversed(steps) if suffix else steps:
-            before = state_BH[:active]
-            inputs = gates_UG.index_select(0, token_T[end - active : end])
-            hidden = torch.addmm(hidden_bias, before, hidden_weight.t())
-            reset, update = (inputs[:, : 2 * half] + hidden[:, : 2 * half]).sigmoid_().split(half, dim=1)
-            new = torch.addcmul(inputs[:, 2 * half :], reset, hidden[:, 2 * half :]).tanh_()
-            torch.lerp(new, before, update, out=states_TH[end - active : end])
-            state_BH[:active] = states_TH[end - active : end]
+            products.mm(state_BH[:active], hidden_weight.t(), hidden_BG[:active])
+            gru_forward(gates, token, hidden, bias, state, states, end - active, end)
         return state_BH, states_TH

@@ -1,12 +1,8 @@
 """The element-wise steps on the CPU, compiled: a row is finished while it is in cache.
 
 Functions and arguments are those of ``kernels_torch``. Loops over a row write one array each, so that the
-compiler can tell the operands apart and vectorise; ``error_model="numpy"`` because Python's division check
-prevents that. Sums run in the order of children and nodes, so bits depend on the tree alone.
-
-tanh in float32 is the rational approximation of Eigen (3e-7): 0.15 ns an element (measured, one core)
-against 2.1 of ``torch.tanh`` and 12 of libm, whose calls do not vectorise; σ(x) = (1 + tanh(x/2)) / 2.
-float64 uses libm.
+compiler can tell the operands apart and vectorise. Sums run in the order of children and nodes, so bits
+depend on the tree alone.
 
 Shapes: as in ``kernels_torch``.
 """
@@ -17,15 +13,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.extending import overload
+from numba import njit
 from torch import Tensor
 
 from multiview.engines.buffers import Attention, AttentionGradients, CellGradients, Cells, Level
 from multiview.engines.kernels_torch import NORM_FLOOR, Buffers
+from parsing.networks.activations import compiled, sigmoid, tanh
 
-# cache: compiled once per machine. nogil: other threads run meanwhile.
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
 # Sums of products may be reordered by the compiler (a fixed order of its own), else they do not vectorise.
 _reordered = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
@@ -41,58 +35,17 @@ def view(buffers: Buffers) -> Buffers:
     return type(buffers)(*arrays)
 
 
-def _tanh(x: Any) -> Any:
-    """Of one number; compiled code takes the overload below."""
-    return math.tanh(x)
-
-
-@overload(_tanh, jit_options={"error_model": "numpy"})
-def _tanh_of_type(x):  # type: ignore[no-untyped-def]
-    if x == types.float32:
-
-        def rational(x):  # type: ignore[no-untyped-def]
-            limit = np.float32(7.90531110763549805)  # tanh is 1 in float32 beyond
-            x = limit if x > limit else x
-            x = -limit if x < -limit else x
-            y = x * x
-            p = y * np.float32(-2.76076847742355e-16) + np.float32(2.00018790482477e-13)
-            p = y * p + np.float32(-8.60467152213735e-11)
-            p = y * p + np.float32(5.12229709037114e-08)
-            p = y * p + np.float32(1.48572235717979e-05)
-            p = y * p + np.float32(6.37261928875436e-04)
-            p = y * p + np.float32(4.89352455891786e-03)
-            q = y * np.float32(1.19825839466702e-06) + np.float32(1.18534705686654e-04)
-            q = y * q + np.float32(2.26843463243900e-03)
-            q = y * q + np.float32(4.89352518554385e-03)
-            return x * p / q
-
-        return rational
-    return lambda x: math.tanh(x)
-
-
-def _sigmoid(x: Any) -> Any:
-    """Of one number; compiled code takes the overload below."""
-    return 0.5 * math.tanh(0.5 * x) + 0.5
-
-
-@overload(_sigmoid, jit_options={"error_model": "numpy"})
-def _sigmoid_of_type(x):  # type: ignore[no-untyped-def]
-    if x == types.float32:
-        return lambda x: np.float32(0.5) + np.float32(0.5) * _tanh(np.float32(0.5) * x)
-    return lambda x: 0.5 + 0.5 * _tanh(0.5 * x)
-
-
-@_compiled
+@compiled
 def _activate_iou(row, bias, hidden):  # type: ignore[no-untyped-def]
     io, b_io = row[: 2 * hidden], bias[: 2 * hidden]
     for j in range(2 * hidden):
-        io[j] = _sigmoid(io[j] + b_io[j])
+        io[j] = sigmoid(io[j] + b_io[j])
     u, b_u = row[2 * hidden : 3 * hidden], bias[2 * hidden : 3 * hidden]
     for j in range(hidden):
-        u[j] = _tanh(u[j] + b_u[j])
+        u[j] = tanh(u[j] + b_u[j])
 
 
-@_compiled
+@compiled
 def _through_input_gate(row, cell):  # type: ignore[no-untyped-def]
     """Writes c = i∘u."""
     hidden = len(cell)
@@ -101,23 +54,23 @@ def _through_input_gate(row, cell):  # type: ignore[no-untyped-def]
         cell[j] = i[j] * u[j]
 
 
-@_compiled
+@compiled
 def _through_output_gate(row, cell, state):  # type: ignore[no-untyped-def]
     """Writes h = o∘tanh(c)."""
     hidden = len(cell)
     o = row[hidden : 2 * hidden]
     for j in range(hidden):
-        state[j] = o[j] * _tanh(cell[j])
+        state[j] = o[j] * tanh(cell[j])
 
 
-@_compiled
+@compiled
 def _cell_gradient(row, cell, dstate, dcell, drow, dbias, tanh_c, total):  # type: ignore[no-untyped-def]
     """Writes the gradients of i, o, u and that of c (``total``); ``tanh_c`` [D] is scratch."""
     hidden = len(cell)
     i, o, u = row[:hidden], row[hidden : 2 * hidden], row[2 * hidden : 3 * hidden]
     di, do, du = drow[:hidden], drow[hidden : 2 * hidden], drow[2 * hidden : 3 * hidden]
     for j in range(hidden):
-        tanh_c[j] = _tanh(cell[j])
+        tanh_c[j] = tanh(cell[j])
     for j in range(hidden):
         do[j] = dstate[j] * tanh_c[j] * (o[j] - o[j] * o[j])
     for j in range(hidden):
@@ -129,7 +82,7 @@ def _cell_gradient(row, cell, dstate, dcell, drow, dbias, tanh_c, total):  # typ
     _add(dbias[: 3 * hidden], drow[: 3 * hidden])
 
 
-@_compiled
+@compiled
 def _forget_gradient(forget, child_cell, total, dforget, dchild_cell):  # type: ignore[no-untyped-def]
     for j in range(len(total)):
         dforget[j] = total[j] * child_cell[j] * (forget[j] - forget[j] * forget[j])
@@ -137,13 +90,13 @@ def _forget_gradient(forget, child_cell, total, dforget, dchild_cell):  # type: 
         dchild_cell[j] = total[j] * forget[j]
 
 
-@_compiled
+@compiled
 def _add(to, row):  # type: ignore[no-untyped-def]
     for j in range(len(to)):
         to[j] += row[j]
 
 
-@_compiled
+@compiled
 def _add_scaled(to, scale, row):  # type: ignore[no-untyped-def]
     for j in range(len(to)):
         to[j] += scale * row[j]
@@ -157,7 +110,7 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@_compiled
+@compiled
 def _leaf_forward(gates, bias, slot, h, c, count):  # type: ignore[no-untyped-def]
     hidden = h.shape[1]
     for r in range(count):
@@ -167,7 +120,7 @@ def _leaf_forward(gates, bias, slot, h, c, count):  # type: ignore[no-untyped-de
         _through_output_gate(row, cell, h[slot[r]])
 
 
-@_compiled
+@compiled
 def _leaf_backward(gates, slot, c, dh, dc, dgates, dbias, count):  # type: ignore[no-untyped-def]
     tanh_c, total = np.empty((2, c.shape[1]), c.dtype)
     for r in range(count):
@@ -175,7 +128,7 @@ def _leaf_backward(gates, slot, c, dh, dc, dgates, dbias, count):  # type: ignor
         _cell_gradient(gates[r], c[s], dh[s], dc[s], dgates[r], dbias, tanh_c, total)
 
 
-@_compiled
+@compiled
 def _const_forward(gates, bias, slot, h, c, low, high, words):  # type: ignore[no-untyped-def]
     hidden = h.shape[1]
     b_f = bias[3 * hidden :]
@@ -187,13 +140,13 @@ def _const_forward(gates, bias, slot, h, c, low, high, words):  # type: ignore[n
         for side in range(2):
             forget, child = row[(3 + side) * hidden : (4 + side) * hidden], c[2 * k + side]
             for j in range(hidden):
-                forget[j] = _sigmoid(forget[j] + b_f[j])
+                forget[j] = sigmoid(forget[j] + b_f[j])
             for j in range(hidden):
                 cell[j] += forget[j] * child[j]
         _through_output_gate(row, cell, h[s])
 
 
-@_compiled
+@compiled
 def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high, words):  # type: ignore[no-untyped-def]
     hidden = c.shape[1]
     tanh_c, total = np.empty((2, hidden), c.dtype)
@@ -207,7 +160,7 @@ def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high, words):  #
             _add(db_f, drow[columns])
 
 
-@_compiled
+@compiled
 def _dep_attend(  # type: ignore[no-untyped-def]
     parents, children, bias, h, offsets, alpha, cosine, mixed, low, high
 ):
@@ -231,7 +184,7 @@ def _dep_attend(  # type: ignore[no-untyped-def]
             _add_scaled(to, alpha[e], h[e])
 
 
-@_compiled
+@compiled
 def _dep_attend_backward(  # type: ignore[no-untyped-def]
     parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
     accumulate, low, high
@@ -271,7 +224,7 @@ def _dep_attend_backward(  # type: ignore[no-untyped-def]
         _add(db_q, dquery)
 
 
-@_compiled
+@compiled
 def _dep_forward(  # type: ignore[no-untyped-def]
     gates, parents, children, bias, slot, h, c, offsets, leaves, low, high
 ):
@@ -288,13 +241,13 @@ def _dep_forward(  # type: ignore[no-untyped-def]
         for e in range(offsets[k], offsets[k + 1]):
             forget, child = children[e, hidden:], c[e]
             for j in range(hidden):
-                forget[j] = _sigmoid(forget[j] + from_parent[j])
+                forget[j] = sigmoid(forget[j] + from_parent[j])
             for j in range(hidden):
                 cell[j] += forget[j] * child[j]
         _through_output_gate(row, cell, h[s])
 
 
-@_compiled
+@compiled
 def _dep_backward(  # type: ignore[no-untyped-def]
     gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, dbias, leaves,
     low, high
@@ -312,6 +265,36 @@ def _dep_backward(  # type: ignore[no-untyped-def]
             _forget_gradient(children[e, hidden:], c[e], total, dforget, dc[e])
             _add(dwf_x, dforget)
         _add(db_f, dwf_x)
+
+
+@compiled
+def gru_forward(gates, token, hidden, bias, h, states, low, high):  # type: ignore[no-untyped-def]
+    """One position of a GRU: r, z = σ(W x + U h + b), n = tanh(W x + r∘(U h + b)), h ← n + z∘(h - n).
+
+    Args:
+        gates: [U, 3D], W x + b of every distinct word, in torch's order r, z, n.
+        token: int64 [T], each packed token's word.
+        hidden: [B, 3D], U h of the sentences that run, the first rows; overwritten.
+        bias: [3D], the other bias.
+        h: [B, D], updated.
+        states: [T, D], written from ``low`` on.
+        low: first packed token of this position.
+        high: end of its tokens.
+    """
+    size = h.shape[1]
+    for k in range(high - low):
+        inputs, row, state, out = gates[token[low + k]], hidden[k], h[k], states[low + k]
+        in_rz, rz, b_rz = inputs[: 2 * size], row[: 2 * size], bias[: 2 * size]
+        for j in range(2 * size):
+            rz[j] = sigmoid(in_rz[j] + (rz[j] + b_rz[j]))
+        r, z, n = row[:size], row[size : 2 * size], row[2 * size :]
+        in_n, b_n = inputs[2 * size :], bias[2 * size :]
+        for j in range(size):
+            n[j] = tanh(in_n[j] + r[j] * (n[j] + b_n[j]))
+        for j in range(size):
+            state[j] = n[j] + z[j] * (state[j] - n[j])
+        for j in range(size):
+            out[j] = state[j]
 
 
 def leaf_forward(cells: Cells, bias: Tensor, count: int) -> None:

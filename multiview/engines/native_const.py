@@ -14,8 +14,8 @@ from torch.autograd.function import once_differentiable
 from multiview.engines.buffers import CellGradients, Cells
 from multiview.engines.kernels import Kernels
 from multiview.engines.plan import ConstPlan
-from multiview.engines.products import Products
 from multiview.engines.workspace import Workspace
+from parsing.networks.products import Products
 
 
 class ConstSweep(torch.autograd.Function):

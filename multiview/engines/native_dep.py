@@ -16,8 +16,8 @@ from multiview.engines.buffers import Attention, AttentionGradients, CellGradien
 from multiview.engines.kernels import Kernels
 from multiview.engines.native_const import start_gradients
 from multiview.engines.plan import DepPlan
-from multiview.engines.products import Products
 from multiview.engines.workspace import Workspace
+from parsing.networks.products import Products
 
 
 class DepSweep(torch.autograd.Function):

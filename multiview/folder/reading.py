@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Tokens = Sequence[str]
 CHUNK_SENTENCES = 4096
 """Sentences parsed at a time: enough to fill the parsers' batches without much memory."""
+BATCH_TOKENS = 16_384
+"""Tokens encoded at a time at most, whatever the number of sentences: bounds memory."""
 
 
 class Reader:
@@ -165,13 +167,19 @@ class Reader:
             texts: sentences, as strings or tokens; None reads all of ``trees``.
             requires: annotations to read.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
-            batch_size: sentences of a batch.
+            batch_size: sentences of a batch at most, and at most ``BATCH_TOKENS`` tokens or one sentence.
         """
         for places, chunk in self._chunks(texts, requires, trees):
-            order = np.argsort(-np.diff(chunk.sentence_offsets), kind="stable")
-            for start in range(0, len(order), batch_size):
-                rows = order[start : start + batch_size]
+            lengths = np.diff(chunk.sentence_offsets)
+            order = np.argsort(-lengths, kind="stable")
+            ends = np.cumsum(lengths[order])
+            start = 0
+            while start < len(order):
+                read = ends[start] - lengths[order[start]]
+                full = int(np.searchsorted(ends, read + BATCH_TOKENS, side="right"))
+                rows = order[start : max(min(start + batch_size, full), start + 1)]
                 yield places[rows], select(chunk, rows)
+                start += len(rows)
 
     def _chunks(
         self, texts: Sequence[str | Tokens] | None, requires: set[str], trees: TreeCache | None

@@ -16,7 +16,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numba import njit
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -25,6 +28,8 @@ from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.features import ParserVocabulary, WordBatch
 from parsing.networks.model_folder import VOCABULARY, ModelFolder, load_weights, sizes_from
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors, shared_dropout
+
+Float = NDArray[np.floating]
 
 NEGATIVE_SLOPE = 0.1
 """Slope of the leaky ReLU, as in supar."""
@@ -94,7 +99,11 @@ class BiaffineScorers(nn.Module, ABC):
     def _relation_products(self, weight_MRM: Tensor, dependent_NM: Tensor, head_NM: Tensor) -> Tensor:
         """dᵀ W_r h for all r: one product with every W_r, then a dot product with h, [N, R]."""
         left_NRM = (dependent_NM @ weight_MRM).view(-1, len(self.relations), head_NM.shape[1])
-        return torch.bmm(left_NRM, head_NM[:, :, None])[:, :, 0]
+        if left_NRM.device.type != "cpu" or torch.is_grad_enabled():
+            return torch.bmm(left_NRM, head_NM[:, :, None])[:, :, 0]
+        scores_NR = left_NRM.new_empty(left_NRM.shape[:2])
+        _dots(left_NRM.numpy(), head_NM.numpy(), scores_NR.numpy())
+        return scores_NR
 
     def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:
         """Mean over tokens of −log p(head) − log p(relation | gold head).
@@ -115,6 +124,20 @@ class BiaffineScorers(nn.Module, ABC):
         return arc_loss + functional.cross_entropy(
             self.relation_scores(x_BTD, dependents, heads_N), relations_N
         )
+
+
+# Sums may be reordered (vector registers). bmm takes 3.6 times as long for products with single vectors.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
+    """Writes the dot product of every row of ``left_NRM[n]`` with ``right_NM[n]``."""
+    for n in range(len(right_NM)):
+        right = right_NM[n]
+        for r in range(out_NR.shape[1]):
+            left = left_NRM[n, r]
+            total = left[0] * right[0]  # a plain 0 would make it float64
+            for m in range(1, len(right)):
+                total += left[m] * right[m]
+            out_NR[n, r] = total
 
 
 class DependencyModel(BiaffineScorers):

@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from multiview.engines.products import Products
+from parsing.networks.products import Products
 
 WIDE = 16_384
 """With at least this many weights per fold oneDNN's product is faster (see :func:`fold_products`)."""
@@ -55,7 +55,7 @@ def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
     """Product fold by fold: a @ b, [F, K, N].
 
     From about 16 thousand ``weights`` per fold oneDNN computes it where that is the faster library
-    (:mod:`multiview.engines.products`): 60 and 48 us against MKL's 75 and 77 for the two products of one step
+    (:mod:`parsing.networks.products`): 60 and 48 us against MKL's 75 and 77 for the two products of one step
     at 4,800 dimensions (8 rows of weights, 64 items), 100 and 75 against 142 and 155 at 9,600.
     """
     F, K, _ = a_FKM.shape

@@ -84,6 +84,23 @@ def test_independent_of_batch_size_order_and_company(encoder: MultiViewEncoder) 
     np.testing.assert_allclose(alone, vectors, atol=1e-5)
 
 
+@pytest.mark.parametrize("limit", [1, 7, 20, 10_000])
+def test_a_batch_is_as_large_as_its_tokens_allow(encoder: MultiViewEncoder, monkeypatch, limit: int) -> None:
+    monkeypatch.setattr("multiview.folder.reading.BATCH_TOKENS", limit)
+    texts = [["a"] * n for n in (3, 9, 1, 4, 4, 2, 6, 1)]
+    batches = [batch for _, batch in encoder.reader.batches(texts, {"tokens"}, None, 5)]
+    sizes = [np.diff(batch.sentence_offsets).tolist() for batch in batches]
+    longest_first, expected = sorted(map(len, texts), reverse=True), [[]]
+    for size in longest_first:  # one by one: a new batch where the next sentence does not fit
+        if expected[-1] and (len(expected[-1]) == 5 or sum(expected[-1]) + size > limit):
+            expected.append([])
+        expected[-1].append(size)
+    assert sizes == expected
+    assert sorted(
+        place for places, _ in encoder.reader.batches(texts, {"tokens"}, None, 5) for place in places
+    ) == [*range(8)]
+
+
 def test_normalised_vectors_and_similarity(encoder: MultiViewEncoder) -> None:
     plain = encoder.encode(SENTENCES)
     unit = encoder.encode(SENTENCES, normalize_embeddings=True)

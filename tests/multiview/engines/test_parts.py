@@ -16,8 +16,8 @@ from corpora.support.errors import MissingExtraError
 from multiview.encoders.registry import build_view
 from multiview.engines import workspace
 from multiview.engines.plan import Plan, plan_const, plan_dep, plan_sequence
-from multiview.engines.products import Products
 from multiview.engines.workspace import Workspace
+from parsing.networks.products import Products
 from tests.multiview.engines.trees import batch_of, random_batch
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=6)

@@ -84,7 +84,7 @@ def test_a_transformer_of_supar_in_bf16(tmp_path: Path) -> None:
     exact, _ = parser.score(TOKENS)
     reduced = load_dependency_parser(str(tmp_path / "ours"), "bf16")
     near, _ = reduced.score(TOKENS)
-    finite = exact.isfinite()
+    finite = exact.isfinite() & exact.isfinite().transpose(1, 2)  # neither word is padding
     error = (near[finite] - exact[finite]).abs().max() / exact[finite].abs().max()
     assert near.dtype == torch.float32 and 0 < error < 0.05
     assert [len(p.heads) for p in reduced.parse(TOKENS)] == [len(tokens) for tokens in TOKENS]

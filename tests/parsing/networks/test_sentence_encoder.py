@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from parsing.networks import recurrence
 from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
+from parsing.networks.recurrence import Packing
 from parsing.networks.sentence_encoder import (
+    BidirectionalLayer,
     EncoderConfig,
     SentenceEncoder,
     TypeVectors,
@@ -58,6 +63,44 @@ def test_each_layer_is_torchs_bidirectional_lstm(encoder):
     expected, _ = torch.nn.utils.rnn.pad_packed_sequence(reference(packed)[0], batch_first=True)
     mask = torch.arange(6) < lengths[:, None]
     torch.testing.assert_close(layer(x, lengths)[mask], expected[mask], rtol=0, atol=1e-12)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=7),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    repeated=st.booleans(),
+    wider=st.integers(0, 2),
+)
+@settings(max_examples=60, deadline=None)
+def test_without_padding_the_states_are_those_of_torchs_lstm(lengths, dtype, repeated, wider):
+    """Without gradients our own loop runs; with them torch's LSTM does, over the padded batch."""
+    torch.manual_seed(sum(lengths))
+    layer = BidirectionalLayer(5, 4).to(dtype).eval()
+    for parameter in layer.parameters():  # biases are 0 before training
+        torch.nn.init.uniform_(parameter, -1, 1)
+    counts, rows = torch.tensor(lengths), torch.randn(3, 5, dtype=dtype)
+    width = max(lengths) + wider
+    packing = Packing.of(counts, width)
+    row_BT = torch.randint(3, (len(lengths), width))
+    expected = layer(rows[row_BT], counts).detach()
+    with torch.no_grad():
+        assert recurrence.applies_to(layer)
+        x, row_N = (rows, packing.pack(row_BT)) if repeated else (packing.pack(rows[row_BT]), None)
+        found = packing.unpack(recurrence.states([layer.ahead, layer.back], x, row_N, packing))
+    mask = torch.arange(width) < counts[:, None]
+    atol = 1e-12 if dtype == torch.float64 else 2e-6
+    torch.testing.assert_close(found[mask], expected[mask], rtol=0, atol=atol)
+    assert not found[~mask].any()
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_an_encoder_without_gradients_gives_what_it_gives_with_them(encoder, cached):
+    module, table = encoder
+    expected = encode(encoder, SENTENCES)
+    with torch.no_grad():
+        found = encode(encoder, SENTENCES, TypeVectors(module.float(), table) if cached else None)
+    mask = torch.arange(10) < torch.tensor([len(s) + 2 for s in SENTENCES])[:, None]
+    torch.testing.assert_close(found[mask], expected[mask], rtol=0, atol=1e-6)
 
 
 def test_reverse_within_reverses_each_row_alone():
