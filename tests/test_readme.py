@@ -71,7 +71,8 @@ def test_the_demo_table_is_that_of_the_results() -> None:
 
 def test_figures_of_the_choice_are_measured() -> None:
     """README and docs/choosing.md have the same table; each of its figures stands in the results."""
-    results = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    pages = sorted((ROOT / "docs").glob("results*.md"))
+    results = "".join(page.read_text(encoding="utf-8") for page in pages)
     for page in ("README.md", "docs/choosing.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         table = text[text.index("| you want |") :].split("\n\n")[0]
