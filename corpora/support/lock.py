@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,9 +24,17 @@ def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Ite
 
     Raises:
         UserError: another run holds it, or the folder cannot be written.
+        RuntimeError: a worker process has imported the script that started it, whose lock this is.
     """
     from filelock import FileLock, Timeout
 
+    # Python refuses to start processes at this point in the same way, but the worker would not get there: it
+    # would wait for its own parent.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(
+            "worker processes import the script that starts them: do the work under "
+            '`if __name__ == "__main__":`'
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)

@@ -21,6 +21,17 @@ with locked(Path(sys.argv[1])):
     time.sleep(60)
 """
 
+UNGUARDED = """
+import multiprocessing
+from pathlib import Path
+from corpora.support.lock import locked
+with locked(Path("folder"), wait=True):
+    process = multiprocessing.get_context("spawn").Process(target=print)
+    process.start()
+    process.join()
+    print("ended with", process.exitcode)
+"""
+
 
 def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True)
@@ -33,6 +44,17 @@ def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path: Path) -> No
         holder.communicate()
     with locked(tmp_path):
         pass
+
+
+def test_a_script_that_workers_import_again_ends_instead_of_waiting_for_itself(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
+    )
+    assert "ended with 1" in done.stdout
+    assert 'do the work under `if __name__ == "__main__":`' in done.stderr
 
 
 def test_an_error_inside_frees_the_lock(tmp_path: Path) -> None:
