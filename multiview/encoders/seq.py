@@ -10,7 +10,6 @@ from torch.nn.utils.rnn import PackedSequence
 from corpora.support.errors import UserError
 from multiview.encoders.init import xavier_blocks_
 from multiview.encoders.registry import Encoder, register_view
-from multiview.engines.kernels_numba import array, gru_forward
 from multiview.engines.plan import IntArray, Plan, SequencePlan, TreeBatch, plan_sequence
 from parsing.networks.products import Products
 
@@ -64,7 +63,8 @@ class SeqEncoder(Encoder):
         # The inputs are four fifths of the work (E = 640, D = 320), and torch's GRU computes them for every
         # token. With a loop over positions they are computed once a word: twice as fast on a CPU, where a
         # position takes no longer to launch than to compute. Training keeps torch's fused backward pass.
-        if torch.is_grad_enabled() or x_UE.device.type != "cpu" or not plan.sentences:
+        compiled = x_UE.device.type == "cpu" and x_UE.dtype in (torch.float32, torch.float64)
+        if torch.is_grad_enabled() or not compiled or not plan.sentences:
             return super().word_states(x_UE, token_N, plan)
         assert isinstance(plan, SequencePlan)
         plan = plan.to(x_UE.device)
@@ -77,6 +77,8 @@ class SeqEncoder(Encoder):
         self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, suffix: str
     ) -> tuple[Tensor, Tensor]:
         """Last states [B, D/2] and all states [T, D/2] of a direction, in packed order."""
+        from multiview.engines.kernels_numba import array, gru_forward  # numba takes time to import
+
         weights = (
             getattr(self.gru, f"{name}_l0{suffix}")
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
