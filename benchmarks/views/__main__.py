@@ -31,6 +31,7 @@ from benchmarks.views.tables import (
     kind_table,
     mean_of_tasks,
     score_table,
+    scores_csv,
 )
 from corpora.support.cli import Command
 from corpora.support.config import Count, CountOrNone, configuration
@@ -66,7 +67,7 @@ class ViewsConfig:
 
 
 def main(config: ViewsConfig) -> None:
-    """Run what is missing; write results.md and views.svg; print tables and a line of JSON."""
+    """Run what is missing; write results.md, scores.csv and views.svg; print tables and a line of JSON."""
     TreeCache.open(config.trees).close()  # refused now, not by every training
     runner = Runner(
         trees=config.trees,
@@ -85,9 +86,10 @@ def main(config: ViewsConfig) -> None:
             columns.setdefault(words, {}).setdefault(system.name, {})[system.seed] = runner.read(system)
     tables = report(columns, runner)
     write_text(config.output / "results.md", "\n".join(table.markdown() for table in tables))
+    write_text(config.output / "scores.csv", scores_csv(columns))
     write_text(config.output / "views.svg", figure(columns))
     print((config.output / "results.md").read_text())
-    print(f"written: {config.output / 'results.md'}, views.svg")
+    print(f"written: {config.output / 'results.md'}, scores.csv, views.svg")
     means = {
         words: {name: mean(mean_of_tasks(one) for one in seeds.values()) for name, seeds in systems.items()}
         for words, systems in columns.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import statistics
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,23 @@ def score_table(systems: Systems, title: str) -> Table:
     return Table(
         ["system", *columns, *last], rows, title=title, notes=[f"Mean ± deviation over {count} seeds."]
     )
+
+
+def scores_csv(columns: Mapping[str, Systems]) -> str:
+    """Every score of every training: what other tables and tests can be made from.
+
+    Args:
+        columns: systems by configuration of words.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["words", "system", "seed", *TASKS, "mean of six", "STS average"])
+    for words, systems in columns.items():
+        for name, seeds in systems.items():
+            for seed, one in seeds.items():
+                found = [*(value(one, task) for task in TASKS), mean_of_tasks(one), one.similarity]
+                writer.writerow([words, name, seed, *("" if v is None else f"{v:.2f}" for v in found)])
+    return out.getvalue()
 
 
 def difference_table(systems: Systems, title: str) -> Table:

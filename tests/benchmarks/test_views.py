@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import shutil
 import statistics
@@ -175,5 +176,12 @@ def test_tables_and_figure() -> None:
     assert first[0] == "dep,const" and first[-2].value == pytest.approx(
         statistics.mean(tables.mean_of_tasks(one) for one in ours.values())
     )
+    lines = list(csv.DictReader(tables.scores_csv({"trained": systems}).splitlines()))
+    assert [(line["system"], line["seed"]) for line in lines] == [
+        (name, str(seed)) for name, seeds in systems.items() for seed in seeds
+    ]
+    of_ours = [float(line["mean of six"]) for line in lines if line["system"] == "dep,const"]
+    assert of_ours == pytest.approx([tables.mean_of_tasks(ours[seed]) for seed in (0, 1)], abs=0.005)
+    assert float(lines[0]["TREC"]) == pytest.approx(ours[0].results["TREC"]["acc"], abs=0.005)
     drawing = tables.figure({"trained": systems, "fixed": systems})
     assert "dep,const" in "".join(ET.fromstring(drawing).itertext())
