@@ -33,7 +33,7 @@ def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Ite
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(
             "worker processes import the script that starts them: do the work under "
-            '`if __name__ == "__main__":`'
+            "`if __name__ == '__main__':`"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)

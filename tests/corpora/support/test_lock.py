@@ -54,7 +54,7 @@ def test_a_script_that_workers_import_again_ends_instead_of_waiting_for_itself(t
         [sys.executable, script], capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
     )
     assert "ended with 1" in done.stdout
-    assert 'do the work under `if __name__ == "__main__":`' in done.stderr
+    assert "do the work under `if __name__ == '__main__':`" in done.stderr
 
 
 def test_an_error_inside_frees_the_lock(tmp_path: Path) -> None:
