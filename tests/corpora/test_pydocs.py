@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,56 @@ def test_documents_are_modules_and_classes_without_repetition(tmp_path: Path) ->
         "repeated paragraphs left out": 1,
         "files that are no Python of this version": 1,
     }
+
+
+CLASSES = """
+class A:
+    class Inner: ...
+    def method(self):
+        class InMethod: ...
+if x:
+    class InIf: ...
+elif y:
+    class InElif: ...
+else:
+    class InElse: ...
+for i in x:
+    class InFor: ...
+else:
+    class AfterFor: ...
+while x:
+    class InWhile: ...
+try:
+    class InTry: ...
+except E:
+    class InExcept: ...
+else:
+    class AfterTry: ...
+finally:
+    class InFinally: ...
+try: ...
+except* E:
+    class InGroup: ...
+with x:
+    class InWith: ...
+match x:
+    case 1:
+        class InCase: ...
+async def f():
+    async with x:
+        class InAsync: ...
+"""
+
+
+def test_classes_are_found_wherever_they_are_in_the_order_of_ast_walk() -> None:
+    def classes(nodes: Iterable[ast.AST]) -> list[ast.AST]:
+        return [node for node in nodes if isinstance(node, ast.ClassDef)]
+
+    real = [file.path.read_bytes() for file in sources() if file.package in ("typing", "asyncio", "unittest")]
+    assert len(classes(ast.walk(ast.parse(CLASSES)))) == CLASSES.count("class ")
+    for text in (CLASSES.encode(), *real):
+        tree = ast.parse(text)
+        assert classes(pydocs._statements(tree)) == classes(ast.walk(tree))
 
 
 def test_sources_are_in_a_fixed_order_without_tests(monkeypatch: pytest.MonkeyPatch) -> None:
