@@ -208,13 +208,15 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
     for model in models:
         for task, why in model.skipped.items():
             who.setdefault((task, why), []).append(model.name)
-    skipped: list[list[Cell]] = [
-        [task, "every model" if len(names) == len(models) else ", ".join(names), why]
-        for (task, why), names in who.items()
-    ]
+    # A model that cannot be read fails at every task for one reason, which is told once.
+    where: dict[tuple[str, str], list[str]] = {}
+    for (task, why), names in who.items():
+        affected = "every model" if len(names) == len(models) else ", ".join(names)
+        where.setdefault((affected, why), []).append(task)
+    skipped: list[list[Cell]] = [[", ".join(tasks), *reason] for reason, tasks in where.items()]
     found = []
     if counts:
         found.append(Section(COUNTS_TITLE, [Table(["task"], counts)]))
     if skipped:
-        found.append(Section(SKIPPED_TITLE, [Table(["task", "models", "reason"], skipped)]))
+        found.append(Section(SKIPPED_TITLE, [Table(["tasks", "models", "reason"], skipped)]))
     return found

@@ -165,5 +165,7 @@ def _score(model: Model, task: TaskData, seeds: Sequence[int], cells: Cells, log
             score = headline(task.name, result.metrics)
             logger.info("%s %s seed %d: %.2f", model.name, task.name, seed, score)
     except UserError as error:
-        logger.warning("skipped %s of %s: %s", task.name, model.name, error)
-        model.skipped[task.name] = str(error)
+        why = str(error)
+        told = why in model.skipped.values()
+        logger.warning("skipped %s of %s: %s", task.name, model.name, "as before" if told else why)
+        model.skipped[task.name] = why

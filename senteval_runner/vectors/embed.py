@@ -103,12 +103,26 @@ class StoredEncoder:
     ) -> None:
         self.given, self.store, self.name = encoder, store or VectorStore(), name
 
-    @cached_property
+    @property
     def loaded(self) -> LoadedEncoder:
-        """The encoder, loaded on first use."""
+        """The encoder, loaded on first use.
+
+        Raises:
+            UserError: it cannot be loaded. It is not tried again: a name that is looked up without a network
+                takes over a minute to fail, and would at every task.
+        """
+        if isinstance(self._loaded, UserError):
+            raise self._loaded
+        return self._loaded
+
+    @cached_property
+    def _loaded(self) -> LoadedEncoder | UserError:
         if isinstance(self.given, Encoder):
             return LoadedEncoder(self.given, bool(getattr(self.given, "pretokenized", False)))
-        return self.given()
+        try:
+            return self.given()
+        except UserError as error:
+            return error
 
     @property
     def dim(self) -> int | None:

@@ -124,6 +124,29 @@ def test_concatenation_projection_and_bad_vectors(tmp_path, data, words, monkeyp
     assert "no vector for" in values["skipped"]["few.npz"]["CR"]
 
 
+def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
+    tmp_path, data, words, monkeypatch, capsys
+) -> None:
+    tried: list[str] = []
+
+    def whole_model(name: str, device: str | None) -> None:
+        tried.append(name)
+        raise UserError(f"model {name!r}: is not there")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(encoders, "whole_model", whole_model)
+    assert running.run(config(tmp_path, data, str(words), "no-model", tasks="CR,MRPC,SICK-R,MPQA")) == 0
+    assert tried == ["no-model"]
+    said = capsys.readouterr().err
+    assert said.count("model 'no-model': is not there") == 1
+    assert "skipped MRPC of no-model: as before" in said
+    report = (tmp_path / "report/results.md").read_text()
+    assert "| CR, MRPC, SICKRelatedness | no-model | model 'no-model': is not there |" in report
+    assert "| MPQA | every model | MPQA: no such file" in report
+    skipped = json.loads((tmp_path / "report/results.json").read_text())["skipped"]["no-model"]
+    assert skipped["CR"] == skipped["MRPC"] != skipped["MPQA"]
+
+
 def test_command_line(tmp_path, data, words, command) -> None:
     done = command(
         "senteval_runner.run", words, "--tasks", "CR", "--data", data, "--protocol", "fast", cwd=tmp_path
