@@ -52,7 +52,7 @@ class DemoConfig:
     """Training sentences."""
     held_out: str = "16k"
     """At most this many sentences of held-out packages for the evaluation (there are about 15,600)."""
-    minutes: Positive = 1.0
+    minutes: Positive = 2.5
     """Minutes of adapting the installation's encoder."""
     scratch_minutes: Positive = 1.0
     """Minutes of training from nothing."""
