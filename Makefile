@@ -42,9 +42,9 @@ format: $(DEV)
 bench: $(BENCH)
 	$(PY) -m benchmarks.run
 
-# Every equation broken once in a copy; a test must fail each time (half an hour).
-mutations: $(TEST)
-	$(PY) -m tools.mutations
+# Lines of the equations' modules broken one by one, in a copy; each time a test should fail (hours).
+mutations: $(DEV)
+	$(VENV)/bin/mutmut run
 
 # Lines covered, commands run by the tests included.
 coverage: $(TEST)

@@ -43,8 +43,7 @@ def shown_commands() -> list[tuple[Path, str, str]]:
     """(page, module, rest of the line) of README, documentation and the usage lines of docstrings."""
     found = []
     for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        if not path.name.startswith("failures"):  # those quote messages, shortened
-            found += [(path, *shown) for shown in COMMAND.findall(path.read_text(encoding="utf-8"))]
+        found += [(path, *shown) for shown in COMMAND.findall(path.read_text(encoding="utf-8"))]
     for package in PIPELINE:
         for path in (ROOT / package).rglob("*.py"):
             usage = re.findall(r"^ +(python -m (?:\\\n|.)*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
