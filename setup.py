@@ -33,6 +33,7 @@ DEV = [
     "types-tqdm",
     "build>=1",
     "import-linter>=2.5",
+    "mutmut>=3.8; sys_platform != 'win32'",
 ]
 # 700 MB, so by itself. A CUDA torch brings it along; without a GPU only tests use it, by its interpreter.
 TRITON = ["triton>=3.4; platform_system == 'Linux' and platform_machine == 'x86_64'"]
