@@ -27,7 +27,7 @@ from corpora.support.config import (
     configuration,
 )
 from corpora.support.errors import UserError
-from multiview.vector_names import DISTIL, NGRAMS, SPACY, TAUGHT, TRAIN, TRAIN_ON, parts_of
+from multiview.vector_names import DISTIL, TAUGHT, TRAIN, has_input
 
 Preset = Literal["laptop", "paper", "paper-2400", "gpu"]
 Case = Literal["exact", "backoff", "lower"]
@@ -237,10 +237,8 @@ class TrainConfig:
     (two models in one folder)."""
     vectors: str | None = None
     """Vectors of tuned and fixed words: a file (GloVe, word2vec or fastText text, word2vec .bin); a model2vec
-    folder; spacy:PIPELINE; distil:MODEL, the corpus's words encoded by a sentence-transformers model;
-    taught:MODEL, these fitted to its vectors of sentences; train or train:TEXT, skip-gram vectors of the
-    corpus or of a text; ngrams, random ones of words and their n-grams. A+0.5*B@256 joins two, at a weight
-    and a size."""
+    folder; distil:MODEL, the corpus's words encoded by a sentence-transformers model; taught:MODEL, these
+    fitted to its vectors of sentences; train, skip-gram vectors of the corpus."""
     init: Path | None = None
     """Continue this model (a folder, or builtin), whose views, encoders and words then are the defaults; the
     corpus's most frequent words are added to trained ones, and with --words tuned to fixed ones, too. The
@@ -312,7 +310,7 @@ class TrainConfig:
     @property
     def has_vectors(self) -> bool:
         """Whether ``vectors`` names what is here, or a way to make them."""
-        return all(part.has_input for part in parts_of(self.vectors or ""))
+        return has_input(self.vectors or "")
 
     @property
     def dimensions(self) -> int:
@@ -344,13 +342,12 @@ class TrainConfig:
         if self.wants_vectors and not self.has_vectors:
             raise UserError(
                 f"--vectors {self.vectors}: no such file; it wants GloVe, word2vec or fastText vectors, a "
-                f"model2vec folder, {SPACY}PIPELINE, {DISTIL}MODEL, {TAUGHT}MODEL, {TRAIN}, {TRAIN_ON}TEXT, "
-                f"{NGRAMS} or several joined by +"
+                f"model2vec folder, {DISTIL}MODEL, {TAUGHT}MODEL or {TRAIN}"
             )
         if self.vocabulary.expand and self.vectors == TRAIN:
             raise UserError(
                 f"--vocabulary.expand {self.vocabulary.expand}: --vectors {TRAIN} knows the trained words "
-                f"alone; give a file, a model2vec folder, {SPACY}PIPELINE or {DISTIL}MODEL"
+                f"alone; give a file, a model2vec folder or {DISTIL}MODEL"
             )
 
 

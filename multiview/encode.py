@@ -50,7 +50,7 @@ class EncodeConfig:
     normalize: bool = False
     """Scale every vector to length 1."""
     expand: str | None = None
-    """Expand the vocabulary by these vectors first: a file, a model2vec folder, or spacy:PIPELINE."""
+    """Expand the vocabulary by these vectors first: a file or a model2vec folder."""
     expand_words: Count = 2_000_000
     """Words of those vectors to read at most, from the top."""
     batch_size: Count = 512

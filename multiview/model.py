@@ -289,7 +289,7 @@ class MultiViewEncoder(CosineSimilarity):
         rows; hash buckets still serve the words that neither the corpus nor the vectors know.
 
         Args:
-            vectors: a file (GloVe, word2vec, fastText text), a model2vec folder, or ``spacy:PIPELINE``.
+            vectors: a file (GloVe, word2vec, fastText text) or a model2vec folder.
             words: of the vectors to read at most, from the top.
             cache: where the converted vectors are kept.
 

@@ -36,7 +36,7 @@ class SentEvalConfig:
     """Scale the vectors of A and B to length 1 before A+B joins them."""
     expand: str | None = None
     """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought): a
-    file, a model2vec folder, or spacy:PIPELINE. The expanded model stays in a folder beside the model."""
+    file or a model2vec folder. The expanded model stays in a folder beside the model."""
     expand_words: Count = 2_000_000
     """Words of those vectors to read at most, from the top."""
     random_seed: CountOrNone = 0

@@ -22,7 +22,6 @@ from multiview.folder.files import (
     save_member,
     save_members,
 )
-from multiview.vector_names import SPACY
 from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
 from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted
@@ -60,7 +59,7 @@ def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, c
             else in the folder that the expanded model goes to.
     """
     source = given_source(vectors, words)
-    name = Path(stem(Path(vectors.removeprefix(SPACY)))).stem
+    name = Path(stem(Path(vectors))).stem
     target = folder.with_name(f"{folder.absolute().name}-expanded-{name}")
     record = {"model": model_sha256(folder), "vectors": dict(source.record)}
     mark = target / "expanded.json"

@@ -1,4 +1,4 @@
-"""What ``--vectors`` may say: one source or several, with weights and sizes."""
+"""What ``--vectors`` may name."""
 
 from __future__ import annotations
 
@@ -6,42 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support.errors import UserError
-from multiview.vector_names import Part, parts_of
+from multiview.vector_names import has_input
 
 
-def test_the_grammar() -> None:
-    assert parts_of("glove.txt") == [Part("glove.txt")]
-    assert parts_of("distil:some/model@256") == [Part("distil:some/model", 256)]
-    assert parts_of("taught:m@384+0.35*train:a/b.txt.xz@256+2*v.bin") == [
-        Part("taught:m", 384),
-        Part("train:a/b.txt.xz", 256, 0.35),
-        Part("v.bin", None, 2.0),
-    ]
-
-
-def test_what_exists_is_no_expression(tmp_path: Path) -> None:
-    file = tmp_path / "c++@3.txt"
-    file.touch()
-    assert parts_of(str(file)) == [Part(str(file))]
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("v.txt@30", "a size of its own"),
-        ("train+", "is not a source"),
-        ("0*ngrams+train", "has no length"),
-    ],
-)
-def test_bad_values_are_one_line(spec: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        parts_of(spec)
+@pytest.mark.parametrize("spec", ["train", "distil:anything", "taught:anything"])
+def test_what_is_made_needs_no_file(spec: str) -> None:
+    assert has_input(spec)
 
 
 def test_what_is_named_must_be_there(tmp_path: Path) -> None:
-    text = tmp_path / "t.txt"
-    assert not Part(f"train:{text}").has_input and not Part(str(text)).has_input
-    text.touch()
-    assert Part(f"train:{text}").has_input and Part(str(text)).has_input
-    assert Part("train").has_input and Part("ngrams").has_input and Part("taught:anything").has_input
+    file = tmp_path / "v.txt"
+    assert not has_input(str(file)) and not has_input(str(tmp_path))
+    file.touch()
+    assert has_input(str(file)) and not has_input(str(tmp_path))
+    (tmp_path / "model.safetensors").touch()
+    assert has_input(str(tmp_path))

@@ -1,4 +1,4 @@
-"""``--vectors train``, ``train:TEXT``: word vectors that gensim's skip-gram trains on the corpus or a text.
+"""``--vectors train``: word vectors that gensim's skip-gram trains on the corpus.
 
 Mikolov et al. 2013, with window 5, 5 negatives and 3 passes, or more over a small corpus. Of 736,666 words of
 documentation, the sum of its words' vectors matched 7.6% of sentences with a neighbour after 3 passes and
@@ -8,22 +8,16 @@ give the same vectors; more workers would race for the rows.
 
 from __future__ import annotations
 
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.registry import open_corpus
-from corpora.stream import StreamCorpus
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest
 from corpora.support.progress import Bar, progress
-from multiview.vector_names import TRAIN, TRAIN_ON
+from multiview.vector_names import TRAIN
 from multiview.words.vectors import Float, Source
 from multiview.words.vocabulary import corpus_words, words_record
 from parsing.cache.reader import TreeCache
@@ -34,8 +28,6 @@ if TYPE_CHECKING:
 SKIP_GRAM = {"window": 5, "negative": 5}
 PASSES = {"words": 10_000_000, "least": 3, "most": 20}
 """Read the corpus until so many words are read, but not less or more often than this."""
-LEAST = 5
-"""Occurrences that a word needs in a text, word2vec's own number."""
 BLOCK = 4096
 """Sentences read from the cache at a time."""
 
@@ -48,7 +40,13 @@ def trained_on_corpus(config: TrainConfig, trees: TreeCache) -> Source:
         trees: the corpus.
     """
     passes = _passes(trees)
-    record = {**words_record(trees, config.vocabulary), **_record(config, passes)}
+    record = {
+        **words_record(trees, config.vocabulary),
+        **SKIP_GRAM,
+        "dim": config.table.dim,
+        "seed": config.seed,
+        "passes": passes,
+    }
     return Source(
         TRAIN,
         f"train-{json_digest(record, 8)}",
@@ -57,41 +55,6 @@ def trained_on_corpus(config: TrainConfig, trees: TreeCache) -> Source:
         f"({passes} passes)",
         lambda: _of_corpus(config, trees),
     )
-
-
-def trained_on_text(text: Path, config: TrainConfig, trees: TreeCache) -> Source:
-    """Vectors of ``--table.dim`` numbers for words of a text, which may be far longer than the corpus.
-
-    Args:
-        text: file or folder of a sentence a line, or a corpus by name.
-        config: of the training.
-        trees: the corpus, whose tokens the text's are to be like.
-    """
-    corpus = open_corpus(text, tokenize=_tokenizer(trees))
-    passes = PASSES["least"]
-    record = {
-        "text": dict(corpus.identity),
-        "case": config.vocabulary.case,
-        "least": LEAST,
-        **_record(config, passes),
-    }
-    return Source(
-        f"{TRAIN_ON}{text}",
-        f"train-{json_digest(record, 8)}",
-        record,
-        f"skip-gram vectors of {config.table.dim} dimensions that gensim trained on `{text.name}` "
-        f"({passes} passes)",
-        lambda: _of_text(corpus, config, passes),
-    )
-
-
-def _record(config: TrainConfig, passes: int) -> dict[str, object]:
-    return {"dim": config.table.dim, "seed": config.seed, "passes": passes, **SKIP_GRAM}
-
-
-def _tokenizer(trees: TreeCache) -> str:
-    """Whose tokens a corpus has."""
-    return "space" if str(trees.identity.get("tokenizer", "")).startswith("space") else "spacy"
 
 
 def _of_corpus(config: TrainConfig, trees: TreeCache) -> Iterator[tuple[str, Float]]:
@@ -103,30 +66,6 @@ def _of_corpus(config: TrainConfig, trees: TreeCache) -> Iterator[tuple[str, Flo
             "--vocabulary.min-count"
         )
     yield from _skip_gram(config, counted, lambda: _of_trees(trees), len(trees), _passes(trees))
-
-
-def _of_text(corpus: StreamCorpus, config: TrainConfig, passes: int) -> Iterator[tuple[str, Float]]:
-    counts: Counter[str] = Counter()
-    read = 0
-    # Tokenised once, because that takes as long as a pass of training.
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as tokenised:
-        with progress(description="tokenise text") as bar:
-            for document in corpus:
-                for sentence in document.sentences:
-                    counts.update(sentence.tokens)
-                    tokenised.write(" ".join(sentence.tokens) + "\n")
-                read += len(document.sentences)
-                bar.update(len(document.sentences))
-        wanted = replace(config.vocabulary, size=len(counts) or 1, min_count=LEAST)
-        counted = corpus_words(counts, wanted)
-        if not counted[0]:
-            raise UserError(f"--vectors {config.vectors}: no word occurs {LEAST} times")
-
-        def again() -> Iterator[Sequence[str]]:
-            tokenised.seek(0)
-            return (line.rstrip("\n").split(" ") for line in tokenised)
-
-        yield from _skip_gram(config, counted, again, read, passes)
 
 
 def _skip_gram(

@@ -1,4 +1,4 @@
-"""``--vectors``: a file, a folder of another library, a way to make them, or several of these joined."""
+"""``--vectors``: a file, a model2vec folder, or a way to make them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import dataclasses
 from pathlib import Path
 
 from multiview.config import TrainConfig
-from multiview.vector_names import DISTIL, NGRAMS, TAUGHT, TRAIN, TRAIN_ON, parts_of
-from multiview.words.sources.corpus import trained_on_corpus, trained_on_text
+from multiview.vector_names import DISTIL, TAUGHT, TRAIN
+from multiview.words.sources.corpus import trained_on_corpus
 from multiview.words.sources.distil import distilled_from
 from multiview.words.sources.given import given_source
-from multiview.words.sources.joint import joined, with_size
-from multiview.words.sources.ngrams import ngrams_of_corpus
 from multiview.words.sources.taught import taught_by
 from multiview.words.vectors import CACHE, Source, WordVectors, converted
 from parsing.cache.reader import TreeCache
@@ -28,22 +26,14 @@ def open_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> 
     Raises:
         UserError: what is named is missing or malformed.
     """
-    parts = parts_of(config.vectors or "")
-    sources = [_source(with_size(config, part), trees) for part in parts]
-    if len(parts) == 1:
-        return converted(sources[0], cache)
-    return converted(joined(parts, sources, lambda source: converted(source, cache), config, trees), cache)
+    return converted(_source(config, trees), cache)
 
 
 def _source(config: TrainConfig, trees: TreeCache) -> Source:
-    """Where the vectors come from that ``config.vectors``, a single part, names."""
+    """Where the vectors come from that ``config.vectors`` names."""
     spec = config.vectors or ""
     if spec == TRAIN:
         return trained_on_corpus(config, trees)
-    if spec == NGRAMS:
-        return ngrams_of_corpus(config, trees)
-    if spec.startswith(TRAIN_ON):
-        return trained_on_text(Path(spec.removeprefix(TRAIN_ON)), config, trees)
     if spec.startswith(DISTIL):
         return distilled_from(spec.removeprefix(DISTIL), config, trees)
     if spec.startswith(TAUGHT):

@@ -77,29 +77,3 @@ def test_a_corpus_without_words_is_one_line(config: TrainConfig, tmp_path: Path)
     none = dataclasses.replace(config, vocabulary=dataclasses.replace(config.vocabulary, min_count=10**6))
     with pytest.raises(UserError, match="--vectors train: no word occurs 1000000 times"):
         open_vectors(none, open_trees(config.trees), tmp_path)
-
-
-def test_a_text_is_tokenised_like_the_corpus(config: TrainConfig, tmp_path: Path) -> None:
-    """Gensim on the words of the lines; those of fewer than 5 occurrences are left out."""
-    word2vec = pytest.importorskip("gensim.models").Word2Vec
-    tokens = [f"Word{number}" for number in range(12) for _ in range(15 - number)]
-    np.random.default_rng(1).shuffle(tokens)
-    lines = [tokens[start : start + 6] for start in range(0, len(tokens), 6)]
-    text = tmp_path / "text.txt"
-    text.write_text("".join(" ".join(line) + "\n" for line in lines))
-    theirs = word2vec(
-        [[word.lower() for word in line] for line in lines],
-        **{"vector_size": 6, "window": 5, "sg": 1, "negative": 5, "min_count": 5, "epochs": 3},
-        seed=5,
-        workers=1,
-    ).wv
-    here = dataclasses.replace(config, vectors=f"train:{text}")
-    ours = open_vectors(here, open_trees(config.trees), tmp_path)
-    assert ours.words == theirs.index_to_key == [f"word{number}" for number in range(11)]
-    np.testing.assert_array_equal(ours.vectors, theirs.vectors)
-    assert ours.about.endswith("gensim trained on `text.txt` (3 passes)")
-    text.write_text("too few words\n")
-    with pytest.raises(UserError, match=r"--vectors train:.*text\.txt: no word occurs 5 times"):
-        open_vectors(here, open_trees(config.trees), tmp_path)
-    with pytest.raises(UserError, match=r"nothing\.txt: no such file"):
-        dataclasses.replace(config, vectors=f"train:{tmp_path}/nothing.txt").check()

@@ -1,4 +1,4 @@
-"""Vectors of spaCy pipelines and model2vec folders: the same as their libraries give, bad input."""
+"""Vectors of model2vec folders: the whole words, bad input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import spacy
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
@@ -26,18 +25,6 @@ from multiview.words.vectors import WordVectors
 from tests.fixtures.trees import changed, toy_corpus
 
 PIECES = ["[PAD]", "[UNK]", "cat", "##s", "Mars", "[unused1]", ",", "the"]
-
-
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Path:
-    """A spaCy pipeline of four words, two of which share a vector."""
-    nlp = spacy.blank("en")
-    for number, word in enumerate(["the", "Mars", "cat"]):
-        nlp.vocab.set_vector(word, np.arange(4, dtype=np.float32) + 10 * number)
-    nlp.vocab.vectors.add(nlp.vocab.strings.add("CAT"), row=nlp.vocab.vectors.key2row[nlp.vocab["cat"].orth])
-    nlp.meta["license"] = "MIT"
-    nlp.to_disk(tmp_path / "pipeline")
-    return tmp_path / "pipeline"
 
 
 @pytest.fixture
@@ -59,27 +46,6 @@ def opened(config: TrainConfig, spec: str, cache: Path) -> WordVectors:
     config = dataclasses.replace(config, words="fixed", vectors=spec)
     config.check()
     return open_vectors(config, open_trees(config.trees), cache)
-
-
-def test_spacys_vectors(tiny: TrainConfig, pipeline: Path, tmp_path: Path) -> None:
-    nlp = spacy.load(pipeline)
-    loaded = opened(tiny, f"spacy:{pipeline}", tmp_path / "cache")
-    assert sorted(loaded.words) == ["CAT", "Mars", "cat", "the"]
-    for word, vector in zip(loaded.words, loaded.vectors, strict=True):
-        np.testing.assert_array_equal(vector, nlp.vocab.get_vector(word))
-    assert "(licence: MIT)" in loaded.about
-    few = opened(changed(tiny, vocabulary={"vector_words": 2}), f"spacy:{pipeline}", tmp_path / "cache")
-    assert few.words == ["the", "Mars"]
-
-
-def test_an_installed_pipeline_is_found_by_its_name(
-    tiny: TrainConfig, pipeline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "site" / "xx_words_md"
-    shutil.copytree(pipeline, package / "xx_words_md-1.0.0")
-    (package / "__init__.py").write_text("raise RuntimeError('is not to be imported')\n")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    assert len(opened(tiny, "spacy:xx_words_md", tmp_path / "cache").words) == 4
 
 
 def test_model2vecs_whole_words(tiny: TrainConfig, static: Path, tmp_path: Path) -> None:
@@ -107,7 +73,7 @@ def test_model2vecs_unigram_words(tiny: TrainConfig, static: Path, tmp_path: Pat
     np.testing.assert_array_equal(loaded.vectors[:, 0], [3, 12])
 
 
-def test_bad_input_is_one_line(tiny: TrainConfig, pipeline: Path, static: Path, tmp_path: Path) -> None:
+def test_bad_input_is_one_line(tiny: TrainConfig, static: Path, tmp_path: Path) -> None:
     def damaged(name: str, source: Path, file: str, content: bytes | None) -> Path:
         folder = tmp_path / name
         shutil.copytree(source, folder)
@@ -116,13 +82,9 @@ def test_bad_input_is_one_line(tiny: TrainConfig, pipeline: Path, static: Path, 
             (folder / file).write_bytes(content)
         return folder
 
-    spacy.blank("en").to_disk(tmp_path / "sm")
     broken = json.loads((static / "tokenizer.json").read_text())
     broken["model"] = {"type": "BPE", "vocab": {}, "merges": []}
     cases = {
-        "neither the folder of a spaCy pipeline nor an installed one": "spacy:en_no_such_model",
-        "has no word vectors; pipelines in md and lg have": f"spacy:{tmp_path / 'sm'}",
-        "vocab: cannot be loaded": f"spacy:{damaged('cut', pipeline, 'vocab/vectors', b'x')}",
         "no such file; it wants": str(damaged("bare", static, "model.safetensors", None)),
         "tokenizer.json: no such file": str(damaged("mute", static, "tokenizer.json", None)),
         "model.safetensors: cannot be loaded": str(damaged("torn", static, "model.safetensors", b"x")),
@@ -142,26 +104,19 @@ def test_bad_input_is_one_line(tiny: TrainConfig, pipeline: Path, static: Path, 
         assert message in str(caught.value) and "\n" not in str(caught.value), message
 
 
-@pytest.mark.parametrize("source", ["spacy", "model2vec"])
 def test_a_trained_vocabulary_grows_by_them(
-    tiny: TrainConfig, tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch
+    tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the first words of the source that the corpus lacks; its own rows stay as they are."""
     monkeypatch.chdir(tmp_path)
     known = sorted({word for sentence in toy_corpus()[0] for word in sentence})
     listed = [*known, "zyzzyva", "quokka", "yak"]
     vectors_WE = np.random.default_rng(0).normal(size=(len(listed), 4)).astype(np.float32)
-    if source == "spacy":
-        nlp = spacy.blank("en")
-        for word, vector_E in zip(listed, vectors_WE, strict=True):
-            nlp.vocab.set_vector(word, vector_E)
-        nlp.to_disk("given")
-    else:
-        Path("given").mkdir()
-        model = models.WordPiece({word: row for row, word in enumerate(listed)}, unk_token="the")
-        Tokenizer(model).save("given/tokenizer.json")
-        save_file({"embeddings": torch.from_numpy(vectors_WE)}, "given/model.safetensors")
-    spec = "spacy:given" if source == "spacy" else "given"
+    Path("given").mkdir()
+    model = models.WordPiece({word: row for row, word in enumerate(listed)}, unk_token="the")
+    Tokenizer(model).save("given/tokenizer.json")
+    save_file({"embeddings": torch.from_numpy(vectors_WE)}, "given/model.safetensors")
+    spec = "given"
     expand = len(listed) - 1
     config = changed(
         tiny, views="seq,seq", loop={"max_steps": 2}, vectors=spec, vocabulary={"expand": expand}
@@ -181,8 +136,9 @@ def test_a_trained_vocabulary_grows_by_them(
 
 
 def test_vectors_of_new_words_are_opened_before_the_training(tiny: TrainConfig, tmp_path: Path) -> None:
-    config = changed(tiny, vectors="spacy:en_no_such_model", vocabulary={"expand": 9})
-    with pytest.raises(UserError, match="neither the folder of a spaCy pipeline nor an installed one"):
+    (tmp_path / "model.safetensors").touch()
+    config = changed(tiny, vectors=str(tmp_path), vocabulary={"expand": 9})
+    with pytest.raises(UserError, match=r"tokenizer\.json: no such file"):
         main(config)
     assert not (config.folder / "train.json").exists()  # not claimed: the corrected command goes there
 
