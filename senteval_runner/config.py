@@ -59,5 +59,3 @@ class SentEvalConfig:
     """Show the multi-view paper's published rows below ours, marked as such."""
     examples: Path | None = None
     """Sentences, one per line: the report shows their nearest neighbours among the evaluation sentences."""
-    dry_run: bool = False
-    """Encode a sample, print the configuration and the expected encoding time; write nothing."""

@@ -20,13 +20,10 @@ from senteval_runner.config import SentEvalConfig
 
 def main(config: SentEvalConfig) -> int:
     """Evaluate and write the report; exit code 2 when no task could be scored."""
-    from senteval_runner.running import dry_run, run
+    from senteval_runner.running import run
 
     if not config.models:
         raise UserError("name at least one model")
-    if config.dry_run:
-        print(dry_run(config))
-        return 0
     return run(config)
 
 

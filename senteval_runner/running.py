@@ -21,8 +21,7 @@ from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report.sections import read_examples
 from senteval_runner.report.tables import PAPER_COLUMNS, headline
 from senteval_runner.reporting import Model, write_results
-from senteval_runner.vectors.dry_run import encoding_dry_run
-from senteval_runner.vectors.encoders import open_model, resolve_encoder
+from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 from senteval_runner.vectors.sources import distinct_names
 
@@ -124,33 +123,6 @@ def run(config: SentEvalConfig) -> int:
         expanded.folders if expanded else (),
     )
     return 0 if scored else 2
-
-
-def dry_run(config: SentEvalConfig) -> str:
-    """Estimate what encoding the tasks' sentences with every model takes; nothing is written."""
-    names, data = expand_tasks(config.tasks), data_folder(config.data)
-    found, facts = [], {}
-    for name in names:
-        try:
-            found.append(read_task(name, data))
-        except UserError as error:
-            facts[name] = f"skipped: {error}"
-    texts = [tokens for task in found for part in task.splits.values() for tokens in part.sentences()]
-    return encoding_dry_run(
-        config,
-        {
-            spec: resolve_encoder(
-                spec, seed=config.random_seed, device=config.device, batch_size=config.batch_size
-            )
-            for spec in dict.fromkeys(config.models)
-        },
-        [list(tokens) for tokens in texts],
-        facts={"tasks": ", ".join(task.name for task in found), **facts},
-        stored=True,
-        not_counted=f"{'the expansion; ' if config.expand else ''}classifiers ({len(found)} tasks x "
-        f"{len(_seeds(config.seeds))} seeds); vectors in {config.cache} and trees in {config.trees} are "
-        "reused and save time",
-    )
 
 
 def _score(model: Model, task: TaskData, seeds: Sequence[int], cells: Cells, logger: logging.Logger) -> None:

@@ -64,13 +64,6 @@ def test_unknown_options_exit_with_2(module: str) -> None:
     assert "Traceback" not in result.stderr
 
 
-# Where hours are at stake.
-WITH_DRY_RUN = (
-    *("multiview.train", "parsing.run", "senteval_runner.run"),
-    *("studies.burt", "studies.faq", "studies.layers", "studies.multitask", "studies.passages"),
-)
-
-
-@pytest.mark.parametrize("module", WITH_DRY_RUN)
+@pytest.mark.parametrize("module", ["multiview.train", "parsing.run"])
 def test_commands_that_run_long_have_a_dry_run(module: str, command) -> None:  # type: ignore[no-untyped-def]
     assert "--dry-run" in command(module, "--help").stdout

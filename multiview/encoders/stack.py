@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.support.dry_run import by_part
 from corpora.support.errors import UserError
 from multiview.config import EncoderConfig, Pooling
 from multiview.encoders.registry import Encoder, build_view, trained_views, view_class
@@ -190,8 +189,3 @@ class ViewStack(nn.Module):
             if name.startswith(("encoders.", "words."))
         }
         return {name: value.detach().cpu().contiguous() for name, value in kept.items()}
-
-
-def parameter_counts(network: nn.Module) -> dict[str, int]:
-    """Number of parameters by top-level part."""
-    return by_part({name: parameter.numel() for name, parameter in network.named_parameters()})

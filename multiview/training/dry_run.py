@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections import Counter
+from statistics import median
 
 import torch
 
-from corpora.support.dry_run import Work, dry_run_text, rate
-from multiview.encoders.stack import parameter_counts
-from multiview.training.data import Step, prefetch
+from corpora.support.dry_run import dry_run_text
+from multiview.training.data import prefetch
 from multiview.training.trainer import Trainer
 
 CALIBRATION_STEPS = 4
+CALIBRATION_S = 5.0
+"""No step but the second starts after this many seconds."""
 
 
 def step_rate(trainer: Trainer) -> tuple[float, int]:
     """Steps per second, measured on a few real steps, and the number of sentences in the largest."""
-    sentences: list[int] = []
-
-    def update(step: Step) -> int:
+    sentences, seconds = [], []
+    jobs = itertools.islice(trainer.jobs(), CALIBRATION_STEPS)
+    began = time.perf_counter()
+    for step in prefetch(jobs, trainer.prepare, trainer.config.loop.prefetch):
+        start = time.perf_counter()
         trainer.update(trainer.gradient(step))
         trainer.unread.read()  # the rate is that of work done, not of work queued
+        seconds.append(time.perf_counter() - start)
         sentences.append(step.sentences)
-        return 1
-
-    jobs = itertools.islice(trainer.jobs(), CALIBRATION_STEPS)
-    return rate(update, prefetch(jobs, trainer.prepare, trainer.config.loop.prefetch)), max(sentences)
+        if time.perf_counter() - began > CALIBRATION_S and len(seconds) > 1:
+            break
+    return 1 / median(seconds[1:] or seconds), max(sentences)  # the first step compiles
 
 
 def dry_run(trainer: Trainer) -> int:
@@ -36,6 +42,9 @@ def dry_run(trainer: Trainer) -> int:
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * per_s)
     cuda = trainer.device.type == "cuda"
+    parameters: Counter[str] = Counter()
+    for name, parameter in network.named_parameters():
+        parameters[name.split(".")[0]] += parameter.numel()
     print(
         dry_run_text(
             config,
@@ -47,10 +56,10 @@ def dry_run(trainer: Trainer) -> int:
                 "speed": f"{sentences * per_s:,.0f} sentences/s on {trainer.device}",
                 "threads": _threads(trainer),
             },
-            parameters=parameter_counts(network),
+            parameters=parameters,
             memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
-            disk_bytes=4.0 * sum(parameter_counts(network).values()),
-            work=[Work(name="train", units=steps, unit="steps", per_s=per_s)],
+            disk_bytes=4.0 * sum(parameters.values()),
+            work=("train", steps, "steps", per_s),
             not_counted="validation and checkpoints",
         )
     )

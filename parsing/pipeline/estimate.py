@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from corpora.documents import Corpus
-from corpora.support.dry_run import Work, by_part, dry_run_text
+from corpora.support.dry_run import dry_run_text
 from corpora.support.errors import UserError
 from parsing.cache.shard_file import write_shard
 from parsing.pipeline.driver import shard_specs
@@ -64,20 +64,18 @@ def dry_run(
     return dry_run_text(
         config,
         facts=facts,
-        parameters={
-            view: sum(parser_parameters(parser).values()) for view, parser in views.items() if parser
-        },
+        parameters={view: parameter_count(parser) for view, parser in views.items() if parser},
         disk_bytes=None if total is None else total * size,
-        work=[Work(name="parse", units=total, unit="sentences", per_s=per_s)],
+        work=("parse", total, "sentences", per_s),
     )
 
 
-def parser_parameters(parser: object) -> dict[str, int]:
-    """Number of parameters of a parser by part; empty unless it is a network."""
+def parameter_count(parser: object) -> int:
+    """Number of parameters of a parser; 0 unless it is a network."""
     import torch
 
     models = [part for part in getattr(parser, "__dict__", {}).values() if isinstance(part, torch.nn.Module)]
-    return by_part({name: p.numel() for model in models for name, p in model.named_parameters()})
+    return sum(parameter.numel() for model in models for parameter in model.parameters())
 
 
 def expected_sentences(corpus: Corpus, spec: str, sample: int = 5000) -> int | None:

@@ -7,22 +7,17 @@ import sys
 from corpora.support.cli import Command, command_line
 from corpora.support.presets import preset_defaults
 from studies.burt.config import BurtConfig
-from studies.burt.paper import PRESETS, plan, refuse_missing_inputs
+from studies.burt.paper import PRESETS, refuse_missing_inputs
 
 
 def main(config: BurtConfig) -> None:
     """Train one model, or the rows of an ablation; print the scores."""
-    from studies.burt.ablation import ablate, variants
-    from studies.burt.train import describe, dry_run, train
+    from studies.burt.ablation import ablate
+    from studies.burt.train import describe, train
 
-    rows = variants(config) if config.ablation else {}
     if config.preset is not None:
-        if config.dry_run:
-            print(plan(config, tuple(rows)))
         refuse_missing_inputs(config)
-    if config.dry_run:
-        print(dry_run(config, rows or {"train": config}))
-    elif config.ablation:
+    if config.ablation:
         print(ablate(config))
     else:
         print(describe(config, train(config)))

@@ -87,5 +87,3 @@ class BurtConfig:
     """Seed of new weights, batch order, negatives and dropout."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train."""
-    dry_run: bool = False
-    """Print the configuration, sizes and an estimate of time and memory from a few steps; write nothing."""

@@ -12,11 +12,9 @@ Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ from safetensors.torch import save_file
 
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
-from corpora.support.dry_run import Work, dry_run_text
 from corpora.support.errors import UserError
 from corpora.support.files import (
     atomic_path,
@@ -48,11 +45,11 @@ from studies.burt.objectives import CLASSES, Siamese, one_round, steps_per_epoch
 from studies.burt.paper import BACKBONE
 from studies.finetune.backbone import TINY, chosen, ready
 from studies.finetune.examples import Examples, Fixed, Joined, Source, Stream, WithNegatives
-from studies.finetune.loop import Row, Schedule, Task, calibrate, fit
+from studies.finetune.loop import Row, Schedule, Task, fit
 
 FILES = ("model.safetensors", "heads.safetensors", "history.json")
 """What a finished run has written and ``burt.json`` vouches for."""
-FREE_OPTIONS = ("dry_run", "preset", "ablation")
+FREE_OPTIONS = ("preset", "ablation")
 """Options that do not decide the result: a preset's values are among the others."""
 
 
@@ -93,37 +90,6 @@ def train(config: BurtConfig) -> list[Row]:
     write_record(done, {"options": resolved, "files": files})
     shutil.rmtree(config.output / "training")
     return history
-
-
-def dry_run(config: BurtConfig, rows: Mapping[str, BurtConfig]) -> str:
-    """What training would take, from a few steps; nothing is written.
-
-    Args:
-        config: as it was given.
-        rows: what is trained, by a short name: the configuration itself, or the rows of an ablation.
-    """
-    config.tiny.heads()
-    work, facts, parameters = [], {}, {}
-    for row, one in rows.items():
-        with tempfile.TemporaryDirectory() as name:
-            tiny = dataclasses.replace(one.tiny, mlm_steps=0)
-            trial = dataclasses.replace(one, output=Path(name), tiny=tiny)
-            data, net, tasks, schedule = _prepare(trial, lambda line: None)
-            per_s = calibrate(net, tasks, schedule, one.loop, seed=one.seed, folder=Path(name))
-        work.append(Work(name=row, units=schedule.steps, unit=f"steps of {one.batch_size}", per_s=per_s))
-        facts = {"data": "; ".join(data.summary), "schedule": " -> ".join(schedule.cycle)}
-        parameters = {
-            part: sum(p.numel() for p in module.parameters()) for part, module in net.named_children()
-        }
-    pretraining = f", {config.tiny.mlm_steps:,} steps of pre-training" if config.backbone == TINY else ""
-    return dry_run_text(
-        config,
-        facts=facts,
-        parameters=parameters,
-        disk_bytes=4.0 * len(rows) * sum(parameters.values()),
-        work=work,
-        not_counted=f"scores during training{pretraining}",
-    )
 
 
 def _resolved(config: BurtConfig) -> dict[str, Any]:

@@ -102,8 +102,6 @@ class FaqConfig:
     """The whole encoder."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where whole encoders are trained."""
-    dry_run: bool = False
-    """Print the configuration, what would be trained and the encoding's estimated time; write nothing."""
 
 
 BERT = "google-bert/bert-base-chinese"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from corpora.ranking.faq import FaqSet, read_faq
@@ -11,7 +10,6 @@ from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_json, write_text
 from corpora.support.presets import Need, refuse_missing
-from senteval_runner.vectors.dry_run import encoding_dry_run
 from senteval_runner.vectors.embed import as_vectors
 from senteval_runner.vectors.encoders import resolve_encoder
 from studies.faq.config import FaqConfig
@@ -28,7 +26,6 @@ from studies.faq.evaluate import (
     splits,
 )
 from studies.faq.report import figures, tables
-from studies.faq.siamese import negative_count
 from studies.finetune.backbone import is_here
 
 FILES = ("faq.tsv", "queries-train.tsv", "queries-test.tsv")
@@ -48,9 +45,6 @@ def run(config: FaqConfig) -> None:
         splits(faq, config)
         if names.count(faq.name) > 1:
             raise UserError(f"two sets have the name {faq.name}; rename a folder")
-    if config.dry_run:
-        print(_dry_run(config, sets))
-        return
     encoders = {spec: as_vectors(resolve_encoder(spec)) for spec in _encoders(config)}
     rows: list[Row] = []
     vectors: dict[str, Vectors] = {}
@@ -115,39 +109,6 @@ def _needs(config: FaqConfig) -> list[Need]:
             for name in _encoders(config)
         ),
     ]
-
-
-def _dry_run(config: FaqConfig, sets: Sequence[FaqSet]) -> str:
-    """What would be trained, and what encoding queries and tables by every model would take."""
-    texts = [
-        text
-        for faq in sets
-        for text in (*faq.queries.values(), *(t for side in config.sides for t in side_texts(faq, side)))
-    ]
-    encoder = config.encoder
-    facts = {}
-    for faq in sets:
-        train, test = splits(faq, config)[0]
-        relevant_QN = relevance(faq, list(faq.queries))[train]
-        facts[faq.name] = (
-            f"{len(faq.entries):,} entries, {len(train):,} training and {len(test):,} test queries"
-        )
-        if config.models and config.tune == "encoder":
-            queries = min(len(train), encoder.queries or len(train))
-            pairs = queries * (1 + negative_count(relevant_QN, encoder.negatives))
-            steps = -(-(pairs if encoder.objective == "pair" else queries) // encoder.batch_size)
-            facts[f"{faq.name}, a training"] = (
-                f"{queries:,} queries, {pairs:,} pairs, "
-                f"{steps:,} steps a pass, {steps * encoder.epochs:,} in all"
-            )
-    trainings = config.runs * len(config.models) * len(config.sides) * len(config.sampling)
-    return encoding_dry_run(
-        config,
-        {spec: resolve_encoder(spec) for spec in _encoders(config)},
-        [text.split() for text in texts],
-        facts=facts,
-        not_counted=f"{trainings} trainings of the {config.tune} per set",
-    )
 
 
 def _tuner(config: FaqConfig, faq: FaqSet, vectors: Vectors) -> Tuner:

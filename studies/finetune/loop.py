@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from corpora.support.dry_run import rate
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from parsing.networks.adam_state import adam_tensors, load_adam
@@ -192,29 +191,6 @@ def fit(
         load_parameters(model, best.weights)
     model.eval()
     return run.history
-
-
-def calibrate(
-    model: nn.Module,
-    tasks: Mapping[str, Task],
-    schedule: Schedule,
-    config: LoopConfig,
-    *,
-    seed: int,
-    folder: Path,
-) -> float:
-    """Steps per second, measured on a few steps; arguments as for :func:`fit`.
-
-    The weights of ``model`` change, but nothing is written and no saved state is read.
-    """
-    run = _Run(model, schedule, config, folder)
-
-    def turn(_number: int) -> int:
-        for _ in schedule.cycle:
-            _advance(run, tasks, seed)
-        return len(schedule.cycle)
-
-    return rate(turn, range(6))
 
 
 def _advance(run: _Run, tasks: Mapping[str, Task], seed: int) -> None:

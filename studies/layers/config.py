@@ -53,5 +53,3 @@ class LayersConfig(BackboneConfig):
     """Pooling of the table by layer."""
     threads: Count | None = None
     """Threads for encoding and classifiers; None is torch's default."""
-    dry_run: bool = False
-    """Print tasks, sentences, disk space and encoding time; evaluate nothing."""

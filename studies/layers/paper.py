@@ -14,8 +14,6 @@ BERT = "bert-base-uncased"
 """BERT with twelve layers; that the paper's is uncased is our reading."""
 NLI = "python -m studies.burt --objectives nli --nli"
 """How a BERT is fine-tuned on NLI here; the paper does not say how."""
-BERT_LAYERS = 12
-BERT_POOLINGS = 4
 ROLES: Sequence[tuple[str, str, str]] = (
     (BERT, "pre-trained BERT", f"huggingface.co/{BERT}"),
     (
@@ -50,28 +48,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 The width of the MLP is not stated; 50 is SentEval's own for its probing tasks.
 """
-
-
-def plan(config: LayersConfig) -> str:
-    """What is evaluated at the sizes that the paper states, known before anything is read."""
-    from corpora.senteval.tasks import PUBLISHED_ROWS
-    from senteval_runner.running import expand_tasks
-
-    tasks = expand_tasks(config.tasks)
-    rows = sum(sum(PUBLISHED_ROWS[task].values()) for task in tasks)
-    joins = len(config.concatenate)
-    cells = len(config.backbones) * (BERT_LAYERS + 1 + joins) * BERT_POOLINGS + len(config.encoders)
-    return "\n".join(
-        [
-            f"preset paper: {', '.join((*config.backbones, *config.encoders))}",
-            f"tasks        {len(tasks)} of SentEval, {rows:,} rows (paper: downstream and probing tasks)",
-            f"BERT         {BERT_LAYERS} layers and emb, {', '.join(config.concatenate)} side by side; "
-            f"{BERT_POOLINGS} poolings (paper: -1 ... -12; [CLS], [SEP], mean, max)",
-            f"encoders     {len(config.encoders)} with one row each (paper: GloVe, USE, InferSent)",
-            f"cells        {cells * len(tasks):,} for three BERTs; logistic regression, "
-            f"and an MLP of {config.mlp} units beside it",
-        ]
-    )
 
 
 def refuse_missing_inputs(config: LayersConfig) -> None:

@@ -23,12 +23,10 @@ from senteval_runner.running import expand_tasks
 from senteval_runner.towers.backbones import open_backbone
 from senteval_runner.towers.units import WHOLE
 from senteval_runner.towers.whole import WholeBackbone
-from senteval_runner.vectors.embed import text_of
 from senteval_runner.vectors.sources import distinct_names, find_source
 from studies.layers import report
 from studies.layers.config import LayersConfig
-from studies.layers.dry_run import dry_run
-from studies.layers.paper import BERT, plan, refuse_missing_inputs
+from studies.layers.paper import BERT, refuse_missing_inputs
 from studies.layers.subject import Subject, choose
 from studies.layers.subset import limited
 from studies.layers.tables import NO_HIDDEN_LAYER, best_of, normalised
@@ -39,8 +37,6 @@ def run(config: LayersConfig) -> int:
     import torch
 
     if config.preset is not None:
-        if config.dry_run:
-            print(plan(config))
         refuse_missing_inputs(config)
     if not (config.backbones or config.encoders):
         raise UserError(
@@ -53,8 +49,6 @@ def run(config: LayersConfig) -> int:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     subjects = _open(config)
-    if config.dry_run:
-        return _dry_run(config, subjects, tasks, data)
     logger = log_to(config.output)
     write_json(config.output / "config.json", config_to_json(config))
     readouts = [Cells(config.output / "parts", one) for one in protocols]
@@ -229,19 +223,3 @@ def _results(
 
 def _figures(result: TaskResult) -> dict[str, Any]:
     return {k: v for k, v in dataclasses.asdict(result).items() if k not in ("predictions", "gold")}
-
-
-def _dry_run(config: LayersConfig, subjects: Sequence[Subject], names: Sequence[str], data: Path) -> int:
-    """Print what a study would read, store and evaluate."""
-    tasks: dict[str, TaskData | str] = {}
-    texts: dict[str, None] = {}
-    for name in names:
-        try:
-            task = _read(name, data, config)[0]
-        except UserError as error:
-            tasks[name] = str(error)
-            continue
-        tasks[name] = task
-        texts |= dict.fromkeys(text_of(t) for part in task.splits.values() for t in part.sentences())
-    print(dry_run(config, subjects, tasks, list(texts)))
-    return 0 if texts else 2

@@ -12,17 +12,12 @@ from studies.multitask.paper import PRESETS
 
 def main(config: MultitaskConfig) -> None:
     """Run the stages and print the tables."""
-    from studies.multitask.preset import plan, refuse_missing_inputs
+    from studies.multitask.preset import refuse_missing_inputs
     from studies.multitask.report import report
-    from studies.multitask.run import dry_run, run
+    from studies.multitask.run import run
 
     if config.preset is not None:
-        if config.dry_run:
-            print(plan(config))
         refuse_missing_inputs(config)
-    if config.dry_run:
-        print(dry_run(config))
-        return
     print(report(run(config)).markdown())
 
 

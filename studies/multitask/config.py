@@ -79,5 +79,3 @@ class MultitaskConfig:
     """Of new weights, batch order, sampling and dropout."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train."""
-    dry_run: bool = False
-    """Print the configuration, sizes and an estimate of time and memory from a few steps; write nothing."""

@@ -1,4 +1,4 @@
-"""``--preset paper``: what it trains and what it needs, known before anything is read."""
+"""``--preset paper``: what it needs, known before anything is read."""
 
 from __future__ import annotations
 
@@ -10,34 +10,7 @@ from corpora.support.presets import Need, refuse_missing
 from studies.finetune.backbone import needed
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.paper import BACKBONE, SIZES
-from studies.multitask.run import sequences_of
-from studies.multitask.stages import Stage, name_of
 from studies.multitask.tasks import data_folder
-
-
-def plan(config: MultitaskConfig) -> str:
-    """Configurations, stages and steps at the sizes that the paper states."""
-    sequences = sequences_of(config)
-    stages = {sequence[: place + 1] for sequence in sequences for place in range(len(sequence))}
-    lines = [
-        f"preset paper: {len(sequences)} configurations of {config.backbone}, {len(stages)} stages; "
-        f"{config.epochs} epochs of batch {config.batch_size} at {config.loop.learning_rate:g} each",
-        *(f"  {name_of(sequence)}" for sequence in sequences),
-        *(
-            f"{task:<6} {train:>7,} train, {dev:>6,} dev, {test:>6,} test in the paper"
-            for task, (train, dev, test) in SIZES.items()
-        ),
-    ]
-    for stage in sorted({sequence[-1] for sequence in stages}, key=str):
-        times = sum(sequence[-1] == stage for sequence in stages)
-        lines.append(f"{stage!s:<10} {times} x {config.epochs * _steps(config, stage):>7,} steps")
-    return "\n".join(lines)
-
-
-def _steps(config: MultitaskConfig, stage: Stage) -> int:
-    """Steps of an epoch at the paper's size."""
-    train = SIZES[stage.task][0]
-    return -(-(round(0.1 * train) if stage.sampled else train) // config.batch_size)
 
 
 def refuse_missing_inputs(config: MultitaskConfig) -> None:

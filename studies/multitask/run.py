@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
-from corpora.support.dry_run import Work, dry_run_text
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, read_record, write_json, write_record
 from senteval_runner.cells import read_cell
 from studies.finetune.backbone import chosen, ready
 from studies.finetune.examples import Fixed, Sampled, Source, Stream
-from studies.finetune.loop import Row, Schedule, Task, calibrate, fit
+from studies.finetune.loop import Row, Schedule, Task, fit
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.net import MultitaskNet, State
 from studies.multitask.paper import BACKBONE
@@ -32,7 +30,7 @@ from studies.multitask.stages import GRID, TASKS, Stages, TaskName, name_of, par
 from studies.multitask.tasks import TaskExamples, read_all_tasks
 
 # Options that do not change any number may differ between runs over one output folder.
-FREE_OPTIONS = ("output", "preset", "stages", "grid", "save_every", "dry_run")
+FREE_OPTIONS = ("output", "preset", "stages", "grid", "save_every")
 
 Tasks = dict[TaskName, TaskExamples]
 Report = Callable[[str], None]
@@ -89,46 +87,6 @@ def _backbone(config: MultitaskConfig, start: str, tasks: Tasks, log: Report) ->
         return [text for name in TASKS for text in tasks[name].train.texts()]
 
     return ready(start, config.output / "backbone", texts, config.tiny, seed=config.seed, report=log)
-
-
-def dry_run(config: MultitaskConfig) -> str:
-    """What all stages would take, from a few steps of each kind of stage; nothing is written."""
-    start, sequences = _checked(config)
-    stages = {sequence[: place + 1] for sequence in sequences for place in range(len(sequence))}
-    tasks = read_all_tasks(config)
-    work, parameters = [], {}
-    with tempfile.TemporaryDirectory() as name:
-        tiny = dataclasses.replace(config.tiny, mlm_steps=0)
-        trial = dataclasses.replace(config, output=Path(name), tiny=tiny)
-        state = State(_backbone(trial, start, tasks, lambda line: None), {})
-        for stage in sorted({sequence[-1] for sequence in stages}, key=str):
-            net = MultitaskNet(trial, stage, state)
-            net.encoder.prepare(text for task in tasks.values() for text in task.texts())
-            streams, schedule, _ = _stage_schedule(trial, net, tasks)
-            per_s = calibrate(net, streams, schedule, config.loop, seed=config.seed, folder=Path(name))
-            times = sum(sequence[-1] == stage for sequence in stages)
-            work.append(
-                Work(
-                    name=str(stage),
-                    units=times * schedule.steps,
-                    unit=f"steps of {config.batch_size}",
-                    per_s=per_s,
-                )
-            )
-            parameters = {part: sum(p.numel() for p in m.parameters()) for part, m in net.named_children()}
-    facts: dict[str, str] = {task: examples.describe() for task, examples in tasks.items()}
-    return dry_run_text(
-        config,
-        facts={
-            **facts,
-            "rows": ", ".join(map(name_of, sequences)),
-            "stages": f"{len(stages)} different ones",
-        },
-        parameters=parameters,
-        disk_bytes=4.0 * len(stages) * sum(parameters.values()),
-        work=work,
-        not_counted="scores after each epoch, pre-training of a tiny backbone",
-    )
 
 
 def run_stage(

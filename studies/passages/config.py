@@ -134,8 +134,6 @@ class PassagesConfig:
     """Tree cache that holds the sentences; None parses them."""
     device: str | None = None
     """Where models compute, e.g. cpu or cuda; None is a GPU if there is one."""
-    dry_run: bool = False
-    """Read the sets, print sizes and what is left to do, and stop."""
     frozen: FrozenConfig = field(default_factory=FrozenConfig)
     """Encoders read layer by layer."""
     ranker: RankerConfig = field(default_factory=RankerConfig)

@@ -39,24 +39,6 @@ relevant candidate count: the best published R@10 of Quasar-T is 74.6, near the 
 """
 
 
-def plan_of_paper(config: PassagesConfig) -> str:
-    """What is compared, known before anything is read."""
-    frozen, cross = config.frozen, config.cross
-    choices = [f"{layers} {pooling}" for layers in frozen.layers for pooling in frozen.poolings]
-    return "\n".join(
-        [
-            f"preset paper: {', '.join(config.sets)}",
-            f"frozen       {', '.join(frozen.backbones)}; {', '.join(choices)}; at most {frozen.max_length} "
-            "pieces (paper: mean pooling, top and bottom layer, BERT's maximum of 512)",
-            f"features     {', '.join(config.features)} under {', '.join(config.scorers)} "
-            "(paper: cosine, bilinear, concatenation, (u, v, u * v, |u - v|); logistic regression, MLP)",
-            f"loss         max(0, {config.margin:g} - s(q, p+) + s(q, p-)) (paper: no margin)",
-            f"in-domain    {', '.join(cross.backbones)}, [CLS] of the top layer, an MLP of two layers, all "
-            f"weights but the word embeddings; {cross.max_length or 'as many as it has: 512'} pieces",
-        ]
-    )
-
-
 def refuse_missing_inputs(config: PassagesConfig) -> None:
     """Refuse to begin without the paper's data sets and models.
 

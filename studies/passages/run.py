@@ -19,8 +19,6 @@ from corpora.support.files import json_digest, read_record, write_json, write_re
 from corpora.support.progress import progress
 from senteval_runner.cells import installed, read_cell
 from senteval_runner.towers.choice import open_layers
-from senteval_runner.vectors.dry_run import encoding_dry_run
-from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.encoders import StoredModel, open_model
 from senteval_runner.vectors.sources import distinct_names
 from studies.passages.config import PassagesConfig
@@ -31,9 +29,8 @@ from studies.passages.methods import (
     cross_method,
     lexical,
     scorer_methods,
-    sentences_of,
 )
-from studies.passages.paper import BERT, plan_of_paper, refuse_missing_inputs
+from studies.passages.paper import BERT, refuse_missing_inputs
 from studies.passages.report import page
 from studies.passages.rows import Row, summarise
 
@@ -157,12 +154,8 @@ def cell_key(chosen: LoadedSet, method: Method, seed: int) -> str:
 def run(config: PassagesConfig) -> int:
     """Rank with every method on every set; write the results; exit code 2 when something was left out."""
     if config.preset is not None:
-        if config.dry_run:
-            print(plan_of_paper(config))
         refuse_missing_inputs(config)
     check(config)
-    if config.dry_run:
-        return dry_run(config)
     log = log_to(config.output)
     write_json(config.output / "config.json", config_to_json(config))
     plan = make_plan(config, log)
@@ -233,37 +226,3 @@ def _write(config: PassagesConfig, plan: Plan, rows: Sequence[Row]) -> None:
     write_text(config.output / "report.html", report.html())
     print(report.markdown())
     print(f"{config.output}/report.html, results.json, tables.md")
-
-
-def dry_run(config: PassagesConfig) -> int:
-    """Print the sets, what is encoded already, which cells are left, and what the encoding would take."""
-    plan = make_plan(config)
-    parts = {f"{model.name} {part.name}": part for model in plan.models for part in model.parts}
-    encoders: dict[str, StoredEncoder] = {}
-    wanted: set[str] = set()
-    for chosen in plan.sets:
-        data = chosen.data
-        print(data.name)
-        for split, counts in data.counts().items():
-            print(f"  {split:6}" + "".join(f"{value:>10,} {name}" for name, value in counts.items()))
-        for note in data.notes:
-            print(f"  {note}")
-        texts = {data.passages[row] for row in data.used_passages()}
-        if config.unit == "sentence":
-            texts = sentences_of(texts)
-        texts |= {q.text for questions in data.splits.values() for q in questions}
-        for name, part in parts.items():
-            left = {text for text in texts if text not in part.store}
-            wanted |= left
-            if left:  # without its store: what the calibration encodes is not kept
-                encoders[name] = StoredEncoder(part.given, name=part.name)
-            print(f"  {part.name}: {len(left):,} of {len(texts):,} texts to encode")
-    cells = plan.cells()
-    done = sum((config.output / "parts" / f"{cell_key(*cell)}.json").exists() for cell in cells)
-    print(f"{len(cells)} cells (set, method, seed), {done} of them finished in {config.output}/parts")
-    for error in plan.errors:
-        print(f"left out: {error}")
-    rest = f"ranking ({len(cells) - done} cells)"
-    texts_left = [text.split() for text in sorted(wanted)]
-    print(encoding_dry_run(config, encoders, texts_left, stored=True, not_counted=rest))
-    return 2 if plan.errors else 0

@@ -14,7 +14,6 @@ import pytest
 from corpora.senteval.files import read_task
 from corpora.support.config import check
 from corpora.support.errors import UserError
-from multiview.model import MultiViewEncoder
 from senteval_runner import cells, running
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import get_protocol
@@ -223,18 +222,6 @@ def test_paper_average() -> None:
     row = tables.paper_row(scores)
     assert row["SICK-R MSE"] == pytest.approx(30)
     assert row["average"] == pytest.approx((5 * 80 + 75 + (80 + 70 + 70) / 3) / 7)
-
-
-def test_dry_run_writes_nothing(tmp_path, data, words, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.iterdir())
-    assert run_main(config(tmp_path, data, str(words), "random:seq", dry_run=True)) == 0
-    out = capsys.readouterr().out
-    assert "(8)" in out and "random:seq (" in out and "tasks        CR" in out
-    assert "classifiers (" in out and "\ndisk " in out
-    network = MultiViewEncoder.untrained("seq").members[0].network
-    assert f"parameters   {sum(p.numel() for p in network.parameters()):>13,}  random:seq\n" in out
-    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "runs"])  # converted vectors
 
 
 def shortened(path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from corpora.support.errors import UserError
 from studies.burt.ablation import GRIDS, ablate, variants
 from studies.burt.config import Ablation, BurtConfig
-from studies.burt.paper import PRESETS, plan
+from studies.burt.paper import PRESETS
 from studies.finetune.config import LoopConfig, TinyConfig
 from studies.similarity.published import PUBLISHED
 from tests.studies.finetune.fixtures import nli_rows, write_jsonl, write_ppdb
@@ -83,21 +83,12 @@ def test_the_preset_has_the_papers_values() -> None:
     assert config.per_class == 354_000
 
 
-def test_the_plan_has_the_papers_sizes() -> None:
-    text = plan(BurtConfig(output=Path("x"), **PRESETS["paper"]))
-    assert "942,069" in text and "29,489" in text
-    assert "1,062,000 positive pairs" in text and "354,000 of each label" in text
-    assert "117,760 an epoch" in text, "NLI is every second batch of 16"
-    only = plan(BurtConfig(output=Path("x"), objectives=("nli",), **PRESETS["paper"]), ["NLI"])
-    assert "58,880 an epoch" in only and "354,000" not in only and "  NLI\n" in only
-
-
 def test_all_that_the_preset_lacks_is_listed_at_once(
     command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     options = ("--preset", "paper", "--output", tmp_path / "out", "--backbone", tmp_path / "no")
-    refused = command("studies.burt", *options, "--dry-run")
+    refused = command("studies.burt", *options)
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
     for part in ("--backbone", "--nli FILE", "--nli-dev", "--ppdb", "paraphrase.org", "multinli"):
         assert part in refused.stderr
-    assert "1,062,000" in refused.stdout and not (tmp_path / "out").exists()
+    assert not (tmp_path / "out").exists()

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from studies.burt.__main__ import main
 from studies.burt.config import BurtConfig
 from studies.burt.data import read_data
 from studies.finetune.config import LoopConfig, TinyConfig
@@ -184,12 +183,3 @@ def test_the_command_explains_itself_quickly_and_refuses_bad_input(
     refused = command("studies.burt", *here, "--backbone", "tiny")
     assert refused.returncode == 2
     assert "none.jsonl" in refused.stderr
-
-
-def test_dry_run_counts_the_steps_and_writes_nothing(files: dict[str, Path], tmp_path: Path, capsys) -> None:
-    main(config(files, tmp_path / "out", dry_run=True))
-    text = capsys.readouterr().out
-    # 400 NLI pairs in batches of 8 take half of the steps: 3 passes are 300.
-    assert "train        300 steps of 8 at" in text and "nli -> identification" in text
-    assert "tower" in text and "heads" in text
-    assert not (tmp_path / "out").exists()

@@ -310,12 +310,6 @@ def test_commands(folder: Path, command, tmp_path: Path) -> None:
     assert "BM25" in page
     browser.look(page, tmp_path)
     options = ("--split", "random", "--tune", "map")
-    dry = command(
-        "studies.faq", folder, "--models", "random:seq", *options, "--output", tmp_path / "dry", "--dry-run"
-    )
-    assert dry.returncode == 0, dry.stderr
-    assert "random:seq (" in dry.stdout and not (tmp_path / "dry").exists()
-    assert "texts        40 different ones" in dry.stdout  # 32 queries, 8 questions
     same = command("studies.faq", folder, write_set(tmp_path / "other" / "toy"), *options)
     assert same.returncode == 2 and "two sets have the name toy" in same.stderr
     chat = subprocess.run(

@@ -19,6 +19,7 @@ from corpora.senteval.tasks import TASK_NAMES
 from corpora.support.errors import UserError
 from senteval_runner.towers.backbones import TransformerBackbone
 from senteval_runner.towers.units import Unit, chosen_joins, chosen_layers, transformer_layers, units_of
+from senteval_runner.vectors.embed import text_of
 from studies.layers import report, subject
 from studies.layers import run as study
 from studies.layers.config import LayersConfig
@@ -301,16 +302,8 @@ def test_encoding_resumes_at_the_chunk(tmp_path, data, bert, monkeypatch) -> Non
     monkeypatch.setattr(TransformerBackbone, "encode", counting)
     assert study.run(config(tmp_path, data, bert, tasks="CR")) == 0
     task = study.read_task("CR", data)
-    distinct = {study.text_of(tokens) for tokens in task.splits["all"].a}
+    distinct = {text_of(tokens) for tokens in task.splits["all"].a}
     assert sizes == [8, 8, 8] and len(counted) == len(set(counted)) == len(distinct) - 24
-
-
-def test_dry_run_writes_nothing(tmp_path, data, bert, capsys) -> None:
-    assert study.run(config(tmp_path, data, bert, dry_run=True)) == 0
-    printed = capsys.readouterr().out
-    assert "skipped: " in printed and "10 units x 3 tasks = 30 cells" in printed
-    assert "sentences at" in printed and "disk " in printed and "parameters " in printed
-    assert not (tmp_path / "report").exists() and not (tmp_path / "vectors").exists()
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from studies.finetune.examples import Examples
-from studies.multitask.config import MultitaskConfig
+from studies.multitask.config import MultitaskConfig, SplitFiles
 from studies.multitask.heads import overall
 from studies.multitask.paper import PRESETS, SIZES, TABLE_1, TABLE_2, Published
-from studies.multitask.preset import plan
+from studies.multitask.preset import refuse_missing_inputs
 from studies.multitask.report import AfterStage, Outcome, best
-from studies.multitask.stages import GRID, TaskName
+from studies.multitask.stages import TaskName
 from studies.multitask.tasks import TaskExamples, resplit
 from tests.studies.finetune.fixtures import write_tasks
 
@@ -62,30 +62,20 @@ def test_the_preset_has_the_papers_values() -> None:
     assert (config.grid, config.splits, config.backbone) == ("paper", "paper", "bert-base-uncased")
 
 
-def test_the_plan_names_rows_sizes_and_steps() -> None:
-    text = plan(MultitaskConfig(output=Path("x"), **PRESETS["paper"]))
-    assert [line.strip() for line in text.splitlines()[1:14]] == list(GRID)
-    assert "283,010 train, 40,429 dev, 80,859 test" in text
-    assert "P[sub]     1 x   4,425 steps" in text  # 28,301 pairs: 885 steps, five epochs
-
-
 def test_all_that_the_preset_lacks_is_listed_at_once(
     command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     data = write_tasks(tmp_path / "data")
-    options = ("--preset", "paper", "--output", tmp_path / "out", "--dry-run")
+    options = ("--preset", "paper", "--output", tmp_path / "out")
     refused = command("studies.multitask", *options, "--backbone", tmp_path / "no", "--data", data / "none")
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
     for part in ("SST-5", "STS-B", "--quora.train", "--nli.train", "--nli.dev", "--nli.test", "snli"):
         assert part in refused.stderr
-    assert "SA-P(X)-STS(X)" in refused.stdout, "a dry run says what it would train all the same"
     assert not (tmp_path / "out").exists()
     nli = data / "nli" / "snli_dev.tsv"
-    here = ("--backbone", "tiny", "--tiny.layers", "1", "--tiny.hidden", "32", "--data", data)
-    files = ("--quora.train", data / "pairs.tsv", "--nli.train", nli, "--nli.dev", nli, "--nli.test", nli)
-    done = command("studies.multitask", *options, *here, *files)
-    assert done.returncode == 0, done.stderr
-    assert "20 different ones" in done.stdout and "STS(M)" in done.stdout
+    here = {"backbone": "tiny", "data": data, "quora": SplitFiles(train=data / "pairs.tsv")}
+    values = {**PRESETS["paper"], **here, "nli": SplitFiles(train=nli, dev=nli, test=nli)}
+    refuse_missing_inputs(MultitaskConfig(output=tmp_path / "out", **values))  # all is here
 
 
 def test_the_preset_leaves_the_output_required(

@@ -16,7 +16,6 @@ from corpora.support.errors import UserError
 from studies.finetune.config import LoopConfig, TinyConfig
 from studies.finetune.examples import Examples
 from studies.multitask import run as runner
-from studies.multitask.__main__ import main
 from studies.multitask.config import MultitaskConfig, SplitFiles
 from studies.multitask.heads import TaskHead, overall
 from studies.multitask.net import MultitaskNet, State
@@ -232,24 +231,3 @@ def test_the_command_explains_itself_and_refuses_bad_stages(
     )
     assert refused.returncode == 2
     assert "'cola'" in refused.stderr
-
-
-def test_dry_run_counts_shared_stages_once(data: Path, tmp_path: Path, capsys) -> None:
-    grid = tmp_path / "grid.txt"
-    grid.write_text("SA-P(M)\nSA-STS(M)\n")
-    options = MultitaskConfig(
-        output=tmp_path / "out",
-        backbone="tiny",
-        data=data,
-        grid=str(grid),
-        tiny=TinyConfig(layers=1, hidden=32, vocabulary=300),
-        batch_size=8,
-        epochs=2,
-        dry_run=True,
-    )
-    main(options)
-    text = capsys.readouterr().out
-    # 60 training examples of SST: 8 batches, two passes, one stage for both configurations.
-    assert "SA           16 steps of 8 at" in text
-    assert "P(M) " in text and "STS(M) " in text
-    assert not (tmp_path / "out").exists()

@@ -18,7 +18,7 @@ from studies.finetune.tiny import build_tiny
 from studies.passages import cross, paper, published
 from studies.passages.config import CrossConfig, FrozenConfig, PassagesConfig, RankerConfig
 from studies.passages.metrics import METRICS, mean, measure
-from studies.passages.run import dry_run, make_plan, run
+from studies.passages.run import make_plan, run
 from tests.studies.passages import passage_sets
 
 
@@ -69,7 +69,6 @@ def test_every_choice_of_layers_and_pooling_is_a_model(world: Path, bert: str) -
     ]
     assert [row["info"][0]["dimensions"] for row in rows] == [128, 128, 64, 64]
     assert len({json.dumps(row["metrics"]) for row in rows}) > 1
-    assert dry_run(options(frozen=frozen, dry_run=True)) == 0
 
 
 def test_the_default_choice_is_the_papers(bert: str) -> None:
@@ -118,20 +117,17 @@ def test_the_preset_has_the_papers_values() -> None:
     assert [paper.parse_spec(spec)[0] for spec in config.sets] == list(published.TABLE_3)
 
 
-def test_the_preset_lists_all_that_is_missing(
-    world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_preset_lists_all_that_is_missing(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studies.finetune.backbone.is_here", lambda name: False)
     with pytest.raises(UserError) as caught:
-        run(PassagesConfig(**paper.PRESETS["paper"], dry_run=True))
+        run(PassagesConfig(**paper.PRESETS["paper"]))
     told = str(caught.value)
     assert "\n" not in told and not (world / "runs").exists()
     for name in (*paper.SETS, *paper.SETS.values(), paper.BERT, paper.BERT_SNLI, "--cross.backbones"):
         assert name in told
-    assert "512" in capsys.readouterr().out  # the plan is known without the data
 
 
-def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_preset_ranks_the_papers_sets(world: Path, bert: str) -> None:
     passage_sets.write_wikipassageqa(world / "wikipassageqa")
     passage_sets.write_insuranceqa(world / "insuranceqa")
     passage_sets.write_quasar(world / "quasar-t")
@@ -141,8 +137,9 @@ def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys: pytest
         "sets": tuple(paper.SETS),
         "frozen": FrozenConfig(backbones=(bert, bert + "/")),
         "cross": CrossConfig(backbones=(bert,)),
-        "dry_run": True,
     }
-    assert run(PassagesConfig(**values)) == 0
+    config = PassagesConfig(**values)
+    paper.refuse_missing_inputs(config)  # all is here
+    plan = make_plan(config)
     # four sets x (BM25, two encoders x (cosine, bilinear, uv and all four under two scorers), cross-encoder)
-    assert "56 cells (set, method, seed)" in capsys.readouterr().out
+    assert len(plan.cells()) == 56 and not plan.errors

@@ -26,7 +26,7 @@ from studies.finetune.tiny import build_tiny
 from studies.passages import cross
 from studies.passages import run as passages
 from studies.passages.config import CrossConfig, PassagesConfig, RankerConfig
-from studies.passages.run import dry_run, run
+from studies.passages.run import run
 from tests.conftest import ROOT
 from tests.fixtures import browser
 from tests.studies.passages import passage_sets
@@ -149,21 +149,6 @@ def test_bad_options_are_refused(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=told):
         check(config)  # as the command does
         run(config)
-
-
-def test_dry_run_writes_nothing_and_counts(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert dry_run(options(dry_run=True)) == 0
-    before = capsys.readouterr().out
-    assert "3 cells (set, method, seed), 0 of them finished" in before and "40 questions" in before
-    assert '"dry_run": true' in before and "memory " in before and "time " in before
-    assert not Path("out").exists() and not Path("vectors").exists()
-    dry_run(options(dry_run=True, unit="sentence"))
-    assert "texts to encode" in capsys.readouterr().out
-    run(options())
-    capsys.readouterr()
-    dry_run(options(dry_run=True, runs=2))
-    after = capsys.readouterr().out
-    assert "4 cells (set, method, seed), 3 of them finished" in after and " 0 of " in after
 
 
 def test_finished_cells_are_not_repeated_and_options_matter(world: Path) -> None:
