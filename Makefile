@@ -27,7 +27,7 @@ demo: $(DEMO)
 	$(PY) -m senteval_runner.demo
 
 test: $(TEST)
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --dist loadfile
 
 check: $(DEV)
 	$(PY) -m ruff format --check .

@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # As in every command, and before anything imports torch or scikit-learn (parsing/networks/threads.py).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Workers of pytest-xdist share the cores: one thread each, and one per process that they start.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def pytest_configure() -> None:
