@@ -30,6 +30,14 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that runs a command in a process of its own is marked so, before -m selects."""
+    for item in items:
+        if "command" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.process)
+
+
 @pytest.fixture(autouse=True)
 def no_log_of_an_earlier_test() -> Iterator[None]:
     """A command that a test calls logs until the next one does; here only until the test ends."""
