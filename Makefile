@@ -10,11 +10,11 @@ TEST  := $(VENV)/.has-$(or $(EXTRAS),test)
 DEV   := $(VENV)/.has-$(or $(EXTRAS),dev)
 DOCS  := $(VENV)/.has-$(or $(EXTRAS),docs)
 BENCH := $(VENV)/.has-$(or $(EXTRAS),bench)
-ALL   := $(VENV)/.has-$(or $(EXTRAS),$(EVERYTHING))
+WHOLE := $(VENV)/.has-$(or $(EXTRAS),$(EVERYTHING))
 
 .PHONY: env demo test check format bench mutations coverage docs build clean
 
-env: $(ALL)
+env: $(WHOLE)
 
 # torch first and pinned: an open range may bring gigabytes of CUDA packages.
 $(VENV)/.has-%: setup.py pyproject.toml constraints.txt
@@ -26,8 +26,10 @@ $(VENV)/.has-%: setup.py pyproject.toml constraints.txt
 demo: $(DEMO)
 	$(PY) -m senteval_runner.demo
 
+# What behaves; ALL=1 is everything but gpu and slow.
+SELECT := $(if $(ALL),not slow and not gpu,not slow and not repo and not process and not data and not gpu)
 test: $(TEST)
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --dist loadfile -m "$(SELECT)"
 
 check: $(DEV)
 	$(PY) -m ruff format --check .

@@ -19,6 +19,7 @@ TEST = [
     "pytest>=8",
     "pytest-cov>=5",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.8",
     "hypothesis>=6.100",
     *(
         package

@@ -20,11 +20,22 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # As in every command, and before anything imports torch or scikit-learn (parsing/networks/threads.py).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Workers of pytest-xdist share the cores: one thread each, and one per process that they start.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def pytest_configure() -> None:
     """A shell's background job ignores Ctrl-C; every command that a test starts would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that runs a command in a process of its own is marked so, before -m selects."""
+    for item in items:
+        if "command" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.process)
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,8 @@ from senteval_runner.report.page import Page
 from senteval_runner.report.table import Table
 from tests.test_commands import PIPELINE, ROOT, commands
 
+pytestmark = pytest.mark.repo
+
 COMMAND = re.compile(
     r"python -m ((?:parsing|multiview|senteval_runner|studies)(?:\.\w+)+)((?:\\\n|[^`\n|#])*)"
 )

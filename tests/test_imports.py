@@ -15,6 +15,8 @@ from multiview import train
 from multiview.config import TrainConfig
 from tests.test_commands import PIPELINE, ROOT
 
+pytestmark = pytest.mark.repo
+
 PARSER_LIBRARIES = ("spacy", "supar", "benepar", "transformers", "nltk", "stanza")
 HEAVY = (*PARSER_LIBRARIES, "numba", "scipy", "sklearn", "h5py", "matplotlib", "tensorboard", "triton", "ray")
 UNIX_ONLY = ("fcntl", "resource", "pwd", "grp", "termios")

@@ -17,6 +17,8 @@ import pytest
 from corpora.support.cli import script_name
 from tests.test_commands import PIPELINE, ROOT, commands
 
+pytestmark = pytest.mark.repo
+
 SENTENCES = (
     "The cat sat on the mat.\nIt slept all day.\n\nPrices fell sharply.\nInvestors sold their shares.\n"
 )

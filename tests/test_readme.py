@@ -13,6 +13,8 @@ from multiview.config import EncoderConfig, LoopConfig, TableConfig, TrainConfig
 from parsing import run
 from tests.test_commands import ROOT
 
+pytestmark = pytest.mark.repo
+
 DOCUMENTS = (
     "A cat sat on the mat.\nThe dog sleeps.\nIt dreams of cats.\n",
     "Prices fell on Monday.\nInvestors sold their shares.\nThe bank lost money.\n",

@@ -11,6 +11,8 @@ import pytest
 
 from tests.test_commands import PIPELINE, ROOT
 
+pytestmark = pytest.mark.repo
+
 pytest.importorskip("mypy")  # of the extra dev
 
 SCRIPT = """\
