@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from multiview.config import Bits, Pooling
@@ -210,7 +210,6 @@ cli = Command(
     "A copy of a model, or of several joined, at a quarter of the size.",
     kept="the models are as they were; the same command starts over",
     plugins=True,
-    then=lambda config: command_line("senteval_runner.run", config.output, *config.models),
 )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import Count, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, sweep_file, write_array, write_json
@@ -116,10 +116,6 @@ cli = Command(
     "multiview.encode",
     "Vectors of the sentences of a file or tree cache.",
     kept="nothing was written",
-    then=lambda config: command_line(
-        *("multiview.search", config.model, config.file, "QUERY"),
-        *("--vectors", config.output or f"{config.file}.npy"),
-    ),
     plugins=True,
 )
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import tyro
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import Count, configuration
 
 
@@ -66,12 +66,6 @@ cli = Command(
     "The subtrees of two sentences that match best, drawn on both trees.",
     kept="nothing was written",
     plugins=True,
-    then=lambda config: (
-        f"open {config.output} in a browser"
-        if config.output is not None
-        else command_line("multiview.search", config.model, "CORPUS", "QUERY", "--unit", "phrase")
-        + "  # the nearest phrases of a corpus"
-    ),
 )
 
 

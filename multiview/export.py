@@ -50,9 +50,6 @@ cli = Command(
     main,
     "multiview.export",
     "Make a model folder loadable by sentence-transformers.",
-    then=lambda config: (
-        f"in Python, SentenceTransformer({str(config.output or config.model)!r}, trust_remote_code=True)"
-    ),
 )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import configuration
 from corpora.support.errors import UserError
 
@@ -92,7 +92,6 @@ cli = Command(
     "multiview.info",
     "Views, metrics and progress of a model or training run.",
     kept="nothing was changed",
-    then=lambda config: command_line("senteval_runner.run", config.run),
 )
 
 

@@ -1,13 +1,12 @@
-"""Semantic search: the nearest sentences or phrases of a corpus by cosine.
+"""Semantic search: the nearest sentences of a corpus by cosine.
 
     python -m multiview.search runs/models/dep-const-laptop corpus.txt "How do I open a file?"
     python -m multiview.search runs/models/dep-const-laptop runs/trees/pydocs --vectors v.npy < queries.txt
-    python -m multiview.search runs/models/dep-const-laptop runs/trees/pydocs "an open file" --unit phrase
 
 In: a model folder, or ``builtin``; a text file with one sentence per line, or a tree cache; queries as
 arguments, or one per line of standard input. Out: the nearest sentences of each query, with cosine and row.
 ``--vectors`` reads the corpus vectors that ``python -m multiview.encode`` wrote, so that only the queries are
-encoded. ``--unit phrase`` looks at the constituents inside the sentences, by the vectors of their tree nodes.
+encoded.
 
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
@@ -15,23 +14,20 @@ Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
-from annotated_types import Ge
 from numpy.typing import NDArray
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import Count, configuration
 from corpora.support.errors import UserError
 
 if TYPE_CHECKING:
-    from multiview.model import MultiViewEncoder
-    from multiview.nodes.phrases import PhraseHit
     from parsing.cache.reader import TreeCache
 
 # Corpus vectors compared at a time: 100k x 4800 float32 is 1.9 GB, a block of it 80 MB.
@@ -78,73 +74,6 @@ def semantic_search(
     ]
 
 
-def phrase_search(
-    encoder: MultiViewEncoder,
-    queries: Sequence[str],
-    corpus: Sequence[str] | TreeCache,
-    *,
-    top_k: int = 10,
-    max_words: int = 12,
-    views: Sequence[str] | None = None,
-    batch_size: int = 512,
-) -> list[list[PhraseHit]]:
-    """The ``top_k`` phrases of a corpus nearest to each query by cosine, best first.
-
-    A phrase is a constituent, its vector the state of its node in the CONST view; a model without CONST takes
-    the DEP view, where a phrase is a word with all below it. The query's vector is the state of its own root.
-    Of phrases with the same words, whatever their case, the nearest is returned. The corpus is encoded batch
-    by batch, and only the best phrases are kept.
-
-    Args:
-        encoder: a model with the view const or dep.
-        queries: phrases or sentences.
-        corpus: sentences, or a cache made with the model's parsers.
-        top_k: results per query.
-        max_words: longest phrase; the shortest has two words.
-        views: choose the view from these alone.
-        batch_size: sentences encoded at a time.
-
-    Raises:
-        UserError: no view with trees, or a cache of other parsers.
-    """
-    import torch
-
-    from multiview.nodes.phrases import NearestPhrases, root_vectors
-    from parsing.cache.reader import TreeCache
-    from parsing.networks.threads import torch_threads
-
-    view = [phrase_view(encoder.views if views is None else views)]
-    if not queries:
-        return []
-    cache = corpus if isinstance(corpus, TreeCache) else None
-    texts = None if isinstance(corpus, TreeCache) else corpus
-    with torch_threads(1):
-        roots: list[torch.Tensor] = [torch.empty(0)] * len(queries)
-        for nodes in encoder.node_states(queries, views=view, batch_size=batch_size):
-            for place, root_D in zip(nodes.places, root_vectors(nodes), strict=True):
-                roots[place] = root_D
-        nearest = NearestPhrases(torch.stack(roots), top_k=top_k, max_words=max_words)
-        for nodes in encoder.node_states(texts, views=view, batch_size=batch_size, trees=cache):
-            names = encoder.reader.inventories() if cache is None else cache.manifest.inventories
-            nearest.add(nodes, names.dummy_label)
-    return nearest.hits()
-
-
-def phrase_view(views: Sequence[str]) -> str:
-    """The view whose nodes are phrases: the first that reads constituents, else dependencies.
-
-    Raises:
-        UserError: no view reads trees.
-    """
-    from multiview.encoders.registry import view_class
-
-    for tree in ("const", "dep"):
-        for view in views:
-            if tree in view_class(view.rpartition("-")[2]).requires:
-                return view
-    raise UserError(f"no phrases in {', '.join(views)}: only the views const and dep have them")
-
-
 def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     result: NDArray[np.float32] = (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
@@ -163,12 +92,8 @@ class SearchConfig:
     """Sentences to search for; without any, the lines of standard input."""
     vectors: Path | None = None
     """Vectors of the corpus written by multiview.encode (.npy, .h5); without them it is encoded now."""
-    unit: Literal["sentence", "phrase"] = "sentence"
-    """Search for whole sentences, or for phrases inside them."""
-    max_words: Annotated[int, Ge(2)] = 12
-    """Longest phrase, in words."""
     top: Count = 10
-    """Sentences or phrases to print per query."""
+    """Sentences to print per query."""
     dep_model: str = ""
     """Dependency parser the model was trained with, unless it is the builtin one."""
     const_model: str = ""
@@ -182,7 +107,7 @@ class SearchConfig:
 
 
 def main(config: SearchConfig) -> None:
-    """Print the nearest sentences or phrases of each query."""
+    """Print the nearest sentences of each query."""
     from multiview.folder.reading import read_lines
     from multiview.model import MultiViewEncoder
     from parsing.cache.reader import TreeCache
@@ -193,9 +118,6 @@ def main(config: SearchConfig) -> None:
     views = config.views.split(",") if config.views else None
     trees = TreeCache.open(config.corpus) if config.corpus.is_dir() else None
     texts = None if trees is not None else read_lines(config.corpus)
-    if config.unit == "phrase":
-        _print_phrases(config, encoder, trees if trees is not None else texts or [], views)
-        return
     if config.vectors is None:
         corpus_ND = encoder.encode(texts, batch_size=config.batch_size, views=views, trees=trees)
     else:
@@ -215,32 +137,6 @@ def main(config: SearchConfig) -> None:
             print(f"{query}")
         for hit in semantic_search(encoder.encode(query, views=views), corpus_ND, top_k=config.top)[0]:
             print(f"{hit.score:.4f}  {hit.corpus_id:>7}  {_text(hit.corpus_id, texts, trees)}", flush=True)
-
-
-def _print_phrases(
-    config: SearchConfig,
-    encoder: MultiViewEncoder,
-    corpus: Sequence[str] | TreeCache,
-    views: Sequence[str] | None,
-) -> None:
-    """Print the nearest phrases; all queries are read first, since the corpus is gone through once."""
-    if config.vectors is not None:
-        raise UserError("--vectors: these are vectors of sentences; leave them out with --unit phrase")
-    queries = list(config.queries or _typed(sys.stdin))
-    found = phrase_search(
-        encoder,
-        queries,
-        corpus,
-        top_k=config.top,
-        max_words=config.max_words,
-        views=views,
-        batch_size=config.batch_size,
-    )
-    for query, hits in zip(queries, found, strict=True):
-        if len(config.queries) != 1:
-            print(f"{query}")
-        for hit in hits:
-            print(f"{hit.score:.4f}  {hit.corpus_id:>7}  {hit}", flush=True)
 
 
 def read_vectors(path: Path) -> NDArray[np.floating]:
@@ -289,17 +185,9 @@ cli = Command(
     SearchConfig,
     main,
     "multiview.search",
-    "The nearest sentences or phrases of a corpus to a query, by cosine.",
+    "The nearest sentences of a corpus to a query, by cosine.",
     kept="nothing was written",
     plugins=True,
-    then=lambda config: (
-        command_line("multiview.explain", config.model, "SENTENCE", "SENTENCE")
-        if config.unit == "phrase"
-        else command_line("multiview.encode", config.model, config.corpus)
-        + "  # encodes the corpus once, for later searches"
-        if config.vectors is None
-        else command_line("senteval_runner.run", config.model)
-    ),
 )
 
 

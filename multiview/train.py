@@ -20,7 +20,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, command_line, log_to
+from corpora.support.cli import Command, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import LOCK, read_json, sweep, write_json
@@ -231,7 +231,6 @@ cli = Command(
     kept="checkpoints are kept; the same command resumes",
     defaults=defaults_from,
     plugins=True,
-    then=lambda config: command_line("senteval_runner.run", config.folder),
 )
 
 

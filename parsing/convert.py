@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from corpora.support.cli import Command, Commands, command_line
+from corpora.support.cli import Command, Commands
 from corpora.support.config import configuration
 from corpora.support.errors import UserError
 
@@ -144,14 +144,12 @@ cli = Commands(
             convert_constituency,
             "parsing.convert const",
             "a benepar parser with a character LSTM",
-            then=lambda config: command_line("parsing.run", "CORPUS", "--const-model", config.output),
         ),
         "dep": Command(
             Convert,
             convert_dependency,
             "parsing.convert dep",
             "a supar dependency parser (biaffine-dep or crf-dep; BiLSTM or transformer)",
-            then=lambda config: command_line("parsing.run", "CORPUS", "--dep-model", config.output),
         ),
     },
     "parsing.convert",

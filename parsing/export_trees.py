@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import Fraction, configuration
 
 if TYPE_CHECKING:
@@ -100,15 +100,6 @@ cli = Command(
     main,
     "parsing.export_trees",
     "Write the trees of a cache as CoNLL-U and brackets.",
-    then=lambda config: command_line(
-        *("parsing.import_trees", "--output", "FOLDER"),
-        *(
-            word
-            for kind in ("conllu", "ptb")
-            if (path := getattr(config, kind))
-            for word in (f"--{kind}", path)
-        ),
-    ),
 )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import config_to_json, configuration
 
 if TYPE_CHECKING:
@@ -281,7 +281,6 @@ cli = Command(
     main,
     "parsing.import_trees",
     "Put the trees of CoNLL-U and bracket files into a tree cache.",
-    then=lambda config: command_line("multiview.train", "--views", "dep,const", "--trees", config.output),
 )
 
 

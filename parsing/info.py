@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import CountOrNone, configuration
 from corpora.support.terminal import printable
 
@@ -222,7 +222,6 @@ cli = Command(
     main,
     "parsing.info",
     "What a tree cache holds: counts, histograms, labels, flags, identities.",
-    then=lambda config: command_line("parsing.show", config.cache),
 )
 
 

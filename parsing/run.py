@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import Count, NotNegative, config_to_json, configuration
 from parsing import paper
 from parsing.networks.config import Precision
@@ -288,10 +288,6 @@ cli = Command(
     "parsing.run",
     "Parse a corpus into a cache of dependency and constituency trees.",
     defaults=defaults_from,
-    then=lambda config: command_line(
-        *("multiview.train", "--views", config.views if "," in config.views else f"seq,{config.views}"),
-        *(("--trees", config.output) if config.output else ()),  # without it, train takes the only cache
-    ),
 )
 
 

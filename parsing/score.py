@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import tyro
 
-from corpora.support.cli import Command, Commands, command_line
+from corpora.support.cli import Command, Commands
 from corpora.support.config import Count, configuration
 from parsing.networks.config import Precision
 
@@ -136,14 +136,12 @@ cli = Commands(
             score_constituency,
             "parsing.score const",
             "a constituency parser: bracket F1, tags",
-            then=lambda config: command_line("parsing.run", "CORPUS", "--const-model", config.model),
         ),
         "dep": Command(
             ScoreOptions,
             score_dependency,
             "parsing.score dep",
             "a dependency parser: UAS, LAS",
-            then=lambda config: command_line("parsing.run", "CORPUS", "--dep-model", config.model),
         ),
     },
     "parsing.score",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import Count, CountOrNone, configuration
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ cli = Command(
     main,
     "parsing.show",
     "Draw the trees of sentences in a tree cache.",
-    then=lambda config: command_line("multiview.train", "--views", "dep,const", "--trees", config.cache),
 )
 
 

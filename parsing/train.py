@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import Command, Commands, command_line
+from corpora.support.cli import Command, Commands
 from parsing.networks.config import TrainConstituency, TrainDependency, TrainJoint
 
 
@@ -51,14 +51,6 @@ cli = Commands(
             train_joint,
             "parsing.train both",
             "both parsers over one sentence encoder",
-            then=lambda config: command_line(
-                "parsing.run",
-                "CORPUS",
-                "--dep-model",
-                config.output / "dep",
-                "--const-model",
-                config.output / "const",
-            ),
             owns=lambda config: config.output,
         ),
         "const": Command(
@@ -66,7 +58,6 @@ cli = Commands(
             train_constituency,
             "parsing.train const",
             "a constituency parser (spans) from brackets",
-            then=lambda config: command_line("parsing.run", "CORPUS", "--const-model", config.output),
             owns=lambda config: config.output,
         ),
         "dep": Command(
@@ -74,7 +65,6 @@ cli = Commands(
             train_dependency,
             "parsing.train dep",
             "a dependency parser (biaffine) from CoNLL-U",
-            then=lambda config: command_line("parsing.run", "CORPUS", "--dep-model", config.output),
             owns=lambda config: config.output,
         ),
     },

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import configuration
 
 if TYPE_CHECKING:
@@ -189,7 +189,6 @@ cli = Command(
     main,
     "parsing.verify",
     "Check every hash and invariant of a tree cache.",
-    then=lambda config: command_line("multiview.train", "--views", "dep,const", "--trees", config.cache),
 )
 
 

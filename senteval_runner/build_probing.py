@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpora.documents import Sentence
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import Count, CountOrNone, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_json, write_text
@@ -145,10 +145,6 @@ cli = Command(
     "senteval_runner.build_probing",
     (__doc__ or "").split("\n")[0],
     owns=lambda config: config.output,
-    then=lambda config: (
-        f"put the files of {config.output} into DATA/probing, then "
-        + command_line("senteval_runner.run", "MODEL", "--tasks", "probing", "--data", "DATA")
-    ),
 )
 
 

@@ -35,7 +35,6 @@ cli = Command(
     owns=lambda config: config.output,
     kept="finished tasks and encoded sentences are kept; the same command resumes",
     plugins=True,
-    then=lambda config: f"open {config.output / 'report.html'} in a browser",
 )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import Count, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, read_record, sweep, write_record
@@ -109,10 +109,6 @@ cli = Command(
     "Encode the sentences of a tree cache with any sentence encoder, as a teacher.",
     owns=lambda config: config.output,
     kept="finished parts are kept; the same command resumes",
-    then=lambda config: command_line(
-        *("multiview.train", "--teacher.vectors", config.output),
-        *(("--trees", config.trees) if config.trees else ()),
-    ),
     plugins=True,
 )
 

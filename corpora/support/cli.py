@@ -6,12 +6,10 @@ Exit codes: 0 done; 2 bad input (one line on stderr); 1 a bug (traceback);
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import errno
 import logging
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -30,11 +28,6 @@ from corpora.support.terminal import printable
 
 LOGGER = "multiview_project"
 """The logger of every package."""
-
-NEXT = "MULTIVIEW_NEXT"
-"""Environment variable: 0 keeps commands from naming the next one."""
-REPEAT_S = 0.05
-"""After how long a Ctrl-C that Python dropped is sent again."""
 
 PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
 """Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
@@ -63,23 +56,17 @@ class Command:
     """What survives Ctrl-C, as one clause of the message."""
     defaults: Callable[[Sequence[str]], Any] | None = None
     """Maps the command line to a configuration that holds the defaults (a preset)."""
-    then: Callable[[Any], str] | None = None
-    """What one does next, by the configuration: another command line, or which file to open."""
     plugins: bool = False
     """Takes ``--plugin MODULE``: the command opens models, whose views may be of another package."""
 
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
-        with _none_dropped() as seen:
-            return self._run(args, seen)
-
-    def _run(self, args: Sequence[str] | None, seen: list[int]) -> int:
         prog = typed_name(f"python -m {self.module}")
         # Before torch is imported: its threads sleep while they wait. Spinning, they take the core that the
         # thread they wait for needs (parsing/networks/threads.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
-            with _own_interrupts(seen, ends=args is None):
+            with _own_interrupts(ends=args is None):
                 import tyro
 
                 words = list(sys.argv[1:] if args is None else args)
@@ -95,10 +82,7 @@ class Command:
                     return int(stop.code or 0)
                 check(config)
                 with self._owned(config):
-                    code = int(self.main(config) or 0)
-                if not code:
-                    self._name_next(config)
-                return code
+                    return int(self.main(config) or 0)
         except UserError as error:
             print(f"{prog}: {printable(str(error))}", file=sys.stderr)
             return 2
@@ -117,28 +101,14 @@ class Command:
             print(f"{prog}: {where}: {error.strerror}; give another path", file=sys.stderr)
             return 2
         except Exception as error:
-            if seen:  # a library took the Ctrl-C for a fault of its own and raised another error
-                return self._interrupted(prog)
             if out_of_memory(error):
                 return no_memory(prog, self.kept)
             if not out_of_space(error):
                 raise
             return full_disk(prog, error, self.kept)
         except KeyboardInterrupt:
-            return self._interrupted(prog)
-
-    def _interrupted(self, prog: str) -> int:
-        print(f"{prog}: interrupted; {self.kept}", file=sys.stderr)
-        return 130
-
-    def _name_next(self, config: object) -> None:
-        """Say what comes next, on standard error: standard output may be read by a program."""
-        if os.environ.get("RANK", "0") != "0":  # of torchrun's processes one speaks
-            return
-        if getattr(config, "dry_run", False):
-            print("next: the same command without --dry-run", file=sys.stderr)
-        elif self.then is not None and os.environ.get(NEXT) != "0":
-            print(f"next: {self.then(config)}", file=sys.stderr)
+            print(f"{prog}: interrupted; {self.kept}", file=sys.stderr)
+            return 130
 
     @contextlib.contextmanager
     def _owned(self, config: object) -> Iterator[None]:
@@ -195,37 +165,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def _none_dropped() -> Iterator[list[int]]:
-    """Yield a list for the signals that were seen; one that Python drops is sent again a moment later.
-
-    Python drops what is raised inside a finaliser or some calls of libraries, and prints a traceback.
-    """
-    seen: list[int] = []
-    repeated: list[threading.Timer] = []
-    print_dropped = sys.unraisablehook
-
-    def dropped(what: sys.UnraisableHookArgs) -> None:
-        if isinstance(what.exc_value, Interrupted):
-            repeated.append(threading.Timer(REPEAT_S, _thread.interrupt_main))
-            repeated[-1].start()
-        elif not seen:  # after a Ctrl-C, finalisers of half-made objects fail
-            print_dropped(what)
-
-    sys.unraisablehook = dropped
-    try:
-        yield seen
-    finally:
-        for timer in repeated:
-            timer.cancel()
-        sys.unraisablehook = print_dropped
-
-
-@contextlib.contextmanager
-def _own_interrupts(seen: list[int], *, ends: bool) -> Iterator[None]:
+def _own_interrupts(*, ends: bool) -> Iterator[None]:
     """Ctrl-C raises :class:`Interrupted`, unless someone else handles or ignores it.
 
     Args:
-        seen: gets the signal's number.
         ends: the process ends with the command. Ctrl-C is then ignored while libraries clean up: it would
             give a finished command the exit code of a killed one.
     """
@@ -234,8 +177,7 @@ def _own_interrupts(seen: list[int], *, ends: bool) -> Iterator[None]:
         yield
         return
 
-    def interrupt(number: int, _frame: object) -> None:
-        seen.append(number)
+    def interrupt(_number: int, _frame: object) -> None:
         raise Interrupted
 
     signal.signal(signal.SIGINT, interrupt)
@@ -288,12 +230,6 @@ def script_name(prog: str) -> str:
     """Name of a module's console script: ``senteval-build-probing`` for ``senteval_runner.build_probing``."""
     module = prog.removeprefix("python -m ").replace("senteval_runner.", "senteval.", 1)
     return module.replace(".", "-").replace("_", "-")
-
-
-def command_line(module: str, *words: object) -> str:
-    """A command to type: ``python -m MODULE WORDS``, or its console script where the user runs those."""
-    scripts = Path(sys.argv[0]).stem.partition("-")[0] in ("parsing", "multiview", "senteval", "studies")
-    return shlex.join([*([script_name(module)] if scripts else ["python", "-m", module]), *map(str, words)])
 
 
 def typed_name(prog: str) -> str:

@@ -6,8 +6,6 @@ import subprocess
 import sys
 import time
 
-from corpora.support.cli import NEXT
-from corpora.support.environment import environment
 from corpora.support.errors import UserError
 
 
@@ -21,8 +19,7 @@ def run_step(title: str, module: str, *arguments: object) -> float:
     words = [str(argument) for argument in arguments]
     print(f"\n== {title}\n$ python -m {module} {' '.join(words)}", flush=True)
     began = time.monotonic()
-    with environment(**{NEXT: "0"}):  # the next command follows by itself
-        code = subprocess.run([sys.executable, "-m", module, *words], check=False).returncode
+    code = subprocess.run([sys.executable, "-m", module, *words], check=False).returncode
     if code == 130:
         raise KeyboardInterrupt
     if code == 2:

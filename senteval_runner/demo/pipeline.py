@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.config import CountOrNone, Positive, config_to_json, configuration
 from corpora.support.steps import run_step
 
@@ -178,8 +178,4 @@ cli = Command(
     "senteval_runner.demo",
     (__doc__ or "").split("\n")[0],
     owns=lambda config: config.output,
-    then=lambda config: command_line(
-        *("multiview.search", config.output / "models" / ADAPTED, config.output / "trees/pydocs-heldout"),
-        "How do I open a file?",
-    ),
 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import Command, Commands, command_line
+from corpora.support.cli import Command, Commands
 from studies.analogies.config import BuildConfig, ScoreConfig
 
 
@@ -40,9 +40,6 @@ cli = Commands(
             "studies.analogies build",
             "build the questions from facts and a tree cache.",
             owns=lambda config: config.output,
-            then=lambda config: command_line(
-                "studies.analogies", "run", "MODEL", "--questions", config.output / "questions.tsv"
-            ),
         ),
         "run": Command(
             ScoreConfig,
@@ -51,7 +48,6 @@ cli = Commands(
             "score models.",
             owns=lambda config: config.output,
             plugins=True,
-            then=lambda config: f"open {config.output / 'report.html'} in a browser",
         ),
     },
     "studies.analogies",

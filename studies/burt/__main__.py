@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.presets import preset_defaults
 from studies.burt.config import BurtConfig
 from studies.burt.paper import PRESETS, refuse_missing_inputs
@@ -30,9 +30,6 @@ cli = Command(
     "Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
     defaults=preset_defaults(BurtConfig, PRESETS),
     owns=lambda config: config.output,
-    then=lambda config: command_line(
-        "senteval_runner.run", config.output / "ROW" if config.ablation else config.output
-    ),
     kept="the last saved state is kept; the same command resumes",
 )
 

@@ -2,29 +2,22 @@
 
     python -m studies.faq insurance --preset paper
     python -m studies.faq stackfaq covidfaq --split random --models all-MiniLM-L6-v2 runs/models/demo
-    python -m studies.faq --chat faq.tsv --models all-MiniLM-L6-v2
 
 A set is a folder with ``faq.tsv``, ``qrels.tsv`` and the queries (see :mod:`corpora.ranking.faq`).
-Output: ``results.json``, ``tables.md``, ``report.html``. ``--chat`` reads questions from the keyboard
-and prints the best entry of a table, by the first model, or by BM25 without one.
+Output: ``results.json``, ``tables.md``, ``report.html``.
 """
 
 from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import Command, command_line
+from corpora.support.cli import Command
 from corpora.support.presets import preset_defaults
 from studies.faq.config import PRESETS, FaqConfig
 
 
 def main(config: FaqConfig) -> None:
-    """Chat, or evaluate and report."""
-    if config.chat is not None:
-        from studies.faq.chat import answer_questions
-
-        answer_questions(config.chat, config.models[:1], sys.stdin)
-        return
+    """Evaluate and report."""
     from studies.faq.run import run
 
     run(config)
@@ -35,14 +28,9 @@ cli = Command(
     main,
     "studies.faq",
     "FAQ retrieval.",
-    owns=lambda config: config.output if config.chat is None else None,
+    owns=lambda config: config.output,
     defaults=preset_defaults(FaqConfig, PRESETS),
     plugins=True,
-    then=lambda config: (
-        f"open {config.output / 'report.html'} in a browser"
-        if config.chat is None
-        else command_line("studies.faq", "--models", *config.models)
-    ),
 )
 
 

@@ -77,8 +77,6 @@ class FaqConfig:
     """``paper``: the models of UNI's Table 8 that need no NLI training, negatives retrieved by BERT."""
     models: tuple[str, ...] = ()
     """Encoders, named as in senteval_runner.run; A+B puts vectors side by side."""
-    chat: Path | None = None
-    """FAQ table to answer typed questions from, instead of an evaluation."""
     output: Path = Path("runs/faq")
     """Folder for results.json, tables.md and report.html."""
     runs: Count = 5

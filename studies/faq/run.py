@@ -84,7 +84,7 @@ def _check(config: FaqConfig) -> None:
     if config.preset == "paper":
         refuse_missing("paper", _needs(config))
     if not config.sets:
-        raise UserError("no FAQ set given; name a folder, or --chat with a table")
+        raise UserError("no FAQ set given; name a folder")
     if config.tune == "encoder":
         refuse_untunable(config.models)
 

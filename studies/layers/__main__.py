@@ -36,7 +36,6 @@ cli = Command(
     owns=lambda config: config.output,
     kept="stored vectors and finished cells are kept; the same command resumes",
     plugins=True,
-    then=lambda config: f"open {config.output / 'report.html'} in a browser",
 )
 
 

@@ -27,9 +27,6 @@ cli = Command(
     "studies.multitask",
     "Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
     owns=lambda config: config.output,
-    then=lambda config: (
-        f"read {config.output / 'results.json'}; the encoders are under {config.output / 'stages'}"
-    ),
     kept="finished stages and the last saved state are kept; the same command resumes",
     defaults=preset_defaults(MultitaskConfig, PRESETS),
 )

@@ -37,7 +37,6 @@ cli = Command(
     owns=lambda config: config.output,
     kept="finished cells, encoded texts and saved training states are kept; the same command resumes",
     plugins=True,
-    then=lambda config: f"open {config.output / 'report.html'} in a browser",
 )
 
 

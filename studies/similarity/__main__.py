@@ -32,7 +32,6 @@ cli = Command(
     (__doc__ or "").split("\n")[0],
     owns=lambda config: config.output,
     plugins=True,
-    then=lambda config: f"read {config.output / 'results.md'}",
 )
 
 

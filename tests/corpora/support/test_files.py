@@ -158,43 +158,6 @@ def test_ctrl_c_inside_compiled_text_still_exits_with_130(tmp_path: Path) -> Non
     assert interrupted(INTERRUPTED_IN_EXEC, tmp_path) == (130, "python -m x: interrupted; all is kept\n")
 
 
-INTERRUPTED_IN_A_FINALISER = """
-import os, signal, sys, time
-from dataclasses import dataclass
-from corpora.support.cli import Command
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    pass
-
-class Dropping:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(1)  # Python drops what is raised here
-
-class HalfMade:
-    def __init__(self):
-        time.sleep(20)
-        self.part = 1
-    def __del__(self):
-        self.part  # its constructor was interrupted
-
-def main(config):
-    Dropping()
-    HalfMade()
-
-sys.exit(Command(Config, main, "x", "d", kept="all is kept")([]))
-"""
-
-
-def test_a_ctrl_c_that_python_drops_comes_again(tmp_path: Path) -> None:
-    """The command went on to its end, after a traceback of what was ignored."""
-    assert interrupted(INTERRUPTED_IN_A_FINALISER, tmp_path) == (
-        130,
-        "python -m x: interrupted; all is kept\n",
-    )
-
-
 ENDED_AND_INTERRUPTED = """
 import atexit, dataclasses, os, signal
 from corpora.support.cli import Command
@@ -228,19 +191,6 @@ def test_ctrl_c_while_options_are_read_is_one_line(
     assert Command(Config, lambda config: 0, "x", "d")([]) == 130
     assert capsys.readouterr().err.startswith("python -m x: interrupted; ")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_library_that_takes_a_ctrl_c_for_a_fault_is_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
-    """numpy and torch raise errors of their own when a handler raises inside them: that was a traceback."""
-
-    def work(config: Config) -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-        except KeyboardInterrupt:
-            raise ValueError("could not determine the shape of object") from None
-
-    assert Command(Config, work, "x", "d")([]) == 130
-    assert capsys.readouterr().err.startswith("python -m x: interrupted; ")
 
 
 def test_temporary_files_of_dead_processes_are_swept(tmp_path: Path) -> None:

@@ -204,13 +204,12 @@ def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert explain.cli([*words, "--view", "dep", "--top", "2", "--output", str(output)]) == 0
     shown = capsys.readouterr()
     assert "A, dep\n" in shown.out and "const" not in shown.out and "[3]" not in shown.out
-    assert shown.err == f"next: open {output} in a browser\n"
+    assert shown.err == ""
     assert output.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert [path.name for path in output.parent.iterdir()] == ["page.html"]
     assert explain.cli(words) == 0
     shown = capsys.readouterr()
     assert "A, dep\n" in shown.out and "A, const\n" in shown.out
-    assert shown.err.startswith(f"next: python -m multiview.search {model} CORPUS QUERY --unit phrase")
 
 
 def test_command_errors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.nodes.phrases import root_vectors
 from multiview.nodes.states import positions_of, subtrees_of, words_of
 from tests.multiview.nodes.given_trees import GivenTrees, given_encoder
 
@@ -36,7 +35,7 @@ def test_a_node_s_vector_is_that_of_its_words_alone(view: str, seed: int) -> Non
     found = encoder.encode(parts, views=[view])
     np.testing.assert_allclose(states.h_ND.numpy(), found, atol=1e-6)
     whole = encoder.encode([sentences[place] for place in nodes.places], views=[view])
-    np.testing.assert_allclose(root_vectors(nodes).numpy(), whole, atol=1e-6)
+    np.testing.assert_allclose(states.h_ND.numpy()[subtrees.root_B], whole, atol=1e-6)
 
 
 def test_constituents_are_the_nodes_that_the_parser_gave() -> None:

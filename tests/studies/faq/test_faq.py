@@ -1,12 +1,10 @@
-"""FAQ retrieval: metrics and rankers against loops, negatives, tuning, chat, bad files."""
+"""FAQ retrieval: metrics and rankers against loops, negatives, tuning, bad files."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import math
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -29,7 +27,6 @@ from studies.faq.siamese import (
     tune,
     tuned_scores,
 )
-from tests.conftest import ROOT
 from tests.fixtures import browser
 from tests.senteval_runner.encoders import RandomBag
 
@@ -312,10 +309,4 @@ def test_commands(folder: Path, command, tmp_path: Path) -> None:
     options = ("--split", "random", "--tune", "map")
     same = command("studies.faq", folder, write_set(tmp_path / "other" / "toy"), *options)
     assert same.returncode == 2 and "two sets have the name toy" in same.stderr
-    chat = subprocess.run(
-        [sys.executable, "-m", "studies.faq", "--chat", str(folder / "faq.tsv")],
-        cwd=ROOT, input="where is my refund\n\n", capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    assert chat.returncode == 0, chat.stderr
-    assert "Open the refund page" in chat.stdout
     assert command("studies.faq").returncode == 2
