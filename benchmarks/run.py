@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 
-NAMES = ("cache", "parsing", "latency", "tree_engine", "train_step", "threads", "senteval")
+NAMES = ("cache", "parsing", "encoding", "tree_engine", "train_step", "senteval")
 
 
 def main(names: list[str]) -> int:

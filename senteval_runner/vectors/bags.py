@@ -7,15 +7,12 @@
 | ``bag:ngrams``, ``bag:ngrams@300`` | the same, a word's vector the sum of its own and its n-grams' |
 | ``bag:MODEL`` | mean of a model's word vectors, trained tables side by side |
 | ``sif:WORDS?corpus=CACHE`` | smooth inverse frequency (Arora, Liang & Ma 2017); WORDS is any of the above |
-| ``usif:WORDS?corpus=CACHE`` | its unsupervised variant (Ethayarajh 2018) |
 
 SIF weights a word by a / (a + p(w)), a = 1e-3, and takes off the first principal direction of sentences.
-uSIF weights by a / (a/2 + p(w)), with a from the corpus's vocabulary size and sentence length, after each
-dimension was normalised over the sentence's words, and takes off five directions by their variance's share.
-Frequencies and directions come from ``CACHE``, a tree cache of training text, never from the sentences that
-are scored; a word that the corpus lacks counts as rare as its rarest.
+Frequencies and the direction come from ``CACHE``, a tree cache of training text, never from the sentences
+that are scored; a word that the corpus lacks counts as rare as its rarest.
 
-Shape suffixes: n sentences, N words, E word-vector size, K directions.
+Shape suffixes: n sentences, N words, E word-vector size.
 """
 
 from __future__ import annotations
@@ -39,14 +36,13 @@ from senteval_runner.protocol.features import Float
 if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
 
-Weighting = Literal["bag", "sif", "usif"]
-PATTERN = re.compile(r"(?P<weighting>bag|sif|usif):(?P<words>[^?]+)(?:\?corpus=(?P<corpus>.+))?")
+Weighting = Literal["bag", "sif"]
+PATTERN = re.compile(r"(?P<weighting>bag|sif):(?P<words>[^?]+)(?:\?corpus=(?P<corpus>.+))?")
 RANDOM = re.compile(r"(?P<of>random|ngrams)(?:@(?P<dim>[1-9]\d{0,4}))?")
 RANDOM_DIM = 300
 SIF_A = 1e-3
-DIRECTIONS = {"sif": 1, "usif": 5}
 SAMPLE = 20_000
-"""Corpus sentences from which the directions are computed."""
+"""Corpus sentences from which the direction is computed."""
 BLOCK = 100
 """Sentences that are read together."""
 
@@ -76,7 +72,7 @@ class BagSpec:
             raise UserError(f"model {spec!r}: expected bag:WORDS or sif:WORDS?corpus=CACHE")
         weighting, corpus = cast(Weighting, found["weighting"]), found["corpus"]
         if weighting == "bag" and corpus is not None:
-            raise UserError(f"model {spec!r}: a plain bag needs no corpus; sif: and usif: do")
+            raise UserError(f"model {spec!r}: a plain bag needs no corpus; sif: does")
         if weighting != "bag" and corpus is None:
             raise UserError(
                 f"model {spec!r}: word frequencies come from a tree cache of training text: "
@@ -159,48 +155,39 @@ class Bag:
 
     Args:
         lookup: the word vectors.
-        weighting: bag, sif or usif.
-        corpus: tree cache of training text, for sif and usif.
+        weighting: bag or sif.
+        corpus: tree cache of training text, for sif.
     """
 
     pretokenized = True
 
     def __init__(self, lookup: Lookup, weighting: Weighting = "bag", corpus: Path | None = None) -> None:
         self.lookup, self.weighting = lookup, weighting
-        self.directions_KE: Float | None = None
-        self.shares_K = np.ones(1, np.float32)
+        self.direction_1E: Float | None = None
         if corpus is not None:
             from parsing.cache.reader import TreeCache
 
             trees = TreeCache.open(corpus)
-            self._count(trees.type_counts(), len(trees))
-            self._find_directions(self._means(sample(trees)))
+            self._count(trees.type_counts())
+            self._find_direction(self._means(sample(trees)))
 
-    def _count(self, counts: Counter[str], sentences: int) -> None:
-        """Set probabilities and a from the corpus's words in lower case and its number of sentences."""
+    def _count(self, counts: Counter[str]) -> None:
+        """Set probabilities from the corpus's words in lower case."""
         folded: Counter[str] = Counter()
         for word, count in counts.items():
             folded[word.lower()] += count
         total = folded.total()
         self.probability = {word: count / total for word, count in folded.items()}
         self.rarest = min(self.probability.values())
-        self.a = SIF_A
-        if self.weighting == "usif":
-            size = len(folded)
-            length = max(1, round(total / sentences))
-            threshold = 1 - (1 - 1 / size) ** length
-            alpha = max(1, sum(p > threshold for p in self.probability.values())) / size
-            self.a = (1 - alpha) / (alpha * 0.5 * size)
 
     def weight(self, word: str) -> float:
         """The weight of a word."""
         if self.weighting == "bag":
             return 1.0
-        p = self.probability.get(word.lower(), self.rarest)
-        return self.a / ((self.a if self.weighting == "sif" else self.a / 2) + p)
+        return SIF_A / (SIF_A + self.probability.get(word.lower(), self.rarest))
 
     def _means(self, sentences: Sequence[Sequence[str]]) -> Float:
-        """Weighted means [n, E], directions still in them."""
+        """Weighted means [n, E], the direction still in them."""
         flat = [token for tokens in sentences for token in tokens]
         vectors_NE, known_N = self.lookup(flat)
         weights_N1 = np.array([self.weight(token) for token in flat], np.float32)[:, None]
@@ -210,28 +197,20 @@ class Bag:
             start, end = end, end + len(tokens)
             rows = np.flatnonzero(known_N[start:end]) + start
             if len(rows):
-                values_NE = vectors_NE[rows]
-                if self.weighting == "usif":
-                    lengths_E = np.linalg.norm(values_NE, axis=0)
-                    np.divide(values_NE, lengths_E, out=values_NE, where=lengths_E > 0)
-                means[i] = (weights_N1[rows] * values_NE).mean(0)
+                means[i] = (weights_N1[rows] * vectors_NE[rows]).mean(0)
         return means
 
-    def _find_directions(self, means: Float) -> None:
-        """The first right singular vectors of sentences, not centred, and the share taken off along each."""
+    def _find_direction(self, means: Float) -> None:
+        """The first right singular vector of sentences, which are not centred."""
         from sklearn.decomposition import TruncatedSVD
 
-        count = min(DIRECTIONS[self.weighting], means.shape[1] - 1)
-        svd = TruncatedSVD(n_components=count, n_iter=7, random_state=0).fit(means)
-        self.directions_KE = svd.components_.astype(np.float32)
-        if self.weighting == "usif":
-            squares = svd.singular_values_**2
-            self.shares_K = (squares / squares.sum()).astype(np.float32)
+        svd = TruncatedSVD(n_components=1, n_iter=7, random_state=0).fit(means)
+        self.direction_1E = svd.components_.astype(np.float32)
 
     def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
         """Vectors [n, E] of strings (split at white space) or token lists."""
         tokens = [sentence.split() if isinstance(sentence, str) else sentence for sentence in sentences]
         vectors = self._means(tokens)
-        if self.directions_KE is not None:
-            vectors -= (vectors @ self.directions_KE.T * self.shares_K) @ self.directions_KE
+        if self.direction_1E is not None:
+            vectors -= (vectors @ self.direction_1E.T) @ self.direction_1E
         return vectors

@@ -36,7 +36,7 @@ Kind = Literal[
     "bag", "words", "vectors", "sentence-transformers", "pooled",
 ]  # fmt: skip
 POOLINGS = ("cls", "mean", "max")
-BAGS = ("bag:", "sif:", "usif:")
+BAGS = ("bag:", "sif:")
 VIEWS = "?views="
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
 
