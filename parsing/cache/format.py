@@ -181,10 +181,10 @@ class ShardRow:
     flagged: Number
     """Sentences with any flag."""
     reasons: dict[str, Number]
-    file_bytes: Number = 0
+    file_bytes: Number
     """Size of the file."""
-    file_sha256: str = ""
-    """Of the file, checked before HDF5 opens it; empty if an earlier version wrote the manifest."""
+    file_sha256: str
+    """Of the file, checked before HDF5 opens it."""
 
     @property
     def file(self) -> str:

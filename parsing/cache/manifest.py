@@ -12,7 +12,7 @@ from typing import Any
 from corpora.support.config import Count, config_from_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_json, write_text
-from parsing.cache.checksums import remedy, with_checksums
+from parsing.cache.checksums import remedy
 from parsing.cache.format import FORMAT_VERSION, SHARD_SENTENCES, Inventories, Number, ShardRow
 
 NAME = "manifest.json"
@@ -30,8 +30,6 @@ class Manifest:
     """The whole corpus is parsed."""
     rows: dict[int, ShardRow] = field(default_factory=dict)
     """Finished shards by index; while a run is under way there may be gaps."""
-    outdated: bool = False
-    """An earlier version wrote the file; ``rows`` have the checksums that it lacks."""
 
     def prefix(self) -> list[ShardRow]:
         """The rows from shard 0 up to the first gap."""
@@ -97,12 +95,8 @@ class Manifest:
         rows = list(stored.shards)
         if [row.index for row in rows] != sorted({row.index for row in rows}):
             raise UserError(f"{path}: damaged manifest (its shards are not in order)")
-        outdated = not all(row.file_sha256 for row in rows)
-        if outdated:
-            rows = with_checksums(folder, rows)
-        elif json_digest({k: v for k, v in value.items() if k != "manifest_sha256"}, 64) != (
-            stored.manifest_sha256
-        ):
+        unsealed = {key: part for key, part in value.items() if key != "manifest_sha256"}
+        if json_digest(unsealed, 64) != stored.manifest_sha256:
             raise UserError(f"{path}: damaged manifest (its SHA-256 is not its content's); {remedy(path)}")
         return cls(
             identity=stored.identity,
@@ -110,7 +104,6 @@ class Manifest:
             shard_sentences=stored.shard_sentences,
             complete=stored.complete,
             rows={row.index: row for row in rows},
-            outdated=outdated,
         )
 
 
@@ -129,7 +122,7 @@ class _Stored:
     sentences: Number
     tokens: Number
     shards: tuple[ShardRow, ...]
-    manifest_sha256: str | None = None
+    manifest_sha256: str
 
 
 def difference(stored: Any, wanted: Any, at: str = "") -> str | None:

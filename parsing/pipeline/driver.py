@@ -166,8 +166,6 @@ def _agree(
     identity = {**wanted, "dependency": parsers.dependency, "constituency": parsers.constituency}
     if manifest is not None:
         _refuse_change(manifest, identity, output)
-        if manifest.outdated:
-            manifest.write(output)
         return manifest
     return Manifest(identity=identity, inventories=parsers.inventories, shard_sentences=shard_sentences)
 

@@ -33,16 +33,6 @@ def folder(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "cache"))
 
 
-def forget_checksums(folder: Path) -> None:
-    """Make the manifest one of an earlier version."""
-    path = folder / "manifest.json"
-    value = json.loads(path.read_text())
-    del value["manifest_sha256"]
-    for row in value["shards"]:
-        del row["file_bytes"], row["file_sha256"]
-    path.write_text(json.dumps(value))
-
-
 @pytest.mark.data
 @pytest.mark.parametrize("command", [verify, info], ids=["verify", "info"])
 @pytest.mark.timeout(100)
@@ -50,8 +40,8 @@ def test_the_bit_that_hangs_hdf5_is_one_line(
     data_folder: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command([str(data_folder / "faults" / "hang1bit")]) == 2
-    error = capsys.readouterr().err.strip()
-    assert "shard-000002.h5: damaged shard" in error and "\n" not in error
+    error = capsys.readouterr().err.strip()  # its manifest has no hashes: no shard is opened
+    assert "manifest.json: shards.0.file_bytes: Field required" in error and "\n" not in error
 
 
 @pytest.mark.parametrize("at", [0, 9, 245, 2000, -1])
@@ -87,20 +77,6 @@ def test_a_file_is_hashed_once_per_process_and_again_when_it_changes(
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="damaged"):
         TreeCache.open(folder).read(0, 70)
-
-
-def test_an_earlier_versions_cache_is_read_after_a_trial(folder: Path) -> None:
-    expected = list(TreeCache.open(folder).read(0, 70).words())
-    forget_checksums(folder)
-    manifest = Manifest.read(folder)
-    assert manifest.outdated and all(row.file_sha256 for row in manifest.rows.values())
-    assert list(TreeCache(folder, manifest).read(0, 70).words()) == expected
-    path = folder / "shard-000001.h5"
-    path.write_bytes(path.read_bytes()[:-100])
-    damaged = TreeCache.open(folder)
-    assert len(damaged.read(0, 16)) == 16
-    with pytest.raises(UserError, match=r"shard-000001\.h5: damaged shard \(a trial to read it failed\)"):
-        damaged.read(0, 70)
 
 
 @pytest.mark.parametrize("name", ["sentences", "tokens", "documents", "types", "flagged"])

@@ -288,15 +288,10 @@ def test_damaged_and_missing_shards_are_parsed_again(whole: Path, tmp_path: Path
     assert summary.parsed_now == 2 * SHARD and summary.content_sha256 == content(whole)
 
 
-def test_a_cache_of_an_earlier_version_gets_checksums_and_whole_shards(whole: Path, tmp_path: Path) -> None:
+def test_a_shard_with_a_flipped_bit_is_parsed_again(whole: Path, tmp_path: Path) -> None:
     run(ToyCorpus(500), tmp_path)
     manifest = tmp_path / "manifest.json"
     before = manifest.read_bytes()
-    value = json.loads(before)
-    del value["manifest_sha256"]
-    for row in value["shards"]:
-        del row["file_bytes"], row["file_sha256"]
-    manifest.write_text(json.dumps(value))
     victim = tmp_path / "shard-000002.h5"
     content_bytes = bytearray(victim.read_bytes())
     content_bytes[len(content_bytes) // 2] ^= 16
