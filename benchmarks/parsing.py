@@ -6,7 +6,9 @@ The folder holds ``dev.conllu`` and ``dev.ptb`` of the same sentences. Each alte
 once with a fresh parser of ours (no word type cached) and once with the library's untouched ``predict``
 or ``parse``; the ratio is the median over alternations. ``agreement`` is the fraction of sentences whose
 trees are equal in every detail, ``decode_fraction`` the fraction of our time spent on decoding.
-Constituency and end to end are in :mod:`benchmarks.parsing_const`. Ends with one line of JSON.
+benepar runs at the fastest of several batch limits (with a limit it sorts by length; plain batches of 64 are
+slower). End to end is words to both trees, binarised; the peers binarise through nltk, the
+usual way. Ends with one line of JSON.
 """
 
 from __future__ import annotations
@@ -18,18 +20,39 @@ import resource
 import statistics
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
+from nltk.tree import Tree
 
+import parsing.constituency.model
+import parsing.constituency.span_head
 import parsing.dependency.parser
-from benchmarks.timing import Timer, compare, spread
+from benchmarks.timing import Timer, compare, seconds, spread
+from parsing.constituency.model import SpanParser
+from parsing.constituency.task import score_parser
+from parsing.constituency.train import read_treebank
 from parsing.dependency.model import DependencyModel
 from parsing.dependency.parser import BiaffineParser
 from parsing.dependency.task import attachment_scores
 from parsing.dependency.train import read_dependencies
-from parsing.models import BUILTIN, BUILTIN_CONSTITUENCY, BUILTIN_DEPENDENCY
+from parsing.models import (
+    BUILTIN,
+    BUILTIN_CONSTITUENCY,
+    BUILTIN_DEPENDENCY,
+    load_constituency_parser,
+    load_dependency_parser,
+)
 from parsing.networks.model_folder import load_model_folder
+from parsing.pipeline.parse_shard import parse_sentences
+from parsing.trees.binarise import binarise
+from parsing.trees.brackets import from_parse, write_tree
+from parsing.trees.parsers import ConstituencyParse
+
+LIMITS = (250, 500, 1000, 2000)
+"""Values of benepar's ``subbatch_max_tokens`` to try, in words."""
 
 
 def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[str, float]:
@@ -75,6 +98,113 @@ def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[st
     }
 
 
+def same(a: ConstituencyParse, b: ConstituencyParse) -> bool:
+    """Whether spans, labels and tags are all equal."""
+    return all(np.array_equal(getattr(a, k), getattr(b, k)) for k in ("tags", "starts", "ends", "labels"))
+
+
+def constituency(treebank: Path, model_folder: Path, alternations: int) -> dict[str, float]:
+    """The constituency parser against benepar."""
+    from tests.oracles.benepar import stock_parse, to_benepar  # benepar warns when it is imported
+
+    trained = load_constituency_parser(str(model_folder))
+    assert isinstance(trained, SpanParser), "benepar runs the BiLSTM's weights only"
+    model = trained.model
+    gold = read_treebank([treebank])
+    sentences = [list(tree.words) for tree in gold]
+
+    def ours() -> list[ConstituencyParse]:
+        return SpanParser(model, trained.identity).parse(sentences)
+
+    parses = ours()
+    peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    decoder = ((parsing.constituency.span_head, "best_labels"), (parsing.constituency.model, "decode_batch"))
+    start = time.perf_counter()
+    with Timer(*decoder) as timer:
+        ours()
+    decode_fraction = timer.total_s / (time.perf_counter() - start)
+    stock = to_benepar(model)
+    limit = min(
+        LIMITS, key=lambda n: seconds(lambda: stock_parse(stock, sentences[:300], subbatch_max_tokens=n))
+    )
+
+    def theirs() -> list[ConstituencyParse]:
+        return stock_parse(stock, sentences, subbatch_max_tokens=limit)
+
+    agreement = [same(a, b) for a, b in zip(parses, theirs(), strict=True)]
+    rates, their_rates, ratios = compare(ours, theirs, alternations, len(sentences))
+    print(f"constituency, {len(sentences)} sentences, {torch.get_num_threads()} thread(s)")
+    print(f"  ours     {spread(rates, 0)} sentences/s")
+    print(f"  benepar  {spread(their_rates, 0)} sentences/s (limit {limit} words)")
+    print(f"  ratio    {spread(ratios)}; decoding {100 * decode_fraction:.1f} % of our time")
+    scores = score_parser(trained, gold)
+    return {
+        "const_vs_benepar": statistics.median(ratios),
+        "const_sentences_per_s": statistics.median(rates),
+        "const_decode_fraction": decode_fraction,
+        "const_agreement": sum(agreement) / len(agreement),
+        "const_peak_rss_mb": peak_rss_mb,
+        "const_binarise_ms": binarising(parses, trained),
+        "f1": scores["f1"],
+        "tags": scores["tags"],
+    }
+
+
+def binarising(parses: Sequence[ConstituencyParse], parser: SpanParser) -> float:
+    """Milliseconds per sentence to binarise; prints nltk's beside it."""
+    dummy = len(parser.labels)
+    ours = 1000 * seconds(lambda: [binarise(parse, dummy) for parse in parses]) / len(parses)
+    nltk = 1000 * seconds(lambda: by_nltk(parses, parser)) / len(parses)
+    print(f"  binarising {ours:.4f} ms a sentence; through nltk {nltk:.4f} ms")
+    return ours
+
+
+def by_nltk(parses: Sequence[ConstituencyParse], parser: SpanParser) -> None:
+    """Brackets to nltk trees, unary chains collapsed, left markovisation of order 0."""
+    for parse in parses:
+        words = ["w"] * len(parse.tags)
+        tree = Tree.fromstring(write_tree(from_parse(parse, words, parser.labels, parser.tags)))
+        tree.collapse_unary(collapsePOS=True, collapseRoot=True)
+        tree.chomsky_normal_form(factor="left", horzMarkov=0)
+
+
+def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternations: int) -> dict[str, float]:
+    """Words to both trees, binarised: ours against supar, benepar and nltk."""
+    from tests.oracles.benepar import stock_parse, to_benepar
+    from tests.oracles.supar import stock_predict, to_supar
+
+    spans = load_constituency_parser(str(const_folder))
+    arcs = load_dependency_parser(str(dep_folder))
+    assert isinstance(spans, SpanParser) and isinstance(arcs, BiaffineParser)
+    sentences = [list(tree.words) for tree in read_treebank([treebank])]
+    supar, benepar = to_supar(arcs.model), to_benepar(spans.model)
+
+    def ours(dependency: bool = True, constituency: bool = True) -> None:
+        parse_sentences(
+            sentences,
+            BiaffineParser(arcs.model, arcs.identity) if dependency else None,
+            SpanParser(spans.model, spans.identity) if constituency else None,
+        )
+
+    def one_by_one() -> None:
+        ours(constituency=False)
+        ours(dependency=False)
+
+    def theirs() -> None:
+        stock_predict(supar, sentences)
+        by_nltk(stock_parse(benepar, sentences, subbatch_max_tokens=1000), spans)
+
+    rates, _, ratios = compare(ours, theirs, alternations, len(sentences))
+    print(f"end to end: {spread(rates, 0)} sentences/s, ratio {spread(ratios)}")
+    _, _, gains = compare(ours, one_by_one, alternations, len(sentences))
+    print(f"  both parsers together against one after the other {spread(gains)}")
+    return {
+        "together_vs_one_by_one": statistics.median(gains),
+        "end_to_end_vs_peers": statistics.median(ratios),
+        "end_to_end_sentences_per_s": statistics.median(rates),
+    }
+
+
 def main() -> None:
     """Run and print."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -97,8 +227,6 @@ def main() -> None:
     warnings.filterwarnings("ignore", message="Using a non-tuple sequence")
     # torch-struct, under benepar, lacks an attribute that torch asks for.
     warnings.filterwarnings("ignore", message=".*arg_constraints")
-    from benchmarks.parsing_const import constituency, end_to_end  # benepar warns when it is imported
-
     brackets, n = options.folder / "dev.ptb", options.alternations
     results = dependency(options.folder / "dev.conllu", options.dep_model, n)
     results |= constituency(brackets, options.const_model, n)

@@ -22,13 +22,11 @@ from statistics import mean
 from typing import Literal
 
 from benchmarks.views.running import Runner, Scores
-from benchmarks.views.structure import CLASSIFICATION, accuracy_by_kind, kind_names, structures
-from benchmarks.views.systems import AVERAGE, PAIRS, QUICKTHOUGHT, RANDOM, System, Words, all_systems
+from benchmarks.views.systems import RANDOM, System, Words, all_systems
 from benchmarks.views.tables import (
     Systems,
     difference_table,
     figure,
-    kind_table,
     mean_of_tasks,
     score_table,
     scores_csv,
@@ -84,7 +82,7 @@ def main(config: ViewsConfig) -> None:
     for system in wanted:
         for words in [system.words] if system.name != RANDOM else config.words:
             columns.setdefault(words, {}).setdefault(system.name, {})[system.seed] = runner.read(system)
-    tables = report(columns, runner)
+    tables = report(columns)
     write_text(config.output / "results.md", "\n".join(table.markdown() for table in tables))
     write_text(config.output / "scores.csv", scores_csv(columns))
     write_text(config.output / "views.svg", figure(columns))
@@ -109,21 +107,14 @@ def run_all(runner: Runner, systems: Sequence[System], jobs: int) -> None:
         pool.shutdown(cancel_futures=True)
 
 
-def report(columns: Mapping[str, Systems], runner: Runner) -> list[Table]:
-    """Scores, differences and the breakdown, for each configuration of words."""
-    known = structures(runner.parsed, TreeCache.open(runner.trees))
+def report(columns: Mapping[str, Systems]) -> list[Table]:
+    """Scores and differences, for each configuration of words."""
     tables: list[Table] = []
     for words, systems in columns.items():
         tables += [
             score_table(systems, f"Scores, {words} words"),
             difference_table(systems, f"DEP+CONST against the others, {words} words"),
         ]
-        by_kind = {
-            name: [accuracy_by_kind(one.results, runner.data, known) for one in systems[name].values()]
-            for name in (*PAIRS, QUICKTHOUGHT, AVERAGE)
-        }
-        title = f"Accuracy on the items of {', '.join(CLASSIFICATION)} by kind of sentence, {words} words"
-        tables.append(kind_table(by_kind, kind_names(), title))
     return tables
 
 

@@ -100,26 +100,6 @@ def _by_task(of: BySeed, seeds: Sequence[int], tasks: Sequence[str]) -> list[lis
     return [[of[seed].results[task] for seed in seeds] for task in tasks]
 
 
-def kind_table(
-    by_kind: Mapping[str, Sequence[Mapping[str, tuple[float, int]]]], kinds: Sequence[str], title: str
-) -> Table:
-    """Accuracy by kind of sentence, a column a system.
-
-    Args:
-        by_kind: accuracy and number of items by kind, one per seed, by system.
-        kinds: the rows.
-        title: of the table.
-    """
-    rows: list[list[Cell]] = []
-    for kind in kinds:
-        found = [[seed[kind] for seed in seeds if kind in seed] for seeds in by_kind.values()]
-        if not all(found):
-            continue
-        rows.append([kind, found[0][0][1], *(Score.over_seeds([a for a, _ in cells]) for cells in found)])
-    columns = [Column(name, digits=1) for name in by_kind]
-    return Table(["sentences", Column("items", align="right"), *columns], rows, title=title)
-
-
 def figure(columns: Mapping[str, Systems]) -> str:
     """The mean of six of every system as a dot with its deviation over seeds: a stand-alone SVG.
 

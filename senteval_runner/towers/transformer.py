@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from corpora.support.errors import UserError
 from senteval_runner.towers.config import Pooling
-from senteval_runner.towers.length_groups import cut_padding, length_groups
 from senteval_runner.towers.limits import most_pieces
 from senteval_runner.towers.multiview import MultiViewTower
 from senteval_runner.vectors.pretrained import assemble, library, load_pretrained, pooling_module
@@ -87,19 +86,11 @@ class TransformerTower(nn.Module):
         self.model.save(str(folder), create_model_card=False, safe_serialization=True)
 
     def _pooled(self, inputs: list[Any], pool: nn.Module) -> Tensor:
-        """Vectors [B, D]; a CPU computes them in groups of similar length, a GPU in one batch."""
         from sentence_transformers.util import batch_to_device
 
-        device = next(self.parameters()).device
-        transformer: nn.Module = self.model[0]
-        features: dict[str, Any] = self.model.preprocess(inputs)
-        if device.type != "cpu":
-            whole: Tensor = pool(transformer(batch_to_device(features, device)))["sentence_embedding"]
-            return whole
-        groups = length_groups(features["attention_mask"].sum(dim=1).numpy())
-        parts = [pool(transformer(cut_padding(features, rows)))["sentence_embedding"] for rows in groups]
-        back = np.argsort(np.concatenate(groups))
-        return torch.cat(parts)[torch.from_numpy(back)]
+        features = batch_to_device(self.model.preprocess(inputs), next(self.parameters()).device)
+        vectors: Tensor = pool(self.model[0](features))["sentence_embedding"]
+        return vectors
 
 
 def embed_all(tower: Tower, texts: Sequence[str], batch_size: int = 64) -> np.ndarray:

@@ -128,12 +128,6 @@ class SentenceMeans:
         return means
 
 
-def sentences_of(texts: Iterable[str]) -> set[str]:
-    """The distinct sentences of texts that :class:`SentenceMeans` encodes."""
-    tokenizer = SpaceTokenizer(running=True)
-    return {" ".join(part) for text in texts for part in tokenizer.sentences(text)}
-
-
 class Frozen:
     """A model's vectors of the sets' questions and passages, one set in memory at a time.
 

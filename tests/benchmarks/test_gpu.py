@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from benchmarks.gpu import checks
+from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.bench import Bench, Skipped, run_parts
-from benchmarks.gpu.command import main
 from benchmarks.gpu.text import parsed_text
 
 

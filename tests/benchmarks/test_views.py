@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import shutil
 import statistics
 import time
@@ -18,14 +17,11 @@ from benchmarks.views import running, tables
 from benchmarks.views.__main__ import ViewsConfig, run_all
 from benchmarks.views.__main__ import main as compare
 from benchmarks.views.running import TASKS, Runner, Scores
-from benchmarks.views.structure import DEPTHS, LENGTHS, Structure, accuracy_by_kind, structures
 from benchmarks.views.systems import AVERAGE, PAIRS, QUICKTHOUGHT, RANDOM, System, all_systems
-from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from multiview.config import TrainConfig
 from multiview.defaults import defaults_from
-from parsing.cache.reader import TreeCache
 from senteval_runner.protocol.results import TaskResult
 from tests.fixtures.senteval import data as data
 from tests.fixtures.trees import toy_trees as toy_trees
@@ -99,52 +95,6 @@ def test_what_fails_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(begun) < 5
     with pytest.raises(UserError, match="not a tree cache"):
         compare(ViewsConfig(trees=tmp_path / "none", data=tmp_path))
-
-
-def test_the_breakdown_counts_items_of_each_kind(data: Path) -> None:
-    split = read_task("CR", data).splits["all"]
-    rng = np.random.default_rng(0)
-    given = [int(y) if rng.random() < 0.7 else 1 - int(y) for y in split.y]
-    result = TaskResult(
-        task="CR", metrics={}, dim=1, rows={}, gold={"all": list(split.y)}, predictions={"all": given}
-    )
-    known = {
-        tuple(words) or (".",): Structure(
-            len(words), len(words) // 2, frozenset({"conj"} if "good" in words else set())
-        )
-        for words in split.a
-    }
-    found = accuracy_by_kind({"CR": result}, data, known, ["CR"])
-    with_good = [y == g for words, y, g in zip(split.a, split.y, given, strict=True) if "good" in words]
-    assert found["coordination"] == (100 * statistics.mean(with_good), len(with_good))
-    assert found["length 1 to 10"][1] + sum(not words for words in split.a) == len(split.a)
-    assert "passive" not in found and sum(n for k, (_, n) in found.items() if k[:5] == "depth") == len(
-        split.a
-    )
-
-
-def test_every_length_and_depth_is_in_one_row() -> None:
-    for bounds, first in ((LENGTHS, 1), (DEPTHS, 0)):
-        assert bounds[0][0] == first
-        assert all(low == before + 1 for (_, before), (low, _) in itertools.pairwise(bounds))
-
-
-def test_structure_is_read_off_the_trees(toy_trees: Path, tmp_path: Path) -> None:
-    (tmp_path / "senteval").symlink_to(toy_trees)
-    cache = TreeCache.open(toy_trees)
-    found = structures(tmp_path, cache)
-    batch = cache.read(0, len(cache), ("token", "head", "relation", "dep_height"))
-    for words, low, high in zip(
-        batch.words(), batch.sentence_offsets, batch.sentence_offsets[1:], strict=False
-    ):
-        heads = batch.head[low:high].tolist()
-
-        def depth(word: int, heads: list[int] = heads) -> int:
-            return 0 if heads[word] == 0 else 1 + depth(heads[word] - 1)
-
-        expected = max(depth(word) for word in range(len(words)))
-        assert found[tuple(words)].length == len(words) and found[tuple(words)].depth == expected
-        assert found[tuple(words)].relations == {cache.relations[r] for r in batch.relation[low:high]}
 
 
 def scored(rng: np.random.Generator, right: float) -> Scores:
