@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from corpora.ranking.lexical import Bm25
-from corpora.ranking.queries import split
-from corpora.ranking.questions import Passages, PassageSet, Question
+from corpora.ranking.questions import Passages, PassageSet, Question, split
 from corpora.rows import read_judgements, read_mapping, read_table, relevant_pairs
 from corpora.support.errors import UserError
 from corpora.tokenize import SpacyTokenizer

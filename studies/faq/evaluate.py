@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from corpora.ranking.faq import FaqSet
 from corpora.ranking.lexical import Scores
-from corpora.ranking.queries import split
+from corpora.ranking.questions import split
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from senteval_runner.protocol.features import unit

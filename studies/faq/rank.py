@@ -15,7 +15,7 @@ import numpy as np
 
 from corpora.ranking.faq import FaqSet
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
-from corpora.ranking.queries import metrics_library
+from corpora.ranking.questions import metrics_library
 from senteval_runner.protocol.features import unit
 from senteval_runner.vectors.embed import SentenceVectors
 

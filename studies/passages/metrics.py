@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.ranking.queries import metrics_library
-from corpora.ranking.questions import Question
+from corpora.ranking.questions import Question, metrics_library
 
 METRICS = ("mrr", "map", "p@1", "p@5", "p@10", "r@1", "r@5", "r@10", "s@1", "s@5", "s@10")
 DEEPEST = 10

@@ -6,8 +6,10 @@ import itertools
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from corpora.inputs import input_hash
 from corpora.ranking.questions import PassageSet, filtered
@@ -18,6 +20,8 @@ from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_record, write_json, write_record, write_text
 from corpora.support.progress import progress
 from senteval_runner.cells import installed, read_cell
+from senteval_runner.report.significance import bootstrap
+from senteval_runner.report.table import mean_and_deviation
 from senteval_runner.towers.choice import open_layers
 from senteval_runner.vectors.encoders import StoredModel, open_model
 from senteval_runner.vectors.sources import distinct_names
@@ -30,12 +34,13 @@ from studies.passages.methods import (
     lexical,
     scorer_methods,
 )
+from studies.passages.metrics import METRICS
 from studies.passages.paper import BERT, refuse_missing_inputs
 from studies.passages.report import page
-from studies.passages.rows import Row, summarise
 
 FORMAT = 2
 """Of the cells: a figure computed under another version is computed again."""
+Row = dict[str, Any]
 LIBRARIES = ("torch", "numpy", "bm25s", "ir_measures", "scikit-learn")
 
 
@@ -226,3 +231,31 @@ def _write(config: PassagesConfig, plan: Plan, rows: Sequence[Row]) -> None:
     write_text(config.output / "report.html", report.html())
     print(report.markdown())
     print(f"{config.output}/report.html, results.json, tables.md")
+
+
+def summarise(data: PassageSet, method: Method, outcomes: Sequence[Outcome]) -> Row:
+    """Means and deviations over seeds, 95 % intervals over questions (of each question's mean over seeds).
+
+    Args:
+        data: the set.
+        method: the method.
+        outcomes: one per seed.
+    """
+    metrics = {}
+    for name in METRICS:
+        values_SQ = np.array([found["test"][name] for found in outcomes])
+        mean, deviation = mean_and_deviation(values_SQ.mean(axis=1).tolist())
+        interval = asdict(bootstrap(values_SQ.mean(axis=0), np.arange(values_SQ.shape[1])))
+        metrics[name] = {**interval, "mean": mean, "sd": deviation}
+    return {
+        "set": data.name,
+        "model": method.model,
+        "feature": method.feature,
+        "scorer": method.scorer,
+        "seeds": len(outcomes),
+        "metrics": metrics,
+        "dev": [found["dev"] for found in outcomes],
+        "tied": float(np.mean([found["tied"] for found in outcomes])),
+        "seconds": float(np.mean([found["seconds"] for found in outcomes])),
+        "info": [found["info"] for found in outcomes],
+    }

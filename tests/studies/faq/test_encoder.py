@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from corpora.ranking.faq import FaqSet, read_faq
-from corpora.ranking.queries import split
+from corpora.ranking.questions import split
 from corpora.support.errors import UserError
 from senteval_runner.towers.transformer import load_whole
 from studies.faq import encoder

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from corpora.ranking.faq import read_entries, read_faq
-from corpora.ranking.queries import split
+from corpora.ranking.questions import split
 from corpora.support.errors import UserError
 from studies.faq.config import FaqConfig, TuningConfig
 from studies.faq.evaluate import Job, Row, embed_faq, evaluate_faq, map_tuner, relevance, retrieved, splits
