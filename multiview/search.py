@@ -30,7 +30,7 @@ from corpora.support.errors import UserError
 if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
 
-# Corpus vectors compared at a time: 100k x 4800 float32 is 1.9 GB, a block of it 80 MB.
+# Corpus vectors in memory at a time: 100k x 4800 float32 is 1.9 GB, a block of it 80 MB.
 BLOCK_SENTENCES = 4096
 
 
@@ -57,20 +57,15 @@ def semantic_search(
         top_k: results per query, at most N.
     """
     queries = _unit(np.atleast_2d(queries_QD))
-    count = min(top_k, len(corpus_ND))
-    best_QK = np.full((len(queries), 0), -np.inf, dtype=np.float32)
-    rows_QK = np.zeros((len(queries), 0), dtype=np.int64)
-    for start in range(0, len(corpus_ND), BLOCK_SENTENCES):
-        block = _unit(np.asarray(corpus_ND[start : start + BLOCK_SENTENCES]))
-        best_QK = np.hstack([best_QK, queries @ block.T])
-        numbers = np.broadcast_to(np.arange(start, start + len(block)), (len(queries), len(block)))
-        rows_QK = np.hstack([rows_QK, numbers])
-        order = np.argsort(-best_QK, axis=1, kind="stable")[:, :count]
-        best_QK = np.take_along_axis(best_QK, order, axis=1)
-        rows_QK = np.take_along_axis(rows_QK, order, axis=1)
+    blocks = [
+        queries @ _unit(np.asarray(corpus_ND[start : start + BLOCK_SENTENCES])).T
+        for start in range(0, len(corpus_ND), BLOCK_SENTENCES)
+    ]
+    scores_QN = np.hstack(blocks) if blocks else np.zeros((len(queries), 0), dtype=np.float32)
+    rows_QK = np.argsort(-scores_QN, axis=1, kind="stable")[:, :top_k]
     return [
-        [Hit(int(row), float(score)) for row, score in zip(rows, scores, strict=True)]
-        for rows, scores in zip(rows_QK, best_QK, strict=True)
+        [Hit(int(row), float(scores[row])) for row in rows]
+        for rows, scores in zip(rows_QK, scores_QN, strict=True)
     ]
 
 
@@ -100,8 +95,6 @@ class SearchConfig:
     """Constituency parser the model was trained with, unless it is the builtin one."""
     views: str = ""
     """Only these views, separated by commas; all by default."""
-    batch_size: Count = 512
-    """Sentences encoded at a time."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
 
@@ -119,7 +112,7 @@ def main(config: SearchConfig) -> None:
     trees = TreeCache.open(config.corpus) if config.corpus.is_dir() else None
     texts = None if trees is not None else read_lines(config.corpus)
     if config.vectors is None:
-        corpus_ND = encoder.encode(texts, batch_size=config.batch_size, views=views, trees=trees)
+        corpus_ND = encoder.encode(texts, views=views, trees=trees)
     else:
         corpus_ND = read_vectors(config.vectors)
     rows = len(trees) if texts is None and trees is not None else len(texts or ())
