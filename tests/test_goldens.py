@@ -26,6 +26,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from multiview.model import MultiViewEncoder
 from multiview.train import main as train_views
@@ -33,7 +34,9 @@ from parsing.cache.reader import TreeCache
 from parsing.run import ParseConfig
 from parsing.run import main as parse
 from parsing.score import cli as score
+from parsing.train import cli as train_parser
 from senteval_runner import evaluate
+from tests.fixtures.treebanks import write_treebank
 from tests.fixtures.trees import TINY, changed
 from tests.senteval_runner.encoders import RandomBag
 
@@ -43,6 +46,8 @@ PAIRS = [",".join(pair) for pair in itertools.combinations_with_replacement(VIEW
 SENTENCES = 8192
 """Of the Brown corpus, where it is at hand."""
 STEPS = 25
+PARSERS = ("dep", "const", "both")
+SCORES = {"uas", "las", "f1", "tags"}
 ENCODED = [
     "The lawyer praised the doctor.",
     "The doctor was praised by the lawyer.",
@@ -111,6 +116,66 @@ def trained(trees: Path, views: str, engine: str, folder: Path) -> list[float]:
     return found
 
 
+def trained_parser(kind: str, folder: Path, output: Path, killed: int = 0) -> list[float]:
+    """Length and product of every tensor as above, and the dev scores, after 25 steps (5 epochs of 5).
+
+    Args:
+        kind: dep, const or both.
+        folder: for the treebank.
+        output: the model's folder.
+        killed: a first run ends like a killed one after this many steps, the last one unsaved.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    arcs, brackets = write_treebank(folder)
+    files = {
+        "dep": ["--train", arcs, "--dev", arcs, "--model.encoder.end-boundary"],
+        "const": ["--train", brackets, "--dev", brackets],
+        "both": ["--train-dep", arcs, "--dev-dep", arcs, "--train-const", brackets, "--dev-const", brackets],
+    }
+    sizes = {"word-dim": 6, "character-dim": 4, "character-hidden": 6, "hidden": 8, "layers": 2}
+    options = [part for name, value in sizes.items() for part in (f"--model.encoder.{name}", value)]
+    options += ["--model.encoder.dropout", 0.2, "--model.encoder.embedding-dropout", 0.2]
+    if kind != "const":
+        options += ["--model.scorer.arc-dim", 7, "--model.scorer.relation-dim", 5]
+        options += ["--model.scorer.dropout", 0.2]
+    if kind != "dep":
+        options += ["--model.label-hidden", 9, "--model.tag-hidden", 8]
+    options += ["--model.min-count", 1, "--loop.batch-tokens", 28, "--loop.learning-rate", 0.01]
+    options += ["--loop.beta2", 0.98, "--loop.average", 0.99, "--loop.epochs", 5, "--loop.checkpoint-s", 0]
+    command = [str(part) for part in (kind, *files[kind], "--output", output, "--device", "cpu", *options)]
+    if killed:
+        with killed_after(killed):
+            assert train_parser(command) == 130
+        assert not list(output.glob("**/model.safetensors"))
+    assert train_parser(command) == 0
+    saved = output / "training" / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors"
+    pairs = []
+    for values in load_file(saved).values():
+        flat = values.double().flatten()
+        pairs.append((flat.norm().item(), (flat @ torch.cos(torch.arange(len(flat)).double())).item()))
+    lines = (output / "training" / "log.jsonl").read_text().splitlines()
+    scores = [value for name, value in sorted(json.loads(lines[-1]).items()) if name in SCORES]
+    return [figure for pair in sorted(pairs) for figure in pair] + scores
+
+
+@contextlib.contextmanager
+def killed_after(steps: int) -> Iterator[None]:
+    """Ends whatever trains after this many updates of the weights, before the last is saved."""
+    done = 0
+
+    def count(*_: object) -> None:
+        nonlocal done
+        done += 1
+        if done == steps:
+            raise KeyboardInterrupt
+
+    hook = register_optimizer_step_post_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def encoded() -> list[float]:
     """Length of builtin's vectors, their first numbers, and all products of two."""
     vectors = MultiViewEncoder.load("builtin", "cpu").encode(ENCODED).astype(np.float64)
@@ -173,6 +238,19 @@ def test_weights_after_25_steps(
     np.testing.assert_allclose(found, goldens["weights"][views], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("kind", PARSERS)
+def test_parser_training_after_25_steps(goldens: dict[str, Any], tmp_path: Path, kind: str) -> None:
+    """In one go and killed at step 12: the same bits."""
+    whole = trained_parser(kind, tmp_path / "whole", tmp_path / "m")
+    np.testing.assert_allclose(whole, goldens["parsers"][kind], rtol=1e-5, atol=1e-7)
+    (tmp_path / "m").rename(tmp_path / "first")
+    assert trained_parser(kind, tmp_path / "whole", tmp_path / "m", killed=12) == whole
+    files = sorted(path.relative_to(tmp_path / "m") for path in (tmp_path / "m").glob("**/*.safetensors"))
+    assert len(files) > 3
+    for file in files:
+        assert (tmp_path / "m" / file).read_bytes() == (tmp_path / "first" / file).read_bytes(), file
+
+
 def test_vectors_of_builtin(goldens: dict[str, Any]) -> None:
     np.testing.assert_allclose(encoded(), goldens["builtin"], rtol=1e-5, atol=1e-7)
 
@@ -206,6 +284,7 @@ def rewrite() -> None:
             "builtin": encoded(),
             "senteval": small_scores(write_tasks(folder / "data")),
             "gum": parser_scores(real),
+            "parsers": {kind: trained_parser(kind, folder, folder / kind) for kind in PARSERS},
         }
     rounded = json.loads(json.dumps(goldens), parse_float=lambda text: float(f"{float(text):.7g}"))
     FILE.write_text(json.dumps(rounded, indent=1) + "\n")
