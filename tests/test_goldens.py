@@ -1,6 +1,7 @@
 """What must not move while the inside is rewritten: trees, scores, weights and vectors of fixed text.
 
     python -m tests.test_goldens          # measures everything again and writes goldens.json
+    python -m tests.test_goldens burt     # only these sections
 
 Only entry points that users call are used, so that a rewrite can be held against the same figures. Integers
 (trees) are compared by hash, floats to 1e-5; the vector instructions of the processor are recorded beside
@@ -17,8 +18,9 @@ import json
 import lzma
 import os
 import random
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from multiview.model import MultiViewEncoder
 from multiview.train import main as train_views
@@ -34,11 +35,12 @@ from parsing.cache.reader import TreeCache
 from parsing.run import ParseConfig
 from parsing.run import main as parse
 from parsing.score import cli as score
-from parsing.train import cli as train_parser
 from senteval_runner import evaluate
-from tests.fixtures.treebanks import write_treebank
+from tests.fixtures.goldens import fingerprint, same_after_a_kill
 from tests.fixtures.trees import TINY, changed
+from tests.parsing import goldens as parsers
 from tests.senteval_runner.encoders import RandomBag
+from tests.studies import goldens as studies
 
 FILE = Path(__file__).with_name("goldens.json")
 VIEWS = ("seq", "dep", "const")
@@ -46,8 +48,6 @@ PAIRS = [",".join(pair) for pair in itertools.combinations_with_replacement(VIEW
 SENTENCES = 8192
 """Of the Brown corpus, where it is at hand."""
 STEPS = 25
-PARSERS = ("dep", "const", "both")
-SCORES = {"uas", "las", "f1", "tags"}
 ENCODED = [
     "The lawyer praised the doctor.",
     "The doctor was praised by the lawyer.",
@@ -108,72 +108,7 @@ def trained(trees: Path, views: str, engine: str, folder: Path) -> list[float]:
     )
     assert train_views(config) == 0
     # Not the model itself, which may be the start where the validation set liked that best.
-    tensors = load_file(config.folder / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors")
-    found = []
-    for name in sorted(tensors):
-        values = tensors[name].double().flatten()
-        found += [values.norm().item(), (values @ torch.cos(torch.arange(len(values)).double())).item()]
-    return found
-
-
-def trained_parser(kind: str, folder: Path, output: Path, killed: int = 0) -> list[float]:
-    """Length and product of every tensor as above, and the dev scores, after 25 steps (5 epochs of 5).
-
-    Args:
-        kind: dep, const or both.
-        folder: for the treebank.
-        output: the model's folder.
-        killed: a first run ends like a killed one after this many steps, the last one unsaved.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    arcs, brackets = write_treebank(folder)
-    files = {
-        "dep": ["--train", arcs, "--dev", arcs, "--model.encoder.end-boundary"],
-        "const": ["--train", brackets, "--dev", brackets],
-        "both": ["--train-dep", arcs, "--dev-dep", arcs, "--train-const", brackets, "--dev-const", brackets],
-    }
-    sizes = {"word-dim": 6, "character-dim": 4, "character-hidden": 6, "hidden": 8, "layers": 2}
-    options = [part for name, value in sizes.items() for part in (f"--model.encoder.{name}", value)]
-    options += ["--model.encoder.dropout", 0.2, "--model.encoder.embedding-dropout", 0.2]
-    if kind != "const":
-        options += ["--model.scorer.arc-dim", 7, "--model.scorer.relation-dim", 5]
-        options += ["--model.scorer.dropout", 0.2]
-    if kind != "dep":
-        options += ["--model.label-hidden", 9, "--model.tag-hidden", 8]
-    options += ["--model.min-count", 1, "--loop.batch-tokens", 28, "--loop.learning-rate", 0.01]
-    options += ["--loop.beta2", 0.98, "--loop.average", 0.99, "--loop.epochs", 5, "--loop.checkpoint-s", 0]
-    command = [str(part) for part in (kind, *files[kind], "--output", output, "--device", "cpu", *options)]
-    if killed:
-        with killed_after(killed):
-            assert train_parser(command) == 130
-        assert not list(output.glob("**/model.safetensors"))
-    assert train_parser(command) == 0
-    saved = output / "training" / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors"
-    pairs = []
-    for values in load_file(saved).values():
-        flat = values.double().flatten()
-        pairs.append((flat.norm().item(), (flat @ torch.cos(torch.arange(len(flat)).double())).item()))
-    lines = (output / "training" / "log.jsonl").read_text().splitlines()
-    scores = [value for name, value in sorted(json.loads(lines[-1]).items()) if name in SCORES]
-    return [figure for pair in sorted(pairs) for figure in pair] + scores
-
-
-@contextlib.contextmanager
-def killed_after(steps: int) -> Iterator[None]:
-    """Ends whatever trains after this many updates of the weights, before the last is saved."""
-    done = 0
-
-    def count(*_: object) -> None:
-        nonlocal done
-        done += 1
-        if done == steps:
-            raise KeyboardInterrupt
-
-    hook = register_optimizer_step_post_hook(count)
-    try:
-        yield
-    finally:
-        hook.remove()
+    return fingerprint(load_file(config.folder / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors"))
 
 
 def encoded() -> list[float]:
@@ -238,19 +173,6 @@ def test_weights_after_25_steps(
     np.testing.assert_allclose(found, goldens["weights"][views], rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("kind", PARSERS)
-def test_parser_training_after_25_steps(goldens: dict[str, Any], tmp_path: Path, kind: str) -> None:
-    """In one go and killed at step 12: the same bits."""
-    whole = trained_parser(kind, tmp_path / "whole", tmp_path / "m")
-    np.testing.assert_allclose(whole, goldens["parsers"][kind], rtol=1e-5, atol=1e-7)
-    (tmp_path / "m").rename(tmp_path / "first")
-    assert trained_parser(kind, tmp_path / "whole", tmp_path / "m", killed=12) == whole
-    files = sorted(path.relative_to(tmp_path / "m") for path in (tmp_path / "m").glob("**/*.safetensors"))
-    assert len(files) > 3
-    for file in files:
-        assert (tmp_path / "m" / file).read_bytes() == (tmp_path / "first" / file).read_bytes(), file
-
-
 def test_vectors_of_builtin(goldens: dict[str, Any]) -> None:
     np.testing.assert_allclose(encoded(), goldens["builtin"], rtol=1e-5, atol=1e-7)
 
@@ -268,27 +190,56 @@ def test_scores_of_the_parsers(goldens: dict[str, Any], data_folder: Path) -> No
     assert parser_scores(data_folder) == pytest.approx(goldens["gum"], abs=1e-4)
 
 
-def rewrite() -> None:
-    """Measure everything and write the file; needs MULTIVIEW_DATA."""
+SECTIONS: Mapping[str, Callable[[Path], Any]] = {**studies.SECTIONS, **parsers.SECTIONS}
+"""By their names in the file: what is measured in an empty folder, without other inputs."""
+KILLED: Mapping[str, Callable[[Path], list[Path]]] = {**studies.KILLED, **parsers.KILLED}
+"""Trainings of some 25 steps, which return the files that they write."""
+
+
+def numbers(value: Any) -> Any:
+    """The same nesting, floats compared with a tolerance."""
+    if isinstance(value, dict):
+        return {name: numbers(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [numbers(one) for one in value]
+    return pytest.approx(value, rel=1e-5, abs=1e-7) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_section(goldens: dict[str, Any], tmp_path: Path, name: str) -> None:
+    assert json.loads(json.dumps(SECTIONS[name](tmp_path))) == numbers(goldens[name])
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_killed_at_step_12_and_resumed(tmp_path: Path, name: str) -> None:
+    same_after_a_kill(KILLED[name], tmp_path)
+
+
+def rewrite(names: list[str]) -> None:
+    """Measure these sections, by default everything, and write the file; all needs MULTIVIEW_DATA."""
     from tests.fixtures.senteval import write_tasks
 
-    real = Path(os.environ["MULTIVIEW_DATA"])
+    goldens = json.loads(FILE.read_text()) if names else {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        (folder / "brown").mkdir()
-        goldens = {
-            "instructions": torch.backends.cpu.get_cpu_capability(),
-            "trees": tree_hashes(own_text(), folder),
-            "brown": tree_hashes(brown(real), folder / "brown"),
-            "weights": {views: trained(folder / "trees", views, "native", folder) for views in PAIRS},
-            "builtin": encoded(),
-            "senteval": small_scores(write_tasks(folder / "data")),
-            "gum": parser_scores(real),
-            "parsers": {kind: trained_parser(kind, folder, folder / kind) for kind in PARSERS},
-        }
+        if not names:
+            real = Path(os.environ["MULTIVIEW_DATA"])
+            (folder / "brown").mkdir()
+            goldens = {
+                "instructions": torch.backends.cpu.get_cpu_capability(),
+                "trees": tree_hashes(own_text(), folder),
+                "brown": tree_hashes(brown(real), folder / "brown"),
+                "weights": {views: trained(folder / "trees", views, "native", folder) for views in PAIRS},
+                "builtin": encoded(),
+                "senteval": small_scores(write_tasks(folder / "data")),
+                "gum": parser_scores(real),
+            }
+        for name in names or SECTIONS:
+            (folder / "sections" / name).mkdir(parents=True)
+            goldens[name] = SECTIONS[name](folder / "sections" / name)
     rounded = json.loads(json.dumps(goldens), parse_float=lambda text: float(f"{float(text):.7g}"))
     FILE.write_text(json.dumps(rounded, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    rewrite()
+    rewrite(sys.argv[1:])
