@@ -131,7 +131,7 @@ def test_the_preset_ranks_the_papers_sets(world: Path, bert: str) -> None:
     passage_sets.write_wikipassageqa(world / "wikipassageqa")
     passage_sets.write_insuranceqa(world / "insuranceqa")
     passage_sets.write_quasar(world / "quasar-t")
-    passage_sets.write_searchqa(world / "searchqa", split=True)
+    passage_sets.write_searchqa(world / "searchqa")
     values = {
         **paper.PRESETS["paper"],
         "sets": tuple(paper.SETS),
