@@ -17,7 +17,9 @@ from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
-TEXT = "The lawyer praised the doctor.\nShe went home.\nIt rained all day.\nNobody saw them.\nWe left.\n\n" * 2
+TEXT = (
+    "The lawyer praised the doctor.\nShe went home.\nIt rained all day.\nNobody saw them.\nWe left.\n\n" * 2
+)
 COMMANDS = {
     "parsing.run": "text.txt --output trees --workers 1 --device cpu",
     "multiview.train": "--trees trees --output models --loop.batch 4 --loop.epochs 1 --encoder.dim 8 --device cpu",
