@@ -22,7 +22,7 @@ TEXT = (
 )
 COMMANDS = {
     "parsing.run": "text.txt --output trees --workers 1 --device cpu",
-    "multiview.train": "--trees trees --output models --loop.batch 4 --loop.epochs 1 --encoder.dim 8 --device cpu",
+    "multiview.train": "--trees trees --output models --loop.batch 4 --encoder.dim 8 --device cpu",
     "multiview.encode": "builtin text.txt --output vectors.npy --device cpu",
     "senteval_runner.run": "bag:random --tasks CR --data data",
 }
