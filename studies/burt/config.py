@@ -20,7 +20,7 @@ class BurtConfig:
     """Train a Siamese encoder on NLI, paraphrase identification and pairwise text classification."""
 
     output: Path
-    """Result: the report, and model/, an ordinary sentence-transformers folder (--ablation: one per row). A
+    """Result: an ordinary sentence-transformers folder (--ablation: one per row, below it) and the report. A
     run that was stopped there is continued."""
     preset: Literal["paper"] | None = None
     """paper: BURT on BERT-base with the paper's data; ALBURT with --backbone albert-base-v2."""

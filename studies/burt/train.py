@@ -5,8 +5,8 @@ r"""Train BURT: files in, an ordinary sentence-transformers folder out.
     python -m studies.burt --output runs/burt/paper --preset paper --nli ... --nli-dev ... --ppdb ...
     python -m studies.burt --output runs/burt/ablation --ablation negatives --backbone ... --nli ...
 
-``model/`` below the output is the model (``SentenceTransformer(folder)`` loads it), with
-``heads.safetensors``. An ablation trains the rows of a block of Table 4, one option changed at a time, each
+The output is the model (``SentenceTransformer(folder)`` loads it), with ``heads.safetensors`` and the
+report. An ablation trains the rows of a block of Table 4, one option changed at a time, each
 in a folder of its own; the blocks below one output share the full model.
 Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
 """
@@ -106,7 +106,7 @@ def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
         UserError: an option that the table keeps fixed has another value.
     """
     if config.ablation is None:
-        return {"model": ("model", config)}
+        return {"model": (".", config)}
     full = {one.name: one.default for one in dataclasses.fields(BurtConfig) if one.name in GRIDS}
     for option, value in full.items():
         if getattr(config, option) != value:
@@ -114,7 +114,7 @@ def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
     rows = {}
     for name, value in GRIDS[config.ablation].items():
         words = "-".join(value) if isinstance(value, tuple) else value
-        folder = "model" if value == full[config.ablation] else f"{config.ablation}-{words}"
+        folder = "full" if value == full[config.ablation] else f"{config.ablation}-{words}"
         rows[name] = (folder, dataclasses.replace(config, **{config.ablation: value}))  # type: ignore[arg-type]
     return rows
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from corpora.support.errors import UserError
-from corpora.support.presets import Need
 from multiview.folder.names import BUILTIN
 from senteval_runner.vectors.sources import find_source
 from studies.finetune.config import TinyConfig
@@ -32,21 +31,6 @@ def is_here(backbone: str | None) -> bool:
         return False
     # The hub's client tries for half a minute before it says that there is no network.
     return kept or _resolves(constants.ENDPOINT)
-
-
-def needed(backbone: str | None, paper: str) -> Need:
-    """The backbone among the inputs of a paper's preset.
-
-    Args:
-        backbone: value of ``--backbone``.
-        paper: name of the paper's on the hub.
-    """
-    return Need(
-        option=f"--backbone {backbone}",
-        what="encoder with safetensors weights",
-        where=f"huggingface.co/{paper}",
-        here=is_here(backbone),
-    )
 
 
 def _resolves(address: str) -> bool:

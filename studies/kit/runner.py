@@ -9,7 +9,7 @@ from it, each a method on a data set with a seed, and a page of tables of their 
 
     cli = command(FaqConfig, study, "studies.faq", "Retrieve answers.")
 
-Output: ``report.html``, ``report.md``, ``results.json``, ``config.json``, ``log.txt``; finished cells below
+Output: ``report.html``, ``report.md``, ``results.json``, ``log.txt``; finished cells below
 ``cells/`` or in their own folders. The same command again computes only what is not there.
 """
 
@@ -56,7 +56,8 @@ class Cell:
     compute: Callable[[Path], Figures]
     """From a folder for unfinished work, which stays after a kill, to the figures."""
     folder: str = ""
-    """Below the output, where it writes a model, whose hashes are kept, and its figures are stored."""
+    """Below the output (``.`` is the output), where it writes a model, whose hashes are kept, and its figures
+    are stored."""
 
 
 class Run:
@@ -105,6 +106,7 @@ class Run:
             work.mkdir(parents=True, exist_ok=True)
             figures = cell.compute(work)
             weights = sorted(folder.rglob("*.safetensors")) if cell.folder else []
+            weights = [path for path in weights if not path.is_relative_to(work)]
             written = {str(path.relative_to(folder)): file_record(path) for path in weights}
             write_record(record, {"identity": identity, "figures": figures, "files": written})
             held = read_record(record)
@@ -168,7 +170,6 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     """
     refuse_missing(config)
     run = Run(config.output)
-    write_json(config.output / "config.json", config_to_json(config))
     return run.finish(config, study(config, run))
 
 

@@ -157,8 +157,10 @@ class MultitaskNet(TowerModule):
             part: field of :class:`studies.multitask.tasks.TaskExamples`.
             names: which ones; sst, quora and sts must be among them.
         """
-        found = {name: self.head(name).score(self.encoder, getattr(tasks[name], part)) for name in names}
-        return {**found, "overall": overall(found)}  # type: ignore[arg-type]
+        found: dict[str, float] = {
+            name: self.head(name).score(self.encoder, getattr(tasks[name], part)) for name in names
+        }
+        return {**found, "overall": overall(found)}
 
     def save(self, folder: Path) -> None:
         """The tower as a model folder, the stage's head beside it."""

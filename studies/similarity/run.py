@@ -59,6 +59,7 @@ class Model:
         sources = [find_source(part, seed=seed) for part in split_parts(spec)]
         self.identity = [source.key for source in sources]
         self.kinds = [source.kind for source in sources]
+        self.tunable = self.kinds in TUNABLE
 
     @cached_property
     def vectors(self) -> SentenceVectors:
@@ -109,7 +110,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
         )
         for model in (Model(spec, config.seed) for spec in config.models)
         for one in sets
-        if not one.tunes or model.kinds in TUNABLE
+        if not one.tunes or model.tunable
     }
     found: dict[str, Figures] = {}
     for (model_name, _), figures in run.figures(cells).items():

@@ -68,9 +68,7 @@ def train_burt(folder: Path) -> list[Path]:
         learning_rate=3e-3,
     )
     assert run_study(config, train_all) == 0
-    return [
-        config.output / "model" / name for name in ("model.safetensors", "heads.safetensors", "cell.json")
-    ]
+    return [config.output / name for name in ("model.safetensors", "heads.safetensors", "cell.json")]
 
 
 def burt(folder: Path) -> dict[str, Any]:
