@@ -20,7 +20,7 @@ from tyro.conf import Positional
 from corpora.support.cli import Command
 from corpora.support.config import Count, config_to_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import sweep_file, write_array, write_json
+from corpora.support.files import write_array, write_json
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
@@ -103,11 +103,8 @@ def main(config: EncodeConfig) -> int:
         trees=trees,
     )
     seconds = time.perf_counter() - start
-    record = Path(f"{output}.json")
-    for path in (output, record):
-        sweep_file(path)
     write_array(output, vectors)
-    write_json(record, config_to_json(config))
+    write_json(Path(f"{output}.json"), config_to_json(config))
     print(f"vectors  {output}: {vectors.shape[0]} x {vectors.shape[1]} float32")
     print(f"speed    {len(vectors) / max(seconds, 1e-9):.0f} sentences/s")
     return 0

@@ -38,11 +38,10 @@ class ExplainConfig(ModelOptions):
 
 def main(config: ExplainConfig) -> None:
     """Print the matches, and write the page."""
-    from corpora.support.files import sweep_file, write_text
+    from corpora.support.files import write_text
 
     explanation = config.load().explain(config.a, config.b, view=config.view or None, top=config.top)
     if config.output is not None:
-        sweep_file(config.output)
         write_text(config.output, explanation.to_html())
     print(explanation)
 
