@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
-
 from corpora.support.cli import Command
 from corpora.support.config import Count, configuration
 from corpora.support.errors import UserError

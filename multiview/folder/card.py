@@ -62,16 +62,16 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
     if config.teacher.vectors is not None:
         parts.append(
             "The views also learned from a sentence encoder's vectors of the corpus, "
-            f"`{config.teacher.vectors}` (its teacher.json names it); what that encoder was trained on counts "
-            "for this model too.\n\n"
+            f"`{config.teacher.vectors}` (its teacher.json names it); what that encoder was trained on "
+            "counts for this model too.\n\n"
         )
     if parsers:
         parts += ["Parsers it reads trees from:\n\n", *parsers, "\n"]
     if metrics:
         chosen = "recall@1 divided by loss" if config.validation.select == "both" else "recall@1"
         parts += [
-            "## Metrics\n\nOn a validation set of the same corpus: recall@1 is the fraction of sentences whose "
-            "nearest of 400 by cosine is the sentence before or after it. The step of the highest "
+            "## Metrics\n\nOn a validation set of the same corpus: recall@1 is the fraction of sentences "
+            "whose nearest of 400 by cosine is the sentence before or after it. The step of the highest "
             f"{chosen} is kept, the start included.\n\n| | validation loss | recall@1 |\n|---|---|---|\n",
             *metrics,
             "\n",

@@ -50,7 +50,7 @@ TIME = "time.json"
 KINDS = {"dep": "dependency", "const": "constituency"}
 """The parser of each annotation, as a tree cache names it."""
 FIXED, SCALE = "words.fixed", ".scale"
-"""In compact storage, the name of fixed word vectors, and what follows a tensor's name in that of its scales."""
+"""In compact storage: the name of fixed word vectors; follows a tensor's name in that of its scales."""
 
 
 @dataclass

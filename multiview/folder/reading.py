@@ -193,9 +193,9 @@ class Reader:
             while len(rows):
                 here = rows[rows < rows[0] + CHUNK_SENTENCES]
                 batch = trees.read(int(here[0]), int(here[-1]) + 1, fields)
-                places = [found[row] for row in here.tolist()]
-                repeats = np.repeat(here - here[0], [len(same) for same in places])
-                yield np.concatenate(places), select(batch, repeats)
+                same = [found[row] for row in here.tolist()]
+                repeats = np.repeat(here - here[0], [len(places) for places in same])
+                yield np.concatenate(same), select(batch, repeats)
                 rows = rows[len(here) :]
         for start in range(0, len(left), CHUNK_SENTENCES):
             places = left[start : start + CHUNK_SENTENCES]

@@ -166,7 +166,8 @@ def explain_pair(nodes: NodeBatch, vectors_BD: Tensor, inventories: Inventories,
             rows.append(normalize(view.h_ND[view.sentence_N == row].cpu()[torch.from_numpy(named_N)].float()))
             # The nodes of a dependency tree are its words.
             tops = np.flatnonzero(named_N) if view.tree == "dep" else cover_NW[named_N].argmax(1)
-            subtrees.append([_subtree(sentence, *both) for both in zip(covers[-1], tops, strict=True)])
+            pairs = zip(covers[-1], tops.tolist(), strict=True)
+            subtrees.append([_subtree(sentence, cover_W, top_word) for cover_W, top_word in pairs])
         cosine_NM = (rows[0] @ rows[1].T).numpy()
         trivial = [[_trivial(one, other) for other in subtrees[1]] for one in subtrees[0]]
         trivial_NM = np.array(trivial, dtype=bool).reshape(cosine_NM.shape)
@@ -176,12 +177,12 @@ def explain_pair(nodes: NodeBatch, vectors_BD: Tensor, inventories: Inventories,
             for number, (one, other) in enumerate(best, start=1)
         ]
     parts = vectors_BD.float().split([view.width for view in nodes.views], dim=1)
-    names = [view.view for view in nodes.views]
+    named = zip((view.view for view in nodes.views), parts, strict=True)
     return Explanation(
         a=pair[0],
         b=pair[1],
-        cosine=float(cosine_similarity(*vectors_BD.float(), dim=0)),
-        cosines={n: float(cosine_similarity(*part, dim=0)) for n, part in zip(names, parts, strict=True)},
+        cosine=_cosine(vectors_BD.float()),
+        cosines={view: _cosine(part_BD) for view, part_BD in named},
         trees=trees,
         matches=tuple(matches),
     )
@@ -257,7 +258,7 @@ def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> 
     words = []
     for before, position in zip([positions[0] - 1, *positions], positions, strict=False):
         words += ["…"] * (position > before + 1) + [shown(sentence.words[position])]
-    return Subtree(tuple(positions), " ".join(words), int(top))
+    return Subtree(tuple(positions), " ".join(words), top)
 
 
 def _trivial(one: Subtree, other: Subtree) -> bool:
@@ -265,6 +266,10 @@ def _trivial(one: Subtree, other: Subtree) -> bool:
     if len(one.positions) == len(other.positions) == 1 and one.words.lower() == other.words.lower():
         return True
     return any(len(s.positions) == 1 and not any(map(str.isalnum, s.words)) for s in (one, other))
+
+
+def _cosine(vectors_BD: Tensor) -> float:
+    return float(cosine_similarity(vectors_BD[0], vectors_BD[1], dim=0))
 
 
 def _text(sentence: ParsedSentence) -> str:
