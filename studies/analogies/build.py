@@ -259,7 +259,8 @@ def build_questions(
                     here, there = context[terms[:2]], context[terms[2:]]
                     texts, others, source = in_context(category, level, terms, slots, here, there)
                 candidates = tuple(generator.sample([texts[3], *others], 1 + len(others)))
-                question = Question(identity, linked, level, category.name, *texts, candidates, source)
+                a, b, c, d = texts
+                question = Question(identity, linked, level, category.name, a, b, c, d, candidates, source)
                 if fault := question.fault():
                     raise UserError(f"{identity}: {fault}")
                 questions[level].append(question)

@@ -125,8 +125,9 @@ def read_questions(path: Path) -> list[Question]:
     """
     questions: dict[str, tuple[Question, Row]] = {}
     for row in read_table(path, COLUMNS, unique=True):
-        *cells, candidates, source = row.cells
-        question = Question(*cells, tuple(candidates.split(BETWEEN)), source)
+        cells = dict(zip(COLUMNS, row.cells, strict=True))
+        candidates = tuple(cells.pop("candidates").split(BETWEEN))
+        question = Question(**cells, candidates=candidates)
         if fault := question.fault():
             raise UserError(f"{row.where}: {fault}")
         questions[question.question_id] = question, row
