@@ -1,97 +1,31 @@
 """Scores of every method on a FAQ set (UNI Table 8): nothing trained, then everything trained.
 
-A method gives one score per query and entry; higher is better. Accuracy is Success@1, MRR the mean reciprocal
-rank of the first relevant entry; equal scores rank in table order. The files of a set fix which queries train
-and which test, so the deviation is over trainings.
-
-Legend: Q queries, N entries, D embedding size.
+A method gives one score per query and entry; higher is better. The files of a set fix which queries train and
+which test, so the deviation is over trainings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from collections.abc import Mapping
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.ranking.faq import FaqSet, read_faq
+from corpora.ranking.faq import read_faq
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.support.errors import UserError
-from corpora.support.files import json_digest
-from senteval_runner.protocol.features import unit
 from senteval_runner.report.page import Page
-from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import open_model
 from studies.faq.config import FaqConfig, Sampling
+from studies.faq.data import Data
 from studies.faq.report import Rows, page
 from studies.faq.train import LabelledPairs, tune
 from studies.kit.runner import Cell, Figures, Run
 
 LEXICAL = {"TF-IDF": Tfidf, "BM25": Bm25}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Data:
-    """A set as encoders see it: tokens joined by one space."""
-
-    name: str
-    queries: list[str]
-    questions: list[str]
-    answers: list[str]
-    relevant_QN: NDArray[np.bool_]
-    """Which entries answer which query."""
-    train: NDArray[np.int64]
-    """Rows of the training queries."""
-    test: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, faq: FaqSet) -> Data:
-        """A set whose files fix who trains and who tests.
-
-        Raises:
-            UserError: they do not.
-        """
-        if faq.train is None:
-            raise UserError(f"{faq.name}: no queries-train.tsv and queries-test.tsv")
-
-        def texts(given: Sequence[str]) -> list[str]:
-            return [" ".join(text.split()) for text in given]
-
-        trains = np.array([query in faq.train for query in faq.queries])
-        return cls(
-            name=faq.name,
-            queries=texts(list(faq.queries.values())),
-            questions=texts([entry.question for entry in faq.entries]),
-            answers=texts([entry.answer for entry in faq.entries]),
-            relevant_QN=np.array([[e.doc_id in faq.relevant[q] for e in faq.entries] for q in faq.queries]),
-            train=np.flatnonzero(trains),
-            test=np.flatnonzero(~trains),
-        )
-
-    @cached_property
-    def digest(self) -> str:
-        """Of everything in it."""
-        rows = [np.flatnonzero(self.relevant_QN).tolist(), self.train.tolist()]
-        return json_digest([self.queries, self.questions, self.answers, *rows], 20)
-
-    def embed(self, encode: SentenceVectors) -> dict[str, NDArray[np.floating]]:
-        """Unit vectors of ``query`` [Q, D], ``question`` and ``answer`` [N, D]."""
-        texts = {"query": self.queries, "question": self.questions, "answer": self.answers}
-        return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
-
-    def measure(self, scores_QN: Scores) -> Figures:
-        """``accuracy`` and ``mrr`` as fractions.
-
-        Args:
-            scores_QN: of the test queries and all entries.
-        """
-        order_QN = np.argsort(-scores_QN, axis=1, kind="stable")
-        rank_Q = np.take_along_axis(self.relevant_QN[self.test], order_QN, axis=1).argmax(axis=1)
-        return {"accuracy": float((rank_Q == 0).mean()), "mrr": float((1 / (rank_Q + 1)).mean())}
 
 
 def evaluate(config: FaqConfig, run: Run) -> Page:

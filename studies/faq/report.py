@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +12,8 @@ from senteval_runner.report.page import Block, Page, Section
 from senteval_runner.report.projections import NO_PLANE, has_plane, tsne
 from senteval_runner.report.table import Cell, Column, Table
 from studies.faq.config import Sampling
+from studies.faq.data import Data
 from studies.kit.runner import Figures
-
-if TYPE_CHECKING:
-    from studies.faq.evaluate import Data
 
 COLUMNS = (
     "Method",

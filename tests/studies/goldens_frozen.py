@@ -21,7 +21,7 @@ from senteval_runner.vectors.encoders import open_model
 from studies.analogies.__main__ import cli as analogies
 from studies.faq.__main__ import cli as faq
 from studies.faq.config import FaqConfig
-from studies.faq.evaluate import Data
+from studies.faq.data import Data
 from studies.faq.train import LabelledPairs, tune
 from studies.finetune.config import LoopConfig, TinyConfig
 from studies.finetune.tiny import build_tiny

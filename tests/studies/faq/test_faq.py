@@ -17,7 +17,7 @@ from corpora.ranking.lexical import Bm25, Tfidf
 from corpora.support.errors import UserError
 from senteval_runner.towers.transformer import load_whole
 from studies.faq.__main__ import cli
-from studies.faq.evaluate import Data
+from studies.faq.data import Data
 from studies.faq.report import score_table
 from studies.faq.train import LabelledPairs, PairRetriever, random_negatives, retrieved_negatives
 from studies.finetune.config import TinyConfig
