@@ -19,8 +19,7 @@ from multiview.nodes.matching import best_matches
 from multiview.nodes.states import NodeBatch, Subtrees, Tree, ViewNodes, positions_of, subtrees_of, words_of
 from parsing.cache.format import TOO_LONG, Inventories
 from parsing.sentences import ParsedSentence, batch_sentences
-from parsing.trees.draw import shown
-from parsing.trees.page import figure, page
+from parsing.trees.draw import figure, page, shown
 
 
 @dataclass(frozen=True, slots=True)
