@@ -145,8 +145,7 @@ def import_trees(
             the folder holds a cache already.
     """
     from corpora.inputs import input_hash
-    from corpora.support.files import sweep
-    from corpora.support.lock import locked
+    from corpora.support.files import locked, sweep
     from corpora.support.progress import progress
     from parsing.cache.manifest import NAME, SHARD_SENTENCES, Manifest
     from parsing.cache.shard import write_shard

@@ -18,7 +18,7 @@ from tyro.conf import Positional
 
 from corpora.support.cli import Command
 from corpora.support.config import configuration
-from corpora.support.terminal import printable
+from corpora.support.errors import printable
 
 if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from corpora.inputs import encodable, is_encodable
-from corpora.support.cli import LOGGER, out_of_memory
-from corpora.support.errors import UserError
+from corpora.support.cli import LOGGER
+from corpora.support.errors import UserError, out_of_memory
 from corpora.tokenize import Tokenizer, make_tokenizer
 from parsing.cache.format import (
     BLANK_TOKEN,

@@ -21,8 +21,7 @@ from corpora.documents import Corpus, Document
 from corpora.inputs import encodable
 from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError
-from corpora.support.files import sweep, write_json
-from corpora.support.lock import locked
+from corpora.support.files import locked, sweep, write_json
 from corpora.support.progress import progress
 from parsing.cache.format import REPLACED_BYTES, TOO_LONG, Batch, join
 from parsing.cache.manifest import NAME, SHARD_SENTENCES, Manifest, ShardRow, difference

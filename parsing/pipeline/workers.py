@@ -19,9 +19,9 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessP
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol, Self, TypeVar
 
-from corpora.support.cli import LOGGER, out_of_memory
+from corpora.support.cli import LOGGER
 from corpora.support.environment import environment
-from corpora.support.errors import UserError
+from corpora.support.errors import UserError, out_of_memory
 from parsing.cache.format import Batch, Inventories
 from parsing.text_parser import TextParser
 
