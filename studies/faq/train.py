@@ -28,7 +28,7 @@ from studies.faq.config import FaqConfig
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import PairHead, TowerModule, classification_loss
-from studies.finetune.loop import Schedule, Task, fit
+from studies.finetune.loop import Task, fit
 
 WRONG = 4
 """Wrong entries per query."""
@@ -136,13 +136,13 @@ def tune(
     set_dropout(tower, DROPOUT)
     net = PairRetriever(tower, pairs.seed).to(device)
     net.encoder.prepare([*pairs.queries, *pairs.entries])
-    stream = Stream(pairs, config.batch_size, pairs.seed, "faq")
+    stream = Stream(pairs.draw, config.batch_size, pairs.seed, "faq")
     steps = config.epochs * stream.batches_per_pass
     fit(
         net,
         {"faq": Task(stream, net.loss)},
-        Schedule(cycle=("faq",), steps=steps, evaluate_every=steps, save_every=SAVE_EVERY),
         LoopConfig(learning_rate=config.learning_rate),
+        steps=steps,
         evaluate=dict,
         seed=pairs.seed,
         folder=folder,

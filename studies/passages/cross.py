@@ -25,7 +25,7 @@ from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.sources import is_multiview
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear
-from studies.finetune.loop import Row, Schedule, Task, fit
+from studies.finetune.loop import Row, Task, fit
 from studies.passages.config import CrossConfig
 from studies.passages.metrics import mean, measure
 from studies.passages.ranker import draw_pairs, ranking_loss
@@ -144,16 +144,8 @@ def fine_tune(
     questions = data.splits["dev"][: config.dev_questions]
     pairs = RankingPairs(data.splits["train"], data.passages, config.negatives, seed)
     task = Task(
-        Stream(pairs, config.batch_size, seed, "ranking"),
+        Stream(pairs.draw, config.batch_size, seed, "ranking"),
         lambda examples: pair_loss(net, examples, data.passages, margin),
-    )
-    schedule = Schedule(
-        cycle=("ranking",),
-        steps=config.steps,
-        evaluate_every=config.evaluate_every,
-        save_every=config.save_every,
-        select=select,
-        identity={"seed": seed},
     )
 
     def evaluate() -> Row:
@@ -162,8 +154,10 @@ def fine_tune(
     history = fit(
         net,
         {"ranking": task},
-        schedule,
         config.loop,
+        steps=config.steps,
+        evaluate_every=config.evaluate_every,
+        select=select,
         evaluate=evaluate,
         seed=seed,
         folder=folder,
