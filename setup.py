@@ -48,7 +48,6 @@ COMMANDS = [
     "parsing.train",
     "parsing.verify",
     "studies.burt.__main__",
-    "multiview.compact",
     "multiview.encode",
     "multiview.explain",
     "multiview.export",
