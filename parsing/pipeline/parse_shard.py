@@ -53,7 +53,7 @@ from parsing.trees.parsers import (
 )
 
 if TYPE_CHECKING:
-    from parsing.joint.parser import JointParser
+    from parsing.networks.parser import JointParser
 
 MAX_TOKENS = 128
 # Limits of a micro-batch: enough to keep one core's matrix products busy, few enough for little memory.
@@ -230,7 +230,7 @@ def _joined(
     """Both parsers as one if they share an encoder; torch is not imported for others."""
     if not (hasattr(dependency, "encoder_identity") and hasattr(constituency, "encoder_identity")):
         return None
-    from parsing.joint.parser import join
+    from parsing.networks.parser import join
 
     return join(dependency, constituency)
 

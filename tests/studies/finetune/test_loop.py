@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.errors import MissingExtraError, UserError
-from parsing.networks.checkpoints import Checkpoint, Checkpoints
+from parsing.training.checkpoints import Checkpoint, Checkpoints
 from senteval_runner.protocol.correlation import accuracy, cosines, pearson, spearman
 from senteval_runner.towers.transformer import embed_all, load_tower, load_whole
 from studies.finetune.config import Concatenation, LoopConfig, TinyConfig
