@@ -53,7 +53,6 @@ COMMANDS = [
     "parsing.train",
     "parsing.verify",
     "studies.burt.__main__",
-    "multiview.compact",
     "multiview.encode",
     "multiview.explain",
     "multiview.export",
@@ -85,7 +84,19 @@ setup(
         "parsing": ["builtin/*/*"],
         "multiview": ["builtin/*/*", "builtin/*/*/*"],
         # "" is every package here (setup.cfg would spell it "*").
-        "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.css", "*.js", "*.txt", "py.typed"],
+        "": [
+            "*.json",
+            "*.safetensors",
+            "*.tsv",
+            "*.csv",
+            "*.toml",
+            "*.md",
+            "*.html",
+            "*.css",
+            "*.js",
+            "*.txt",
+            "py.typed",
+        ],
     },
     entry_points={
         "console_scripts": [script(module) for module in COMMANDS],

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 from corpora.support.cli import Command, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import LOCK, read_json, sweep, write_json
-from corpora.support.lock import locked
+from corpora.support.files import LOCK, locked, read_json, sweep, write_json
 from multiview import paper
 from multiview.config import TrainConfig, differing_options
 from multiview.defaults import defaults_from, read_config
@@ -55,10 +54,7 @@ def main(config: TrainConfig) -> int:
 
     for view in config.view_list:  # a misspelt one is refused before a corpus is read
         if view_class(view).weightless:
-            raise UserError(
-                f"--views {config.views}: {view} has nothing to train; python -m multiview.compact MODEL "
-                f"--add {view} adds it to a finished model"
-            )
+            raise UserError(f"--views {config.views}: {view} has nothing to train")
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:

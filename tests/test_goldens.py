@@ -40,7 +40,8 @@ from tests.fixtures.goldens import fingerprint, same_after_a_kill
 from tests.fixtures.trees import TINY, changed
 from tests.parsing import goldens as parsers
 from tests.senteval_runner.encoders import RandomBag
-from tests.studies import goldens as studies
+from tests.studies import goldens as tuned
+from tests.studies import goldens_frozen as frozen
 
 FILE = Path(__file__).with_name("goldens.json")
 VIEWS = ("seq", "dep", "const")
@@ -190,9 +191,9 @@ def test_scores_of_the_parsers(goldens: dict[str, Any], data_folder: Path) -> No
     assert parser_scores(data_folder) == pytest.approx(goldens["gum"], abs=1e-4)
 
 
-SECTIONS: Mapping[str, Callable[[Path], Any]] = {**studies.SECTIONS, **parsers.SECTIONS}
+SECTIONS: Mapping[str, Callable[[Path], Any]] = {**tuned.SECTIONS, **frozen.SECTIONS, **parsers.SECTIONS}
 """By their names in the file: what is measured in an empty folder, without other inputs."""
-KILLED: Mapping[str, Callable[[Path], list[Path]]] = {**studies.KILLED, **parsers.KILLED}
+KILLED: Mapping[str, Callable[[Path], list[Path]]] = {**tuned.KILLED, **frozen.KILLED, **parsers.KILLED}
 """Trainings of some 25 steps, which return the files that they write."""
 
 

@@ -13,8 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from corpora.support.errors import UserError
-from corpora.support.files import LOCK
-from corpora.support.lock import locked
+from corpora.support.files import LOCK, locked
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.parser import join
 from parsing.score import cli as score
