@@ -19,7 +19,7 @@ from multiview.training.distributed import _Gather
 from multiview.training.trainer import Trainer
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.config import ModelConfig
-from parsing.pipeline.worker import give_memory_back
+from parsing.pipeline.workers import give_memory_back
 from parsing.text_parser import TextParser
 from parsing.training.config import LoopConfig
 from parsing.training.parsers import ParserTask, Treebanks
