@@ -159,7 +159,7 @@ def plan_const(batch: Batch) -> ConstPlan:
     outside_I2 = (child_I2 < 0) | (child_I2 >= 2 * words_I1 - 1)
     first_I1 = offsets[sentence_I, None]
     child_I2 += first_I1 + (tokens - sentence_I[:, None] - words_I1) * (child_I2 >= words_I1)
-    child_I2[outside_I2] = 0
+    child_I2 = np.where(outside_I2, first_I1, child_I2)
     root_B = np.where(lengths == 1, offsets[:-1], tokens + offsets[1:] - every_B - 2)
     unsorted_I = height_N[child_I2].max(axis=1, initial=0) >= height_I
     used_N = np.bincount(np.append(child_I2, root_B), minlength=tokens + internal)
@@ -205,7 +205,7 @@ def plan_dep(batch: Batch) -> DepPlan:
     words_T = lengths[sentence_T]
     outside_T = (head_T < 0) | (head_T > words_T) | (height_T < 0) | (height_T >= words_T)
     child_E, root_B = np.flatnonzero(head_T != 0), np.flatnonzero(head_T == 0)
-    parent_E = np.where(outside_T, 0, offsets[sentence_T] + head_T - 1)[child_E]
+    parent_E = np.where(outside_T, np.arange(tokens), offsets[sentence_T] + head_T - 1)[child_E]
     children_T = np.bincount(parent_E, minlength=tokens)
     unsorted_T = outside_T | ((children_T > 0) != (height_T > 0))
     unsorted_T[child_E] |= height_T[parent_E] <= height_T[child_E]

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from corpora.support.errors import UserError
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import build_view
 from multiview.encoders.stack import Reading, ViewStack
@@ -24,6 +23,7 @@ from multiview.model import MultiViewEncoder
 from multiview.train import cli as train
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
+from parsing.cache.format import Batch
 
 MASK = 2**64 - 1
 LISTED = ["the", "of", "cat", "sat", "river"]
@@ -192,8 +192,6 @@ def test_a_larger_vocabulary_leaves_the_hash_as_it_was(tmp_path: Path) -> None:
 
 
 def test_hash_refuses_ids() -> None:
-    class Ids:
-        sentence_offsets = np.array([0, 2])
-
+    ids = Batch(sentence_offsets=np.array([0, 2]), flags=np.zeros(1, np.uint8), fields=("token",))
     with pytest.raises(ValueError, match="vocabulary ids"):
-        build_view("hash", 6, 4).plan(Ids())  # type: ignore[arg-type]
+        build_view("hash", 6, 4).plan(ids)
