@@ -150,9 +150,7 @@ def test_semeval_2013_is_read_and_tuned_on_its_training_pairs(tmp_path: Path) ->
 def test_semeval_2013_bad_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         read_semeval2013_5a(tmp_path / "none")
-    with pytest.raises(
-        UserError, match=r"en\.trainSet\.positiveInstances-v2, .*en\.testSet\.negativeInstances-v2"
-    ):
+    with pytest.raises(UserError, match=r"no file en\.trainSet\.positiveInstances-v2 below it"):
         read_semeval2013_5a(tmp_path)
     for part in ("train", "test"):
         write_phrases(tmp_path, ["a\tb c"], ["a\tb c\td"], part)
