@@ -34,8 +34,6 @@ WRONG = 4
 """Wrong entries per query."""
 DROPOUT = 0.1
 """In every dropout layer, as in UNI's multi-task training."""
-SAVE_EVERY = 50
-"""Steps between saved states."""
 
 
 def retrieved_negatives(scores_QN: Scores, relevant_QN: NDArray[np.bool_], count: int) -> NDArray[np.intp]:
@@ -66,9 +64,6 @@ class LabelledPairs:
     def each(self) -> int:
         """Pairs of a query: 1 + K, fewer wrong ones where a query has fewer."""
         return 1 + min(WRONG, int((~self.relevant_QN).sum(axis=1).min()))
-
-    def __len__(self) -> int:
-        return len(self.queries) * self.each
 
     def draw(self, pass_index: int) -> Examples:
         """All pairs of a pass."""

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
 from parsing.training.checkpoints import Checkpoints
 from parsing.training.loop import Loop, Plan
 from parsing.training.task import Position, ramp
 from parsing.training.task import Task as LoopTask
-from torch import Tensor, nn
-
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parsing.training.checkpoints import Checkpoints
 
 from corpora.support.errors import UserError
+from parsing.training.checkpoints import Checkpoints
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.finetune.config import Concatenation, LoopConfig, TinyConfig
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
