@@ -279,7 +279,7 @@ def test_a_full_disk_is_one_line_and_the_listed_shards_stay(tmp_path: Path) -> N
         text=True,
     )
     assert done.returncode == 2, done.stderr
-    assert "shard-000000.h5: the file is larger than its limit" in done.stderr.splitlines()[-1]
+    assert "shard-000000.h5: no space left on the disk" in done.stderr.splitlines()[-1]
 
 
 def test_bad_corpora_and_places_end_the_run(tmp_path: Path) -> None:
