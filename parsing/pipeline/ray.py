@@ -10,7 +10,7 @@ from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self
 
 from corpora.support.errors import MissingExtraError, UserError
-from parsing.pipeline.workers import MakeParser, Worker
+from parsing.pipeline.workers import MakeParser, Pool, Worker
 
 try:
     import ray
@@ -22,7 +22,7 @@ LOCAL = "local"
 """The address that stands for a cluster of this machine alone, started for the run."""
 
 
-class RayPool:
+class RayPool(Pool):
     """Parses on the actors of a Ray cluster.
 
     Args:
