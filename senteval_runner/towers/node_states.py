@@ -11,51 +11,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from corpora.support.errors import UserError
 from senteval_runner.protocol.features import Float
+from senteval_runner.towers.backbones import BATCH, Backbone
 from senteval_runner.towers.config import BackboneConfig
-from senteval_runner.towers.units import Column
 from senteval_runner.vectors.encoders import load_multiview
 from senteval_runner.vectors.sources import Source
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
     from multiview.nodes.states import ViewNodes
-    from parsing.cache.reader import TreeCache
 
-POOLINGS = ("root", "mean", "max")
+HEIGHTS = {f"h{height}": height for height in (0, 1, 2, 3, 4, 6, 8)}
+"""Higher nodes are few: most sentences would give their root instead."""
 
 
-class TreeBackbone:
+class TreeBackbone(Backbone):
     """A model folder of ``multiview.train``, or untrained encoders.
 
     Args:
         source: the folder, or ``random:dep,const``.
-        config: heights, trees, device, batch size.
+        config: trees, device.
     """
 
-    poolings: tuple[str, ...] = POOLINGS
-    compared: tuple[str, ...] = ("all",)
+    layers = ("all", *HEIGHTS)
+    compared = ("all",)
+    poolings = ("root", "mean", "max")
 
     def __init__(self, source: Source, config: BackboneConfig) -> None:
-        if not config.heights:
-            raise UserError("--heights: expected at least one number")
-        self.source, self.config, self.name = source, config, source.name
-        self.heights = {f"h{height}": height for height in sorted(set(config.heights))}
-        self.layers: tuple[str, ...] = ("all", *self.heights)
-        self.columns: list[Column] = [
-            (layer, pooling)
-            for layer in self.layers
-            for pooling in POOLINGS
-            if pooling != "root" or layer == "all"
-        ]
+        super().__init__(source, config)
+        self.columns = [("all", "root"), *((layer, one) for layer in self.layers for one in ("mean", "max"))]
         self.dim = self.model.get_sentence_embedding_dimension()
 
     @cached_property
@@ -67,32 +57,23 @@ class TreeBackbone:
             member.network.scales = (1.0,) * len(member.network.views)
         return model
 
-    @cached_property
-    def cache(self) -> TreeCache | None:
-        """The tree cache of the sentences, if one was given."""
-        from parsing.cache.reader import TreeCache
-
-        return TreeCache.open(self.config.trees) if self.config.trees else None
-
-    def identity(self) -> list[Any]:
-        """Weights (the parsers' hashes are in the model folder)."""
-        return [self.source.key]
-
-    def notes(self, cut: int) -> list[str]:
+    def notes(self) -> list[str]:
         """What a height means."""
         return [f"{self.name}: a sentence without a node of a height gives its root there"]
 
     @torch.inference_mode()
-    def encode(self, sentences: Sequence[list[str]]) -> tuple[Float, NDArray[np.bool_]]:
-        """All columns of token lists, float32 [K, n, D]; no sentence is shortened."""
-        out_KND = np.empty((len(self.columns), len(sentences), self.dim), dtype=np.float32)
-        batches = self.model.node_states(sentences, batch_size=self.config.batch_size, trees=self.cache)
-        for nodes in batches:
+    def encode(self, sentences: Sequence[list[str]]) -> Float:
+        """All columns of token lists, float32 [K, n, D]."""
+        from parsing.cache.reader import TreeCache
+
+        trees = TreeCache.open(self.config.trees) if self.config.trees else None
+        out_KnD = np.empty((len(self.columns), len(sentences), self.dim), dtype=np.float32)
+        for nodes in self.model.node_states(sentences, batch_size=BATCH, trees=trees):
             widths = [view.width for view in nodes.views]
             roots = self.model.vectors(nodes.batch).split(widths, dim=1)
             parts = [self._columns(root_BD, view) for root_BD, view in zip(roots, nodes.views, strict=True)]
-            out_KND[:, nodes.places] = torch.cat(parts, dim=2).float().cpu().numpy()
-        return out_KND, np.zeros(len(sentences), dtype=bool)
+            out_KnD[:, nodes.places] = torch.cat(parts, dim=2).float().cpu().numpy()
+        return out_KnD
 
     def _columns(self, root_BD: Tensor, nodes: ViewNodes) -> Tensor:
         """The columns of one view: [K, B, D]."""
@@ -103,7 +84,7 @@ class TreeBackbone:
                 continue
             kept_N = torch.ones_like(nodes.height_N, dtype=torch.bool)
             if layer != "all":
-                kept_N = nodes.height_N == self.heights[layer]
+                kept_N = nodes.height_N == HEIGHTS[layer]
             out.append(pool_nodes(root_BD, nodes.h_ND[kept_N], nodes.sentence_N[kept_N], pooling))
         return torch.stack(out)
 

@@ -9,7 +9,6 @@ Legend of dimension suffixes: B sentences, T word pieces, D hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,20 +85,32 @@ def places(mask_BT: Tensor, place: int) -> Tensor:
 
 
 def pool(
-    hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, poolings: Sequence[str], *, special_tokens: bool
-) -> list[Tensor]:
-    """The wanted poolings of one layer: [B, D] each, in the order of ``poolings``."""
-    rows_B = torch.arange(len(hidden_BTD), device=hidden_BTD.device)
+    hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, pooling: str, *, special_tokens: bool
+) -> Tensor:
+    """One of :data:`POOLINGS` of one layer: [B, D]."""
+    if pooling in ("cls", "sep"):
+        rows_B = torch.arange(len(hidden_BTD), device=hidden_BTD.device)
+        return hidden_BTD[rows_B, places(mask_BT, getattr(frame, pooling))]
     counted_BT = counted(mask_BT, frame, special_tokens=special_tokens)
-    out = []
-    for name in poolings:
-        if name in ("cls", "sep"):
-            out.append(hidden_BTD[rows_B, places(mask_BT, getattr(frame, name))])
-        elif name == "mean":
-            weight_BT = counted_BT.to(hidden_BTD.dtype)
-            total_BD = torch.einsum("btd,bt->bd", hidden_BTD, weight_BT)
-            out.append(total_BD / weight_BT.sum(1, keepdim=True))
-        else:
-            assert name == "max", name
-            out.append(hidden_BTD.masked_fill(~counted_BT[:, :, None], float("-inf")).amax(1))
-    return out
+    if pooling == "mean":
+        weight_BT = counted_BT.to(hidden_BTD.dtype)
+        return torch.einsum("btd,bt->bd", hidden_BTD, weight_BT) / weight_BT.sum(1, keepdim=True)
+    return hidden_BTD.masked_fill(~counted_BT[:, :, None], float("-inf")).amax(1)
+
+
+PADDED_FIRST = ("roberta", "xlm-roberta", "camembert", "mpnet")
+"""Families whose positions begin after the padding's."""
+
+
+def most_pieces(shape: Any, tokenizer: Any) -> int | None:
+    """Word pieces of the longest text, special ones included; None where nothing limits it.
+
+    Args:
+        shape: the configuration of a Hugging Face encoder.
+        tokenizer: its tokenizer; one without a limit names a number beyond a million.
+    """
+    limits = [int(tokenizer.model_max_length)]
+    positions = int(getattr(shape, "max_position_embeddings", None) or 0)
+    if positions > 0:  # relative positions: XLNet says -1, T5 nothing
+        limits.append(positions - (int(shape.pad_token_id) + 1) * (shape.model_type in PADDED_FIRST))
+    return min(limits) if min(limits) < 10**6 else None
