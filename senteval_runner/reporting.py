@@ -83,12 +83,13 @@ def write_results(
         config: the run's options.
         protocol: how scores were computed.
         models: all models, with their results.
-        tasks: the tasks that every model with results was scored on.
+        tasks: all tasks that could be read.
     """
     results, remarks = _results(config, protocol, models), _remarks(models)
     write_json(config.output / "results.json", results)
     write_text(config.output / "results.csv", _flat(models, protocol))
     scored = [model for model in models if model.results]
+    tasks = [task for task in tasks if all(task.name not in model.skipped for model in scored)]
     scores = {model.name: model.scores() for model in scored}
     parsed = [model.name for model in scored if model.reads_parses]
     labelled = [task.name for task in tasks if _labelled_by_parser(task)]

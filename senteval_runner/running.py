@@ -123,9 +123,8 @@ def run(config: SentEvalConfig) -> int:
             for model in models:
                 _score(model, task, seeds, cells, logger)
                 bar.update(len(seeds))
-    scored = [model for model in models if model.results]
-    write_results(config, protocol, models, [t for t in tasks if all(t.name not in m.skipped for m in scored)])
-    return 0 if scored else 2
+    write_results(config, protocol, models, tasks)
+    return 0 if any(model.results for model in models) else 2
 
 
 def _score(model: Model, task: TaskData, seeds: Sequence[int], cells: Cells, logger: logging.Logger) -> None:

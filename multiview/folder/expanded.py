@@ -5,8 +5,6 @@ Made once: ``expanded.json`` says from which model and which vectors.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.inputs import stem
@@ -23,21 +21,7 @@ from multiview.folder.files import (
     save_members,
 )
 from multiview.words.sources.given import given_source
-from multiview.words.table import WordTable
 from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted
-from multiview.words.vocabulary import Vocabulary
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownWords:
-    """What a vocabulary knows of a text."""
-
-    words: int
-    """Words in the vocabulary."""
-    types: int
-    """Distinct words of the text that it knows."""
-    tokens: int
-    """Words of the text that it knows, repeats counted."""
 
 
 def has_trained_words(folder: Path) -> bool:
@@ -94,24 +78,3 @@ def expand_into(folder: Path, target: Path, vectors: WordVectors) -> None:
     if names != [""]:
         card = (folder / "README.md").read_text(encoding="utf-8")
         save_members(target, names, card=card, normalize_parts=normalizes_parts(folder))
-
-
-def known_words(folder: Path, counts: Counter[str]) -> tuple[KnownWords, KnownWords]:
-    """What the trained vocabulary of an expanded model knows of a text, without the expansion and with it.
-
-    Args:
-        folder: of the expanded model.
-        counts: occurrences of the text's words.
-    """
-    for name in member_names(folder):
-        record = member_record(folder / name).words
-        if record.mode == "trained":
-            table = WordTable.load(folder / name, record, views=0)
-            return _known(table.trained_vocabulary, counts), _known(table.vocabulary, counts)
-    raise UserError(f"{folder}: has fixed word vectors only")
-
-
-def _known(vocabulary: Vocabulary, counts: Counter[str]) -> KnownWords:
-    # Row 0 is the unknown word; hash buckets follow the listed words.
-    known = [count for word, count in counts.items() if 0 < vocabulary.row(word) <= len(vocabulary)]
-    return KnownWords(words=len(vocabulary), types=len(known), tokens=sum(known))

@@ -84,9 +84,7 @@ def places(mask_BT: Tensor, place: int) -> Tensor:
     return first_B + place if place >= 0 else last_B + 1 + place
 
 
-def pool(
-    hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, pooling: str, *, special_tokens: bool
-) -> Tensor:
+def pool(hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, pooling: str, *, special_tokens: bool) -> Tensor:
     """One of :data:`POOLINGS` of one layer: [B, D]."""
     if pooling in ("cls", "sep"):
         rows_B = torch.arange(len(hidden_BTD), device=hidden_BTD.device)

@@ -105,8 +105,8 @@ class Part:
         shapes = [(count,), (self.store.columns, count)]
         if vectors.ndim < 2 or vectors.shape[:-1] not in shapes or vectors.dtype.kind not in "fiu":
             raise UserError(
-                f"{self.name}: encode() returned {vectors.dtype} {list(vectors.shape)} for {count} sentences; "
-                "expected numbers [sentences, dimensions]"
+                f"{self.name}: encode() returned {vectors.dtype} {list(vectors.shape)} for {count} "
+                "sentences; expected numbers [sentences, dimensions]"
             )
         if self.store.dim not in (None, vectors.shape[-1]):
             raise UserError(
@@ -170,10 +170,11 @@ class StoredEncoder:
         Raises:
             UserError: see :meth:`Part.encode`.
         """
-        texts = [part.fill(sentences) for part in self.parts][0]
-        return self._joined(
-            [part.store.get(texts, column) for part in self.parts for column in range(part.store.columns)]
-        )
+        blocks = []
+        for part in self.parts:
+            texts = part.fill(sentences)
+            blocks += [part.store.get(texts, column) for column in range(part.store.columns)]
+        return self._joined(blocks)
 
     def encode(self, texts: Sequence[str]) -> Float:
         """Vectors [n, D] of raw texts, which the encoders tokenise themselves; they are not kept."""

@@ -83,8 +83,11 @@ def load_source(
         lookup = lookup_of(source.base, source.dim, seed=source.seed)
         return Bag(lookup, Path(source.option) if source.option else None).encode
     if source.kind in ("sentence-transformers", "pooled"):
-        pooled = source.kind == "pooled"
-        model = pooled_model(source.base, source.prefix, device) if pooled else whole_model(source.base, device)
+        model = (
+            pooled_model(source.base, source.prefix, device)
+            if source.kind == "pooled"
+            else whole_model(source.base, device)
+        )
         return functools.partial(
             model.encode, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True
         )

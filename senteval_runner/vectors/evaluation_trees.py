@@ -63,7 +63,12 @@ class EvaluationTrees:
         with locked(self.folder / name, option="--trees", wait=True):
             found = find_caches(self.folder, identities)
             # As encoders get them: an empty sentence is ".".
-            distinct = (tuple(t) or (".",) for one in self.tasks for t in one.sentences())
+            distinct = (
+                tuple(tokens) or (".",)
+                for task in self.tasks
+                for part in task.splits.values()
+                for tokens in part.sentences()
+            )
             missing: list[Tokens] = list(dict.fromkeys(distinct))
             if found is not None:
                 left_N, _ = reader.look_up(found, missing)

@@ -50,7 +50,7 @@ def load_pretrained(backbone: str, *, whole: bool = False, **options: Any) -> An
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Transformer
 
-    advice = "give the folder of an encoder with safetensors weights, a name when the machine is online, or tiny"
+    advice = "give a folder with safetensors weights, a name when the machine is online, or tiny"
     # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would differ
     # in them, and so would the saved files.
     with one_line(f"backbone {backbone!r} cannot be loaded", advice), torch.random.fork_rng(devices=[]):

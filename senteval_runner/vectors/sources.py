@@ -114,8 +114,9 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
         return _on_disk(spec)
     found = PATTERN.fullmatch(spec)
     head = spec.partition(":")[0]
-    prefix = (found["prefix"] or "") if found else head if head in FORMS else ""
-    if found is None or found["option"] not in OPTIONS.get(prefix, (None,)):
+    prefix = head if ":" in spec and head in FORMS else ""
+    fits = found is not None and (found["prefix"] or "") == prefix
+    if found is None or not fits or found["option"] not in OPTIONS.get(prefix, (None,)):
         raise UserError(f"model {spec!r}: expected {FORMS[prefix]}")
     base, dim, option = found["base"], int(found["dim"]) if found["dim"] else None, found["value"] or ""
     if not prefix and not option:
@@ -179,8 +180,8 @@ def _untrained(spec: str, base: str, dim: int | None) -> Kind:
     each, left = divmod(dim or 128, len(views)) if dim else (128, 0)
     if left or ({"lstm", "seq"} & set(views) and each % 2):
         raise UserError(
-            f"model {spec!r}: {dim} dimensions cannot be divided by {len(views)} views, or halved for the two "
-            "directions of seq and lstm"
+            f"model {spec!r}: {dim} dimensions cannot be divided by {len(views)} views, or not halved for "
+            "the two directions of seq and lstm"
         )
     return "lstm" if views == ["lstm"] else "random"
 
@@ -197,7 +198,7 @@ def _on_disk(spec: str) -> Source:
 
 
 def _by_name(spec: str) -> Source:
-    """A name that sentence-transformers may know, if it cannot have been meant as a path or as ``builtin``."""
+    """A name that sentence-transformers may know; none that was meant as a path or as ``builtin``."""
     path = Path(spec)
     if path.suffix in (".npz", ".txt", ".vec", ".gz", ".bin") or spec.startswith((".", "/", "runs/")):
         near = near_model(path).rstrip()

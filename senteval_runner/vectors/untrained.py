@@ -93,9 +93,7 @@ class RandomLSTM:
         return states.max(dim=0).values
 
 
-def load_start(
-    model: Path | str, corpus: Path, device: str | torch.device | None = None
-) -> MultiViewEncoder:
+def load_start(model: Path | str, corpus: Path, device: str | torch.device | None = None) -> MultiViewEncoder:
     """A model as it was before its first step.
 
     The weights are not stored: they are made again as ``multiview.train`` made them, from the configuration

@@ -51,7 +51,5 @@ class ScoreConfig:
     """Folder for results.json, tables.md and report.html."""
     google: Path | None = None
     """Google's questions-words.txt: open-vocabulary 3CosAdd over the words of the file, by section."""
-    normalize_parts: bool = False
-    """Scale the parts of A+B to length 1 first."""
     random_seed: int = 0
     """Seed of random encoders."""

@@ -8,7 +8,7 @@ from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_json, write_text
 from senteval_runner.vectors.embed import SentenceVectors, as_vectors
-from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.encoders import open_model
 from studies.analogies.config import ScoreConfig
 from studies.analogies.lexicon import Terms, read_google
 from studies.analogies.questions import Question, read_questions
@@ -28,7 +28,7 @@ def run(config: ScoreConfig) -> None:
     google = read_google(config.google) if config.google else {}
     vectors, scores, opened = {}, {}, {}
     for spec in config.models:
-        encoder = resolve_encoder(spec, seed=config.random_seed, normalize_parts=config.normalize_parts)
+        encoder = open_model(spec, seed=config.random_seed)
         encode = as_vectors(encoder)
         vectors[spec] = TextVectors(questions, encode)
         scores[spec] = score_analogies(questions, vectors[spec])

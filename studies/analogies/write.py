@@ -11,7 +11,7 @@ from corpora.support.presets import Need, refuse_missing
 from multiview.words.vectors import load_word_vectors
 from parsing.cache.reader import TreeCache
 from senteval_runner.report.table import Cell, Column, Table
-from senteval_runner.vectors.encoders import VECTOR_CACHE
+from senteval_runner.vectors.bags import VECTOR_CACHE
 from studies.analogies.build import build_questions
 from studies.analogies.config import BuildConfig
 from studies.analogies.contexts import collect_frames

@@ -11,7 +11,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_json, write_text
 from corpora.support.presets import Need, refuse_missing
 from senteval_runner.vectors.embed import as_vectors
-from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.encoders import open_model
 from studies.faq.config import FaqConfig
 from studies.faq.encoder import EncoderTuner, refuse_untunable
 from studies.faq.evaluate import (
@@ -45,7 +45,7 @@ def run(config: FaqConfig) -> None:
         splits(faq, config)
         if names.count(faq.name) > 1:
             raise UserError(f"two sets have the name {faq.name}; rename a folder")
-    encoders = {spec: as_vectors(resolve_encoder(spec)) for spec in _encoders(config)}
+    encoders = {spec: as_vectors(open_model(spec)) for spec in _encoders(config)}
     rows: list[Row] = []
     vectors: dict[str, Vectors] = {}
     for faq in sets:

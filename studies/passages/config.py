@@ -122,8 +122,6 @@ class PassagesConfig:
     """Seed of the random 60 / 20 / 20 split of questions for sets without a published one."""
     unit: Literal["passage", "sentence"] = "passage"
     """Encode a passage at once, or as the mean of its sentences' vectors (for sentence encoders)."""
-    normalize_parts: bool = False
-    """Scale the parts of A+B to length 1 before they are joined."""
     random_seed: int = 0
     """Seed of random encoders."""
     output: Path = Path("runs/passages")
@@ -146,7 +144,6 @@ class PassagesConfig:
         return BackboneConfig(
             special_tokens=self.frozen.special_tokens,
             max_length=self.frozen.max_length,
-            batch_size=self.frozen.batch_size,
             trees=self.trees,
             device=self.device,
         )

@@ -22,8 +22,7 @@ from corpora.ranking.questions import PassageSet, Question
 from corpora.support.progress import progress
 from corpora.tokenize import SpaceTokenizer
 from senteval_runner.protocol.features import Float
-from senteval_runner.vectors.embed import SentenceVectors, Tokens
-from senteval_runner.vectors.encoders import StoredModel
+from senteval_runner.vectors.embed import SentenceVectors, StoredEncoder, Tokens
 from senteval_runner.vectors.sources import find_source
 from studies.passages.config import Baseline, Feature, PassagesConfig, Scorer
 from studies.passages.metrics import TIE, Scores, mean, measure
@@ -136,9 +135,9 @@ class Frozen:
         unit: ``passage`` or ``sentence`` (:class:`SentenceMeans`).
     """
 
-    def __init__(self, model: StoredModel, unit: str) -> None:
+    def __init__(self, model: StoredEncoder, unit: str) -> None:
         self.model = model
-        self.passage_vectors = SentenceMeans(model.vectors) if unit == "sentence" else model.vectors
+        self.passage_vectors = SentenceMeans(model) if unit == "sentence" else model
         self._held: tuple[PassageSet, dict[str, Part]] | None = None
 
     def parts(self, data: PassageSet) -> dict[str, Part]:
@@ -156,9 +155,7 @@ class Frozen:
         passages[rows] = vectors
         passage_ND = scaled(passages)
         return {
-            split: Part(
-                questions, scaled(self.model.vectors([q.text.split() for q in questions])), passage_ND
-            )
+            split: Part(questions, scaled(self.model([q.text.split() for q in questions])), passage_ND)
             for split, questions in data.splits.items()
         }
 

@@ -6,7 +6,7 @@ import itertools
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,9 @@ from corpora.support.progress import progress
 from senteval_runner.cells import installed, read_cell
 from senteval_runner.report.significance import bootstrap
 from senteval_runner.report.table import mean_and_deviation
-from senteval_runner.towers.choice import open_layers
-from senteval_runner.vectors.encoders import StoredModel, open_model
+from senteval_runner.towers.backbones import open_layers
+from senteval_runner.vectors.embed import StoredEncoder
+from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import distinct_names
 from studies.passages.config import PassagesConfig
 from studies.passages.methods import (
@@ -58,7 +59,7 @@ class Plan:
 
     sets: list[LoadedSet] = field(default_factory=list)
     methods: list[Method] = field(default_factory=list)
-    models: list[StoredModel] = field(default_factory=list)
+    models: list[StoredEncoder] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     def cells(self) -> list[tuple[LoadedSet, Method, int]]:
@@ -121,7 +122,6 @@ def make_plan(config: PassagesConfig, log: logging.Logger | None = None) -> Plan
                 spec,
                 cache=config.cache,
                 seed=config.random_seed,
-                normalize_parts=config.normalize_parts,
                 device=config.device,
                 trees=config.trees,
             )
@@ -139,8 +139,8 @@ def make_plan(config: PassagesConfig, log: logging.Logger | None = None) -> Plan
             continue
         plan.models.append(model)
     names = distinct_names([model.name for model in plan.models], [model.spec for model in plan.models])
-    plan.models = [replace(model, name=name) for model, name in zip(plan.models, names, strict=True)]
-    for model in plan.models:
+    for model, name in zip(plan.models, names, strict=True):
+        model.name = name
         plan.methods += scorer_methods(Frozen(model, config.unit), config)
     for backbone in dict.fromkeys(config.cross.backbones):
         try:

@@ -13,7 +13,7 @@ from parsing.networks.device import pick_device
 from senteval_runner.towers.config import Pooling
 from senteval_runner.towers.transformer import Tower, embed_all, load_tower, load_whole
 from senteval_runner.vectors.embed import Encoder
-from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import find_source, split_parts
 from studies.similarity.config import SimilarityConfig
 
@@ -33,7 +33,7 @@ class Model:
     def encoder(self, seed: int) -> Encoder:
         """Load it for encoding; ``seed`` is of random encoders."""
         if self.pooling is None:
-            return resolve_encoder(self.spec, seed=seed)
+            return open_model(self.spec, seed=seed)
         return _TowerEncoder(load_tower(self.spec, pooling=self.pooling).eval())
 
     def tower(self, max_length: int) -> nn.Module:

@@ -16,7 +16,7 @@ from corpora.ranking.faq import read_faq
 from corpora.ranking.questions import filtered
 from corpora.ranking.read import read_set
 from senteval_runner.vectors.embed import as_vectors
-from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.encoders import open_model
 from studies.analogies.__main__ import cli as analogies
 from studies.faq.__main__ import cli as faq
 from studies.faq.config import EncoderConfig, FaqConfig
@@ -120,7 +120,7 @@ def train_faq(folder: Path) -> list[Path]:
         found.name,
         list(found.queries.values()),
         {"question": side_texts(found, "question")},
-        {model: embed_faq(found, as_vectors(resolve_encoder(model, device="cpu")))},
+        {model: embed_faq(found, as_vectors(open_model(model, device="cpu")))},
         relevance(found, list(found.queries)),
         config,
         folder / "tuned",

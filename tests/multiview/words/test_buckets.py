@@ -16,7 +16,7 @@ from multiview.train import main
 from multiview.training.data import Rows
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
-from senteval_runner.vectors.starts import StartSpec, load_start
+from senteval_runner.vectors.untrained import load_start
 from tests.fixtures.trees import changed
 
 WORDS = ["the", "cat", "sat"]
@@ -73,9 +73,9 @@ def test_a_compact_copy_gets_them(model: TrainConfig, toy_trees: Path, tmp_path:
     own = with_.word_vectors(["Poirot", "Marple", "Mars"])
     assert np.array_equal(same[0], same[1]) and not np.array_equal(own[0], own[1])
     np.testing.assert_array_equal(own[2], same[2])
-    start = load_start(StartSpec("with", toy_trees), "cpu")
+    start = load_start("with", toy_trees, "cpu")
     assert start.members[0].network.words.vocabulary.buckets == 50
-    before = load_start(StartSpec(str(model.folder), toy_trees), "cpu")
+    before = load_start(model.folder, toy_trees, "cpu")
     assert before.members[0].network.words.vocabulary.buckets == 0
 
 

@@ -16,7 +16,7 @@ from parsing.libraries.supar import transformer_files
 from senteval_runner.towers.backbones import open_backbone
 from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.transformer import load_tower, load_whole
-from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.encoders import open_model
 from studies.burt.__main__ import cli as burt
 from tests.studies.layers.transformers_tiny import build
 
@@ -37,7 +37,7 @@ LOADERS: dict[str, Callable[[str], object]] = {
     "whole tower": load_whole,
     "benepar": load_benepar,
     "supar": lambda folder: supar_files(folder),
-    "senteval_runner.run": lambda folder: resolve_encoder(folder).encode(["a cat"]),
+    "senteval_runner.run": lambda folder: open_model(folder).encode(["a cat"]),
 }
 
 

@@ -128,14 +128,14 @@ def test_the_contrast_equals_a_loop() -> None:
 
 def tuner(faq: FaqSet, model: str, folder: Path, config: EncoderConfig = CONFIG) -> EncoderTuner:
     from senteval_runner.vectors.embed import as_vectors
-    from senteval_runner.vectors.encoders import resolve_encoder
+    from senteval_runner.vectors.encoders import open_model
 
     sides = {side: side_texts(faq, side) for side in ("question", "answer")}
     return EncoderTuner(
         faq.name,
         list(faq.queries.values()),
         sides,
-        {model: embed_faq(faq, as_vectors(resolve_encoder(model, device="cpu")))},
+        {model: embed_faq(faq, as_vectors(open_model(model, device="cpu")))},
         relevance(faq, list(faq.queries)),
         config,
         folder,

@@ -221,13 +221,13 @@ def test_cells_are_those_of_the_evaluation(tmp_path, data, bert) -> None:
     assert study.run(config(tmp_path, data, bert, storage="float32", tasks="CR,SICK-R")) == 0
     values = json.loads((tmp_path / "report/results.json").read_text())["backbones"]["model-a"]["scores"]
     backbone = TransformerBackbone(study.open_backbone(str(bert), LayersConfig(backbones=())).source,
-                                   LayersConfig(backbones=(), batch_size=5))  # fmt: skip
+                                   LayersConfig(backbones=()))  # fmt: skip
 
     class Pair:
         pretokenized = True
 
         def encode(self, sentences):
-            vectors, _ = backbone.encode(sentences)
+            vectors = backbone.encode(sentences)
             return np.concatenate(
                 [vectors[backbone.columns.index((layer, "mean"))] for layer in ("-1", "-3")], axis=1
             )
