@@ -84,7 +84,19 @@ setup(
         "parsing": ["builtin/*/*"],
         "multiview": ["builtin/*/*", "builtin/*/*/*"],
         # "" is every package here (setup.cfg would spell it "*").
-        "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.css", "*.js", "*.txt", "py.typed"],
+        "": [
+            "*.json",
+            "*.safetensors",
+            "*.tsv",
+            "*.csv",
+            "*.toml",
+            "*.md",
+            "*.html",
+            "*.css",
+            "*.js",
+            "*.txt",
+            "py.typed",
+        ],
     },
     entry_points={
         "console_scripts": [script(module) for module in COMMANDS],

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 from corpora.support.cli import Command, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import LOCK, read_json, sweep, write_json
-from corpora.support.lock import locked
+from corpora.support.files import LOCK, locked, read_json, sweep, write_json
 from multiview import paper
 from multiview.config import TrainConfig, differing_options
 from multiview.defaults import defaults_from, read_config

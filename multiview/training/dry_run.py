@@ -60,7 +60,6 @@ def dry_run(trainer: Trainer) -> int:
             memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
             disk_bytes=4.0 * sum(parameters.values()),
             work=("train", steps, "steps", per_s),
-            not_counted="validation and checkpoints",
         )
     )
     return 0

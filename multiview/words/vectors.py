@@ -29,12 +29,12 @@ from corpora.support.files import (
     atomic_path,
     check_file,
     file_record,
+    locked,
     read_record,
     sweep,
     write_array,
     write_record,
 )
-from corpora.support.lock import locked
 from corpora.support.progress import progress
 from multiview.words.vocabulary import writable
 

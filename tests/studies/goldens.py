@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from studies.burt.config import BurtConfig
 from studies.burt.train import train
 from studies.finetune.config import LoopConfig, TinyConfig
 from studies.finetune.tiny import build_tiny
-from studies.multitask.config import MultitaskConfig
+from studies.multitask.config import MultitaskConfig, _seq_mt_loop
 from studies.multitask.run import run as run_multitask
 from studies.similarity.config import SimilarityConfig, TuneConfig
 from studies.similarity.run import run as run_similarity
@@ -41,7 +42,7 @@ def weights(*files: Path) -> list[float]:
 def train_tiny(folder: Path) -> list[Path]:
     """25 steps of masked language modelling."""
     texts = [text for _, a, b in nli_rows(80, 3) for text in (a, b)]
-    config = TinyConfig(layers=1, hidden=32, vocabulary=300, mlm_steps=25, mlm_batch_size=8)
+    config = TinyConfig(layers=1, hidden=32, vocabulary=300, mlm_steps=25)
     return [build_tiny(folder / "tiny", texts, config, seed=1) / "model.safetensors"]
 
 
@@ -90,7 +91,7 @@ def train_multitask(folder: Path) -> list[Path]:
         epochs=2,
         batch_size=16,
         save_every=3,
-        loop=LoopConfig(learning_rate=3e-3, warmup=0.0, decay=False),
+        loop=dataclasses.replace(_seq_mt_loop(), learning_rate=3e-3),
     )
     run_multitask(config)
     last = config.output / "stages" / "sst+quora+sts-mean"
