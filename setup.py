@@ -53,7 +53,6 @@ COMMANDS = [
     "parsing.train",
     "parsing.verify",
     "studies.burt.__main__",
-    "multiview.compact",
     "multiview.encode",
     "multiview.explain",
     "multiview.export",

@@ -10,16 +10,7 @@ from pathlib import Path
 from corpora.inputs import stem
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json
-from multiview.folder.files import (
-    TIME,
-    load_members,
-    member_names,
-    member_record,
-    model_sha256,
-    normalizes_parts,
-    save_member,
-    save_members,
-)
+from multiview.folder.files import load_members, member_names, member_record, model_sha256, save_model
 from multiview.words.sources.given import given_source
 from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted
 
@@ -65,16 +56,7 @@ def expand_into(folder: Path, target: Path, vectors: WordVectors) -> None:
     """
     if not has_trained_words(folder):
         raise UserError(f"{folder}: has fixed word vectors only; there is no trained vocabulary to expand")
-    members, names = load_members(folder), member_names(folder)
-    for name, member in zip(names, members, strict=True):
-        source = folder / name
-        added = member.network.words.expand(vectors)
-        card = (source / "README.md").read_text(encoding="utf-8")
-        if added:
-            card += f"\nVocabulary expanded by {added} words, by least squares from {vectors.about}.\n"
-        if (source / TIME).exists():
-            write_json(target / name / TIME, read_json(source / TIME))
-        save_member(target / name, member, card=card, training=member_record(source).training)
-    if names != [""]:
-        card = (folder / "README.md").read_text(encoding="utf-8")
-        save_members(target, names, card=card, normalize_parts=normalizes_parts(folder))
+    members = load_members(folder)
+    added = [member.network.words.expand(vectors) for member in members]
+    note = "\nVocabulary expanded by {} words, by least squares from {}.\n"
+    save_model(members, target, folder, [note.format(n, vectors.about) if n else "" for n in added])

@@ -22,7 +22,7 @@ from corpora.support.config import config_from_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.stack import Reading
-from multiview.folder.files import Member, member_names, member_record, normalizes_parts
+from multiview.folder.files import Member, member_names, member_record
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.words.table import WordTable
@@ -112,7 +112,6 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
         [_start(folder / name, trees) for name in member_names(folder)],
         device=pick_device(device),
         name=f"start:{Path(model).name}",
-        normalize_parts=normalizes_parts(folder),
     )
 
 
