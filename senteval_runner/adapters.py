@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from corpora.support.errors import MissingExtraError
-from multiview.similarity import CosineSimilarity
+from  import CosineSimilarity
 from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.embed import Encoder, StoredEncoder, Tokens, as_vectors
 
