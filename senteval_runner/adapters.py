@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from corpora.support.errors import MissingExtraError
-from  import CosineSimilarity
-from senteval_runner.protocol.features import Float
+from senteval_runner.protocol.correlation import Scores, cosines
+from senteval_runner.protocol.features import Float, unit
 from senteval_runner.vectors.embed import Encoder, StoredEncoder, Tokens, as_vectors
 
 Batcher = Callable[[Any, Sequence[Tokens]], Float]
@@ -37,7 +39,7 @@ def senteval_functions(encoder: Encoder) -> tuple[Batcher, Batcher]:
     return encode, encode
 
 
-class MtebEncoder(CosineSimilarity):
+class MtebEncoder:
     """MTEB's encoder protocol (mteb 2).
 
     Args:
@@ -65,3 +67,12 @@ class MtebEncoder(CosineSimilarity):
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
         """Vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt are ignored."""
         return self.encoder.encode([text for batch in inputs for text in batch["text"]])
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Float:
+        """Cosines [n, m] of every vector of [n, d] with every vector of [m, d]."""
+        one, other = (unit(np.atleast_2d(np.float32(vectors))) for vectors in (embeddings1, embeddings2))
+        return one @ other.T
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Scores:
+        """Cosines [n] of the vectors of [n, d] and [n, d], pair by pair."""
+        return cosines(np.asarray(embeddings1), np.asarray(embeddings2))
