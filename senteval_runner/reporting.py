@@ -14,6 +14,7 @@ from corpora.senteval.tasks import PROBING_FILES, canonical_task
 from corpora.support.config import config_to_json
 from corpora.support.files import json_digest, read_json, write_json, write_text
 from senteval_runner.cells import FORMAT, versions
+from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import Results, TaskResult
 from senteval_runner.report.page import Page, Section
@@ -24,7 +25,6 @@ from senteval_runner.report.sections import (
 )
 from senteval_runner.report.table import Cell, Table
 from senteval_runner.report.tables import Effort, averaged_columns, paper_row, similarity_row
-from senteval_runner.run import SentEvalConfig
 from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.sources import TREES, Source
 

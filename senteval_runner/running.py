@@ -16,11 +16,11 @@ from corpora.support.progress import progress
 from multiview.folder.expanded import expanded_folder, has_trained_words
 from multiview.folder.names import model_folder
 from senteval_runner.cells import Cells, data_folder
+from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import evaluate_task, read_tasks
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report.tables import PAPER_COLUMNS, headline
 from senteval_runner.reporting import Model, write_results
-from senteval_runner.run import SentEvalConfig
 from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 from senteval_runner.vectors.sources import distinct_names, find_source, split_parts

@@ -14,9 +14,13 @@ from hypothesis import strategies as st
 from multiview.encoders.stack import Reading
 from multiview.model import MultiViewEncoder
 from senteval_runner.towers import backbones
-from senteval_runner.towers.backbones import TransformerBackbone, open_backbone, transformer_folder
-from senteval_runner.towers.node_states import TreeBackbone, pool_nodes
-from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
+from senteval_runner.towers.backbones import (
+    TransformerBackbone,
+    TreeBackbone,
+    open_backbone,
+    transformer_folder,
+)
+from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool, pool_nodes
 from senteval_runner.vectors.sources import find_source
 from studies.layers.config import LayersConfig
 from tests.studies.layers.transformers_tiny import build
