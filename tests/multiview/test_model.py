@@ -99,13 +99,6 @@ def test_a_batch_is_as_large_as_its_tokens_allow(encoder: MultiViewEncoder, monk
     ) == [*range(8)]
 
 
-def test_normalised_vectors_and_similarity(encoder: MultiViewEncoder) -> None:
-    plain = encoder.encode(SENTENCES)
-    unit = encoder.encode(SENTENCES, normalize_embeddings=True)
-    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-5)
-    np.testing.assert_allclose(encoder.similarity(plain, plain).numpy(), unit @ unit.T, atol=1e-5)
-
-
 def test_views_can_be_chosen(encoder: MultiViewEncoder) -> None:
     whole = encoder.encode(SENTENCES)
     np.testing.assert_allclose(encoder.encode(SENTENCES, views=["const"]), whole[:, 8:16], atol=1e-6)
@@ -235,13 +228,12 @@ def reseal(folder: Path, **changes: object) -> None:
 
 
 def test_a_flipped_bit_anywhere_is_found(folder: Path, tmp_path: Path) -> None:
-    """20 of 250 damaged folders were loaded without a word, 4 of them gave NaN."""
     random = np.random.default_rng(0)
     copy = tmp_path / "m"
     shutil.copytree(folder, copy)
     for name in ("model.safetensors", "vocab.txt", "config.json"):
         whole = (copy / name).read_bytes()
-        for place in random.integers(len(whole), size=40):
+        for place in random.integers(len(whole), size=20):
             damaged = bytearray(whole)
             damaged[place] ^= 1 << int(random.integers(8))
             (copy / name).write_bytes(damaged)
@@ -276,7 +268,6 @@ BIG = 10**30
 def test_hostile_configurations_are_one_line(
     folder: Path, tmp_path: Path, changes: dict[str, object], message: str, capsys
 ) -> None:
-    """They ended in a RecursionError, a TypeError or an attempt to take all memory."""
     copy = tmp_path / "m"
     shutil.copytree(folder, copy)
     config = read_record(copy / "config.json")

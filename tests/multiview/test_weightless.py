@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import build_view
@@ -111,23 +110,6 @@ def test_a_sentence_alone_has_the_same_vector(sentences: list[list[str]]) -> Non
     together = encoder.encode(sentences, views=["bag", "hash"])
     alone = [encoder.encode([words], views=["bag", "hash"])[0] for words in sentences]
     np.testing.assert_allclose(together, alone, atol=1e-6)
-
-
-def test_order_and_words_count_spelling_in_capitals_does_not() -> None:
-    # Beside 5,000 words that are more frequent, those of the sentences have nearly the weight 1.
-    encode = encoder_of(listed=[f"word{rank}" for rank in range(5000)]).encode
-    one, other, capitals, apart = encode(
-        [["dogs", "bite", "men"], ["men", "bite", "dogs"], ["Dogs", "BITE", "men"], ["cows", "eat", "hay"]],
-        views="hash",
-    )
-    np.testing.assert_allclose(one, capitals, atol=1e-7)
-
-    def cosine(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-
-    # Three words are shared, whose squared length is 2, three pairs of weight ¼ are not: 6 / (6 + 3/16).
-    assert cosine(one, other) == pytest.approx(0.97, abs=0.03)
-    assert cosine(one, apart) == pytest.approx(0, abs=0.12)
 
 
 def test_the_nodes_are_the_words() -> None:
