@@ -148,31 +148,6 @@ def test_training_needs_views_with_weights(
     assert "--views dep,hash: hash has nothing to train" in capsys.readouterr().err
 
 
-def test_random_views_may_be_bags() -> None:
-    """Trained tables, one for each view that has weights; a bag reads the first."""
-    encoder = MultiViewEncoder.untrained("seq,bag", dim=4, word_dim=5)
-    found = encoder.encode(SENTENCES, views="bag")
-    np.testing.assert_allclose(
-        found, [encoder.word_vectors(words)[:, :5].mean(axis=0) for words in SENTENCES], atol=1e-6
-    )
-
-
-def test_a_larger_vocabulary_leaves_the_hash_as_it_was(tmp_path: Path) -> None:
-    """In memory and from a folder: how frequent a word is, the trained words say."""
-    words = WordTable.random(Vocabulary(LISTED, case="lower"), 3, views=1)
-    encoder = MultiViewEncoder([Member(ViewStack(["seq", "hash"], words, EncoderConfig(dim=4)))])
-    before = encoder.encode(SENTENCES, views="hash")
-    rows = np.random.default_rng(2).standard_normal((len(LISTED) + 2, 3))
-    lines = [
-        f"{w} {' '.join(map(str, row))}" for w, row in zip([*LISTED, "mat", "readers"], rows, strict=True)
-    ]
-    (tmp_path / "v.txt").write_text("\n".join(lines) + "\n")
-    assert encoder.expand_vocabulary(tmp_path / "v.txt", cache=tmp_path / "cache") == 2
-    encoder.save(tmp_path / "more")
-    for one in (encoder, MultiViewEncoder.load(tmp_path / "more", "cpu")):
-        np.testing.assert_array_equal(one.encode(SENTENCES, views="hash"), before)
-
-
 def test_hash_refuses_ids() -> None:
     ids = Batch(sentence_offsets=np.array([0, 2]), flags=np.zeros(1, np.uint8), fields=("token",))
     with pytest.raises(ValueError, match="vocabulary ids"):
