@@ -181,13 +181,11 @@ def layer_scores(folder: Path) -> dict[str, float]:
     ]
     options += ["--data", str(data), "--output", str(folder / "layers"), "--cache", str(folder / "states")]
     assert layers([str(bert), *options]) == 0
-    (found,) = json.loads((folder / "layers" / "results.json").read_text())["backbones"].values()
-    return {
-        f"{kind} {unit} {task}": value
-        for kind in ("scores", "mlp")
-        for unit, by_task in found[kind].items()
-        for task, value in by_task.items()
-    }
+    found = {}
+    for cell in json.loads((folder / "layers" / "results.json").read_text())["cells"]:
+        unit, task, *mlp = cell["cell"].removeprefix("bert: ").rsplit(", ")
+        found[f"{'mlp' if mlp else 'scores'} {unit} {task}"] = cell["score"]
+    return found
 
 
 SECTIONS: Mapping[str, Callable[[Path], Any]] = {
