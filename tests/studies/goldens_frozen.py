@@ -166,19 +166,7 @@ def cross_encoder(folder: Path) -> list[float]:
 def layer_scores(folder: Path) -> dict[str, float]:
     """Every layer and pooling of a random BERT on two tasks, and a second classifier."""
     bert, data = build(folder / "bert", "bert"), write_tasks(folder / "data")
-    options = [
-        "--tasks",
-        "CR,SICK-E",
-        "--protocol",
-        "fast",
-        "--mlp",
-        "3",
-        "--poolings",
-        "cls",
-        "mean",
-        "--storage",
-        "float32",
-    ]
+    options = ["--tasks", "CR,SICK-E", "--protocol", "fast", "--mlp", "3", "--poolings", "cls", "mean"]
     options += ["--data", str(data), "--output", str(folder / "layers"), "--cache", str(folder / "states")]
     assert layers([str(bert), *options]) == 0
     found = {}

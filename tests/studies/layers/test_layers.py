@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -330,7 +331,7 @@ def test_wrong_options_are_one_line(
     tmp_path: Path, data: Path, bert: Path, changes: Any, message: str
 ) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        run_study(options(tmp_path, data, bert, **changes), layers)
+        run_study(replace(options(tmp_path, data, bert), **changes), layers)
     assert "\n" not in str(caught.value)
 
 
