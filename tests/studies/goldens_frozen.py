@@ -22,7 +22,7 @@ from studies.analogies.__main__ import cli as analogies
 from studies.faq.__main__ import cli as faq
 from studies.faq.config import FaqConfig
 from studies.faq.data import Data
-from studies.faq.train import LabelledPairs, tune
+from studies.faq.train import LabelledPairs, cosines, tune
 from studies.finetune.config import TinyConfig
 from studies.finetune.tiny import build_tiny
 from studies.layers.__main__ import cli as layers
@@ -68,7 +68,7 @@ def analogy_scores(folder: Path) -> dict[str, float]:
     out = folder / "analogies"
     questions = str(folder / "questions.tsv")
     assert analogies(["run", model, "--questions", questions, "--output", str(out)]) == 0
-    found = json.loads((out / "results.json").read_text())["models"][model]
+    (found,) = json.loads((out / "results.json").read_text())["cells"]
     return {"overall": found["overall"]} | {
         f"{kind} {level} {name}": value
         for kind in ("accuracy", "averages", "transfer")
@@ -114,8 +114,8 @@ def train_faq(folder: Path) -> list[Path]:
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
     config = FaqConfig(epochs=5, batch_size=24, learning_rate=1e-3, device="cpu")
     pairs = LabelledPairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
-    net = tune(model, pairs, config, folder / "state")
-    scores = net.scores([data.queries[row] for row in data.test], data.questions)
+    tower = tune(model, pairs, config, folder / "state")
+    scores = cosines(tower, [data.queries[row] for row in data.test], data.questions)
     np.save(folder / "scores.npy", scores)
     return [folder / "scores.npy"]
 
