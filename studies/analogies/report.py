@@ -42,11 +42,11 @@ def score(config: ScoreConfig, run: Run) -> Page:
         UserError: a file or model that cannot be opened.
     """
     questions, digest = read_questions(config.questions), sha256_file(config.questions)
-    models = {spec: open_model(spec, cache=None) for spec in config.models}
+    models = {spec: open_model(spec) for spec in config.models}
 
     @cache
     def vectors(name: str) -> TextVectors:
-        return TextVectors(questions, models[name].vectors)
+        return TextVectors(questions, models[name])
 
     def compute(name: str, folder: Path) -> Figures:
         return asdict(score_analogies(questions, vectors(name)))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +110,7 @@ def tune(
     device = pick_device(config.device)
     tower = load_whole(model, max_length=config.max_length, device=device)
     set_dropout(tower, DROPOUT)
-    net = Siamese(tower, {"faq": PairHead(tower.dim, 2, "uv-diff", pairs.seed)}).to(device)
+    net = Siamese(tower, {"faq": PairHead(cast(Tower, tower).dim, 2, "uv-diff", pairs.seed)}).to(device)
     net.encoder.prepare([*pairs.queries, *pairs.entries])
     stream = Stream(pairs.draw, config.batch_size, pairs.seed, "faq")
     steps = config.epochs * stream.batches_per_pass
