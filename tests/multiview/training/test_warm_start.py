@@ -127,7 +127,8 @@ def test_the_result_is_read_as_the_model_is(model: TrainConfig, other_trees: Pat
     """Trained with one pooling; then the pools, added views and factors of the model it started from."""
     wide = tmp_path / "wide"
     source = MultiViewEncoder.load(model.folder, "cpu")
-    source.members[0].network.read(Reading("root,mean,max", ("bag", "hash"), (1.0, 0.5, 2.0, 3.0)))
+    (part,) = source.members
+    part.network = part.network.as_read(Reading("root,mean,max", ("bag", "hash"), (1.0, 0.5, 2.0, 3.0)))
     source.save(wide)
     config = changed(model, name="second", init=wide, trees=other_trees, encoder={"pooling": "root+mean"})
     assert config.view_list == ["dep", "const"]
