@@ -156,7 +156,7 @@ def run(config: ViewsConfig, system: System) -> None:
         "senteval_runner.run",
         *(system.spec(models, config.trees), "--tasks", ",".join((*TASKS, *SIMILARITY))),
         *("--data", data_folder(config.data), "--trees", config.parsed, "--protocol", config.protocol),
-        *("--output", report, "--cache", report / "vectors", "--threads", 1),
+        *("--output", report, "--cache", report / "vectors"),
     )
     shutil.rmtree(report / "vectors", ignore_errors=True)  # 50 MB that nothing reads again
 
