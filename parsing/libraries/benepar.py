@@ -68,8 +68,9 @@ class BeneparParser(DeviceParser):
             else _Transformer(parser, guess_language(parser.label_vocab))
         )
 
-    def reduce_precision(self) -> None:
+    def use_bfloat16(self) -> None:
         """Run the encoder under bfloat16 autocast."""
+        super().use_bfloat16()
         self._bfloat16 = True
 
     def to(self, device: torch.device) -> None:

@@ -48,7 +48,7 @@ def as_on_a_gpu(kind: str, positions: int = 60) -> BiaffineParser | SpanParser:
     """A parser whose batches overlap and may be halved."""
     parser = LOAD[kind]("builtin")
     parser.runner.positions = positions
-    parser.runner.overlaps = parser.runner.halves = True
+    parser.runner.on_gpu = True
     return parser
 
 
@@ -75,7 +75,7 @@ def test_batches_advance_in_turn() -> None:
     assert runner.run([1, 1, 1, 1, 1, 1], start) == [0, 1, 2, 3, 4, 5]
     assert events[:4] == ["score 0,1", "decode 0,1", "read 0,1", "score 2,3"]
     events.clear()
-    runner.overlaps = True
+    runner.on_gpu = True
     assert runner.run([1, 1, 1, 1, 1, 1], start) == [0, 1, 2, 3, 4, 5]
     assert events == [
         "score 0,1", "score 2,3", "decode 0,1", "score 4,5", "read 0,1", "decode 2,3",
@@ -97,11 +97,11 @@ def test_too_little_memory_halves_the_batches_once(kind: str, monkeypatch) -> No
     lines: list[str] = []
     monkeypatch.setattr(device.log, "warning", lambda message, *values: lines.append(message % values))
     assert AGREE[kind](parser.parse(SENTENCES), expected)["same_trees"] == 100
-    assert [line.rsplit(" ", 2)[1] for line in lines] == ["250", "125"]
-    assert "too little memory; going on in batches of" in lines[0]
+    assert [line.rsplit(" ", 3)[1] for line in lines] == ["250", "125"]
+    assert "too little memory; batches of" in lines[0]
     parser.parse(SENTENCES)
     assert len(lines) == 2, "said once"
-    parser.runner.positions, parser.runner.halves = 500, False
+    parser.runner.positions, parser.runner.on_gpu = 500, False
     with pytest.raises(torch.OutOfMemoryError):
         parser.parse(SENTENCES)
 
