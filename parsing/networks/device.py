@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
-import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -234,6 +233,8 @@ def chosen_threads(sentences: int, dim: int, device: torch.device) -> int:
 
 def idle_cores() -> int:
     """Cores that nobody used in the last moment; one that is a quarter in use counts as idle."""
+    import psutil
+
     busy = psutil.cpu_percent(SAMPLE_S, percpu=True)
     ours = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(busy))
     return int(sum(1 - busy[core] / 100 for core in ours if core < len(busy)) + 0.25)

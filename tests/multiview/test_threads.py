@@ -40,7 +40,7 @@ def test_several_threads_only_for_large_products_and_idle_cores(
 
 def test_idle_cores_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of four cores one is idle, one in use, one a quarter, one a half."""
-    monkeypatch.setattr(threads.psutil, "cpu_percent", lambda seconds, percpu: [0.0, 100.0, 25.0, 50.0])
+    monkeypatch.setattr("psutil.cpu_percent", lambda seconds, percpu: [0.0, 100.0, 25.0, 50.0])
     monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     assert threads.idle_cores() == 2
     monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: {1, 3})
