@@ -1,4 +1,4 @@
-"""The gradient of one step: plain, cached over micro-batches, or with gathered negatives.
+"""The network that is trained, and the gradient of one step: plain, or cached over micro-batches.
 
 Gradient caching (Gao et al. 2021) trains batches that do not fit into memory: encode the micro-batches
 without a graph, differentiate the loss with respect to the features, then encode each micro-batch again and
@@ -15,10 +15,54 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from multiview.training.data import Group, MicroBatch, Step
+from multiview.config import TrainConfig
+from multiview.encoders.stack import Reading, ViewStack
+from multiview.folder.names import model_folder
+from multiview.training.data import MicroBatch, Segment, Step
 from multiview.training.distributed import DistributedContext
-from multiview.training.network import MultiViewNetwork
-from multiview.training.objective import ObjectiveValue
+from multiview.training.objective import Objective
+from multiview.words.new import new_table, warm_start
+from multiview.words.table import WordTable
+from parsing.cache.reader import TreeCache
+
+
+class MultiViewNetwork(ViewStack):
+    """The views and their objective; a model folder keeps only the views.
+
+    Args:
+        config: of the training.
+        words: vocabulary and vectors.
+        teacher_dim: size of the teacher's vectors; 0 without a teacher.
+    """
+
+    model_reading: Reading | None = None
+    """How the model that ``--init`` named is read, and so is the one that comes of it."""
+
+    def __init__(self, config: TrainConfig, words: WordTable, teacher_dim: int = 0) -> None:
+        super().__init__(config.view_list, words, config.encoder)
+        self.objective = Objective(
+            self.views, config.encoder.width, config.objective, config.teacher, teacher_dim
+        )
+
+    @classmethod
+    def new(cls, config: TrainConfig, trees: TreeCache, teacher_dim: int = 0) -> MultiViewNetwork:
+        """A network with new weights, which depend only on the configuration, the corpus and ``--init``.
+
+        Args:
+            config: for one model, so ``words`` is not ``both``.
+            trees: the corpus.
+            teacher_dim: size of the teacher's vectors; 0 without a teacher.
+        """
+        start = None if config.init is None else warm_start(config, model_folder(config.init), trees)
+        words = new_table(config, trees) if start is None else start.words
+        torch.manual_seed(config.seed)
+        network = cls(config, words, teacher_dim)
+        if start is None:
+            network.scale_and_equalise()
+        else:
+            network.encoders.load_state_dict(start.encoders.state_dict())
+            network.model_reading = start.reading
+        return network
 
 
 @dataclass
@@ -31,15 +75,11 @@ class StepResult:
     """[U, E] per table; empty with fixed vectors."""
     metrics: Tensor
     """float64, means over the step's anchors of what :attr:`Objective.metrics` names. They stay on the
-    device, see ``unread``."""
+    device, since to read one waits for it."""
 
 
 def step_gradient(
-    network: MultiViewNetwork,
-    step: Step,
-    distributed: DistributedContext,
-    *,
-    autocast: bool = False,
+    network: MultiViewNetwork, step: Step, distributed: DistributedContext, *, autocast: bool = False
 ) -> StepResult:
     """Compute the gradient of the step's mean loss; those of dense parameters are left in ``.grad``.
 
@@ -51,56 +91,41 @@ def step_gradient(
     """
     rows = step.rows.leaves(network.words)
     scale = 1.0 / max(step.anchors, 1)
-    values = [_group_backward(network, group, rows, scale, distributed, autocast) for group in step.groups]
+    sums = [_backward(network, segment, rows, scale, autocast) for segment in step.segments]
     distributed.sum_gradients([p for n, p in network.named_parameters() if not n.startswith("words.")])
     table_rows, gradients = distributed.sum_rows(
         step.rows, [_gradient(leaf) for leaf in rows if leaf.requires_grad]
     )
-    sums = torch.zeros_like(values[0].sums())
-    for value in values:
-        sums += value.sums()
-    return StepResult(table_rows, gradients, distributed.sum(sums) * scale)
+    return StepResult(table_rows, gradients, distributed.sum(torch.stack(sums).sum(0)) * scale)
 
 
-def _group_backward(
-    network: MultiViewNetwork,
-    group: Group,
-    rows: Sequence[Tensor],
-    scale: float,
-    distributed: DistributedContext,
-    autocast: bool,
-) -> ObjectiveValue:
-    """Add the gradient of ``scale`` times the group's summed loss."""
+def _backward(
+    network: MultiViewNetwork, segment: Segment, rows: Sequence[Tensor], scale: float, autocast: bool
+) -> Tensor:
+    """Add the gradient of ``scale`` times the segment's summed loss; return its sums."""
 
     def encode(micro_batch: MicroBatch) -> list[Tensor]:
         with torch.autocast(rows[0].device.type, torch.bfloat16, enabled=autocast):
             return network.encode(micro_batch, rows)
 
-    objective, micro_batches = network.objective, group.micro_batches
-    if len(micro_batches) == 1:
+    micro_batches = segment.micro_batches
+    cached = len(micro_batches) > 1
+    if cached:
+        with torch.no_grad():
+            parts = [encode(micro_batch) for micro_batch in micro_batches]
+        features = [torch.cat(view).requires_grad_() for view in zip(*parts, strict=True)]
+    else:
         features = encode(micro_batches[0])
-        others = _candidates(features, group, distributed)
-        value: ObjectiveValue = objective(features, group.targets, others, group.teacher)
-        (value.loss * scale).backward()
-        return value
-    with torch.no_grad():
-        parts = [encode(micro_batch) for micro_batch in micro_batches]
-    leaves = [torch.cat(view).requires_grad_() for view in zip(*parts, strict=True)]
-    value = objective(leaves, group.targets, _candidates(leaves, group, distributed), group.teacher)
+    value = network.objective(features, segment.targets, segment.teacher)
     (value.loss * scale).backward()
-    sizes = [micro_batch.sentences for micro_batch in micro_batches]
-    slices = zip(*(_gradient(leaf).split(sizes) for leaf in leaves), strict=True)
-    for micro_batch, gradient in zip(micro_batches, slices, strict=True):
-        torch.autograd.backward(encode(micro_batch), list(gradient))
-    return value
+    if cached:
+        sizes = [micro_batch.sentences for micro_batch in micro_batches]
+        slices = zip(*(_gradient(leaf).split(sizes) for leaf in features), strict=True)
+        for micro_batch, gradient in zip(micro_batches, slices, strict=True):
+            torch.autograd.backward(encode(micro_batch), list(gradient))
+    sums: Tensor = value.sums
+    return sums
 
 
 def _gradient(leaf: Tensor) -> Tensor:
     return leaf.grad if leaf.grad is not None else torch.zeros_like(leaf)
-
-
-def _candidates(
-    features: Sequence[Tensor], group: Group, distributed: DistributedContext
-) -> list[Tensor] | None:
-    """All processes' features when negatives are gathered."""
-    return None if len(group.sizes) == 1 else distributed.gather(features, group.sizes)

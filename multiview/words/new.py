@@ -1,21 +1,29 @@
-"""The words of a model that is about to be trained."""
+"""The words of a model that is about to be trained, and ``--init MODEL``: a finished model goes on."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
-from multiview.words.sources.spec import open_vectors
+from multiview.words.sources import open_vectors
 from multiview.words.table import MEAN_WORDS, WordTable
 from multiview.words.vectors import CACHE, WordVectors
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, corpus_words
 from parsing.cache.reader import TreeCache
+
+if TYPE_CHECKING:
+    from multiview.encoders.stack import ViewStack
+
+OWN_SHARE = 0.5
+"""Length of the random direction that each word of a model gets when it goes on, against that of its vector.
+
+A word is then more like itself than like its synonyms, which finds neighbours in the text of a domain."""
 
 
 def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordTable:
@@ -29,7 +37,7 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
     Raises:
         UserError: the vectors are missing or malformed, or have none of the corpus's words.
     """
-    wanted = config.vocabulary
+    wanted = config.table
     if config.words == "fixed":
         vectors = open_vectors(config, trees, cache)
         listed = Vocabulary(vectors.words, buckets=wanted.buckets, case=wanted.case)
@@ -42,23 +50,26 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
     vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
     if config.words == "tuned":
         return tuned_table(config, vocabulary, open_vectors(config, trees, cache))
-    table = WordTable(vocabulary, config.table.dim, views=len(config.view_list))
-    table.initialise(config.table, counts=counts_W, seed=config.seed)
+    table = WordTable(vocabulary, wanted.dim, views=len(config.view_list))
+    equal = config.encoder.start == "bag"
+    table.initialise(wanted.init, equal=equal, counts=counts_W, seed=config.seed)
     return table
 
 
-def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors) -> WordTable:
+def tuned_table(
+    config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors, share: float = 0.0
+) -> WordTable:
     """Trained tables whose words start from given vectors.
 
     A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
     lower, Capitalised or UPPER case. The unknown word starts from the mean vector, as with fixed vectors.
     Hash buckets and words without a vector start at random, as long as the given vectors are on average.
-    With ``--table.identity`` b, a given vector v starts as (v + b|v|r) / √(1 + b²), r a random direction.
 
     Args:
         config: of the training.
         vocabulary: of the corpus.
         vectors: float32 [W, E] with their words; the tables get E dimensions.
+        share: b; a given vector v starts as (v + b|v|r) / √(1 + b²), r a random direction.
 
     Raises:
         UserError: no word has a vector.
@@ -71,8 +82,7 @@ def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVector
     values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
     table = WordTable(vocabulary, vectors.dim, views=len(config.view_list))
-    table.initialise(dataclasses.replace(config.table, init="unit"), seed=config.seed)
-    share = config.table.identity
+    table.initialise("unit", equal=config.encoder.start == "bag", seed=config.seed)
     with torch.no_grad():
         for rows_of_view in table.tables:
             rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)
@@ -89,3 +99,62 @@ def _no_word_in_common(config: TrainConfig) -> UserError:
         f"--vectors {config.vectors}: has none of the corpus's words; use vectors of the same language and "
         "case"
     )
+
+
+def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack:
+    """The views of a model, with the words of a corpus added to its own.
+
+    Trained tables take in the most frequent words of the corpus that they lack, see
+    :meth:`multiview.words.table.WordTable.grown`. The words of a model of fixed vectors stay as they are, or
+    with ``--words tuned`` become trained tables, whose new words start as :func:`tuned_table` says. In both,
+    the corpus's words come first, by their frequency there, so that a view which weighs words by their place
+    (``hash``) has this corpus's weights. The objective's weights are not part of a model.
+
+    Args:
+        config: of the training.
+        folder: of the model.
+        trees: the corpus.
+
+    Raises:
+        UserError: no model there, or its views, encoders, words or parsers are not those of this run.
+    """
+    from multiview.encoders.registry import trained_views
+    from multiview.folder.files import load_members, member_names, member_record, model_sha256
+    from multiview.folder.reading import Reader
+
+    if member_names(folder) != [""]:
+        raise UserError(
+            f"--init {folder}: holds the models {', '.join(member_names(folder))}; name one of these "
+            "folders, or give --words both"
+        )
+    record = member_record(folder)
+    mode = record.words.mode if config.words == "tuned" else config.words
+    compared: list[tuple[str, object, object]] = [
+        ("--views", ",".join(config.view_list), ",".join(trained_views(record.views))),
+        ("--words", mode, record.words.mode),
+        ("--table.case", config.table.case, record.words.case),
+        ("--encoder.dim", config.encoder.dim, record.encoder.dim),
+    ]
+    if config.words != "tuned" or record.words.mode == "trained":
+        compared.append(("--table.buckets", config.table.buckets, record.words.buckets))
+    for option, wanted, found in compared:
+        if wanted != found:
+            raise UserError(f"{option} {wanted}: --init {folder} has {found}; give that, or another model")
+    (member,) = load_members(folder)
+    network = member.network
+    requires = {need for encoder in network.encoder_list for need in encoder.requires}
+    Reader([member]).check_trees(trees, requires)
+    origin = f"continued from `{config.init}` (SHA-256 {model_sha256(folder)[:16]})"
+    if config.words != "fixed":
+        own = network.words.trained_vocabulary
+        here, _ = corpus_words(trees.type_counts(), config.table)
+        words = list(dict.fromkeys([*here, *own.words]))
+        origin += f" with {len(words) - len(own):,} words more"
+        if network.words.fixed is None:
+            network.words = network.words.grown(words)
+        else:
+            more = Vocabulary(words, buckets=config.table.buckets, case=own.case)
+            vectors = WordVectors(own.words, network.words.fixed)
+            network.words = tuned_table(config, more, vectors, OWN_SHARE)
+    network.words.origin = origin
+    return network
