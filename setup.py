@@ -53,7 +53,6 @@ COMMANDS = [
     "parsing.train",
     "parsing.verify",
     "studies.burt.__main__",
-    "multiview.compact",
     "multiview.encode",
     "multiview.explain",
     "multiview.export",
@@ -68,7 +67,6 @@ COMMANDS = [
     "studies.layers.__main__",
     "studies.passages.__main__",
     "senteval_runner.run",
-    "senteval_runner.teach",
     "studies.similarity.__main__",
 ]
 
@@ -83,9 +81,21 @@ setup(
     packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*", "studies*"]),
     package_data={
         "parsing": ["builtin/*/*"],
-        "multiview": ["builtin/*/*", "builtin/*/*/*"],
+        "multiview": ["builtin/*/*", "builtin/*/*/*", "presets/*"],
         # "" is every package here (setup.cfg would spell it "*").
-        "": ["*.json", "*.safetensors", "*.tsv", "*.md", "*.html", "*.css", "*.js", "*.txt", "py.typed"],
+        "": [
+            "*.json",
+            "*.safetensors",
+            "*.tsv",
+            "*.csv",
+            "*.toml",
+            "*.md",
+            "*.html",
+            "*.css",
+            "*.js",
+            "*.txt",
+            "py.typed",
+        ],
     },
     entry_points={
         "console_scripts": [script(module) for module in COMMANDS],

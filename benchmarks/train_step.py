@@ -25,7 +25,7 @@ import torch
 
 from corpora.support.cli import Command
 from corpora.support.config import configuration
-from multiview.config import Preset, preset
+from multiview.config import preset
 from multiview.training.data import Step, open_trees, prefetch
 from multiview.training.log import TrainingLog
 from multiview.training.trainer import Job, Trainer
@@ -40,7 +40,7 @@ class StepBenchmark:
     """Tree cache; None is the only one under runs/trees."""
     views: str = "dep,const"
     """Views of the model."""
-    preset: Preset = "paper"
+    preset: str = "paper"
     """Preset of all other settings."""
     dim: int = 1200
     """Hidden size D."""
@@ -105,7 +105,7 @@ def measure(trainer: Trainer, steps: int, kind: str) -> list[dict[str, float]]:
     log = TrainingLog(trainer.config.folder, 0)
     rows: list[dict[str, float]] = []
     jobs = list(islice(trainer.jobs(), steps))
-    prepared = prefetch(iter(jobs), prepare, trainer.config.loop.prefetch)
+    prepared = prefetch(iter(jobs), prepare)
     for number in range(len(jobs)):
         clock = _Clock(trainer.device, kind)
         step, loader = next(prepared)
@@ -133,8 +133,8 @@ def _word_seconds(trainer: Trainer, step: Step, kind: str) -> float:
     """Seconds to gather word vectors and to scatter their gradient to the table, measured separately."""
     clock = _Clock(trainer.device, kind)
     for rows in step.rows.leaves(trainer.network.words):
-        for group in step.groups:
-            for micro_batch in group.micro_batches:
+        for segment in step.segments:
+            for micro_batch in segment.micro_batches:
                 x_NE = torch.nn.functional.embedding(micro_batch.tokens[0], rows)
                 x_NE.backward(torch.ones_like(x_NE))
     return clock.lap()

@@ -31,6 +31,7 @@ from corpora.support.config import (
 )
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
+from corpora.support.presets import given_option
 
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
@@ -74,7 +75,7 @@ class TableConfig:
 
     @property
     def min_count(self) -> int:
-        """Occurrences a word needs to be listed: with buckets for the others, one is too few to learn from."""
+        """Occurrences a word needs to be listed: where others have buckets, one is too few to learn from."""
         return 2 if self.buckets else 1
 
 
@@ -256,8 +257,8 @@ class TrainConfig:
             )
         if self.table.expand and vectors == TRAIN:
             raise UserError(
-                f"--table.expand {self.table.expand}: --vectors {TRAIN} knows the trained words alone; give a "
-                f"file, a model2vec folder or {DISTIL}MODEL"
+                f"--table.expand {self.table.expand}: --vectors {TRAIN} has the trained words alone; give "
+                f"a file, a model2vec folder or {DISTIL}MODEL"
             )
 
 
@@ -287,13 +288,9 @@ def preset(name: str, **changes: Any) -> TrainConfig:
 
 def defaults_from(args: Sequence[str]) -> TrainConfig:
     """The defaults that ``--preset NAME`` and ``--init MODEL`` on a command line ask for."""
-    chosen = {"--preset": LAPTOP, "--init": ""}
-    for index, arg in enumerate(args):
-        name, _, value = arg.partition("=")
-        if name in chosen:
-            chosen[name] = value or (args[index + 1] if index + 1 < len(args) else "")
-    config = preset(chosen["--preset"])
-    return like_model(config, chosen["--init"]) if chosen["--init"] else config
+    config = preset(given_option(args, "--preset") or LAPTOP)
+    init = given_option(args, "--init")
+    return like_model(config, init) if init else config
 
 
 def like_model(config: TrainConfig, init: str) -> TrainConfig:

@@ -22,7 +22,7 @@ import tyro
 from corpora.support.cli import Command
 from corpora.support.config import Count, config_to_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, sweep_file, write_array, write_json
+from corpora.support.files import atomic_path, write_array, write_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,8 +96,6 @@ def _write(output: Path, vectors_ND: NDArray[np.float32], config: EncodeConfig) 
     import h5py
 
     record = Path(f"{output}.json")
-    sweep_file(output)
-    sweep_file(record)
     if output.suffix == ".npy":
         write_array(output, vectors_ND)
     else:

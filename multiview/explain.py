@@ -46,7 +46,7 @@ class ExplainConfig:
 
 def main(config: ExplainConfig) -> None:
     """Print the matches, and write the page."""
-    from corpora.support.files import sweep_file, write_text
+    from corpora.support.files import write_text
     from multiview.model import MultiViewEncoder
 
     encoder = MultiViewEncoder.load(
@@ -54,7 +54,6 @@ def main(config: ExplainConfig) -> None:
     )
     explanation = encoder.explain(config.a, config.b, view=config.view or None, top=config.top)
     if config.output is not None:
-        sweep_file(config.output)
         write_text(config.output, explanation.to_html())
     print(explanation)
 

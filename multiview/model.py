@@ -33,9 +33,8 @@ from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.folder.saving import describe, refuse_foreign, save_encoder
 from multiview.nodes.states import NodeBatch, node_batch
 from multiview.similarity import CosineSimilarity
-from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
-from multiview.words.vectors import DEFAULT_WORDS, converted
+from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.cache.format import Batch
 from parsing.networks.device import pick_device
 from parsing.networks.threads import chosen_threads, torch_threads
@@ -120,7 +119,7 @@ class MultiViewEncoder(CosineSimilarity):
         word_dim: int = 128,
         like: MultiViewEncoder | None = None,
         words: WordTable | None = None,
-        forget_bias: float = 0.0,
+        start: Literal["xavier", "bag"] = "xavier",
         seed: int = 0,
         device: str | torch.device | None = None,
     ) -> Self:
@@ -130,9 +129,9 @@ class MultiViewEncoder(CosineSimilarity):
             views: ``"dep,const"`` or a list.
             dim: hidden size of each view.
             word_dim: word-vector size.
-            like: take vocabulary, sizes, forget bias and parsers from this model.
+            like: take vocabulary, sizes, start and parsers from this model.
             words: take these fixed vectors; without ``like`` and ``words``, words are hashed.
-            forget_bias: initial bias of the trees' forget gates; ignored with ``like``.
+            start: with ``bag``, trees forget little; ignored with ``like``.
             seed: of the weights.
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
         """
@@ -140,13 +139,13 @@ class MultiViewEncoder(CosineSimilarity):
         parsers, corpus = {}, {}
         if like is not None:
             first = like.members[0]
-            dim, forget_bias = first.network.config.dim, first.network.config.forget_bias
+            dim, start = first.network.config.dim, first.network.config.start
             listed = first.network.words
             words = WordTable.random(listed.vocabulary, listed.dim, views=len(names), seed=seed)
             parsers, corpus = first.parsers, first.corpus
         elif words is None:
             words = WordTable.hashed(word_dim, views=len(names), seed=seed)
-        config = EncoderConfig(dim=dim, forget_bias=forget_bias, recurrent_scale=1.0, equal_inputs=False)
+        config = EncoderConfig(dim=dim, start=start)
         torch.manual_seed(seed)
         member = Member(ViewStack(names, words, config), parsers, corpus)
         return cls([member], device=pick_device(device), name=f"random:{','.join(names)}")
@@ -299,7 +298,7 @@ class MultiViewEncoder(CosineSimilarity):
         Raises:
             UserError: the vectors are malformed, or share too few words with the model.
         """
-        loaded = converted(given_source(str(vectors), words), cache)
+        loaded = load_word_vectors(vectors, cache, words)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
 
     def vectors(self, batch: Batch) -> Tensor:

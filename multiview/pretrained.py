@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import out_of_memory, out_of_space
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import MissingExtraError, UserError, out_of_memory, out_of_space
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

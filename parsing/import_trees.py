@@ -86,8 +86,7 @@ def import_trees(
             the folder holds a cache already.
     """
     from corpora.support.errors import UserError
-    from corpora.support.files import sweep
-    from corpora.support.lock import locked
+    from corpora.support.files import locked, sweep
     from corpora.support.progress import progress
     from parsing.cache import manifest as manifests
     from parsing.cache.format import DUMMY_NAME, FALLBACK_NAME, SHARD_SENTENCES, Inventories

@@ -19,7 +19,7 @@ from tyro.conf import Positional
 
 from corpora.support.cli import Command
 from corpora.support.config import CountOrNone, configuration
-from corpora.support.terminal import printable
+from corpora.support.errors import printable
 
 if TYPE_CHECKING:
     import numpy as np

@@ -30,7 +30,7 @@ def expand_models(specs: Iterable[str], vectors: str, words: int) -> Expansion:
 
     Args:
         specs: models by name.
-        vectors: see :func:`multiview.words.sources.given.given_source`.
+        vectors: see :func:`multiview.words.vectors.given_source`.
         words: of the vectors to read at most, from the top.
 
     Raises:

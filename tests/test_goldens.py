@@ -1,6 +1,7 @@
 """What must not move while the inside is rewritten: trees, scores, weights and vectors of fixed text.
 
     python -m tests.test_goldens          # measures everything again and writes goldens.json
+    python -m tests.test_goldens burt     # only these sections
 
 Only entry points that users call are used, so that a rewrite can be held against the same figures. Integers
 (trees) are compared by hash, floats to 1e-5; the vector instructions of the processor are recorded beside
@@ -17,8 +18,9 @@ import json
 import lzma
 import os
 import random
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,12 @@ from parsing.run import ParseConfig
 from parsing.run import main as parse
 from parsing.score import cli as score
 from senteval_runner import evaluate
+from tests.fixtures.goldens import fingerprint, same_after_a_kill
 from tests.fixtures.trees import TINY, changed
+from tests.parsing import goldens as parsers
 from tests.senteval_runner.encoders import RandomBag
+from tests.studies import goldens as tuned
+from tests.studies import goldens_frozen as frozen
 
 FILE = Path(__file__).with_name("goldens.json")
 VIEWS = ("seq", "dep", "const")
@@ -103,12 +109,7 @@ def trained(trees: Path, views: str, engine: str, folder: Path) -> list[float]:
     )
     assert train_views(config) == 0
     # Not the model itself, which may be the start where the validation set liked that best.
-    tensors = load_file(config.folder / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors")
-    found = []
-    for name in sorted(tensors):
-        values = tensors[name].double().flatten()
-        found += [values.norm().item(), (values @ torch.cos(torch.arange(len(values)).double())).item()]
-    return found
+    return fingerprint(load_file(config.folder / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors"))
 
 
 def encoded() -> list[float]:
@@ -190,26 +191,56 @@ def test_scores_of_the_parsers(goldens: dict[str, Any], data_folder: Path) -> No
     assert parser_scores(data_folder) == pytest.approx(goldens["gum"], abs=1e-4)
 
 
-def rewrite() -> None:
-    """Measure everything and write the file; needs MULTIVIEW_DATA."""
+SECTIONS: Mapping[str, Callable[[Path], Any]] = {**tuned.SECTIONS, **frozen.SECTIONS, **parsers.SECTIONS}
+"""By their names in the file: what is measured in an empty folder, without other inputs."""
+KILLED: Mapping[str, Callable[[Path], list[Path]]] = {**tuned.KILLED, **frozen.KILLED, **parsers.KILLED}
+"""Trainings of some 25 steps, which return the files that they write."""
+
+
+def numbers(value: Any) -> Any:
+    """The same nesting, floats compared with a tolerance."""
+    if isinstance(value, dict):
+        return {name: numbers(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [numbers(one) for one in value]
+    return pytest.approx(value, rel=1e-5, abs=1e-7) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_section(goldens: dict[str, Any], tmp_path: Path, name: str) -> None:
+    assert json.loads(json.dumps(SECTIONS[name](tmp_path))) == numbers(goldens[name])
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_killed_at_step_12_and_resumed(tmp_path: Path, name: str) -> None:
+    same_after_a_kill(KILLED[name], tmp_path)
+
+
+def rewrite(names: list[str]) -> None:
+    """Measure these sections, by default everything, and write the file; all needs MULTIVIEW_DATA."""
     from tests.fixtures.senteval import write_tasks
 
-    real = Path(os.environ["MULTIVIEW_DATA"])
+    goldens = json.loads(FILE.read_text()) if names else {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        (folder / "brown").mkdir()
-        goldens = {
-            "instructions": torch.backends.cpu.get_cpu_capability(),
-            "trees": tree_hashes(own_text(), folder),
-            "brown": tree_hashes(brown(real), folder / "brown"),
-            "weights": {views: trained(folder / "trees", views, "native", folder) for views in PAIRS},
-            "builtin": encoded(),
-            "senteval": small_scores(write_tasks(folder / "data")),
-            "gum": parser_scores(real),
-        }
+        if not names:
+            real = Path(os.environ["MULTIVIEW_DATA"])
+            (folder / "brown").mkdir()
+            goldens = {
+                "instructions": torch.backends.cpu.get_cpu_capability(),
+                "trees": tree_hashes(own_text(), folder),
+                "brown": tree_hashes(brown(real), folder / "brown"),
+                "weights": {views: trained(folder / "trees", views, "native", folder) for views in PAIRS},
+                "builtin": encoded(),
+                "senteval": small_scores(write_tasks(folder / "data")),
+                "gum": parser_scores(real),
+            }
+        for name in names or SECTIONS:
+            (folder / "sections" / name).mkdir(parents=True)
+            goldens[name] = SECTIONS[name](folder / "sections" / name)
     rounded = json.loads(json.dumps(goldens), parse_float=lambda text: float(f"{float(text):.7g}"))
     FILE.write_text(json.dumps(rounded, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    rewrite()
+    rewrite(sys.argv[1:])

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.support import dry_run
 from multiview import train
 from multiview.config import TrainConfig
 from tests.test_commands import PIPELINE, ROOT
@@ -93,16 +92,3 @@ assert count > 200
 
 def test_every_module_imports_without_what_windows_lacks() -> None:
     imported(EVERY_MODULE, ())
-
-
-def test_memory_is_known_without_the_resource_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    psutil = pytest.importorskip("psutil")
-
-    class Process:
-        def memory_info(self) -> object:
-            return type("pmem", (), {"peak_wset": 7 * 2**20})()
-
-    assert dry_run.peak_memory() > 2**20
-    monkeypatch.setitem(sys.modules, "resource", None)
-    monkeypatch.setattr(psutil, "Process", Process)
-    assert dry_run.peak_memory() == 7 * 2**20

@@ -13,9 +13,7 @@ Imports nothing heavy: pydantic is imported when something is checked.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
@@ -39,6 +37,14 @@ NotNegative = Annotated[float, Ge(0)]
 """A number that is 0 or above."""
 Fraction = Annotated[float, Ge(0), Lt(1)]
 """From 0 up to, but not including, 1."""
+PLAINER = {
+    "Input should be ": "must be ",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "above",
+    "less than": "below",
+}
+"""pydantic's words, and those of our messages."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -62,9 +68,8 @@ def check(config: Any) -> None:
     try:
         TypeAdapter(type(config)).validate_python(dataclasses.asdict(config))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        option = "--" + ".".join(_names(first)).replace("_", "-")
-        raise UserError(f"{option} {first['input']}: {_requirement(first)}") from None
+        name, first = _first(error)
+        raise UserError(f"--{name.replace('_', '-')} {first['input']}: {_requirement(first)}") from None
 
 
 def config_to_json(config: Any) -> dict[str, Any]:
@@ -90,34 +95,22 @@ def config_from_json(config_type: type[Config], values: object, *, where: Path |
     try:
         return TypeAdapter(config_type).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(_names(first)) or "the whole"
+        name, first = _first(error)
         if first["type"] == "unexpected_keyword_argument":
-            known = ", ".join(sorted(inspect.signature(config_type).parameters))
-            raise UserError(f"{where}: unknown key {key!r} (known: {known})") from None
-        value = "" if first["type"] == "missing" else f" {_short(first['input'])}"
-        raise UserError(f"{where}: {key}{value}: {_requirement(first)}") from None
+            raise UserError(f"{where}: unknown key {name!r}") from None
+        value = "" if first["type"] == "missing" else f" {json.dumps(first['input'])[:60]}"
+        raise UserError(f"{where}: {name or 'the whole'}{value}: {_requirement(first)}") from None
 
 
-def _names(error: ErrorDetails) -> Iterable[str]:
-    """Path to a value: names of fields and places in tuples."""
-    return [str(part) for part in error["loc"] if part != "constrained-int"]
+def _first(error: Any) -> tuple[str, ErrorDetails]:
+    """The first of pydantic's complaints and the path to its value, in fields and places."""
+    first: ErrorDetails = error.errors(include_url=False)[0]
+    return ".".join(str(part) for part in first["loc"] if part != "constrained-int"), first
 
 
 def _requirement(error: ErrorDetails) -> str:
     """What the value must be, as a clause."""
-    limits = error.get("ctx", {})
-    words = {
-        "greater_than_equal": f"must be at least {limits.get('ge')}",
-        "greater_than": f"must be above {limits.get('gt')}",
-        "less_than": f"must be below {limits.get('lt')}",
-        "less_than_equal": f"must be at most {limits.get('le')}",
-        "finite_number": "must be a finite number",
-    }
-    return words.get(error["type"], error["msg"].replace("Input should be", "must be"))
-
-
-def _short(value: object) -> str:
-    """A value for a message, shortened if it is long."""
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 60 else text[:57] + "..."
+    text = error["msg"]
+    for theirs, ours in PLAINER.items():
+        text = text.replace(theirs, ours)
+    return text

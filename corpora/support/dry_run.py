@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,14 +18,9 @@ def duration(seconds: float) -> str:
 
 def peak_memory() -> int:
     """Peak main memory of this process, in bytes."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        import psutil
+    import resource
 
-        return int(psutil.Process().memory_info().peak_wset)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB, macOS in bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB
 
 
 def dry_run_text(
@@ -37,7 +31,6 @@ def dry_run_text(
     disk_bytes: float | None,
     work: tuple[str, float | None, str, float],
     memory_bytes: int | None = None,
-    not_counted: str = "",
 ) -> str:
     """The text of a dry run.
 
@@ -48,21 +41,17 @@ def dry_run_text(
         disk_bytes: size of the output; None if it is unknown.
         work: one word for it (train), how much (None if it is unknown), its unit (steps), units per second.
         memory_bytes: peak during the calibration; by default this process's main memory.
-        not_counted: what the time does not include.
     """
-    lines = [json.dumps(config_to_json(config), indent=2, sort_keys=True)]
-    lines += [f"{name:<12} {value}" for name, value in facts.items()]
-    lines += [f"parameters   {count:>13,}  {part}" for part, count in parameters.items()]
-    if parameters:
-        lines.append(f"parameters   {sum(parameters.values()):>13,}  in all")
-    memory = peak_memory() if memory_bytes is None else memory_bytes
-    lines.append(f"memory       {memory / 2**20:,.0f} MiB peak in the calibration")
-    if disk_bytes is not None:
-        lines.append(f"disk         {disk_bytes / 1e6:,.1f} MB")
     name, units, unit, per_s = work
     amount = "an unknown number of" if units is None else f"{units:,.0f}"
-    lines.append(f"{name:<12} {amount} {unit} at {per_s:,.3g} a second")
-    if units is not None:
-        left_out = f"; not counted: {not_counted}" if not_counted else ""
-        lines.append(f"time         {duration(units / max(per_s, 1e-9))}{left_out}")
-    return "\n".join(lines)
+    memory = peak_memory() if memory_bytes is None else memory_bytes
+    rows = {
+        **facts,
+        **{f"{part} parameters": f"{count:,}" for part, count in parameters.items()},
+        "memory": f"{memory / 2**20:,.0f} MiB peak in the calibration",
+        "disk": "unknown" if disk_bytes is None else f"{disk_bytes / 1e6:,.1f} MB",
+        name: f"{amount} {unit} at {per_s:,.3g} a second",
+        "time": "unknown" if units is None else duration(units / max(per_s, 1e-9)),
+    }
+    lines = [f"{name:<12} {value}" for name, value in rows.items()]
+    return "\n".join([json.dumps(config_to_json(config), indent=2, sort_keys=True), *lines])

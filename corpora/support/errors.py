@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 
 LONGEST = 1500
 """Most characters of a message; values of files have any length."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A full disk, a full quota, a file above the size limit of the user or file system."""
+NO_MEMORY = (
+    "Cannot allocate memory",
+    "can't allocate memory",  # torch's allocator
+    "out of memory",  # CUDA
+    "memory allocation failed",  # HDF5
+    "could not create a primitive",  # oneDNN, which names no reason
+    "could not execute a primitive",
+    "can't start new thread",
+    "std::bad_alloc",
+)
 
 
 class UserError(Exception):
@@ -48,3 +62,22 @@ def did_you_mean(name: str, known: Iterable[str], *, alike: float = 0.6) -> str:
     folded = {one.lower(): one for one in known}
     near = get_close_matches(name.lower(), folded, n=1, cutoff=alike)
     return f"did you mean {folded[near[0]]}? " if near else ""
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters, line breaks and lone surrogates replaced by U+FFFD.
+
+    The zero-width joiner stays: emoji are joined by it.
+    """
+    return "".join(c if c.isprintable() or c == "\u200d" else "\ufffd" for c in text)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out. Libraries report it by errors of all types, told apart by the text."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY)
+
+
+def out_of_space(error: BaseException) -> bool:
+    """Whether a file did not fit. HDF5 and safetensors report it only in the message text."""
+    words = [os.strerror(number) for number in NO_ROOM]
+    return getattr(error, "errno", None) in NO_ROOM or any(word in str(error) for word in words)

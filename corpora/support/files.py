@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import tempfile
@@ -15,35 +15,25 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.errors import UserError
+from corpora.support.errors import NO_ROOM, UserError
 
-MAX_JSON_BYTES = 512 * 1024 * 1024
-"""The largest JSON that is read; published data sets have files of 150 MB, our own are far smaller."""
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""A full disk, a full quota, a file above the size limit of the user or file system."""
 SEAL = "seal"
 """The key under which a record holds the digest of its other values."""
 TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
 """Names of the temporary files of :func:`atomic_path`."""
 LOCK = ".lock"
-"""Name of the lock in a folder that a command owns, see :mod:`corpora.support.lock`."""
+"""Name of the lock in a folder that a command owns, see :func:`locked`."""
 ABANDONED_S = 3600
 """In a folder that runs share, a temporary file this old belongs to a run that was killed."""
 
 
 def fsync_path(path: Path) -> None:
-    """Flush a file or folder to disk, so that a rename after it survives a power cut.
-
-    Windows flushes only files that are open for writing, and no folders.
-    """
-    windows = os.name == "nt"
-    if windows and path.is_dir():
-        return
-    fd = os.open(path, os.O_RDWR if windows else os.O_RDONLY)
+    """Flush a file or folder to disk, so that a rename after it survives a power cut."""
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:
@@ -59,7 +49,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.{os.getpid()}.", suffix=".tmp", dir=path.parent)
+    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(fd)
     umask = os.umask(0)
     os.umask(umask)
@@ -96,15 +86,38 @@ def sweep(folder: Path, *, shared: bool = False) -> None:
                     path.unlink()
 
 
-def sweep_file(path: Path) -> None:
-    """Remove temporary files of ``path`` whose processes were killed: it lies in a folder of the user's."""
-    from psutil import pid_exists
+@contextlib.contextmanager
+def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
+    """Hold the folder's lock; the operating system frees it however this process ends.
 
-    ours = re.compile(rf"\.{re.escape(path.name)}\.(\d+)\.[a-z0-9_]{{8}}\.tmp")
-    for beside in path.parent.glob(".*.tmp"):
-        found = ours.fullmatch(beside.name)
-        if found and not pid_exists(int(found[1])):
-            beside.unlink(missing_ok=True)
+    The lock's file stays in the folder: removing it would let two waiting runs in.
+
+    Args:
+        folder: made if it does not exist.
+        option: the option that messages tell the user to change.
+        wait: wait for another run that holds the lock, instead of refusing.
+
+    Raises:
+        UserError: another run holds it, or the folder cannot be written.
+        RuntimeError: a worker process has imported the script that started it, whose lock this is.
+    """
+    from filelock import FileLock, Timeout
+
+    # It would wait for its own parent, so it never reaches the place where Python refuses it in the same way.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError("worker processes import this script: work under `if __name__ == '__main__':`")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
+        lock.acquire()
+    except Timeout:
+        raise UserError(f"{folder}: another run is writing here; wait for it or stop it") from None
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another {option}") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -122,19 +135,15 @@ def read_json(path: Path) -> Any:
     """Read JSON.
 
     Raises:
-        UserError: the file cannot be read, is over :data:`MAX_JSON_BYTES`, or is not JSON that
-            :func:`parse_json` takes; the message names file and position.
+        UserError: the file cannot be read or is not JSON that :func:`parse_json` takes; the message names
+            file and position.
     """
-    path = Path(path)
     try:
-        with open(path, "rb") as stream:
-            text = stream.read(MAX_JSON_BYTES + 1)
+        text = Path(path).read_bytes()
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(text) > MAX_JSON_BYTES:
-        raise UserError(f"{path}: over {MAX_JSON_BYTES:,} bytes, too large for JSON")
     return parse_json(text, where=path)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, TypeVar
 
 from corpora.support.errors import UserError
@@ -31,18 +31,16 @@ def preset_defaults(config: type[Config], presets: Presets) -> Callable[[Sequenc
             for field in dataclasses.fields(config)  # type: ignore[arg-type]
             if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         }
-        return config(**{**required, **presets.get(_named(args), {})})
+        return config(**{**required, **presets.get(given_option(args, "--preset"), {})})
 
     return defaults
 
 
-def _named(args: Sequence[str]) -> str:
-    """What follows ``--preset`` on a command line, or nothing."""
-    for arg, following in zip_longest(args, args[1:], fillvalue=""):
-        name, equals, value = arg.partition("=")
-        if name == "--preset":
-            return value if equals else following
-    return ""
+def given_option(args: Sequence[str], option: str) -> str:
+    """The value of one option on a command line; empty without it."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(option, dest="value", nargs="?", default="")
+    return parser.parse_known_args(args)[0].value or ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Views that have no weights: they are added to a finished model (``multiview.compact --add``)."""
+"""Views that have no weights: they are added to a finished model."""
 
 from __future__ import annotations
 

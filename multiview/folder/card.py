@@ -12,17 +12,11 @@ from multiview.folder.files import Member
 
 def training_command(config: TrainConfig) -> str:
     """A short command line that gives this configuration: a preset and the options that differ."""
-    nearest = config.nearest_preset
-    defaults = options_of(preset(nearest))
+    defaults = options_of(preset(config.preset))
     words = [word for module in plugins_of(config.view_list) for word in ("--plugin", module)]
-    words += ["--preset", nearest]
+    words += ["--preset", config.preset]
     for name, value in options_of(config).items():
-        if name in ("preset", "config", "fresh", "dry-run") or value == defaults[name]:
-            continue
-        if isinstance(value, bool):
-            group, _, last = name.rpartition(".")
-            words.append(f"--{name}" if value else f"--{group}.no-{last}")
-        else:
+        if name not in ("preset", "dry-run") and value != defaults[name]:
             words += [f"--{name}", str(value)]
     return f"python -m multiview.train {shlex.join(words)}"
 
@@ -41,7 +35,8 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
             "## Metrics",
             "",
             "On a validation set of the same corpus: recall@1 is the fraction of sentences whose nearest of "
-            f"400 by cosine is the sentence before or after it. {_selected(config)}",
+            "400 by cosine is the sentence before or after it. The step of the highest is kept, the start "
+            "included.",
             "",
             "| | validation loss | recall@1 |",
             "|---|---|---|",
@@ -82,20 +77,13 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
     return "\n".join(lines) + "\n"
 
 
-def _selected(config: TrainConfig) -> str:
-    """How the step was chosen."""
-    if config.validation.select == "both":
-        return "The step of the highest recall@1 divided by loss is kept, the start included."
-    return "The step of the highest recall@1 is kept, the start included."
-
-
 def _teacher(config: TrainConfig) -> list[str]:
     """Whom the views learned from besides each other."""
     if config.teacher.vectors is None:
         return []
     return [
         f"The views also learned from a sentence encoder's vectors of the corpus, `{config.teacher.vectors}` "
-        "(its teacher.json names it); what that encoder was trained on counts for this model too.",
+        "; what that encoder was trained on counts for this model too.",
         "",
     ]
 

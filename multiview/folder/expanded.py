@@ -22,9 +22,8 @@ from multiview.folder.files import (
     save_member,
     save_members,
 )
-from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
-from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted
+from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted, given_source
 from multiview.words.vocabulary import Vocabulary
 
 
@@ -50,7 +49,7 @@ def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, c
 
     Args:
         folder: of a model, or of several that are concatenated; fixed vectors stay as they are.
-        vectors: see :func:`multiview.words.sources.given.given_source`.
+        vectors: see :func:`multiview.words.vectors.given_source`.
         words: of the vectors to read at most, from the top.
         cache: where the converted vectors are kept.
 

@@ -310,7 +310,7 @@ class StepSource:
     def _read(
         self, start: int, stop: int, epoch: int | None
     ) -> tuple[list[tuple[list[NDArray[np.int32]], list[Plan]]], Positions]:
-        """Tokens (int32 [N], for all views or for each) and plans of each part of a segment; its positions."""
+        """Tokens (int32 [N], for all views or each) and plans of each part of a segment; its positions."""
         size = (self.config.loop.micro_batch if epoch is not None else 0) or stop - start
         tokens: list[NDArray[np.int32]] = []
         plans: list[list[Plan]] = []

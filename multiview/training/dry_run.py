@@ -23,7 +23,7 @@ def step_rate(trainer: Trainer) -> tuple[float, int]:
     sentences, seconds = [], []
     jobs = itertools.islice(trainer.jobs(), CALIBRATION_STEPS)
     began = time.perf_counter()
-    for step in prefetch(jobs, trainer.prepare, trainer.config.loop.prefetch):
+    for step in prefetch(jobs, trainer.prepare):
         start = time.perf_counter()
         trainer.update(trainer.gradient(step))
         trainer.unread.read()  # the rate is that of work done, not of work queued
@@ -60,7 +60,6 @@ def dry_run(trainer: Trainer) -> int:
             memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
             disk_bytes=4.0 * sum(parameters.values()),
             work=("train", steps, "steps", per_s),
-            not_counted="validation and checkpoints",
         )
     )
     return 0

@@ -286,7 +286,9 @@ class Objective(nn.Module):
                 each.append(contrast(score_AB, targets.of_itself, "all").sum())
             terms["teacher"] = torch.stack(each).mean()
         if "similarity" in self.terms:
-            joined_A, joined_B = (normalize(torch.cat(list(views), dim=1), dim=1) for views in (anchors, others))
+            joined_A, joined_B = (
+                normalize(torch.cat(list(views), dim=1), dim=1) for views in (anchors, others)
+            )
             squared_AB = (joined_A @ joined_B.T - teacher_BK[targets.anchor] @ teacher_BK.T).square()
             compared = targets.negative | targets.positive
             counts_A = compared.sum(dim=1).clamp(min=1)

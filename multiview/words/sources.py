@@ -4,8 +4,8 @@
 corpus. One worker reads the sentences in order, so the same cache and options give the same vectors; more
 workers would race for the rows.
 
-``distil:MODEL`` is model2vec's recipe (Tulkens & van Dongen 2024, https://github.com/MinishLab/model2vec): the
-encoder's vector of each word by itself, PCA, and smooth inverse frequency weights. Three things differ. The
+``distil:MODEL`` is model2vec's recipe (Tulkens & van Dongen 2024, https://github.com/MinishLab/model2vec):
+the encoder's vector of each word by itself, PCA, and smooth inverse frequency weights. Three things differ. The
 words are those of the corpus instead of the encoder's pieces. Their frequencies are counted, not guessed from
 ranks by Zipf's law, and a is 1e-3 as in Arora et al. 2017. And before they are weighted, all vectors are
 multiplied by one number that makes their mean square 1, the scale that word tables start from
@@ -102,8 +102,8 @@ def _source(config: TrainConfig, trees: TreeCache, limit: int) -> Source:
     folder = encoder_folder(model)
     record["model"] = input_hash(folder, list_files(folder, MODEL_FILES))
     about = (
-        f"words of the corpus as `{model}` encodes them one by one (SHA-256 {str(record['model'])[:16]}), PCA "
-        f"to {table.dim} dimensions, weights a / (a + p)"
+        f"words of the corpus as `{model}` encodes them one by one (SHA-256 {str(record['model'])[:16]}), "
+        f"PCA to {table.dim} dimensions, weights a / (a + p)"
     )
     name = f"distil-{json_digest(record, 8)}"
     return Source(spec, name, record, about, lambda: _distilled(folder, config, trees))

@@ -29,6 +29,7 @@ from corpora.support.files import (
     atomic_path,
     check_file,
     file_record,
+    locked,
     read_json,
     read_record,
     sweep,
@@ -36,7 +37,6 @@ from corpora.support.files import (
     write_record,
     write_text,
 )
-from corpora.support.lock import locked
 from corpora.support.progress import progress
 from multiview.words.vocabulary import read_words, writable
 
@@ -299,7 +299,8 @@ def _whole_words(stored: Any, path: Path) -> dict[int, str]:
     Raises:
         UserError: the file is of another kind.
     """
-    model = stored.get("model") if isinstance(stored, dict) else None
+    stored = stored if isinstance(stored, dict) else {}
+    model = stored.get("model")
     kind, vocabulary = (model.get("type"), model.get("vocab")) if isinstance(model, dict) else (None, None)
     if kind in ("WordPiece", "WordLevel") and isinstance(vocabulary, dict):
         inside = str(model.get("continuing_subword_prefix") or "##") if kind == "WordPiece" else "\0"

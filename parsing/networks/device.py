@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.support.cli import LOGGER, out_of_memory
-from corpora.support.errors import UserError
+from corpora.support.cli import LOGGER
+from corpora.support.errors import UserError, out_of_memory
 from parsing.networks.features import length_batches
 from parsing.trees.parsers import DeviceLost
 

@@ -19,9 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from corpora.support.cli import out_of_memory
 from corpora.support.config import Config, config_from_json
-from corpora.support.errors import UserError
+from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import atomic_path, read_json, sha256_file, write_json, write_text
 
 FORMAT = 1

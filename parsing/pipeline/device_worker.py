@@ -24,8 +24,8 @@ from multiprocessing.connection import Client, Connection, Listener
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Generic, Literal, TypeVar
 
-from corpora.support.cli import LOGGER, out_of_memory
-from corpora.support.errors import UserError
+from corpora.support.cli import LOGGER
+from corpora.support.errors import UserError, out_of_memory
 from parsing.pipeline.worker import die_with_parent
 from parsing.pipeline.workers import LoadedParsers, Messages, ParserFactories
 from parsing.trees.parsers import ConstituencyParse, DependencyParse, DeviceLost

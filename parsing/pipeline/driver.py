@@ -20,8 +20,7 @@ from typing import Any
 from corpora.documents import Corpus, Document
 from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError
-from corpora.support.files import sweep, write_json
-from corpora.support.lock import locked
+from corpora.support.files import locked, sweep, write_json
 from corpora.support.progress import Bar, progress
 from parsing.cache.format import REPLACED_BYTES, SHARD_SENTENCES, TOO_LONG, ShardResult, shard_name
 from parsing.cache.manifest import NAME, Manifest, difference

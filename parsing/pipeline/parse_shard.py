@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from corpora.inputs import encodable, is_encodable
-from corpora.support.cli import LOGGER, out_of_memory
+from corpora.support.cli import LOGGER
+from corpora.support.errors import out_of_memory
 from parsing.cache.format import (
     CONST_FALLBACK,
     DEP_FALLBACK,

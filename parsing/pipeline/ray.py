@@ -11,8 +11,8 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from corpora.support.cli import LOGGER, out_of_memory
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.cli import LOGGER
+from corpora.support.errors import MissingExtraError, UserError, out_of_memory
 from parsing.cache.format import ShardResult
 from parsing.pipeline.parse_shard import ShardOptions, parse_shard
 from parsing.pipeline.read_ahead import read_ahead

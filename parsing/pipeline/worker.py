@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import out_of_memory
-from corpora.support.errors import UserError
+from corpora.support.errors import UserError, out_of_memory
 
 if TYPE_CHECKING:
     from parsing.cache.format import ShardResult

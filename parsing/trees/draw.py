@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 
-from corpora.support.terminal import printable
+from corpora.support.errors import printable
 
 Span = tuple[int, int, str]
 CHARACTER_PX = 10

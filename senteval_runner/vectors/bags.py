@@ -114,7 +114,7 @@ def lookup_of(words: str, *, seed: int, cache: Path) -> Lookup:
         cache: folder of converted vector files.
     """
     if found := RANDOM.fullmatch(words):
-        from multiview.words.sources.ngrams import random_vectors, with_ngrams
+        from multiview.words.ngrams import random_vectors, with_ngrams
 
         drawn = random_vectors(int(found["dim"] or RANDOM_DIM), seed)
         vectors = drawn if found["of"] == "random" else with_ngrams(drawn)

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpora.support.errors import UserError
-from corpora.support.files import json_digest
-from corpora.support.lock import locked
+from corpora.support.files import json_digest, locked
 from parsing.cache.format import ShardRow
 from parsing.pipeline.driver import run_corpus
 

@@ -16,8 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from corpora.support.errors import UserError
-from corpora.support.files import LOCK, read_record
-from corpora.support.lock import locked
+from corpora.support.files import LOCK, locked, read_record
 from multiview.config import TrainConfig, options_of, preset
 from multiview.defaults import read_config
 from multiview.folder.card import training_command

@@ -1,4 +1,4 @@
-"""Paths of the wrong kind end in one line and exit code 2, whichever command met them."""
+"""Commands: exit codes, one line for what a user can change, the folder they own, presets."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from corpora.inputs import list_files
-from corpora.support.cli import Command, log_to
-from corpora.support.config import configuration
-from corpora.support.errors import UserError
+from corpora.support.cli import Command
+from corpora.support.config import Count, config_from_json, config_to_json, configuration
+from corpora.support.dry_run import dry_run_text, duration
+from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.presets import Need, preset_defaults, refuse_missing
 
 
 @configuration
@@ -19,40 +20,35 @@ class Options:
 
     output: Path = Path("x")
     """Where to write."""
+    preset: str | None = None
+    """Values by name."""
+    epochs: Count = 2
+    """Passes."""
+    dry_run: bool = False
+    """Write nothing."""
 
 
-def make_folder(config: Options) -> None:
-    config.output.mkdir(parents=True)
-
-
-@pytest.mark.parametrize("below", ["", "model"])
-def test_a_file_where_a_folder_is_needed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], below: str
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (UserError("x.txt, row 3: bad"), 2, "x.txt, row 3: bad"),
+        (UserError("a\x1b[2Jb\nc\udce9.txt: bad"), 2, "a\ufffd[2Jb\ufffdc\ufffd.txt: bad"),
+        (MissingExtraError("ray", "ray"), 2, "ray is not installed: pip install 'multiview-embeddings[ray]'"),
+        (KeyboardInterrupt(), 130, "interrupted; steps are kept"),
+        (NotADirectoryError(20, "Not a directory", "f/x"), 2, "f/x: Not a directory; give another path"),
+        (MemoryError(), 2, "out of memory; steps are kept"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "out of memory; steps are kept"),
+        (RuntimeError("could not create a primitive"), 2, "out of memory; steps are kept"),
+    ],
+)  # fmt: skip
+def test_errors_become_exit_codes(
+    error: BaseException, code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before, ``--output FILE/model`` ended in a traceback and exit code 1."""
-    file = tmp_path / "file"
-    file.write_text("kept", encoding="utf-8")
-    output = file / below
-    code = Command(Options, make_folder, "p", "d")(["--output", str(output)])
-    message = capsys.readouterr().err
-    assert code == 2
-    assert message.count("\n") == 1
-    assert str(output) in message
-    assert "another path" in message
-    assert file.read_text(encoding="utf-8") == "kept"
-
-
-def test_an_error_without_a_path_keeps_its_traceback() -> None:
     def fail(config: Options) -> None:
-        raise PermissionError("no path")
+        raise error
 
-    with pytest.raises(PermissionError, match="no path"):
-        Command(Options, fail, "p", "d")([])
-
-
-def test_an_empty_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=": no files in this folder"):
-        list_files(tmp_path)
+    assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == code
+    assert capsys.readouterr().err == f"python -m p: {message}\n"
 
 
 @pytest.mark.parametrize(
@@ -61,90 +57,30 @@ def test_an_empty_folder_is_named(tmp_path: Path) -> None:
         OSError(errno.ENOSPC, "No space left on device", "runs/model"),
         OSError("Unable to write (errno = 28, error message = 'No space left on device')"),  # as h5py says it
         ValueError("I/O error: No space left on device (os error 28)"),  # as safetensors says it
-        OSError(errno.EDQUOT, "Disk quota exceeded", "runs/model"),
+        OSError(errno.EFBIG, "File too large", "x.npy"),
     ],
 )
 def test_a_full_disk_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(config: Options) -> None:
         raise error
 
-    code = Command(Options, fail, "p", "d", kept="steps are kept")([])
-    message = capsys.readouterr().err
-    assert code == 2 and message.count("\n") == 1
-    assert message.endswith("no space left on the disk; steps are kept\n")
-
-
-def test_a_file_above_its_limit_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(config: Options) -> None:
-        raise OSError(errno.EFBIG, "File too large", "x.npy")
-
     assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == 2
-    assert capsys.readouterr().err == (
-        "python -m p: x.npy: the file is larger than its limit (ulimit -f); steps are kept\n"
-    )
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert message.endswith("no space left on the disk, or the file is above its limit; steps are kept\n")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        OSError(errno.ENOMEM, "Cannot allocate memory"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
-        RuntimeError("Can't decrement id ref count (memory allocation failed for on disk image buffer)"),
-        RuntimeError("could not create a primitive"),
-        RuntimeError("could not execute a primitive"),
-        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
-    ],
-)
-def test_memory_that_runs_out_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("error", [PermissionError("no path"), OSError(errno.EIO, "I/O error", "/x")])
+def test_a_bug_keeps_its_traceback(error: OSError) -> None:
     def fail(config: Options) -> None:
         raise error
 
-    assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == 2
-    assert capsys.readouterr().err == "python -m p: out of memory; steps are kept\n"
-
-
-def test_a_read_only_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(config: Options) -> None:
-        raise OSError(errno.EROFS, "Read-only file system", "/locked/x")
-
-    assert Command(Options, fail, "p", "d")([]) == 2
-    assert capsys.readouterr().err == "python -m p: /locked/x: Read-only file system; give another path\n"
-
-
-def test_other_errors_keep_their_traceback() -> None:
-    def fail(config: Options) -> None:
-        raise OSError(errno.EIO, "Input/output error", "/x")
-
-    with pytest.raises(OSError, match="Input/output error"):
+    with pytest.raises(type(error)):
         Command(Options, fail, "p", "d")([])
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_log_on_a_full_disk_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before, logging printed a traceback of its own for every line."""
-    (tmp_path / "log.txt").symlink_to("/dev/full")
-
-    def log(config: Options) -> None:
-        log_to(tmp_path).info("a line")
-
-    assert Command(Options, log, "p", "d")([]) == 2
-    assert (
-        capsys.readouterr().err.strip().splitlines()[-1].startswith("python -m p: no space left on the disk")
-    )
-    log_to(tmp_path / "another")  # closes the earlier log, whose end still finds no room
-
-
-@configuration
-class Owner:
-    """Options of a command with a folder."""
-
-    output: Path
-    dry_run: bool = False
-
-
 def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two runs at once deleted each other's files."""
+    """Two runs at once would delete each other's files."""
     inner: list[int] = []
     leftover = tmp_path / "parts" / ".MR.json.abcd1234.tmp"
     other = tmp_path / "nested" / ".x.json.abcd1234.tmp"  # of a command that may be running
@@ -152,14 +88,14 @@ def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture
         path.parent.mkdir(exist_ok=True)
         path.touch()
 
-    def again(config: Owner) -> None:
+    def again(config: Options) -> None:
         if not config.dry_run:
             assert not leftover.exists() and other.exists()
             inner.append(second(["--output", str(tmp_path)]))
             inner.append(second(["--output", str(tmp_path), "--dry-run"]))
 
-    second = Command(Owner, lambda config: None, "p", "d", owns=lambda config: config.output)
-    first = Command(Owner, again, "p", "d", owns=lambda config: config.output)
+    second = Command(Options, lambda config: None, "p", "d", owns=lambda config: config.output)
+    first = Command(Options, again, "p", "d", owns=lambda config: config.output)
     assert first(["--output", str(tmp_path), "--dry-run"]) == 0
     assert leftover.exists()
     assert first(["--output", str(tmp_path)]) == 0
@@ -167,9 +103,70 @@ def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "another run is writing here" in capsys.readouterr().err
 
 
-def test_messages_hold_no_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
-    def main(config: Options) -> None:
-        raise UserError("a\x1b[2Jb\nc\udce9.txt: bad")
+def test_configurations_round_trip_and_refuse_unknown_keys() -> None:
+    config = Options(output=Path("y"), epochs=3)
+    assert config_from_json(Options, config_to_json(config), where="c.json") == config
+    for values, message in (
+        ({"colour": "red"}, r"c\.json: unknown key 'colour'"),
+        ({"epochs": 0}, r"c\.json: epochs 0: must be at least 1"),
+        ([], r"c\.json: the whole \[\]: must be"),
+    ):
+        with pytest.raises(UserError, match=message):
+            config_from_json(Options, values, where="c.json")
 
-    assert Command(Options, main, "p", "d")([]) == 2
-    assert capsys.readouterr().err == "python -m p: a\ufffd[2Jb\ufffdc\ufffd.txt: bad\n"
+
+@configuration
+class Required:
+    """Options without a default."""
+
+    output: Path
+    """Where."""
+    preset: str | None = None
+    """Values by name."""
+    epochs: Count = 2
+    """Passes."""
+    batch: Count = 4
+    """Rows."""
+
+
+SEEN: list[Required] = []
+DEFAULTS = preset_defaults(Required, {"paper": {"preset": "paper", "epochs": 5, "batch": 32}})
+with_preset = Command(Required, SEEN.append, "tests.presets", "For the tests.", defaults=DEFAULTS)
+
+
+@pytest.mark.parametrize("preset", [("--preset", "paper"), ("--preset=paper",)])
+def test_a_preset_changes_defaults_and_options_win(preset: tuple[str, ...]) -> None:
+    assert with_preset(["--output", "x", *preset, "--epochs", "1"]) == 0
+    assert SEEN.pop() == Required(output=Path("x"), preset="paper", epochs=1, batch=32)
+
+
+def test_required_options_stay_required(capsys: pytest.CaptureFixture[str]) -> None:
+    assert with_preset(["--preset", "paper"]) == 2
+    assert "--output" in capsys.readouterr().err
+
+
+def test_missing_inputs_are_listed_at_once() -> None:
+    def need(name: str, here: bool) -> Need:
+        return Need(option=f"--{name} FILE", what=f"{name} corpus", where=f"{name}.org", here=here)
+
+    refuse_missing("paper", [need("a", True)])
+    listed = "--b FILE: b corpus (b.org); --c FILE: c corpus (c.org)"
+    with pytest.raises(UserError) as error:
+        refuse_missing("paper", [need("a", True), need("b", False), need("c", False)])
+    assert str(error.value) == f"--preset paper needs what is not here: {listed}"
+
+
+def test_a_dry_run_says_how_much_and_how_long() -> None:
+    assert [duration(seconds) for seconds in (48, 750, 11520)] == ["48 s", "12.5 min", "3.2 h"]
+    text = dry_run_text(
+        Options(), facts={"model": "m"}, parameters={"dep": 1000}, disk_bytes=2.5e6, memory_bytes=2**20,
+        work=("encode", 12_000, "sentences", 100),
+    )  # fmt: skip
+    assert [" ".join(line.split()) for line in text.splitlines()[-6:]] == [
+        "model m",
+        "dep parameters 1,000",
+        "memory 1 MiB peak in the calibration",
+        "disk 2.5 MB",
+        "encode 12,000 sentences at 100 a second",
+        "time 2.0 min",
+    ]

@@ -10,8 +10,7 @@ import torch
 
 from corpora.documents import Document
 from corpora.support.errors import UserError
-from corpora.support.files import LOCK
-from corpora.support.lock import locked
+from corpora.support.files import LOCK, locked
 from corpora.treebanks import write_conllu
 from parsing.convert import cli as convert
 from parsing.dependency.train import read_dependencies

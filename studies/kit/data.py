@@ -1,0 +1,83 @@
+"""Presets and published rows: data files beside a study's code.
+
+``presets.toml`` has a table per preset::
+
+    [paper]
+    needs = "SNLI (nlp.stanford.edu/projects/snli), PPDB 2.0 (paraphrase.org)"  # where its inputs are from
+    requires = ["nli", "ppdb"]                                                  # options that give them
+    [paper.options]                                                             # what differs from defaults
+    backbone = "bert-base-uncased"
+
+Published rows are CSV: a header, then a name and its figures; an empty cell is not published.
+"""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import tomllib
+from functools import reduce
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from corpora.support.errors import UserError
+
+
+def read_presets(config: type[Any]) -> dict[str, dict[str, Any]]:
+    """The options of each preset by field, ``preset`` itself among them.
+
+    Args:
+        config: the dataclass; values get the types of its fields.
+    """
+    from pydantic import TypeAdapter
+
+    types = get_type_hints(config, include_extras=True)
+    return {
+        name: {
+            "preset": name,
+            **{
+                option: TypeAdapter(types[option]).validate_python(value)
+                for option, value in table.get("options", {}).items()
+            },
+        }
+        for name, table in _tables(config).items()
+    }
+
+
+def refuse_missing(config: Any) -> None:
+    """Refuse a preset whose inputs were not named.
+
+    Raises:
+        UserError: the options that are missing, and where what they name is published.
+    """
+    if config.preset is None:
+        return
+    table = _tables(type(config))[config.preset]
+    missing = [
+        "--" + option.replace("_", "-")
+        for option in table["requires"]
+        if not reduce(getattr, option.split("."), config)
+    ]
+    if missing:
+        raise UserError(f"--preset {config.preset} needs {', '.join(missing)}: {table['needs']}")
+
+
+def _tables(config: type[Any]) -> dict[str, dict[str, Any]]:
+    file = Path(inspect.getfile(config)).with_name("presets.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def published(file: Path) -> dict[str, dict[str, float]]:
+    """Figures by column, by name of the row.
+
+    Args:
+        file: CSV; its first column holds the names.
+    """
+    with file.open(encoding="utf-8", newline="") as lines:
+        head, *rows = csv.reader(lines)
+    return {
+        row[0]: {
+            column: float(value) for column, value in zip(head[1:], row[1:], strict=True) if value.strip()
+        }
+        for row in rows
+    }

@@ -1,0 +1,163 @@
+"""One row of each study at toy size, for ``tests/test_goldens.py``: functions from a folder to figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+
+from studies.burt.config import BurtConfig
+from studies.burt.train import train
+from studies.finetune.config import LoopConfig, TinyConfig
+from studies.finetune.tiny import build_tiny
+from studies.multitask.config import MultitaskConfig, _seq_mt_loop
+from studies.multitask.run import run as run_multitask
+from studies.similarity.config import SimilarityConfig, TuneConfig
+from studies.similarity.run import run as run_similarity
+from tests.fixtures.goldens import fingerprint
+from tests.studies.finetune.fixtures import (
+    SYNONYMS,
+    nli_rows,
+    ppdb_line,
+    write_jsonl,
+    write_ppdb,
+    write_similarity,
+    write_tasks,
+)
+
+TINY = TinyConfig(layers=1, hidden=32, vocabulary=300)
+LOOP = LoopConfig(learning_rate=3e-3)
+
+
+def weights(*files: Path) -> list[float]:
+    """Fingerprint of stored models, but for the biases of keys: a softmax over keys has no gradient there."""
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    return fingerprint({name: one for name, one in tensors.items() if not name.endswith("key.bias")})
+
+
+def train_tiny(folder: Path) -> list[Path]:
+    """25 steps of masked language modelling."""
+    texts = [text for _, a, b in nli_rows(80, 3) for text in (a, b)]
+    config = TinyConfig(layers=1, hidden=32, vocabulary=300, mlm_steps=25)
+    return [build_tiny(folder / "tiny", texts, config, seed=1) / "model.safetensors"]
+
+
+def tiny(folder: Path) -> list[float]:
+    return weights(*train_tiny(folder))
+
+
+def train_burt(folder: Path) -> list[Path]:
+    """25 steps of the three objectives."""
+    folder.mkdir(exist_ok=True)
+    config = BurtConfig(
+        output=folder / "burt",
+        backbone="tiny",
+        nli=(write_jsonl(folder / "train.jsonl", nli_rows(96, 1)),),
+        nli_dev=(write_jsonl(folder / "dev.jsonl", nli_rows(40, 2)),),
+        ppdb=(write_ppdb(folder / "ppdb.txt"),),
+        similarity=(write_similarity(folder / "phrases.txt"),),
+        tiny=TINY,
+        batch_size=8,
+        epochs=25 / 24,
+        held_out=0.0,
+        evaluate_every=20,
+        save_every=5,
+        loop=LOOP,
+    )
+    train(config)
+    return [config.output / name for name in ("model.safetensors", "heads.safetensors", "history.json")]
+
+
+def burt(folder: Path) -> dict[str, Any]:
+    model, heads, history = train_burt(folder)
+    return {
+        "last": json.loads(history.read_text())[-1],
+        "weights": weights(model, heads),
+    }
+
+
+def train_multitask(folder: Path) -> list[Path]:
+    """SA-P-STS(M), 26 steps in three stages."""
+    folder.mkdir(exist_ok=True)
+    config = MultitaskConfig(
+        output=folder / "multitask",
+        data=folder / "data" if (folder / "data").exists() else write_tasks(folder / "data"),
+        backbone="tiny",
+        tiny=TINY,
+        epochs=2,
+        batch_size=16,
+        save_every=3,
+        loop=dataclasses.replace(_seq_mt_loop(), learning_rate=3e-3),
+    )
+    run_multitask(config)
+    last = config.output / "stages" / "sst+quora+sts-mean"
+    return [last / "model.safetensors", last / "head.safetensors", last / "stage.json", last / "test.json"]
+
+
+def multitask(folder: Path) -> dict[str, Any]:
+    model, _, stage, test = train_multitask(folder)
+    return {
+        "dev": json.loads(stage.read_text())["dev"],
+        "test": {name: value for name, value in json.loads(test.read_text()).items() if name != "seal"},
+        "weights": weights(model),
+    }
+
+
+def similarity(folder: Path) -> dict[str, Any]:
+    """Words, phrases, SemEval-2013 5(a) frozen and tuned, of a tiny transformer with two poolings."""
+    texts = [text for pair in SYNONYMS for text in pair]
+    bert = build_tiny(folder / "bert", texts * 2, TINY, seed=1)
+    words = [(a, b, str(9 - place % 4)) for place, (a, b) in enumerate(SYNONYMS)]
+    words += [(a, SYNONYMS[place - 1][0], "1") for place, (a, _) in enumerate(SYNONYMS)]
+    (folder / "EN-SIMLEX-999.txt").write_text("".join("\t".join(row) + "\n" for row in words))
+    scores = "Equivalence=0.{} Exclusion=0.1"
+    lines = [
+        ppdb_line(f"very {a}", b, "Equivalence").replace("PPDB2.0Score=3.5", scores.format(place + 10))
+        for place, (a, b) in enumerate(SYNONYMS)
+    ]
+    (folder / "ppdb.txt").write_text("\n".join(lines) + "\n")
+    (folder / "semeval").mkdir()
+    for part in ("train", "test"):
+        for kind, shift in (("positive", 0), ("negative", 1)):
+            rows = [
+                f"{a}\tthe very {SYNONYMS[(number + shift) % 15][1]} {part} {repeat}"
+                for repeat in range(6)
+                for number, (a, _) in enumerate(SYNONYMS)
+            ]
+            file = folder / "semeval" / f"en.{part}Set.{kind}Instances-v2"
+            file.write_text("\n".join(rows) + "\n")
+    config = SimilarityConfig(
+        models=(str(bert),),
+        words=folder,
+        phrases=folder / "ppdb.txt",
+        semeval2013=folder / "semeval",
+        fine_tune=True,
+        tune=TuneConfig(loop=LOOP),
+        poolings=("max", "mean"),
+        output=folder / "out",
+    )
+    run_similarity(config)
+    results = json.loads((config.output / "results.json").read_text())
+    return {
+        f"{model.split()[-1]} {kind}": rows[model]
+        for kind, rows in results.items()
+        if kind in ("results", "semeval2013_5a", "semeval2013_5a_fine_tuned")
+        for model in rows
+    }
+
+
+SECTIONS: Mapping[str, Callable[[Path], Any]] = {
+    "tiny": tiny,
+    "burt": burt,
+    "multitask": multitask,
+    "similarity": similarity,
+}
+KILLED: Mapping[str, Callable[[Path], list[Path]]] = {
+    "tiny": train_tiny,
+    "burt": train_burt,
+    "multitask": train_multitask,
+}

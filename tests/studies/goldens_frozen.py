@@ -1,0 +1,225 @@
+"""One row of UNI's and EMP's studies at toy size, for ``tests/test_goldens.py``: from a folder to figures."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import save_file
+
+from corpora.ranking.faq import read_faq
+from corpora.ranking.questions import filtered
+from corpora.ranking.read import read_set
+from senteval_runner.vectors.embed import as_vectors
+from senteval_runner.vectors.encoders import resolve_encoder
+from studies.analogies.__main__ import cli as analogies
+from studies.faq.__main__ import cli as faq
+from studies.faq.config import EncoderConfig, FaqConfig
+from studies.faq.encoder import EncoderTuner
+from studies.faq.evaluate import Job, embed_faq, relevance, side_texts, splits
+from studies.finetune.config import LoopConfig, TinyConfig
+from studies.finetune.tiny import build_tiny
+from studies.layers.__main__ import cli as layers
+from studies.passages import cross
+from studies.passages.__main__ import cli as passages
+from studies.passages.config import CrossConfig
+from tests.fixtures.senteval import write_tasks
+from tests.studies.faq.test_faq import TOPICS, fix_split, write_set
+from tests.studies.goldens import weights
+from tests.studies.layers.transformers_tiny import build
+from tests.studies.passages import passage_sets
+
+
+def word_file(path: Path, words: Sequence[str]) -> str:
+    """A vector file of random numbers."""
+    rows = np.random.default_rng(7).normal(size=(len(words), 12))
+    lines = [f"{word} {' '.join(f'{x:.4f}' for x in row)}" for word, row in zip(words, rows, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def small_bert(folder: Path, texts: Sequence[str]) -> str:
+    """A BERT of two layers with the words of ``texts``."""
+    config = TinyConfig(layers=2, hidden=32, vocabulary=200, max_length=40)
+    return str(build_tiny(folder, texts, config, seed=3))
+
+
+def analogy_scores(folder: Path) -> dict[str, float]:
+    """Accuracies, averages and rates of transfer of one vector file on made-up questions."""
+    generator = random.Random(7)
+    words = [f"w{number}" for number in range(60)]
+    lines = ["question_id word_question_id level category a b c answer candidates source".replace(" ", "\t")]
+    for category, number in itertools.product(
+        ("capital-world", "male-female", "positive-negative"), range(12)
+    ):
+        terms = generator.sample(words, 8)
+        for level, shape in (("word", "{}"), ("phrase", "the {} of w1"), ("sentence", "They saw the {} .")):
+            a, b, c, *texts = (shape.format(word) for word in terms)
+            cells = [f"{category}-{level}-{number}", f"{category}-word-{number}", level, category, a, b, c]
+            lines.append("\t".join([*cells, texts[0], " | ".join(generator.sample(texts, 5)), "made"]))
+    (folder / "questions.tsv").write_text("\n".join(lines) + "\n")
+    model = word_file(folder / "words.txt", words)
+    out = folder / "analogies"
+    questions = str(folder / "questions.tsv")
+    assert analogies(["run", model, "--questions", questions, "--output", str(out)]) == 0
+    found = json.loads((out / "results.json").read_text())["models"][model]
+    return {"overall": found["overall"]} | {
+        f"{kind} {level} {name}": value
+        for kind in ("accuracy", "averages", "transfer")
+        for level, by_name in found[kind].items()
+        for name, value in by_name.items()
+        if value is not None
+    }
+
+
+def faq_texts() -> list[str]:
+    """What the made FAQ set says."""
+    return [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
+
+
+def faq_scores(folder: Path) -> dict[str, float]:
+    """Rows of Table 8 for one small BERT, negatives of both kinds."""
+    model = small_bert(folder / "bert", faq_texts())
+    (folder / "made").mkdir()
+    place = fix_split(write_set(folder / "made" / "toy"))
+    options = [
+        "--runs",
+        "2",
+        "--encoder.learning-rate",
+        "1e-3",
+        "--sampling",
+        "retrieved",
+        "random",
+        "--device",
+        "cpu",
+    ]
+    assert faq([str(place), "--models", model, *options, "--output", str(folder / "faq")]) == 0
+    rows = json.loads((folder / "faq" / "results.json").read_text())["rows"]
+    return {
+        f"{Path(row['method']).name} {row['sampling']} {name}": row[name]
+        for row in rows
+        for name in ("accuracy", "accuracy_sd", "mrr", "mrr_sd")
+        if row[name] is not None
+    }
+
+
+def train_faq(folder: Path) -> list[Path]:
+    """25 steps of a FAQ encoder on retrieved negatives."""
+    model = small_bert(folder / "bert", faq_texts())
+    place = folder / "toy"
+    found = read_faq(place if place.exists() else fix_split(write_set(place)))
+    train, test = splits(found, FaqConfig())[0]
+    # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
+    config = EncoderConfig(epochs=5, batch_size=24, learning_rate=1e-3, save_every=5)
+    tuner = EncoderTuner(
+        found.name,
+        list(found.queries.values()),
+        {"question": side_texts(found, "question")},
+        {model: embed_faq(found, as_vectors(resolve_encoder(model, device="cpu")))},
+        relevance(found, list(found.queries)),
+        config,
+        folder / "tuned",
+        device="cpu",
+    )
+    tuner(Job(model, "question", "retrieved", 0, train, test))
+    return list((folder / "tuned").rglob("scores.npy"))
+
+
+def faq_encoder(folder: Path) -> list[float]:
+    """Cosines of test queries and entries."""
+    return np.load(train_faq(folder)[0]).ravel().tolist()
+
+
+def passage_scores(folder: Path) -> dict[str, float]:
+    """Rows of Table 3 for a vector file, a small BERT's layers and a cross-encoder."""
+    place = passage_sets.write_wikiqa(folder / "wikiqa", (24, 10, 10))
+    words = word_file(folder / "words.txt", [*passage_sets.ANIMALS, *passage_sets.HOMES, "sleep", "near"])
+    bert = small_bert(folder / "bert", passage_texts())
+    features = ("cosine", "bilinear", "uv", "uv-diff-prod")
+    options = [
+        "--ranker.epochs",
+        "3",
+        "--baselines",
+        "bm25",
+        "--runs",
+        "2",
+        "--cross.steps",
+        "5",
+        "--device",
+        "cpu",
+    ]
+    options += ["--frozen.backbones", bert, "--cross.backbones", bert, "--cache", str(folder / "vectors")]
+    options += ["--models", words, "--features", *features, "--output", str(folder / "passages")]
+    assert passages([str(place), *options]) == 0
+    rows = json.loads((folder / "passages" / "results.json").read_text())["rows"]
+    return {
+        f"{row['model']} {row['feature']} {row['scorer']} {metric}": row["metrics"][metric]["mean"]
+        for row in rows
+        for metric in ("mrr", "map", "p@1", "s@5", "r@1")
+    }
+
+
+def passage_texts() -> list[str]:
+    """What the made passage sets say."""
+    return [text for row in passage_sets.qa_rows(60, 1, "q") for text in row.split("\t")[2:]]
+
+
+def train_cross(folder: Path) -> list[Path]:
+    """25 steps of a cross-encoder."""
+    bert, place = small_bert(folder / "bert", passage_texts()), folder / "wikiqa"
+    spec = place if place.exists() else passage_sets.write_wikiqa(place, (24, 10, 10))
+    data = filtered(read_set(f"wikiqa={spec}", split_seed=0), "answered", None)
+    config = CrossConfig(
+        steps=25, batch_size=8, evaluate_every=25, save_every=5, loop=LoopConfig(learning_rate=1e-3)
+    )
+    choice: dict[str, Any] = {"margin": 1.0, "select": "map", "seed": 3, "device": "cpu"}
+    net, _ = cross.fine_tune(data, bert, config, folder=folder / "state", report=print, **choice)
+    save_file(dict(net.named_parameters()), folder / "weights.safetensors")
+    return [folder / "weights.safetensors"]
+
+
+def cross_encoder(folder: Path) -> list[float]:
+    return weights(*train_cross(folder))
+
+
+def layer_scores(folder: Path) -> dict[str, float]:
+    """Every layer and pooling of a random BERT on two tasks, and a second classifier."""
+    bert, data = build(folder / "bert", "bert"), write_tasks(folder / "data")
+    options = [
+        "--tasks",
+        "CR,SICK-E",
+        "--protocol",
+        "fast",
+        "--mlp",
+        "3",
+        "--poolings",
+        "cls",
+        "mean",
+        "--storage",
+        "float32",
+    ]
+    options += ["--data", str(data), "--output", str(folder / "layers"), "--cache", str(folder / "states")]
+    assert layers([str(bert), *options]) == 0
+    (found,) = json.loads((folder / "layers" / "results.json").read_text())["backbones"].values()
+    return {
+        f"{kind} {unit} {task}": value
+        for kind in ("scores", "mlp")
+        for unit, by_task in found[kind].items()
+        for task, value in by_task.items()
+    }
+
+
+SECTIONS: Mapping[str, Callable[[Path], Any]] = {
+    "analogies": analogy_scores,
+    "faq": faq_scores,
+    "faq encoder": faq_encoder,
+    "passages": passage_scores,
+    "cross-encoder": cross_encoder,
+    "layers": layer_scores,
+}
+KILLED: Mapping[str, Callable[[Path], list[Path]]] = {"faq": train_faq, "cross-encoder": train_cross}

@@ -1,0 +1,140 @@
+"""The runner: stored cells, kill and resume, what is left out; presets and published rows as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from corpora.support.config import configuration
+from corpora.support.errors import UserError
+from senteval_runner.report.page import Page, Section
+from studies.kit.data import published, read_presets
+from studies.kit.runner import Cell, Figures, Run, command, run_study
+
+
+@configuration
+class Sizes:
+    small: int = 1
+
+
+@configuration
+class ToyConfig:
+    output: Path
+    preset: Literal["paper"] | None = None
+    files: tuple[Path, ...] = ()
+    sizes: Sizes = Sizes()
+    rate: float = 1.0
+
+
+TOML = """
+[paper]
+requires = ["files", "sizes.small"]
+needs = "both parts (example.org)"
+[paper.options]
+rate = 2
+sizes.small = 3
+"""
+
+
+def write(value: float) -> Callable[[Path], Figures]:
+    """Computes ``value``, beside a file in the folder for unfinished work."""
+
+    def compute(work: Path) -> Figures:
+        (work / "state").write_text("begun")
+        return {"value": value}
+
+    return compute
+
+
+def cell(name: str, compute: Callable[[Path], Figures], folder: str = "") -> Cell:
+    return Cell(name=name, identity=[name], compute=compute, folder=folder)
+
+
+def refuse(work: Path) -> Figures:
+    raise UserError("no such data")
+
+
+def test_finished_cells_are_kept_and_a_damaged_one_is_computed_again(tmp_path: Path) -> None:
+    found = Run(tmp_path).figures({1: cell("a", write(0.5)), 2: cell("b", write(1))})
+    assert found == {1: {"value": 0.5}, 2: {"value": 1}}
+    assert not list((tmp_path / "unfinished").iterdir())
+    again = {1: cell("a", refuse), 2: cell("b", refuse)}
+    assert Run(tmp_path).figures(again) == found
+    for record in (tmp_path / "cells").iterdir():
+        record.write_text(record.read_text().replace("0.5", "0.6"))
+    run = Run(tmp_path)
+    assert run.figures(again) == {2: {"value": 1}} and run.left_out == {"no such data": ["a"]}
+
+
+def test_unfinished_work_stays_after_a_kill(tmp_path: Path) -> None:
+    def dies(work: Path) -> Figures:
+        (work / "state").write_text("step 12")
+        raise KeyboardInterrupt
+
+    def resumes(work: Path) -> Figures:
+        return {"resumed": (work / "state").read_text()}
+
+    with pytest.raises(KeyboardInterrupt):
+        Run(tmp_path).figures({0: cell("a", dies)})
+    assert Run(tmp_path).figures({0: cell("a", resumes)}) == {0: {"resumed": "step 12"}}
+
+
+def test_a_cell_with_a_folder_vouches_for_its_files(tmp_path: Path) -> None:
+    def train(work: Path) -> Figures:
+        (tmp_path / "model").mkdir(exist_ok=True)
+        (tmp_path / "model/weights").write_text("1 2 3")
+        return {}
+
+    def cells(rate: float) -> dict[int, Cell]:
+        one = Cell(name="a", identity=[rate], compute=train, folder="model", products=["weights"])
+        return {0: one}
+
+    assert Run(tmp_path).figures(cells(1)) == Run(tmp_path).figures(cells(1)) == {0: {}}
+    other, damaged = Run(tmp_path), Run(tmp_path)
+    assert not other.figures(cells(2)) and "other options" in str(other.left_out)
+    (tmp_path / "model/weights").write_text("1 2 4")
+    assert not damaged.figures(cells(1)) and "weights: damaged" in str(damaged.left_out)
+
+
+def toy(config: ToyConfig, run: Run) -> Page:
+    found = run.figures(
+        {n: cell(f"cell {n}", write(n * config.rate)) for n in range(3)} | {9: cell("9", refuse)}
+    )
+    return Page("Toy", [Section("Values", [str(sum(one["value"] for one in found.values()))])])
+
+
+def test_the_report_has_the_page_and_what_was_left_out(tmp_path: Path) -> None:
+    assert run_study(ToyConfig(output=tmp_path), toy) == 2
+    shown = (tmp_path / "report.md").read_text()
+    assert "3.0" in shown and "9: no such data" in shown
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["cells"][2] == {"cell": "cell 2", "value": 2.0} and results["config"]["rate"] == 1.0
+    with pytest.raises(UserError, match="9: no such data"):
+        run_study(ToyConfig(output=tmp_path / "none"), lambda _, run: toy_without(run))
+
+
+def toy_without(run: Run) -> Page:
+    run.figures({9: cell("9", refuse)})
+    return Page("Toy", [])
+
+
+def test_presets_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "presets.toml").write_text(TOML)
+    monkeypatch.setattr("inspect.getfile", lambda _: str(tmp_path / "config.py"))
+    assert read_presets(ToyConfig) == {"paper": {"preset": "paper", "rate": 2.0, "sizes": Sizes(small=3)}}
+    cli = command(ToyConfig, toy, "studies.toy", "A toy.")
+    given = ["--preset", "paper", "--output", str(tmp_path / "out")]
+    assert cli(given) == 2 and not (tmp_path / "out").exists()
+    assert cli([*given, "--files", "x"]) == 2
+    assert "6.0" in (tmp_path / "out/report.md").read_text()
+    with pytest.raises(UserError, match=r"--preset paper needs --files: both parts \(example\.org\)"):
+        run_study(ToyConfig(output=tmp_path, preset="paper"), toy)
+
+
+def test_published_rows_are_files(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text('name,A,B\n"one, two",1.5,\nthree,2,3\n')
+    assert published(tmp_path / "rows.csv") == {"one, two": {"A": 1.5}, "three": {"A": 2.0, "B": 3.0}}
