@@ -5,9 +5,9 @@ corpus. One worker reads the sentences in order, so the same cache and options g
 workers would race for the rows.
 
 ``distil:MODEL`` is model2vec's recipe (Tulkens & van Dongen 2024, https://github.com/MinishLab/model2vec):
-the encoder's vector of each word by itself, PCA, and smooth inverse frequency weights. Three things differ. The
-words are those of the corpus instead of the encoder's pieces. Their frequencies are counted, not guessed from
-ranks by Zipf's law, and a is 1e-3 as in Arora et al. 2017. And before they are weighted, all vectors are
+the encoder's vector of each word by itself, PCA, and smooth inverse frequency weights. Three things differ.
+The words are those of the corpus instead of the encoder's pieces. Their frequencies are counted, not guessed
+from ranks by Zipf's law, and a is 1e-3 as in Arora et al. 2017. And before they are weighted, all vectors are
 multiplied by one number that makes their mean square 1, the scale that word tables start from
 (``--table.init unit``).
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from multiview.compact import cli as compact
 from safetensors.torch import load_file, save_file
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
-from multiview.compact import cli as compact
 from multiview.config import Bits, TrainConfig
 from multiview.folder.files import load_members, member_record
 from multiview.folder.names import model_folder

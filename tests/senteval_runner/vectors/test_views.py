@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from multiview import train
-from multiview.compact import cli as compact
+from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
 from senteval_runner.run import cli as run
@@ -24,16 +25,17 @@ SENTENCES = [list(words) for words in toy_corpus()[0][:40]]
 
 @pytest.fixture(scope="module")
 def models(toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``one`` of three views; ``joined``, two compact parts; ``scaled``, the same parts of length 1."""
+    """``one`` of three views; ``joined``, two parts; ``scaled``, the same parts of length 1."""
     out = tmp_path_factory.mktemp("models")
     for seed, (name, views) in enumerate(
         {"one": "dep,const,seq", "a": "dep,const", "b": "dep,const"}.items()
     ):
         values = {"name": name, "views": views, "seed": seed, "loop": {"epochs": 1}}
         assert train.main(changed(TINY, trees=toy_trees, output=out, **values)) == 0
-    for name, options in (("joined", []), ("scaled", ["--normalize-parts"])):
-        arguments = [str(out / "a"), str(out / "b"), "--sample", str(toy_trees), "--output", str(out / name)]
-        assert compact([*arguments, *options]) == 0
+    for name in ("joined", "scaled"):
+        for part in ("a", "b"):
+            shutil.copytree(out / part, out / name / part)
+        save_members(out / name, ["a", "b"], card="# Two\n", normalize_parts=name == "scaled")
     return out
 
 
