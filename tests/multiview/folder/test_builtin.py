@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from multiview import compact, encode, explain, export, info, search
+from multiview import encode, explain, export, info, search
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
@@ -39,7 +39,7 @@ def test_commands_take_it(builtin: Path, corpus: Path, capsys: pytest.CaptureFix
     assert encode.cli(["builtin", str(corpus), "--output", str(corpus.parent / "v.npy")]) == 0
     np.testing.assert_array_equal(np.load(corpus.parent / "v.npy"), vectors)
     assert info.cli(["builtin"]) == 0
-    assert capsys.readouterr().out.count("storage    compact") == 2
+    assert capsys.readouterr().out.count("storage    float32") == 2
     assert search.cli(["builtin", str(corpus), "stock prices fell !", "--top", "1"]) == 0
     assert capsys.readouterr().out == f"1.0000        1  {TEXTS[1]}\n"
 
@@ -103,8 +103,8 @@ def test_there_may_be_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path)
     with pytest.raises(UserError, match="no builtin encoder; give a model folder"):
         MultiViewEncoder.load("builtin")
-    for command in (info, export, compact):
-        assert command.cli(["builtin", *(["--output", "x"] if command is compact else [])]) == 2
+    for command in (info, export):
+        assert command.cli(["builtin"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,6 @@ def test_there_may_be_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         "search bultin corpus.txt cat",
         "encode bultin corpus.txt",
         "info bultin",
-        "compact Builtin --output x",
         "explain built-in a b",
     ],
 )
@@ -126,9 +125,7 @@ def test_a_misspelt_name_is_one_line_with_the_right_one(
 ) -> None:
     monkeypatch.chdir(corpus.parent)
     name, *arguments = command.split()
-    clis = {
-        module.__name__.rpartition(".")[2]: module.cli for module in (compact, encode, explain, info, search)
-    }
+    clis = {module.__name__.rpartition(".")[2]: module.cli for module in (encode, explain, info, search)}
     assert clis[name](arguments) == 2
     shown = capsys.readouterr().err
     assert "did you mean builtin?" in shown and shown.count("\n") == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from multiview.compact import cli as compact
 from safetensors.torch import load_file, save_file
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
-from multiview.config import Bits, TrainConfig
-from multiview.folder.files import load_members, member_record
+from multiview.config import Bits
+from multiview.folder.files import load_members, save_member, save_members
 from multiview.folder.names import model_folder
 from multiview.folder.storage import pack, quantise, quantise_to_4, unpack
 from multiview.info import cli as info
@@ -49,8 +47,10 @@ def both(toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small(both: Path, toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both, compact, their parts scaled to length 1."""
     out = tmp_path_factory.mktemp("small") / "small"
-    options = ["--output", str(out), "--sample", str(toy_trees), "--normalize-parts"]
-    assert compact([str(both / "trained"), str(both / "fixed"), *options]) == 0
+    for number, name in enumerate(("trained", "fixed")):
+        (member,) = load_members(both / name)
+        save_member(out / f"{number}-{name}", member, card="# A model\n", training={}, storage="compact")
+    save_members(out, ["0-trained", "1-fixed"], card="# Two models\n", normalize_parts=True)
     return out
 
 
@@ -143,29 +143,6 @@ def test_loaded_weights_are_the_dequantised_ones(both: Path, small: Path) -> Non
                 assert torch.equal(value, stored[key].float()) and stored[key].dtype == torch.float16
 
 
-def test_four_bits_and_another_pooling(both: Path, toy_trees: Path, tmp_path: Path) -> None:
-    """A copy in 4 bits of the joined pools: the states' parts of the model as it was, nearly."""
-    options = ["--bits", "4", "--pooling", "root,mean,max", "--sample", str(toy_trees)]
-    assert compact([str(both / "fixed"), "--output", str(tmp_path / "s"), *options]) == 0
-    stored = load_file(tmp_path / "s" / "model.safetensors")
-    assert stored["words.fixed"].dtype == torch.uint8 and stored["words.fixed"].shape[1] == 3
-    assert {value.dtype for value in stored.values()} <= {
-        *(torch.uint8, torch.int8, torch.bfloat16, torch.float16),
-    }
-    found = vectors_of(tmp_path / "s", toy_trees)
-    roots = vectors_of(both / "fixed", toy_trees)
-    dim = TINY.encoder.dim
-    assert found.shape[1] == 2 * 3 * dim
-    (member,) = load_members(tmp_path / "s")
-    assert member.network.widths == [3 * dim] * 2
-    views = np.hsplit(found, 2)
-    near = [
-        np.corrcoef(view[:, :dim].ravel(), root.ravel())[0, 1]
-        for view, root in zip(views, np.hsplit(roots, 2), strict=True)
-    ]
-    assert min(near) > 0.97
-
-
 def test_parts_are_scaled_and_joined(both: Path, small: Path, toy_trees: Path) -> None:
     parts = [vectors_of(small / name, toy_trees) for name in ("0-trained", "1-fixed")]
     expected = np.hstack([part / np.linalg.norm(part, axis=1, keepdims=True) for part in parts])
@@ -177,36 +154,6 @@ def test_parts_are_scaled_and_joined(both: Path, small: Path, toy_trees: Path) -
     only = encoder.encode(None, trees=TreeCache.open(toy_trees), views="dep")
     lengths = [np.linalg.norm(part, axis=1) for part in np.hsplit(only, 2)]
     np.testing.assert_allclose(lengths, 1, atol=1e-6)
-
-
-def test_the_change_is_small_and_told(
-    both: Path, toy_trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    arguments = [str(both), "--output", str(out), "--sample", str(toy_trees), "--sentences", "50"]
-    assert compact(arguments) == 0
-    shown = capsys.readouterr().out
-    before, after = vectors_of(both, toy_trees)[:50], vectors_of(out, toy_trees)[:50]
-    cosines = (before * after).sum(1) / np.linalg.norm(before, axis=1) / np.linalg.norm(after, axis=1)
-    told = float(shown.split("1 - cosine = ")[1].split()[0])
-    assert told == pytest.approx(1 - cosines.min(), abs=2e-6) and 0 < told < 1e-3
-    card = (out / "README.md").read_text()
-    assert "2 models, concatenated" in card and "Of 50 sentences of toy" in card
-    assert card.count("\n## ") == 2 and card.count("\n# ") == 0
-    assert not (out / "1-fixed" / "vectors.npy").exists()
-    assert member_record(out / "0-trained").training == member_record(both / "trained").training
-
-
-def test_a_loaded_model_is_saved_as_it_is(small: Path, toy_trees: Path, tmp_path: Path) -> None:
-    MultiViewEncoder.load(small, "cpu").save(tmp_path / "copy")
-    np.testing.assert_array_equal(vectors_of(tmp_path / "copy", toy_trees), vectors_of(small, toy_trees))
-    assert member_record(tmp_path / "copy" / "1-fixed").storage == "float32"
-    again = tmp_path / "again"
-    assert compact([str(tmp_path / "copy"), "--output", str(again), "--sample", str(toy_trees)]) == 0
-    for name in ("0-0-trained", "1-1-fixed"):
-        first = small / name[2:] / "model.safetensors"
-        assert (again / name / "model.safetensors").read_bytes() == first.read_bytes()
-    np.testing.assert_array_equal(vectors_of(again, toy_trees), vectors_of(small, toy_trees))
 
 
 def test_an_older_folder_loads(both: Path, toy_trees: Path, tmp_path: Path) -> None:
@@ -267,48 +214,11 @@ def test_a_scale_too_many_is_named(small: Path, tmp_path: Path) -> None:
         MultiViewEncoder.load(tmp_path / "m")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["{both}/trained", "--output", "{both}/trained"], "is one of the models"),
-        (["{both}", "--output", "{both}/fixed"], "is one of the models"),
-        (["{small}", "{both}/fixed", "--output", "{tmp}/x"], "scales its parts; give --normalize-parts"),
-        (["{both}", "--output", "{tmp}"], "holds something other than a model"),
-        (["{tmp}/none", "--output", "{tmp}/x"], "no model here"),
-        (["--output", "{tmp}/x"], "name at least one model"),
-    ],
-)
-def test_bad_requests_are_one_line(
-    both: Path,
-    small: Path,
-    tmp_path: Path,
-    arguments: Sequence[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
-    places = {"both": both, "small": small, "tmp": tmp_path}
-    assert compact([argument.format(**places) for argument in arguments]) == 2
-    shown = capsys.readouterr().err
-    assert message in shown and shown.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
 def test_info_says_what_a_folder_is(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert info([str(small)]) == 0
     shown = capsys.readouterr().out
     assert "0-trained + 1-fixed, each scaled to length 1, concatenated" in shown
     assert shown.count("storage    compact, 0.0 MB") == 2
-
-
-def test_an_expanded_vocabulary_is_refused(tiny: TrainConfig, tmp_path: Path, toy_trees: Path) -> None:
-    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
-    random = np.random.default_rng(0)
-    lines = [f"{word} {' '.join(map(str, random.normal(size=3).round(3)))}\n" for word in [*words, "quokka"]]
-    (tmp_path / "v.txt").write_text("".join(lines))
-    main(changed(tiny, vectors=str(tmp_path / "v.txt"), vocabulary={"expand": 1000}, loop={"epochs": 1}))
-    assert member_record(tiny.folder).words.expanded
-    assert compact([str(tiny.folder), "--output", str(tmp_path / "x"), "--sample", str(toy_trees)]) == 2
 
 
 def test_the_builtin_encoder_of_this_tree() -> None:

@@ -90,7 +90,7 @@ def test_vectors_of_new_words_are_opened_before_the_training(tiny: TrainConfig, 
     with pytest.raises(UserError, match=r"tokenizer\.json: no such file"):
         main(config)
     assert not (config.folder / "train.json").exists()  # not claimed: the corrected command goes there
-    with pytest.raises(UserError, match="--table.expand 9: --vectors train has the trained words alone"):
+    with pytest.raises(UserError, match=r"--table\.expand 9: --vectors train has the trained words alone"):
         changed(config, vectors="train").check()
 
 
