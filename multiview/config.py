@@ -39,10 +39,9 @@ LAPTOP = "laptop"
 Case = Literal["exact", "backoff", "lower"]
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all", "quickthought"]
+Start = Literal["xavier", "bag"]
 Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max"]
 """How states become a vector; what commas separate is concatenated and divided by its number."""
-Bits = Literal[8, 4]
-"""Of a number of a word vector in compact storage."""
 
 DISTIL = "distil:"
 """In ``--vectors``, before the name of a sentence encoder: words as it encodes them."""
@@ -90,7 +89,7 @@ class EncoderConfig:
 
     dim: Count = 128
     """Hidden size D of each view."""
-    start: Literal["xavier", "bag"] = "bag"
+    start: Start = "bag"
     """The paper's, or trees start as bags of words, views alike."""
     pooling: Pooling = "root"
     """How states of nodes become a sentence's vector."""

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.tokenize import Tokenizer
 
-SPLITS = ("train", "dev", "test")
-
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question."""
+    """One question with K candidates."""
 
     id: str
     text: str
@@ -29,16 +27,6 @@ class Question:
     """Which candidates are relevant, [K]."""
     missed: int = 0
     """Relevant passages that are not candidates; they count against recall and average precision."""
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether it has a relevant passage, candidate or missed."""
-        return bool(self.relevant.any() or self.missed)
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether it is answered and has an irrelevant candidate."""
-        return self.is_answered and bool((~self.relevant).any())
 
 
 @dataclass(frozen=True)
@@ -54,8 +42,6 @@ class PassageSet:
     """The files it was read from."""
     notes: list[str] = field(default_factory=list)
     """What a reader of the scores must know."""
-    is_collection: bool = False
-    """Whether every dev and test question has all passages as candidates."""
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Questions, candidates and relevant candidates per split."""
@@ -70,7 +56,7 @@ class PassageSet:
 
     def used_passages(self) -> NDArray[np.int64]:
         """Indices of passages that are a candidate of some question, in increasing order."""
-        # Questions of a collection share one array, which is looked at once.
+        # Training questions of InsuranceQA share one array, which is looked at once.
         rows = {id(q.candidates): q.candidates for questions in self.splits.values() for q in questions}
         return np.unique(np.concatenate(list(rows.values()))) if rows else np.zeros(0, dtype=np.int64)
 
@@ -118,12 +104,15 @@ def filtered(data: PassageSet, keep: str, limit: int | None) -> PassageSet:
     Raises:
         UserError: a split has no question left.
     """
+
+    def is_kept(q: Question, wanted: str) -> bool:
+        answered = bool(q.relevant.any() or q.missed)
+        return wanted == "all" or (answered and (wanted == "answered" or not q.relevant.all()))
+
     splits, notes = {}, list(data.notes)
     for name, questions in data.splits.items():
         wanted = "mixed" if name == "train" else keep
-        kept = [
-            q for q in questions if wanted == "all" or (q.is_mixed if wanted == "mixed" else q.is_answered)
-        ]
+        kept = [q for q in questions if is_kept(q, wanted)]
         if len(kept) < len(questions):
             reason = "a relevant" if wanted == "answered" else "both a relevant and an irrelevant"
             notes.append(

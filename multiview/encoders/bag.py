@@ -1,13 +1,23 @@
-"""BAG: the mean of the word vectors, the baseline that every other view has to beat."""
+"""Views that have no weights, which are added to a finished model; BAG is the mean of the word vectors."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
 from multiview.config import Pooling
-from multiview.encoders.registry import register_view
-from multiview.encoders.weightless import WeightlessView
-from multiview.engines.plan import Plan
+from multiview.encoders.registry import Encoder, register_view
+from multiview.engines.plan import Plan, TreeBatch, plan_words
+
+
+class WeightlessView(Encoder):
+    """A sum over a sentence's words that nothing trains. Its nodes are the words."""
+
+    requires = frozenset({"tokens"})
+    weightless = True
+
+    def plan(self, batch: TreeBatch) -> Plan:
+        """Reads ``sentence_offsets``."""
+        return plan_words(batch)
 
 
 @register_view("bag")
@@ -19,7 +29,7 @@ class BagEncoder(WeightlessView):
         """E, the size of word vectors."""
         return word_dim
 
-    def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Means [B, E] and the words [N, E]."""
         offsets = plan.to(x_UE.device).tensor("node_offsets")
         mean_BE = nn.functional.embedding_bag(token_N, x_UE, offsets, mode="mean", include_last_offset=True)

@@ -8,35 +8,44 @@ its own. g are the m character trigrams of a word, by which it is near words of 
 et al. 2017). w is the smooth inverse frequency (Arora et al. 2017) that Zipf's law gives a word's place in
 the vocabulary. Words are in lower case. What trained views blur, a classifier can read here.
 
-Legend of dimension suffixes: B sentences, N tokens, U distinct words, K width.
+A key stands for K signs, which SplitMix64 (Steele, Lea & Flood 2014) makes from it, so that none is kept in
+memory: number c is ``mix(key + c · golden)``, c from 1, and gives eight bytes, lowest first. Bit j, from the
+lowest, of the i-th byte of all is the sign of place j · K / 8 + i, so that one instruction counts the bits of
+many places.
+
+Legend of dimension suffixes: B sentences, N tokens or keys, G groups of keys, M places of sums, U distinct
+words, K width.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
 from multiview.config import Pooling
+from multiview.encoders.bag import WeightlessView
 from multiview.encoders.registry import register_view
-from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan, TreeBatch
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary
 from parsing.cache.format import Batch
-
-if TYPE_CHECKING:
-    from multiview.engines.signs import Targets
 
 WIDTH = 4096
 PAIRS = 0.25
 """Weight of a pair of neighbours; a word has at most 1, and its trigrams together as much."""
 SMOOTH = 1e-3
 """a of the weight a / (a + p)."""
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_30, _27, _31 = (np.uint64(value) for value in (30, 27, 31))
+_ONE = np.uint8(1)
+_MOST = 255
+"""Keys whose signs are counted in bytes before they are added up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +80,6 @@ class HashEncoder(WeightlessView):
         """Reads the words' spelling."""
         if not isinstance(batch, Batch) or batch.types is None:
             raise ValueError("view hash reads words; the batch holds vocabulary ids")
-        from multiview.engines.signs import Targets, add_signs, mixed  # numba takes time to import
-
         base = super().plan(batch)
         offsets, length_B = base.node_offsets, np.diff(base.node_offsets)
         used, token_N = np.unique(batch.token, return_inverse=True)
@@ -105,10 +112,8 @@ class HashEncoder(WeightlessView):
         """Sentence vectors [B, K]; the word vectors are not read."""
         return plan.to(x_UE.device).tensor("sentence")
 
-    def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sentence vectors [B, K] and u of the words [N, K], without their weights."""
-        from multiview.engines.signs import Targets
-
         assert isinstance(plan, HashPlan)
         word_UK = np.zeros((len(plan.types), WIDTH), np.float32)
         _add_words(plan.types, Targets.themselves(len(plan.types)), word_UK)
@@ -129,8 +134,6 @@ class HashEncoder(WeightlessView):
 
 def _add_words(types: list[str], places: Targets, summed: NDArray[np.float32]) -> None:
     """Add u of each word to its places among the rows [rows, K]."""
-    from multiview.engines.signs import add_signs
-
     add_signs(word_keys(types), np.arange(len(types) + 1), places, summed)
     trigram_G, count_U = trigram_keys(types)
     places = places.times(1 / np.sqrt(np.maximum(count_U, 1)))
@@ -142,8 +145,6 @@ def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64
 
     A word has as many trigrams as characters.
     """
-    from multiview.engines.signs import mixed
-
     marked = [f"<{word.lower()}>" for word in types]
     count_U = np.array([len(word) - 2 for word in marked], np.int64)
     # Three code points of 21 bits fit into one number.
@@ -160,3 +161,78 @@ def word_keys(types: list[str]) -> NDArray[np.uint64]:
         for word in types
     )
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64) | np.uint64(1)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Where the sum of each group of keys goes: M places in all, group by group."""
+
+    row: NDArray[np.int64]
+    """[M], a row of the result."""
+    weight: NDArray[np.float32]
+    """[M], what the group counts there."""
+    offsets: NDArray[np.int64]
+    """[G + 1], where the places of each group begin."""
+
+    @staticmethod
+    def themselves(groups: int) -> Targets:
+        """Each group in a row of its own, with weight 1."""
+        every = np.arange(groups + 1)
+        return Targets(every[:-1], np.ones(groups, np.float32), every)
+
+    def times(self, factor_G: NDArray[np.floating]) -> Targets:
+        """Each group times a factor."""
+        weight_M = self.weight * np.repeat(factor_G, np.diff(self.offsets)).astype(np.float32)
+        return Targets(self.row, weight_M, self.offsets)
+
+
+@njit(cache=True, nogil=True)
+def mixed(value):  # type: ignore[no-untyped-def]
+    """SplitMix64's finaliser, of a number or an array: every bit of the result hangs on every bit of it."""
+    value = (value ^ (value >> _30)) * _FIRST
+    value = (value ^ (value >> _27)) * _SECOND
+    return value ^ (value >> _31)
+
+
+def add_signs(
+    key_N: NDArray[np.uint64], offsets: NDArray[np.integer], targets: Targets, summed: NDArray[np.float32]
+) -> None:
+    """Add the sum of each group's signs, over the root of K, to its targets.
+
+    Args:
+        key_N: the keys.
+        offsets: [G + 1], where each group of keys begins.
+        targets: of the G groups.
+        summed: [rows, K], which the sums are added to; K is a multiple of 64.
+    """
+    weight_M = (targets.weight / summed.shape[1] ** 0.5).astype(np.float32)
+    _add_signs(key_N, offsets, targets.row, weight_M, targets.offsets, summed)
+
+
+@njit(cache=True, nogil=True)
+def _add_signs(key_N, offsets, row_M, weight_M, target_offsets, summed):  # type: ignore[no-untyped-def]
+    width = summed.shape[1]
+    number = np.empty(width // 64, np.uint64)
+    byte = number.view(np.uint8)
+    count, signs = np.empty(width, np.uint8), np.empty(width, np.float32)
+    for group in range(len(offsets) - 1):
+        signs[:] = 0
+        for start in range(offsets[group], offsets[group + 1], _MOST):
+            stop = min(start + _MOST, offsets[group + 1])
+            count[:] = 0
+            for n in range(start, stop):
+                counter = key_N[n]
+                for c in range(len(number)):
+                    counter += GOLDEN
+                    number[c] = mixed(counter)
+                for j in range(8):
+                    part = count[j * len(byte) : (j + 1) * len(byte)]
+                    for i in range(len(byte)):
+                        part[i] += (byte[i] >> np.uint8(j)) & _ONE
+            keys = np.float32(stop - start)
+            for k in range(width):
+                signs[k] += np.float32(2) * np.float32(count[k]) - keys
+        for m in range(target_offsets[group], target_offsets[group + 1]):
+            row, weight = summed[row_M[m]], weight_M[m]
+            for k in range(width):
+                row[k] += weight * signs[k]

@@ -23,8 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.engines.buffers import Level
-from multiview.engines.transfer import to_device
+from multiview.engines.memory import to_device
 
 IntArray = NDArray[np.integer]
 
@@ -137,11 +136,11 @@ class DepPlan(Plan):
         """I, the number of words with dependents."""
         return len(self.order) - self.leaves
 
-    def levels(self) -> list[Level]:
-        """Internal nodes of each level and their children's slots, lowest level first."""
+    def levels(self) -> list[tuple[int, int, int, int]]:
+        """Internal nodes of each level and their children's slots: ``(low, high, edge_low, edge_high)``."""
         nodes = pairwise(self.level_offsets.tolist())
         edges = pairwise(self.child_offsets[self.level_offsets].tolist())
-        return [Level(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
+        return [(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)

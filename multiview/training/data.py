@@ -27,8 +27,8 @@ from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import fields_of
 from multiview.encoders.stack import ViewStack
+from multiview.engines.memory import to_device
 from multiview.engines.plan import Plan
-from multiview.engines.transfer import to_device
 from multiview.training.objective import (
     UNUSABLE_FLAGS,
     Positions,

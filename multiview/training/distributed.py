@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from multiview.engines.transfer import to_device
+from multiview.engines.memory import to_device
 from multiview.training.data import Rows
 
 

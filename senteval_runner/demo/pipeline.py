@@ -27,13 +27,10 @@ if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
     from senteval_runner.demo.retrieval import RetrievalScores
 
-REWEIGHED, ADAPTED, SCRATCH = "reweighed", "adapted", "dep-const"
-"""The models: the installation's encoder with other factors on its views; that continued on this text; one
-that has seen nothing but this text."""
-# docs/recipe.md has the trials. In documentation neighbours are sentences with the same rare words, so the
-# hash gets four times its factor, words that the encoder has never seen vectors of their own, and every
-# word's vector a share that no other word has.
-FACTORS = (0.75, 0.75, 0.5, 0.75, 56.0)
+ADAPTED, SCRATCH = "adapted", "dep-const"
+"""The models: the installation's encoder, continued on this text; one that has seen nothing but this text."""
+# In documentation neighbours are sentences with the same rare words, so words that the encoder has never seen
+# get vectors of their own, and every word's vector a share that no other word has.
 ADAPTING = (
     *("--words", "tuned", "--table.buckets", "5000", "--table.dropout", "0.1"),
     *("--objective.score", "cosine", "--objective.same", "1", "--encoder.pooling", "root+mean"),
@@ -132,34 +129,22 @@ def steps(config: DemoConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
         size = ("--loop.max-minutes", str(minutes), "--seed", str(config.seed))
         return ("multiview.train", *options, *where, *size)
 
-    start = str(models / REWEIGHED)
     scratch = train(SCRATCH, config.scratch_minutes, "--views", "dep,const")
     return {
         "parse training text": ("1/5 parse the training text", parse("train", config.sentences)),
         "parse held-out text": ("2/5 parse the held-out packages", parse("heldout", config.held_out)),
         "adapt": (
             "3/5 adapt the encoder in the package",
-            train(ADAPTED, config.minutes, "--init", start, *ADAPTING),
+            train(ADAPTED, config.minutes, "--init", "builtin", *ADAPTING),
         ),
         "train": ("4/5 train two views from nothing", scratch),
     }
-
-
-def reweigh(target: Path) -> None:
-    """Save the encoder in the package with the factors above, once."""
-    from multiview.model import MultiViewEncoder
-
-    if not (target / "config.json").is_file():
-        encoder = MultiViewEncoder.load("builtin", "cpu")
-        encoder.members[0].network.scales = FACTORS
-        encoder.save(target)
 
 
 def main(config: DemoConfig) -> None:
     """Parse, train, evaluate, report."""
     trees, models = config.output / "trees", config.output / "models"
     train_trees, held_out_trees = trees / "pydocs-train", trees / "pydocs-heldout"
-    reweigh(models / REWEIGHED)
     seconds = {name: run_step(title, *words) for name, (title, words) in steps(config).items()}
     print("\n== 5/5 neighbour retrieval on the held-out packages", flush=True)
     began = time.monotonic()

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.config import Count, CountOrNone, NotNegative, Positive, configuration
+from corpora.support.config import Count, NotNegative, Positive, configuration
 from senteval_runner.towers.config import BackboneConfig, Pieces
 from studies.finetune.config import LoopConfig
 
@@ -90,8 +90,8 @@ class PassagesConfig:
     """Options of ``studies.passages``."""
 
     sets: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[FORMAT=]FOLDER...")] = ()
-    """Data sets: folders named wikiqa, trecqa, wikipassageqa, insuranceqa, quasar-t, searchqa, cranfield or
-    trec (any TREC-style collection), or FORMAT=FOLDER."""
+    """Data sets: folders named wikiqa, trecqa, wikipassageqa, insuranceqa, quasar-t or searchqa, or
+    FORMAT=FOLDER."""
     models: tuple[str, ...] = ()
     """Encoders with vectors of their own, named as in senteval_runner.run; A+B puts vectors side by side."""
     preset: Literal["paper"] | None = None
@@ -112,14 +112,10 @@ class PassagesConfig:
     keep: Literal["answered", "mixed", "all"] = "answered"
     """Questions of dev and test: answered has a relevant candidate (the usual WikiQA and raw TrecQA), mixed
     an irrelevant one too (TrecQA "clean"), all keeps every one (0 where no candidate is relevant)."""
-    depths: tuple[CountOrNone, ...] = (0,)
-    """Candidates in collections: the top N by BM25; 0 is the whole collection."""
     limit: Count | None = None
     """Use only this many questions at the start of each split; None uses all."""
     runs: Count = 1
     """Training runs per method; several give mean ± standard deviation."""
-    split_seed: int = 0
-    """Seed of the random 60 / 20 / 20 split of questions for sets without a published one."""
     unit: Literal["passage", "sentence"] = "passage"
     """Encode a passage at once, or as the mean of its sentences' vectors (for sentence encoders)."""
     normalize_parts: bool = False

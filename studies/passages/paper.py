@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from corpora.ranking.read import parse_spec
+from corpora.ranking.sets import parse_spec
 from corpora.support.errors import UserError
 from corpora.support.presets import Need, refuse_missing
 from studies.passages.config import CrossConfig, FrozenConfig, PassagesConfig

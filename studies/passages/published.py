@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from corpora.ranking.read import ALIASES
 from senteval_runner.report.table import Cell
 from studies.passages.metrics import METRICS
 
@@ -74,7 +73,7 @@ def quoted(name: str) -> list[list[Cell]]:
     Args:
         name: of the set, as our reports call it.
     """
-    metrics, rows = TABLE_3.get(ALIASES.get(name.lower(), name.lower()), ((), {}))
+    metrics, rows = TABLE_3.get(name.lower(), ((), {}))
     found: list[list[Cell]] = []
     for model, figures in rows.items():
         by_metric = dict(zip(metrics, figures, strict=True))

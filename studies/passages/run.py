@@ -13,7 +13,7 @@ import numpy as np
 
 from corpora.inputs import input_hash
 from corpora.ranking.questions import PassageSet, filtered
-from corpora.ranking.read import parse_spec, read_set
+from corpora.ranking.sets import parse_spec, read_set
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
@@ -72,8 +72,6 @@ def check(config: PassagesConfig) -> None:
     Raises:
         UserError: one line that names the option.
     """
-    if not config.depths:
-        raise UserError("--depths: one or more numbers of candidates, 0 for the whole collection")
     if not config.sets:
         raise UserError("no data set given; name folders, see --help")
     if not (config.models or config.baselines or config.frozen.backbones or config.cross.backbones):
@@ -88,23 +86,16 @@ def check(config: PassagesConfig) -> None:
 
 
 def load_sets(config: PassagesConfig, errors: list[str]) -> list[LoadedSet]:
-    """The sets that can be read, collections once per depth; what cannot goes to ``errors``."""
-    from corpora.ranking.trec import cut
-
+    """The sets that can be read; what cannot goes to ``errors``."""
     loaded, names = [], set()
     for spec in dict.fromkeys(config.sets):
         try:
-            data = filtered(read_set(spec, split_seed=config.split_seed), config.keep, config.limit)
+            data = filtered(read_set(spec), config.keep, config.limit)
             if data.name in names:
                 raise UserError(f"{spec}: a set of the name {data.name} is there already; rename the folder")
             names.add(data.name)
             digest = input_hash(parse_spec(spec)[1], data.files)
-            depths = dict.fromkeys(config.depths) if data.is_collection else (0,)
-            for depth in depths:
-                chosen = cut(data, depth) if depth else data
-                loaded.append(
-                    LoadedSet(chosen, [digest, config.keep, config.limit, config.split_seed, depth])
-                )
+            loaded.append(LoadedSet(data, [digest, config.keep, config.limit]))
         except UserError as error:
             errors.append(str(error))
     return loaded

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from corpora.support.errors import UserError
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import build_view
-from multiview.encoders.stack import ViewStack
-from multiview.folder.files import Member, load_members
+from multiview.encoders.stack import Reading, ViewStack
+from multiview.folder.files import Member
 from multiview.info import cli as info
 from multiview.model import MultiViewEncoder
 from multiview.train import cli as train
@@ -141,27 +141,23 @@ def test_the_nodes_are_the_words() -> None:
 
 
 def test_views_are_added_scaled_kept_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    added = tmp_path / "added"
-    plain = encoder_of("seq")
-    plain.members[0].network.add(["bag", "hash"])
-    plain.members[0].network.scales = (1.0, 0.25, 3.0)
-    plain.save(added)
-    encoder = MultiViewEncoder.load(added, "cpu")
+    encoder = encoder_of("seq")
+    encoder.members[0].network.read(Reading("root", ("bag", "hash"), (1.0, 0.25, 3.0)))
+    encoder.save(tmp_path / "added")
+    encoder, before = MultiViewEncoder.load(tmp_path / "added", "cpu"), encoder_of()
     assert encoder.views == ["seq", "bag", "hash"]
     whole = encoder.encode(SENTENCES)
     seq, bag, hashed = np.split(whole, [4, 10], axis=1)
-    before = encoder_of()
-    np.testing.assert_allclose(seq, encoder_of("seq").encode(SENTENCES), atol=1e-6)
-    np.testing.assert_allclose(bag, 0.25 * before.encode(SENTENCES, views="bag"), atol=1e-6)
-    np.testing.assert_allclose(hashed, 3 * before.encode(SENTENCES, views="hash"), atol=1e-5)
+    for part, view, scale in ((seq, "seq", 1), (bag, "bag", 0.25), (hashed, "hash", 3)):
+        np.testing.assert_allclose(part, scale * before.encode(SENTENCES, views=view), atol=1e-5)
     np.testing.assert_array_equal(encoder.encode(SENTENCES, views="hash"), hashed)
     encoder.save(tmp_path / "again")
     np.testing.assert_array_equal(MultiViewEncoder.load(tmp_path / "again", "cpu").encode(SENTENCES), whole)
-    capsys.readouterr()
-    assert info([str(added)]) == 0
+    assert info([str(tmp_path / "added")]) == 0
     assert "views seq, bag, hash, 4106 dimensions" in capsys.readouterr().out
-    (member,) = load_members(added)
-    assert member.network.widths == [4, 6, 4096]
+    for view, told in (("seq", "it has weights"), ("bag", "the model has it already")):
+        with pytest.raises(UserError, match=told):
+            encoder.members[0].network.add([view])
 
 
 def test_training_needs_views_with_weights(
@@ -203,16 +199,3 @@ def test_hash_refuses_ids() -> None:
 
     with pytest.raises(ValueError, match="vocabulary ids"):
         build_view("hash", 6, 4).plan(Ids())  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("views", "told"),
-    [
-        (["dep"], "view 'dep': it has weights"),
-        (["bag", "bag"], r"view 'bag': the model has it already \(seq, bag\)"),
-        (["bagg"], "view 'bagg': did you mean bag"),
-    ],
-)
-def test_what_cannot_be_added(views: list[str], told: str) -> None:
-    with pytest.raises(UserError, match=told):
-        encoder_of("seq").members[0].network.add(views)

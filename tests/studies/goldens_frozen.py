@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from corpora.ranking.faq import read_faq
 from corpora.ranking.questions import filtered
-from corpora.ranking.read import read_set
+from corpora.ranking.sets import read_set
 from senteval_runner.vectors.embed import as_vectors
 from senteval_runner.vectors.encoders import resolve_encoder
 from studies.analogies.__main__ import cli as analogies
@@ -173,7 +173,7 @@ def train_cross(folder: Path) -> list[Path]:
     """25 steps of a cross-encoder."""
     bert, place = small_bert(folder / "bert", passage_texts()), folder / "wikiqa"
     spec = place if place.exists() else passage_sets.write_wikiqa(place, (24, 10, 10))
-    data = filtered(read_set(f"wikiqa={spec}", split_seed=0), "answered", None)
+    data = filtered(read_set(f"wikiqa={spec}"), "answered", None)
     config = CrossConfig(
         steps=25, batch_size=8, evaluate_every=25, save_every=5, loop=LoopConfig(learning_rate=1e-3)
     )

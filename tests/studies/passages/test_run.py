@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from corpora.ranking.questions import PassageSet, filtered
-from corpora.ranking.read import read_set
+from corpora.ranking.sets import read_set
 from corpora.support.config import check
 from corpora.support.errors import UserError
 from studies.finetune.config import LoopConfig, TinyConfig
@@ -43,9 +43,8 @@ def write_vectors(path: Path) -> Path:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a set, a collection and word vectors; the working folder is there."""
+    """A folder with a set and word vectors; the working folder is there."""
     passage_sets.write_wikiqa(tmp_path / "wikiqa", (150, 40, 40))
-    passage_sets.write_trec(tmp_path / "cranfield")
     write_vectors(tmp_path / "words.txt")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -91,14 +90,6 @@ def test_training_beats_cosine_and_bm25(world: Path) -> None:
     assert "| BM25 | words | none |" in table and "margin 0, as EMP prints it" in table
 
 
-def test_collections_at_several_depths(world: Path) -> None:
-    assert run(options(sets=("cranfield",), depths=(0, 3), features=("cosine",), unit="sentence")) == 0
-    found = results()
-    assert {key[0] for key in found} == {"cranfield", "cranfield@3"}
-    full, short = (found[name, "BM25", "words"]["metrics"] for name in ("cranfield", "cranfield@3"))
-    assert short["r@10"]["mean"] <= full["r@10"]["mean"] and short["mrr"] == full["mrr"]
-
-
 def test_a_bad_set_is_named_and_the_others_finish(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = passage_sets.write_wikipassageqa(world / "wikipassageqa")
     (bad / "dev.tsv").write_text("QID\tQuestion\n1\tx\n")
@@ -136,7 +127,6 @@ def test_without_a_readable_set_there_is_no_report(
         ({"margin": -1.0}, "--margin -1"),
         ({"runs": 0}, "--runs 0"),
         ({"limit": 0}, "--limit 0"),
-        ({"depths": (-1,)}, "--depths"),
         ({"sets": ()}, "no data set"),
         ({"models": (), "baselines": ()}, "nothing to rank with"),
         ({"features": ()}, "--features and --scorers"),
@@ -218,7 +208,7 @@ CROSS = CrossConfig(
 
 
 def small(folder: Path) -> PassageSet:
-    return filtered(read_set(f"wikiqa={folder}", split_seed=0), "answered", 8)
+    return filtered(read_set(f"wikiqa={folder}"), "answered", 8)
 
 
 def train(
