@@ -402,7 +402,7 @@ def test_a_foreign_line_in_the_log_is_named(tiny: TrainConfig, capsys: pytest.Ca
         b"\xff",
     ):
         path.write_bytes(foreign + b"\n" + whole)
-        assert info(["--plot", str(config.folder)]) == 2
+        assert info([str(config.folder)]) == 2
         assert "log.jsonl, line 1: " in capsys.readouterr().err
     path.write_bytes(whole + b'{"kind": "tra')
     assert info([str(config.folder)]) == 0

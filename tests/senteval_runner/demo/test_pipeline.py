@@ -48,7 +48,6 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
         return 1.0
 
     monkeypatch.setattr(demo, "run_step", step)
-    monkeypatch.setattr(demo, "reweigh", lambda target: None)
     # The toy trees are by no parser that the installation's own encoder reads.
     monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path / "models" / demo.SCRATCH)
     demo.main(demo.DemoConfig(output=tmp_path))
