@@ -46,7 +46,7 @@ from parsing.models import (
     load_dependency_parser,
 )
 from parsing.networks.model_folder import load_model_folder
-from parsing.pipeline.parse_shard import parse_sentences
+from parsing.text_parser import TextParser
 from parsing.trees.binarise import binarise
 from parsing.trees.brackets import from_parse, write_tree
 from parsing.trees.parsers import ConstituencyParse
@@ -180,11 +180,10 @@ def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternation
     supar, benepar = to_supar(arcs.model), to_benepar(spans.model)
 
     def ours(dependency: bool = True, constituency: bool = True) -> None:
-        parse_sentences(
-            sentences,
+        TextParser(
             BiaffineParser(arcs.model, arcs.identity) if dependency else None,
             SpanParser(spans.model, spans.identity) if constituency else None,
-        )
+        ).arrays(sentences)
 
     def one_by_one() -> None:
         ours(constituency=False)

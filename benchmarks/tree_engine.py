@@ -35,7 +35,7 @@ from multiview.encoders.registry import Encoder, build_view
 from multiview.engines import memory
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
 from parsing.networks.products import Products
-from parsing.pipeline.worker import give_memory_back
+from parsing.pipeline.workers import give_memory_back
 from parsing.trees.arrays import constituency_heights, dependency_heights
 from parsing.trees.binarise import binarise
 from parsing.trees.brackets import SpanTree, read_trees, to_parse

@@ -19,7 +19,7 @@ from multiview.training.trainer import Trainer
 from parsing.joint.task import JointTask
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.config import JointConfig
-from parsing.pipeline.worker import give_memory_back
+from parsing.pipeline.workers import give_memory_back
 from parsing.text_parser import TextParser
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
 from parsing.trees.brackets import read_tree

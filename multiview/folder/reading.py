@@ -121,14 +121,14 @@ class Reader:
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: set[str]) -> Batch:
         """Parse tokenised sentences into one batch with word types."""
-        from parsing.pipeline.parse_shard import parse_sentences
+        from parsing.text_parser import TextParser
 
         dependency, constituency = (self.parser(n) if n in requires else None for n in ("dep", "const"))
-        return parse_sentences(sentences, dependency, constituency)
+        return TextParser(dependency, constituency).arrays(sentences)
 
     def inventories(self) -> Inventories:
         """Names of the ids in the trees that :meth:`parse` made."""
-        from parsing.pipeline.parse_shard import inventories_of
+        from parsing.text_parser import inventories_of
 
         return inventories_of(self._parsers.get("dep"), self._parsers.get("const"))
 

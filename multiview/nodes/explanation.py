@@ -29,8 +29,7 @@ from corpora.support.errors import UserError
 from multiview.nodes.states import NodeBatch, Tree
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, TOO_LONG, Batch, Inventories
 from parsing.sentences import ParsedSentence, batch_sentences
-from parsing.trees.draw import shown
-from parsing.trees.page import figure, page
+from parsing.trees.draw import figure, page, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Schedule:
     """Total number of optimiser steps."""
     evaluate_every: int
     """Steps between evaluations; there is also one before the first step and one after the last."""
-    save_every: int
+    save_every: int = 200
     """Steps between saved states; every evaluation saves one, too."""
     select: str | None = None
     """Keep the weights with the highest score of this name; None keeps the last weights."""

@@ -19,7 +19,7 @@ from multiview.info import cli as info
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
-from parsing.pipeline.parse_shard import parse_sentences
+from parsing.text_parser import TextParser
 from tests.fixtures.trees import TINY, changed, toy_corpus
 from tests.parsing.cache.test_reader import rows_of, write_cache
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
@@ -325,7 +325,7 @@ def test_a_vector_that_is_not_finite_is_an_error(encoder: MultiViewEncoder) -> N
 
 def test_select_picks_any_sentences_in_any_order() -> None:
     texts = toy_corpus(30)[0]
-    batch = parse_sentences(texts, ToyDependencyParser(), ToyConstituencyParser())
+    batch = TextParser(ToyDependencyParser(), ToyConstituencyParser()).arrays(texts)
     rows = np.random.default_rng(1).integers(0, 30, 50)
     expected = rows_of(batch)
     assert rows_of(select(batch, rows)) == [expected[row] for row in rows]

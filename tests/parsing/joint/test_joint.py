@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
 from corpora.treebanks import write_conllu
+from parsing.cache.format import CONST_FALLBACK
 from parsing.constituency.model import SpanParser
 from parsing.constituency.task import IGNORED, span_loss
 from parsing.dependency.model import DependencyModel
@@ -22,7 +23,7 @@ from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.config import JointConfig, LoopConfig, ScorerConfig
 from parsing.networks.sentence_encoder import SentenceEncoder
 from parsing.networks.training import Trainer
-from parsing.pipeline.parse_shard import parse_batches, parse_sentences
+from parsing.text_parser import TextParser
 from parsing.train import cli as train
 from parsing.trees.brackets import read_tree
 from tests.fixtures.waiting import no_waiting
@@ -85,10 +86,10 @@ def test_each_sentence_is_encoded_once(monkeypatch):
         return forward(self, batch, vectors)
 
     monkeypatch.setattr(SentenceEncoder, "forward", counted)
-    together = parse_sentences(TOKENS, *random_pair())
+    together = TextParser(*random_pair()).arrays(TOKENS)
     assert encoded["sentences"] == len(TOKENS)
     monkeypatch.setattr("parsing.joint.parser.join", lambda *parsers: None)
-    apart = parse_sentences(TOKENS, *random_pair())
+    apart = TextParser(*random_pair()).arrays(TOKENS)
     assert encoded["sentences"] == 3 * len(TOKENS)
     for field in together.fields:
         np.testing.assert_array_equal(getattr(together, field), getattr(apart, field))
@@ -118,13 +119,9 @@ def test_a_sentence_that_fails_costs_no_other(monkeypatch):
         return states(sentences)
 
     monkeypatch.setattr(constituency, "states", fail_on_dogs)
-    reasons: Counter[str] = Counter()
-    sentences = [tuple(tokens) for tokens in TOKENS]
-    arcs, spans = parse_batches(sentences, [np.arange(len(TOKENS))], dependency, constituency, reasons)
-    dogs = sum("dog" in tokens for tokens in TOKENS)
-    assert reasons == {"constituency fault": dogs} and dogs == 2
-    assert [i for i, _ in arcs] == list(range(len(TOKENS)))
-    assert [i for i, _ in spans] == [i for i, tokens in enumerate(TOKENS) if "dog" not in tokens]
+    batch = TextParser(dependency, constituency).arrays(TOKENS)
+    dogs = [CONST_FALLBACK * ("dog" in tokens) for tokens in TOKENS]
+    assert batch.flags.tolist() == dogs and sum(map(bool, dogs)) == 2
 
 
 def joint_task(sentences: list[Sentence], trees: list[str]) -> JointTask:

@@ -101,11 +101,11 @@ def test_benepars_encoder_in_bf16() -> None:
 def test_caches_of_two_precisions_do_not_mix(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The dog sleeps .\nIt rains .\n")
     options = {"corpus": str(tmp_path / "a.txt"), "output": tmp_path / "c", "tokenize": "space", "workers": 1}
-    main(ParseConfig(**options, views="dep", precision="bf16"))
+    main(ParseConfig(**options, const_model="none", precision="bf16"))
     manifest = json.loads((tmp_path / "c" / "manifest.json").read_text())
     assert manifest["identity"]["dependency"]["arithmetic"] == "bf16"
     with pytest.raises(UserError, match=r"dependency\.arithmetic: 'bf16' is now None"):
-        main(ParseConfig(**options, views="dep"))
+        main(ParseConfig(**options, const_model="none"))
 
 
 def test_a_model_trained_on_reduced_trees_loads_that_parser() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from parsing.trees.parsers import ConstituencyParse, DependencyParse
+from parsing.text_parser import TextParser
+from parsing.trees.parsers import ConstituencyParse, DependencyParse, DeviceLost
 
 
 def number(tokens: Sequence[str]) -> int:
@@ -133,17 +134,28 @@ def first_of_all(marker: Path) -> bool:
     return True
 
 
-def killed_while_it_loads(marker: Path | None) -> ToyDependencyParser:
-    """A parser whose process is killed while it loads: the first one, or with None all of them."""
-    if marker is None or first_of_all(marker):
-        os.kill(os.getpid(), signal.SIGKILL)
+def toys(dependency: Callable[[], ToyDependencyParser] = ToyDependencyParser) -> TextParser:
+    """What a worker loads."""
+    return TextParser(dependency(), ToyConstituencyParser())
+
+
+def load_toys(dep: str | None = "builtin", const: str | None = "builtin", **options: object) -> TextParser:
+    """Stands for :func:`parsing.load`."""
+    dependency = None if dep is None else ToyDependencyParser()
+    return TextParser(
+        dependency, None if const is None else ToyConstituencyParser(), max_tokens=options["max_tokens"]
+    )
+
+
+def killed_while_it_loads() -> ToyDependencyParser:
+    """A parser whose process is killed while it loads."""
+    os.kill(os.getpid(), signal.SIGKILL)
     return ToyDependencyParser()
 
 
-def too_large(marker: Path | None) -> ToyDependencyParser:
-    """A parser that does not fit into memory, in the first process or in all."""
-    if marker is None or first_of_all(marker):
-        np.ones(1 << 50)
+def too_large() -> ToyDependencyParser:
+    """A parser that does not fit into memory."""
+    np.ones(1 << 50)
     return ToyDependencyParser()
 
 
@@ -158,4 +170,18 @@ class HungryDependencyParser(ToyDependencyParser):
             self.marker is None or first_of_all(self.marker)
         ):
             raise MemoryError
+        return super().parse(sentences)
+
+
+@dataclass
+class LostDependencyParser(ToyDependencyParser):
+    """A device that fails after some parts, once."""
+
+    marker: Path
+    parts: int = 0
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
+        self.parts += 1
+        if self.parts > 4 and first_of_all(self.marker):
+            raise DeviceLost("cuda:0 was lost (CUDA error); the same command goes on from what is done")
         return super().parse(sentences)

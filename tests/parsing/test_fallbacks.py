@@ -1,9 +1,6 @@
-"""parse_shard: no sentence is lost, whatever it is; faults cost one sentence each."""
+"""Sentences to arrays: no sentence is lost, whatever it is; faults cost one sentence each."""
 
 from __future__ import annotations
-
-import logging
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,16 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.cli import LOGGER
-from parsing.cache.format import Batch
-from parsing.pipeline.parse_shard import (
-    ShardOptions,
-    ShardSpec,
-    micro_batches,
-    parse_sentences,
-    parse_shard,
-    to_batch,
-)
-from parsing.pipeline.split import merge_parts, split_shard
+from parsing.cache.format import Batch, flag_reasons, join
+from parsing.text_parser import TextParser
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 from parsing.trees.parsers import DependencyParse
 from tests.parsing.pipeline.toy_parsers import (
@@ -51,29 +40,20 @@ HARD = [
 ]
 
 
-def spec_of(sentences, flags=None) -> ShardSpec:
-    return ShardSpec(
-        index=0,
-        sentences=[tuple(s) for s in sentences],
-        flags=flags or [0] * len(sentences),
-        document_starts=[0],
-        document_ids=["d"],
-    )
+@pytest.fixture
+def toys() -> TextParser:
+    return TextParser(ToyDependencyParser(), ToyConstituencyParser())
 
 
-def test_hard_text_keeps_its_rows_and_is_flagged_by_reason() -> None:
-    result = parse_shard(spec_of(HARD), ToyDependencyParser(), ToyConstituencyParser())
-    batch = to_batch(result)
+def test_hard_text_keeps_its_rows_and_is_flagged_by_reason(toys: TextParser) -> None:
+    batch = toys.arrays(HARD)
     empty, blank, long, replaced = {1, 2, 3, 15}, {4}, {13, 14}, {11}
     for i, flags in enumerate(batch.flags.tolist()):
         fallback = 3 * (i in empty | blank | long)
-        assert flags == fallback | 16 * (i in empty) | 4 * (i in long) | 8 * (i in replaced), i
-    assert {k: v for k, v in result.reasons.items() if v} == {
-        "empty": 4,
-        "blank token": 1,
-        "too long": 2,
-        "replaced bytes": 1,
-    }
+        reason = 16 * (i in empty) | 4 * (i in long) | 8 * (i in replaced) | 32 * (i in blank)
+        assert flags == fallback | reason, i
+    counted = {"empty": 4, "blank token": 1, "too long": 2, "replaced bytes": 1}
+    assert flag_reasons(batch.flags) == counted
     words = list(batch.words())
     assert [words[i] for i in (1, 2, 3)] == [[""]] * 3
     for i, tokens in enumerate(HARD):
@@ -84,7 +64,7 @@ def test_hard_text_keeps_its_rows_and_is_flagged_by_reason() -> None:
 
 
 def test_fallback_trees_are_a_chain_and_left_branching() -> None:
-    batch = parse_sentences([("w",) * 6], ToyDependencyParser(), ToyConstituencyParser(), max_tokens=5)
+    batch = TextParser(ToyDependencyParser(), ToyConstituencyParser(), max_tokens=5).arrays([("w",) * 6])
     assert batch.head.tolist() == [0, 1, 2, 3, 4, 5]
     assert set(batch.relation.tolist()) == {len(ToyDependencyParser.relations)}
     assert set(batch.tag.tolist()) == {len(ToyConstituencyParser.tags)}
@@ -94,19 +74,17 @@ def test_fallback_trees_are_a_chain_and_left_branching() -> None:
     assert batch.label.tolist() == [dummy] * 4 + [0]
 
 
-def test_faults_cost_only_the_sentences_that_cause_them() -> None:
+def test_faults_cost_only_the_sentences_that_cause_them(toys: TextParser) -> None:
     good = [("fine", "words", str(i)) for i in range(20)]
     bad = [("boom", "a", "b"), ("cycle", "in", "it"), ("roots", "two"), ("cross", "a", "b")]
-    sentences = good[:10] + bad + good[10:]
-    result = parse_shard(spec_of(sentences), FaultyDependencyParser(), FaultyConstituencyParser())
-    batch = to_batch(result)
+    faults: list[str] = []
+    faulty = TextParser(FaultyDependencyParser(), FaultyConstituencyParser())
+    batch = faulty.arrays(good[:10] + bad + good[10:], faults=faults)
     assert batch.flags[10:14].tolist() == [1 | 2, 1, 1, 2]
     assert not np.delete(batch.flags, range(10, 14)).any()
-    assert result.reasons["dependency fault"] == 3
-    assert result.reasons["constituency fault"] == 2
-    clean = to_batch(parse_shard(spec_of(good), ToyDependencyParser(), ToyConstituencyParser()))
+    assert flag_reasons(batch.flags) == {"dependency fault": 3, "constituency fault": 2} and len(faults) == 5
     kept = np.repeat(batch.flags == 0, np.diff(batch.sentence_offsets))
-    assert batch.head[kept].tolist() == clean.head.tolist()
+    assert batch.head[kept].tolist() == toys.arrays(good).head.tolist()
     check_trees(batch)
 
 
@@ -142,28 +120,22 @@ class WrongIds(ToyConstituencyParser):
 
 
 def test_parsers_that_break_their_contract_are_faults() -> None:
-    sentences = [("a", "b"), ("c", "d")]
-    result = parse_shard(spec_of(sentences), WrongCounts(), WrongIds())
-    assert result.arrays["flags"].tolist() == [2, 2]
-    assert result.reasons["constituency fault"] == 2
+    batch = TextParser(WrongCounts(), WrongIds()).arrays([("a", "b"), ("c", "d"), ("e",)])
+    assert batch.flags.tolist() == [2, 2, 2]
 
 
 @pytest.mark.parametrize("parser", [Silent(), WrongHeads()])
-def test_every_fault_is_counted_and_logged(
-    parser, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before, a missing parse was not counted and one of another length not logged."""
-    monkeypatch.setattr(logging.getLogger(LOGGER), "propagate", True)  # a run with a log file ends that
+def test_every_fault_is_logged(parser, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("WARNING", logger=LOGGER)
-    result = parse_shard(spec_of([("first", "one"), ("second",)]), parser, None)
-    assert result.arrays["flags"].tolist() == [1, 1] and result.reasons["dependency fault"] == 2
+    batch = TextParser(parser, None).arrays([("first", "one"), ("second",)])
+    assert batch.flags.tolist() == [1, 1]
     assert all(any(repr(text) in line for line in caplog.messages) for text in ("first one", "second"))
 
 
 def test_reader_flags_are_kept_and_counted() -> None:
-    result = parse_shard(spec_of([("a",), ("b",)], [4, 8]), ToyDependencyParser(), None)
-    assert result.arrays["flags"].tolist() == [4, 8]
-    assert result.reasons["cut by the reader"] == 1 and result.reasons["replaced bytes"] == 1
+    batch = TextParser(ToyDependencyParser(), None).arrays([("a",), ("b",)], [4, 8])
+    assert batch.flags.tolist() == [4, 8] and batch.fields == ("token", "head", "relation", "dep_height")
+    assert flag_reasons(batch.flags) == {"cut by the reader": 1, "replaced bytes": 1}
 
 
 def check_trees(batch: Batch) -> None:
@@ -171,19 +143,6 @@ def check_trees(batch: Batch) -> None:
     assert not defects.any() and (heights == batch.dep_height).all()
     heights, defects = constituency_heights(batch.left, batch.right, batch.sentence_offsets)
     assert not defects.any() and (heights == batch.const_height).all()
-
-
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=80), st.integers(1, 9), st.integers(1, 200))
-@settings(max_examples=60, deadline=None)
-def test_micro_batches_hold_each_sentence_once(lengths: list[int], size: int, tokens: int) -> None:
-    options = ShardOptions(batch_sentences=size, batch_tokens=tokens)
-    counts = np.array(lengths, np.int64)
-    parsable = np.flatnonzero(counts % 7)
-    batches = micro_batches(counts, parsable, options)
-    assert sorted(int(i) for batch in batches for i in batch) == parsable.tolist()
-    for batch in batches:
-        assert len(batch) <= size
-        assert len(batch) == 1 or len(batch) * counts[batch].max() <= tokens
 
 
 def heights_by_walking(heads: list[int]) -> list[int] | None:
@@ -200,7 +159,7 @@ def heights_by_walking(heads: list[int]) -> list[int] | None:
 
 
 @given(st.lists(st.lists(st.integers(-1, 7), min_size=1, max_size=6), min_size=1, max_size=5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_dependency_heights_and_defects_against_walking(sentences: list[list[int]]) -> None:
     offsets = np.cumsum([0, *map(len, sentences)])
     heights, defects = dependency_heights(np.concatenate(sentences).astype(np.int32), offsets)
@@ -236,34 +195,13 @@ def test_constituency_defects(left: list[int], right: list[int], defect: int) ->
 @given(
     st.lists(st.lists(st.sampled_from(["a", "b", "日本", "", "boom"]), max_size=6), min_size=1, max_size=30),
     st.integers(1, 12),
-    st.data(),
 )
-@settings(max_examples=40, deadline=None)
-def test_parts_merge_into_the_whole(sentences, size: int, data: st.DataObject) -> None:
-    starts = sorted(data.draw(st.sets(st.integers(0, len(sentences) - 1))))
-    spec = ShardSpec(
-        index=3,
-        sentences=[tuple(s) for s in sentences],
-        flags=data.draw(
-            st.lists(st.sampled_from([0, 4, 8]), min_size=len(sentences), max_size=len(sentences))
-        ),
-        document_starts=starts,
-        document_ids=[f"d{i}" for i in starts],
-    )
-    parsers = FaultyDependencyParser(), ToyConstituencyParser()
-    whole = parse_shard(spec, *parsers)
-    parts = split_shard(spec, size)
-    assert [part.part for part in parts] == list(range(parts[0].parts))
-    merged = merge_parts([parse_shard(part, *parsers) for part in parts])
-    assert (merged.index, merged.continues) == (3, whole.continues)
-    assert {k: v for k, v in merged.reasons.items() if v} == {k: v for k, v in whole.reasons.items() if v}
-    assert merged.arrays.keys() == whole.arrays.keys()
-    for name, values in whole.arrays.items():
-        assert merged.arrays[name].dtype == values.dtype, name
-        assert merged.arrays[name].tolist() == values.tolist(), name
-
-
-def test_a_view_can_be_left_out() -> None:
-    result = parse_shard(spec_of([("a", "b")]), None, ToyConstituencyParser())
-    assert "head" not in result.arrays and "left" in result.arrays
-    assert Counter(result.arrays["flags"].tolist()) == {0: 1}
+@settings(max_examples=30, deadline=None)
+def test_parts_join_into_the_whole(sentences, size: int) -> None:
+    parser = TextParser(FaultyDependencyParser(), ToyConstituencyParser())
+    whole = parser.arrays(sentences)
+    joined = join([parser.arrays(sentences[a : a + size]) for a in range(0, len(sentences), size)])
+    assert joined.types == whole.types and joined.fields == whole.fields
+    for name in (*whole.fields, "sentence_offsets", "flags"):
+        assert getattr(joined, name).dtype == getattr(whole, name).dtype, name
+        assert getattr(joined, name).tolist() == getattr(whole, name).tolist(), name
