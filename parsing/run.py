@@ -42,8 +42,8 @@ PAPER_PARSERS = {
     "dep_model": Need(
         "--dep-model FOLDER",
         "a biaffine parser with BERT features instead of tags (section A.1)",
-        "https://github.com/yzhangcs/parser publishes biaffine-dep-en and biaffine-dep-roberta-en and "
-        "trains with --feat bert; python -m parsing.convert dep CHECKPOINT FOLDER --trust-pickle converts",
+        "https://github.com/yzhangcs/parser publishes biaffine-dep-en, with characters in place of BERT's "
+        "features: python -m parsing.convert dep biaffine-dep-en FOLDER --trust-pickle",
     ),
     "const_model": Need(
         "--const-model NAME",

@@ -62,7 +62,7 @@ from parsing.trees.parsers import (
 if TYPE_CHECKING:
     import torch
 
-    from parsing.joint.parser import JointParser
+    from parsing.networks.parser import JointParser
 
 MAX_TOKENS = 128
 CHUNK = 2048
@@ -222,7 +222,7 @@ def _joined(
     """Both parsers as one if they share an encoder; torch is not imported for others."""
     if not (hasattr(dependency, "encoder_identity") and hasattr(constituency, "encoder_identity")):
         return None
-    from parsing.joint.parser import join
+    from parsing.networks.parser import join
 
     return join(dependency, constituency)
 

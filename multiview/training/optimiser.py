@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from multiview.training.gradient import MultiViewNetwork
-from parsing.networks.adam_state import adam_tensors, load_adam
+from parsing.training.checkpoints import adam_tensors, load_adam
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

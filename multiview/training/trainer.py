@@ -24,10 +24,10 @@ from multiview.training.log import TrainingLog, Unread
 from multiview.training.optimiser import Optimiser
 from multiview.training.validation import ValidationScores, ValidationSet
 from parsing.cache.reader import TreeCache
-from parsing.networks.checkpoints import Checkpoint, Checkpoints
 from parsing.networks.device import pick_device
-from parsing.networks.schedule import cosine, ramp
 from parsing.networks.threads import chosen_threads
+from parsing.training.checkpoints import Checkpoint, Checkpoints
+from parsing.training.task import cosine, ramp
 
 log = logging.getLogger(LOGGER)
 KeepModel = Callable[["Trainer"], None]

@@ -19,15 +19,16 @@ from torch import Tensor, nn
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
-from parsing.networks.adam_state import adam_tensors, load_adam
-from parsing.networks.checkpoints import (
+from parsing.training.checkpoints import (
     Checkpoint,
     Checkpoints,
+    adam_tensors,
     check_same_run,
+    load_adam,
     load_parameters,
     parameters_of,
 )
-from parsing.networks.schedule import ramp
+from parsing.training.task import ramp
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream
 

@@ -213,7 +213,7 @@ def test_non_finite_loss_stops_before_the_update(tiny: TrainConfig, monkeypatch)
 
 
 def test_full_disk_keeps_the_previous_checkpoint(tiny: TrainConfig, monkeypatch, every_step) -> None:
-    import parsing.networks.checkpoints as checkpoints
+    import parsing.training.checkpoints as checkpoints
 
     save = checkpoints._save_tensors
 

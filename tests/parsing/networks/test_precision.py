@@ -12,18 +12,15 @@ import torch
 
 from corpora.support.errors import UserError
 from multiview.folder.reading import Reader
-from parsing.constituency.train import read_treebank
-from parsing.dependency.train import read_dependencies
 from parsing.libraries.benepar import BeneparParser
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.run import ParseConfig, main
 from parsing.score import cli as score
+from parsing.training.scores import read_dependencies, read_treebank
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
 from parsing.trees.parsers import ConstituencyParse, DependencyParse
-from tests.fixtures.transformers import save_bert
 from tests.parsing.constituency.examples import SENTENCES as CONSTITUENTS
 from tests.parsing.constituency.examples import benepar_model
-from tests.parsing.libraries.test_supar_transformers import TOKENS, build, convert
 from tests.parsing.subcommand import run
 
 pytestmark = [
@@ -75,19 +72,6 @@ def test_agreement_counts() -> None:
     assert constituency_agreement([flat], [flat]) == {"same_spans": 100, "same_tags": 100, "same_trees": 100}
     found = constituency_agreement([flat, flat], [flat, deep])
     assert found == {"same_spans": 80, "same_tags": 100, "same_trees": 50}
-
-
-def test_a_transformer_of_supar_in_bf16(tmp_path: Path) -> None:
-    (tmp_path / "bert").mkdir()
-    backbone = str(save_bert(tmp_path / "bert"))
-    parser = convert(build(tmp_path, bert=backbone, feat=["char", "bert"]), tmp_path)
-    exact, _ = parser.score(TOKENS)
-    reduced = load_dependency_parser(str(tmp_path / "ours"), "bf16")
-    near, _ = reduced.score(TOKENS)
-    finite = exact.isfinite() & exact.isfinite().transpose(1, 2)  # neither word is padding
-    error = (near[finite] - exact[finite]).abs().max() / exact[finite].abs().max()
-    assert near.dtype == torch.float32 and 0 < error < 0.05
-    assert [len(p.heads) for p in reduced.parse(TOKENS)] == [len(tokens) for tokens in TOKENS]
 
 
 def test_benepars_encoder_in_bf16() -> None:

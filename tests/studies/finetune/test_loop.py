@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
-from parsing.networks.checkpoints import Checkpoint, Checkpoints
+from parsing.training.checkpoints import Checkpoint, Checkpoints
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.finetune.config import Concatenation, LoopConfig, TinyConfig
 from studies.finetune.examples import Examples, Fixed, Sampled, Stream, WithNegatives
