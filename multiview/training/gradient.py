@@ -106,7 +106,7 @@ def _backward(
 
     def encode(micro_batch: MicroBatch) -> list[Tensor]:
         with torch.autocast(rows[0].device.type, torch.bfloat16, enabled=autocast):
-            return network.encode(micro_batch, rows)
+            return network.encode(micro_batch.tokens, micro_batch.plans, rows)
 
     micro_batches = segment.micro_batches
     cached = len(micro_batches) > 1

@@ -73,8 +73,9 @@ class ValidationSet:
             step = step.to(device)
             segment = step.segments[0]
             words = step.rows.leaves(network.words)
+            (batch,) = segment.micro_batches
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-                features = network.encode(segment.micro_batches[0], words)
+                features = network.encode(batch.tokens, batch.plans, words)
             value = network.objective(features, segment.targets, segment.teacher)
             sums = sums + value.sums
             anchors += value.anchors

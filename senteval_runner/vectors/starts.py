@@ -101,5 +101,5 @@ def _start(folder: Path, trees: TreeCache) -> Member:
     with torch.random.fork_rng(devices=[]):
         network = Trainer(dataclasses.replace(config, device="cpu"), trees).network
     added = tuple(record.views[len(network.views) :])
-    network.read(Reading(record.encoder.pooling, added, record.scales or (1.0,) * len(record.views)))
-    return Member(network, dict(record.parsers), record.corpus)
+    reading = Reading(record.encoder.pooling, added, record.scales or (1.0,) * len(record.views))
+    return Member(network.as_read(reading), dict(record.parsers), record.corpus)

@@ -65,7 +65,8 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
 
 def test_pools_side_by_side_and_added_views_match_the_same_nodes(encoder: MultiViewEncoder) -> None:
     wide = new_encoder()
-    wide.members[0].network.read(Reading("root,mean,max", ("bag", "hash"), (1.0,) * 5))
+    (part,) = wide.members
+    part.network = part.network.as_read(Reading("root,mean,max", ("bag", "hash"), (1.0,) * 5))
     found = wide.explain(A, B)
     assert list(found.cosines) == ["dep", "const", "seq", "bag", "hash"]
     for view, cosine in found.cosines.items():

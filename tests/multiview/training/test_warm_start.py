@@ -13,6 +13,7 @@ import torch
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from multiview.config import TrainConfig, read_config
+from multiview.encoders.stack import Reading
 from multiview.folder.expanded import expand_into
 from multiview.folder.files import Member, load_members, model_sha256
 from multiview.model import MultiViewEncoder
@@ -108,10 +109,8 @@ def test_a_run_goes_on_from_a_model_and_resumes_to_the_bit(
 def test_the_result_is_read_as_the_model_is(model: TrainConfig, other_trees: Path, tmp_path: Path) -> None:
     """Trained with one pooling; then the pools, added views and factors of the model it started from."""
     wide = MultiViewEncoder.load(model.folder, "cpu")
-    network = wide.members[0].network
-    network.pool("root,mean,max")
-    network.add(["bag", "hash"])
-    network.scales = (1.0, 0.5, 2.0, 3.0)
+    (part,) = wide.members
+    part.network = part.network.as_read(Reading("root,mean,max", ("bag", "hash"), (1.0, 0.5, 2.0, 3.0)))
     wide.save(tmp_path / "wide")
     config = changed(model, name="second", init=tmp_path / "wide", trees=other_trees)
     assert main(changed(config, encoder={"pooling": "root+mean"})) == 0
@@ -122,7 +121,7 @@ def test_the_result_is_read_as_the_model_is(model: TrainConfig, other_trees: Pat
     encoder, words = MultiViewEncoder.load(config.folder, "cpu"), ["cat", "sat"]
     hashed, before = (one.encode([words], views="hash") for one in (encoder, wide))
     assert np.abs(hashed - before).max() > 1e-3  # words have the weights of this corpus
-    network.encoder_list[-1].use_words(member.network.words.trained_vocabulary)
+    part.network.encoder_list[-1].use_words(member.network.words.trained_vocabulary)
     np.testing.assert_allclose(hashed, wide.encode([words], views="hash"), atol=1e-6)
 
 
