@@ -67,8 +67,10 @@ def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
     trainer.network.double()
     step = trainer.prepare(next(trainer.jobs()))
     segment = step.segments[0]
+    (batch,) = segment.micro_batches
     rows = [table[step.rows.table] for table in trainer.network.tables]
-    value = trainer.network.objective(trainer.network.encode(segment.micro_batches[0], rows), segment.targets)
+    features = trainer.network.encode(batch.tokens, batch.plans, rows)
+    value = trainer.network.objective(features, segment.targets)
     (value.loss / value.anchors).backward()
     for index, table in enumerate(trainer.network.tables):
         dense = torch.zeros_like(table)
