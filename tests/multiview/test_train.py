@@ -289,7 +289,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     write_cache(tmp_path / "trees" / "only-dep", [("a", "b")] * 40, views=("dep",))
     write_cache(tmp_path / "old", [("a", "b")] * 40)
     manifest = tmp_path / "old" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 0'))
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format_version": 0}))
     only_dep = f"--trees={tmp_path}/trees/only-dep"
     cases = {
         "view 'srl'": ["--views=dep,srl", f"--trees={toy_trees}"],
