@@ -286,7 +286,7 @@ def parse_each(
         if out_of_memory(error) or isinstance(error, DeviceLost):
             raise
         if len(which) == 1:
-            faults.append(_fault(name, error, sentences[which[0]]))
+            faults.append(_fault(f"{name} parser", error, sentences[which[0]]))
             return {}
     half = len(which) // 2
     found = parse_each(parse, sentences, which[:half], name, faults)
@@ -342,7 +342,7 @@ def _dependency_arrays(
         if len(parse.heads) == n and _fits(parse.relations, n, fallback):
             defect = DEFECTS[dependency_heights(parse.heads, np.array([0, n], np.int64))[1][0]]
         if defect:
-            faults.append(_fault("dependency", defect, sentences[i]))
+            faults.append(_fault("dependency tree", defect, sentences[i]))
             continue
         head[offsets[i] : offsets[i + 1]] = parse.heads
         relation[offsets[i] : offsets[i + 1]] = parse.relations
@@ -372,7 +372,7 @@ def _constituency_arrays(
                 tree = binarise.binarise(parse, dummy)
                 tag[offsets[i] : offsets[i + 1]] = parse.tags
             except ValueError as error:
-                faults.append(_fault("constituency", error, tokens))
+                faults.append(_fault("constituency tree", error, tokens))
         if tree is None:
             flags[i] |= CONST_FALLBACK
             tree = binarise.left_branching(n, dummy)
@@ -388,4 +388,4 @@ def _fits(values: Int, length: int, bound: int) -> bool:
 
 
 def _fault(name: str, what: object, tokens: Sequence[str]) -> str:
-    return f"{name} parser: {what}; {' '.join(tokens)[:80]!r}"
+    return f"{name}: {what}; {' '.join(tokens)[:80]!r}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from corpora.documents import Document, Sentence
 from parsing.cache.reader import TreeCache
 from parsing.pipeline.driver import run_corpus
-from parsing.pipeline.workers import SerialPool
+from parsing.pipeline.workers import Pool
 from parsing.text_parser import load
 
 WORDS = {
@@ -70,5 +70,5 @@ class ToyText:
 def parsed_text(folder: Path, size: int) -> tuple[TreeCache, list[tuple[str, ...]]]:
     """A tree cache of so many sentences, made here, and the sentences."""
     text = ToyText(size)
-    run_corpus(text, folder, SerialPool(load))
+    run_corpus(text, folder, Pool(load))
     return TreeCache.open(folder), text.sentences

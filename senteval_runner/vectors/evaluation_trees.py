@@ -89,7 +89,7 @@ class EvaluationTrees:
     def _parse(self, sentences: list[Tokens], output: Path, reader: Reader, needs: set[str]) -> None:
         from corpora.documents import Sentence
         from corpora.stream import StreamCorpus, in_pieces
-        from parsing.pipeline.workers import LocalPool, SerialPool
+        from parsing.pipeline.workers import LocalPool, Pool
         from parsing.text_parser import TextParser, load
 
         corpus = StreamCorpus(
@@ -102,7 +102,7 @@ class EvaluationTrees:
         if len(sentences) < WORTH_WORKERS:  # with the model's parsers themselves
             parsers = (reader.parser(need) if need in needs else None for need in ("dep", "const"))
             parser = TextParser(*parsers)
-            pool = SerialPool(lambda: parser)
+            pool = Pool(lambda: parser)
         else:
             specs = (reader.parser_spec(need) if need in needs else None for need in ("dep", "const"))
             pool = LocalPool(functools.partial(load, *specs), self.workers)
