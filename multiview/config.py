@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,7 +30,6 @@ from corpora.support.config import (
 )
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
-from corpora.support.presets import given_option
 
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
@@ -283,35 +281,6 @@ def preset(name: str, **changes: Any) -> TrainConfig:
             raise UserError(f"{path}: not TOML ({error})") from None
     config = config_from_json(TrainConfig, {**values, "preset": name}, where=f"--preset {name}")
     return dataclasses.replace(config, **changes)
-
-
-def defaults_from(args: Sequence[str]) -> TrainConfig:
-    """The defaults that ``--preset NAME`` and ``--init MODEL`` on a command line ask for."""
-    config = preset(given_option(args, "--preset") or LAPTOP)
-    init = given_option(args, "--init")
-    return like_model(config, init) if init else config
-
-
-def like_model(config: TrainConfig, init: str) -> TrainConfig:
-    """A configuration with the views, encoders and kind of words of a model, so that it can go on.
-
-    Raises:
-        UserError: no model there.
-    """
-    from multiview.encoders.registry import trained_views
-    from multiview.folder.files import member_names, member_record
-    from multiview.folder.names import model_folder
-
-    folder = model_folder(init)
-    names = member_names(folder)
-    record = member_record(folder / names[0])
-    return dataclasses.replace(
-        config,
-        views=",".join(trained_views(record.views)),
-        words=record.words.mode if len(names) == 1 else "both",
-        encoder=record.encoder,
-        table=dataclasses.replace(config.table, case=record.words.case, buckets=record.words.buckets),
-    )
 
 
 def read_config(path: Path) -> TrainConfig:

@@ -16,14 +16,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import locked, read_json, sweep, write_json
-from multiview.config import TrainConfig, defaults_from, differing_options, preset, read_config
+from corpora.support.presets import given_option
+from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
 
 if TYPE_CHECKING:
     from multiview.training.distributed import DistributedContext
@@ -36,6 +37,35 @@ PAPER_PARSERS = {
     "dependency": "a biaffine parser with BERT features (A.1)",
     "constituency": "the parser of Kitaev & Klein 2018 (2.2)",
 }
+
+
+def defaults_from(args: Sequence[str]) -> TrainConfig:
+    """The defaults that ``--preset NAME`` and ``--init MODEL`` on a command line ask for."""
+    config = preset(given_option(args, "--preset") or LAPTOP)
+    init = given_option(args, "--init")
+    return like_model(config, init) if init else config
+
+
+def like_model(config: TrainConfig, init: str) -> TrainConfig:
+    """A configuration with the views, encoders and kind of words of a model, so that it can go on.
+
+    Raises:
+        UserError: no model there.
+    """
+    from multiview.encoders.registry import trained_views
+    from multiview.folder.files import member_names, member_record
+    from multiview.folder.names import model_folder
+
+    folder = model_folder(init)
+    names = member_names(folder)
+    record = member_record(folder / names[0])
+    return dataclasses.replace(
+        config,
+        views=",".join(trained_views(record.views)),
+        words=record.words.mode if len(names) == 1 else "both",
+        encoder=record.encoder,
+        table=dataclasses.replace(config.table, case=record.words.case, buckets=record.words.buckets),
+    )
 
 
 def main(config: TrainConfig) -> int:

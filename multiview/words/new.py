@@ -1,10 +1,9 @@
-"""The words of a model that is about to be trained, and ``--init MODEL``: a finished model goes on."""
+"""The words of a model that is about to be trained."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,9 +15,6 @@ from multiview.words.table import MEAN_WORDS, WordTable
 from multiview.words.vectors import CACHE, WordVectors
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, corpus_words
 from parsing.cache.reader import TreeCache
-
-if TYPE_CHECKING:
-    from multiview.encoders.stack import ViewStack
 
 OWN_SHARE = 0.5
 """Length of the random direction that each word of a model gets when it goes on, against that of its vector.
@@ -99,62 +95,3 @@ def _no_word_in_common(config: TrainConfig) -> UserError:
         f"--vectors {config.vectors}: has none of the corpus's words; use vectors of the same language and "
         "case"
     )
-
-
-def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack:
-    """The views of a model, with the words of a corpus added to its own.
-
-    Trained tables take in the most frequent words of the corpus that they lack, see
-    :meth:`multiview.words.table.WordTable.grown`. The words of a model of fixed vectors stay as they are, or
-    with ``--words tuned`` become trained tables, whose new words start as :func:`tuned_table` says. In both,
-    the corpus's words come first, by their frequency there, so that a view which weighs words by their place
-    (``hash``) has this corpus's weights. The objective's weights are not part of a model.
-
-    Args:
-        config: of the training.
-        folder: of the model.
-        trees: the corpus.
-
-    Raises:
-        UserError: no model there, or its views, encoders, words or parsers are not those of this run.
-    """
-    from multiview.encoders.registry import trained_views
-    from multiview.folder.files import load_members, member_names, member_record, model_sha256
-    from multiview.folder.reading import Reader
-
-    if member_names(folder) != [""]:
-        raise UserError(
-            f"--init {folder}: holds the models {', '.join(member_names(folder))}; name one of these "
-            "folders, or give --words both"
-        )
-    record = member_record(folder)
-    mode = record.words.mode if config.words == "tuned" else config.words
-    compared: list[tuple[str, object, object]] = [
-        ("--views", ",".join(config.view_list), ",".join(trained_views(record.views))),
-        ("--words", mode, record.words.mode),
-        ("--table.case", config.table.case, record.words.case),
-        ("--encoder.dim", config.encoder.dim, record.encoder.dim),
-    ]
-    if config.words != "tuned" or record.words.mode == "trained":
-        compared.append(("--table.buckets", config.table.buckets, record.words.buckets))
-    for option, wanted, found in compared:
-        if wanted != found:
-            raise UserError(f"{option} {wanted}: --init {folder} has {found}; give that, or another model")
-    (member,) = load_members(folder)
-    network = member.network
-    requires = {need for encoder in network.encoder_list for need in encoder.requires}
-    Reader([member]).check_trees(trees, requires)
-    origin = f"continued from `{config.init}` (SHA-256 {model_sha256(folder)[:16]})"
-    if config.words != "fixed":
-        own = network.words.trained_vocabulary
-        here, _ = corpus_words(trees.type_counts(), config.table)
-        words = list(dict.fromkeys([*here, *own.words]))
-        origin += f" with {len(words) - len(own):,} words more"
-        if network.words.fixed is None:
-            network.words = network.words.grown(words)
-        else:
-            more = Vocabulary(words, buckets=config.table.buckets, case=own.case)
-            vectors = WordVectors(own.words, network.words.fixed)
-            network.words = tuned_table(config, more, vectors, OWN_SHARE)
-    network.words.origin = origin
-    return network

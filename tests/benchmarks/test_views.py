@@ -20,7 +20,8 @@ from benchmarks.views.running import TASKS, Runner, Scores
 from benchmarks.views.systems import AVERAGE, PAIRS, QUICKTHOUGHT, RANDOM, System, all_systems
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
-from multiview.config import TrainConfig, defaults_from
+from multiview.config import TrainConfig
+from multiview.train import defaults_from
 from senteval_runner.protocol.results import TaskResult
 from tests.fixtures.senteval import data as data
 from tests.fixtures.trees import toy_trees as toy_trees

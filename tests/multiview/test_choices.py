@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from multiview.config import TrainConfig, defaults_from, differing_options, options_of, preset, read_config
+from multiview.config import TrainConfig, differing_options, options_of, preset, read_config
 from multiview.folder.card import training_command
 from multiview.model import MultiViewEncoder
-from multiview.train import cli, main
+from multiview.train import cli, defaults_from, main
 from multiview.training.data import Split, cut, open_trees
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.words.test_expansion import write_vectors
