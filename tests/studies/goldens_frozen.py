@@ -108,7 +108,7 @@ def train_faq(folder: Path) -> list[Path]:
     """25 steps of a FAQ encoder on retrieved negatives."""
     model, place = small_bert(folder / "bert", faq_texts()), folder / "toy"
     data = Data.of(read_faq(place if place.exists() else write_set(place)))
-    frozen = data.embed(open_model(model, cache=None, device="cpu").vectors)
+    frozen = data.embed(open_model(model, cache=None, device="cpu"))
     guide = (frozen["query"] @ frozen["question"].T)[data.train]
     queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
