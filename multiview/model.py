@@ -34,8 +34,7 @@ from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.cache.format import Batch
-from parsing.networks.device import pick_device
-from parsing.networks.threads import chosen_threads, torch_threads
+from parsing.networks.device import chosen_threads, pick_device, torch_threads
 
 if TYPE_CHECKING:
     from multiview.nodes.explanation import Explanation

@@ -24,8 +24,7 @@ from multiview.training.log import TrainingLog, Unread
 from multiview.training.optimiser import Optimiser
 from multiview.training.validation import ValidationScores, ValidationSet
 from parsing.cache.reader import TreeCache
-from parsing.networks.device import pick_device
-from parsing.networks.threads import chosen_threads
+from parsing.networks.device import chosen_threads, pick_device
 from parsing.training.checkpoints import Checkpoint, Checkpoints
 from parsing.training.task import cosine, ramp
 
