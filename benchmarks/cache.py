@@ -25,8 +25,7 @@ from parsing.cache.reader import TreeCache
 from parsing.pipeline.driver import run_corpus
 from parsing.pipeline.workers import Pool
 from parsing.text_parser import TextParser
-from tests.parsing.pipeline.toy_corpus import ListCorpus
-from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, corpus_of_sentences
 
 BATCH = 400
 
@@ -46,14 +45,12 @@ class HashVocabulary:
 
 def synthetic(folder: Path, sentences: int) -> None:
     """Zipfian words, lengths of edited English (mean about 20)."""
-    from corpora.documents import Sentence
-
     random = np.random.default_rng(0)
     lengths = np.clip(random.gamma(2.5, 8.0, sentences).astype(int), 1, 120)
     words = np.char.add("w", np.minimum(random.zipf(1.2, lengths.sum()), 60_000).astype(str)).tolist()
     ends = np.cumsum(lengths).tolist()
     starts = [0, *ends[:-1]]
-    corpus = ListCorpus([Sentence(tuple(words[a:b])) for a, b in zip(starts, ends, strict=True)])
+    corpus = corpus_of_sentences([words[a:b] for a, b in zip(starts, ends, strict=True)])
     toys = TextParser(ToyDependencyParser(), ToyConstituencyParser())
     run_corpus(corpus, folder, Pool(lambda: toys))
 
