@@ -17,14 +17,22 @@ from corpora.support.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.embed import as_vectors
-from studies.burt.data import Phrases, hold_out_phrases
+from studies.burt.data import hold_out_phrases
+from studies.finetune.examples import Examples
 from studies.finetune.tiny import build_tiny
 from studies.kit.data import published
 from studies.kit.runner import run_study
 from studies.similarity.__main__ import cli
 from studies.similarity.config import SimilarityConfig
-from studies.similarity.correlations import correlate, phrase_pairs, sentence_similarity
-from studies.similarity.run import STS_TASKS, Model, score, with_averages
+from studies.similarity.run import (
+    STS_TASKS,
+    Model,
+    correlate,
+    phrase_pairs,
+    score,
+    sentence_similarity,
+    with_averages,
+)
 from studies.similarity.semeval import frozen_accuracy, tuned_accuracy
 from tests.conftest import ROOT
 from tests.senteval_runner.encoders import RandomBag
@@ -173,9 +181,10 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
     )
     every, _, gold = phrase_pairs(file)
     held, _, _ = phrase_pairs(file, 0.3)
-    trained, left_out = hold_out_phrases([Phrases(a, b, None) for a, b in rows], 0.3)
+    given = Examples([a for a, _ in rows], [b for _, b in rows], np.zeros(120))
+    trained, left_out = hold_out_phrases(given, 0.3)
     assert every == [a for a, _ in rows] and gold[:2] == [0.3, 0.3]
-    assert held == [row.a for row in left_out] and 0 < len(held) < 120 == len(trained) + len(left_out)
+    assert held == left_out.first and 0 < len(held) < 120 == len(trained) + len(left_out)
     with pytest.raises(UserError, match="raise --held-out"):
         phrase_pairs(file, 1e-9)
     for line in ("a x ||| b ||| Abc=1 ||| 0-0", "a ||| b ||| Equivalence=1 ||| 0-0 ||| Equivalence"):
