@@ -99,7 +99,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     cells = {
         (model.spec, name): Cell(
             name=f"{model.spec}, {name}",
-            identity=[model.identity, name, identity, config.seed, config.learning_rate],
+            identity=[model.identity, name, identity, config.seed],
             compute=partial(compute, model),
         )
         for model in (Model(spec, config.seed) for spec in config.models)
@@ -148,7 +148,7 @@ def _sets(config: SimilarityConfig, run: Run, absent: list[str]) -> Iterator[tup
             options: dict[str, Any] = {"seed": config.seed, "learning_rate": config.learning_rate}
             yield (
                 SEMEVAL,
-                identity,
+                [identity, config.learning_rate],
                 lambda model, work: {SEMEVAL: tuned_accuracy(model.tower(), *both, folder=work, **options)},
             )
 

@@ -66,7 +66,6 @@ def test_bad_rows_name_file_and_row(tmp_path: Path) -> None:
 
 
 def test_only_line_feeds_end_a_row(tmp_path: Path) -> None:
-    """Before, a NEL or form feed in a sentence of SCWS cut its row in two."""
     row = "1\told\ta\tnew\ta\tthe <b>old</b>\x85man\ta\x0c<b>new</b> man\t1.58\t1\n"
     (tmp_path / "ratings.txt").write_bytes(row.encode())
     pairs = find_set("SCWS", tmp_path)
@@ -97,16 +96,17 @@ def test_counts_of_the_real_sets(data_folder: Path) -> None:
         assert pairs is not None and abs(len(pairs) - count) <= 1, name
 
 
-def test_the_command_scores_a_vector_file_and_names_missing_sets(command, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_command_scores_a_vector_file_and_names_missing_sets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = tmp_path / "words"
     words.mkdir()
     (words / "rw.txt").write_text("old\taged\t9\nold\tnew\t5\nold\tdog\t1\n")
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("old 1 0\naged 1 0.1\nnew 1 1\ndog 0 1\n")
-    result = command("studies.similarity", vectors, "--words", words, "--output", tmp_path / "out")
-    assert result.returncode == 0, result.stderr
+    assert cli([str(vectors), "--words", str(words), "--output", str(tmp_path / "out")]) == 0
     assert "| 100.0 |" in (tmp_path / "out" / "report.md").read_text()
-    assert "SimLex-999" in result.stdout
+    assert "SimLex-999" in capsys.readouterr().out
 
 
 def write_phrases(
