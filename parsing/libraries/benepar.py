@@ -31,7 +31,7 @@ from torch.nn import functional as F
 from transformers import dynamic_module_utils
 
 from corpora.support.errors import UserError
-from corpora.support.files import environment, sha256_file
+from corpora.support.files import sha256_file
 from parsing.constituency.model import parse_states
 from parsing.networks.device import DeviceParser, Stages
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder
