@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 ADAPTED = "adapted"
 """Name of the installation's encoder, continued on this text."""
 ADAPTING = (
-    *("--init", "builtin", "--words", "tuned", "--table.dropout", "0.1", "--encoder.pooling", "root+mean"),
-    *("--objective.score", "cosine", "--objective.same", "1"),
+    *("--init", "builtin", "--words", "tuned", "--table.buckets", "5000", "--table.dropout", "0.1"),
+    *("--objective.score", "cosine", "--objective.same", "1", "--encoder.pooling", "root+mean"),
 )
 
 

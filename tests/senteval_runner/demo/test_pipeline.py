@@ -24,7 +24,7 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
             write_cache(Path(arguments[-1]), corpus_of(60))
         else:
             folders = {"trees": tmp_path / "trees/pydocs-train", "output": tmp_path / "models"}
-            tiny = changed(TINY, loop={"batch": 8, "max_steps": 4}, name=demo.ADAPTED)
+            tiny = changed(TINY, loop={"batch": 8, "max_steps": 4, "validation": 16}, name=demo.ADAPTED)
             assert not train.main(changed(tiny, **folders))
         return 1.0
 
