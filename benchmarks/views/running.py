@@ -78,6 +78,7 @@ class Runner:
         report = read_json(folder / "results.json")
         [model] = report["models"]
         key, protocol = report["models"][model]["key"], report["protocol"]["name"]
+        [similarity] = report["models"][model]["similarity_table"]
         [parts] = folder.glob(f"parts/{key}-{protocol}-*/*/")
         found = {path.stem: TaskResult(**read_record(path)) for path in sorted(parts.glob("*.json"))}
-        return Scores(results=found, similarity=report["similarity_table"][model][0].get("STS average"))
+        return Scores(results=found, similarity=similarity.get("STS average"))

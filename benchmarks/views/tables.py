@@ -11,7 +11,7 @@ from benchmarks.views.running import TASKS, Scores
 from benchmarks.views.systems import PAIRS
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from senteval_runner.protocol.results import TaskResult
-from senteval_runner.report.significance import paired_bootstrap_of_mean
+from senteval_runner.report.significance import paired_bootstrap
 from senteval_runner.report.table import Cell, Column, Score, Table
 
 REFERENCE = "dep,const"
@@ -76,11 +76,11 @@ def difference_table(systems: Systems, title: str) -> Table:
             continue
         seeds = [seed for seed in ours if seed in theirs]
         ahead = [mean_of_tasks(ours[seed]) - mean_of_tasks(theirs[seed]) for seed in seeds]
-        p = paired_bootstrap_of_mean(*(_by_task(of, seeds, TASKS) for of in (ours, theirs)))
+        p = paired_bootstrap(*(_by_task(of, seeds, TASKS) for of in (ours, theirs)))
         alone = [
             f"{task} {statistics.mean(value(ours[s], task) - value(theirs[s], task) for s in seeds):+.1f}"
             for task in TASKS
-            if paired_bootstrap_of_mean(*(_by_task(of, seeds, [task]) for of in (ours, theirs))) < 0.05
+            if paired_bootstrap(*(_by_task(of, seeds, [task]) for of in (ours, theirs))) < 0.05
         ]
         rows.append([name, Score.over_seeds(ahead), p, f"{sum(a > 0 for a in ahead)} of {len(ahead)}",
                      ", ".join(alone) or "none"])  # fmt: skip

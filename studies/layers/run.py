@@ -18,7 +18,6 @@ from corpora.support.progress import progress
 from senteval_runner.cells import FORMAT, Cells, data_folder, versions
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
-from senteval_runner.protocol.results import TaskResult
 from senteval_runner.running import expand_tasks
 from senteval_runner.towers.backbones import WholeBackbone, open_backbone
 from senteval_runner.towers.units import WHOLE
@@ -200,7 +199,7 @@ def _results(
                 },
                 "mlp": {unit.name: values for unit, values in subject.studied.mlp.items()},
                 "cells": [
-                    {"layers": unit.layers, "pooling": unit.pooling, "nhid": nhid, **_figures(result)}
+                    {"layers": unit.layers, "pooling": unit.pooling, "nhid": nhid, **result.figures()}
                     for nhid, results in ((0, subject.results), (config.mlp, subject.mlp))
                     for unit, by_task in results.items()
                     for result in by_task.values()
@@ -210,7 +209,3 @@ def _results(
             for subject in subjects
         },
     }
-
-
-def _figures(result: TaskResult) -> dict[str, Any]:
-    return {k: v for k, v in dataclasses.asdict(result).items() if k not in ("predictions", "gold")}
