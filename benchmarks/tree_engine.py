@@ -32,7 +32,7 @@ from torch import Tensor
 from benchmarks.timing import alternate
 from corpora.treebanks import read_conllu
 from multiview.encoders.registry import Encoder, build_view
-from multiview.engines import memory
+from multiview.engines import native
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
 from parsing.networks.products import Products
 from parsing.pipeline.workers import give_memory_back
@@ -195,7 +195,7 @@ def summary(seconds: dict[str, list[float]]) -> dict[str, float]:
 def peak_mb(step: Step) -> float:
     """Highest resident memory during a step above that before it, in MB, sampled every millisecond."""
     page = os.sysconf("SC_PAGE_SIZE")
-    memory.release()
+    native.release()
     give_memory_back()  # memory that the allocator kept from earlier steps would hide the peak
 
     def resident() -> int:

@@ -9,7 +9,7 @@ import torch
 
 from corpora.support.errors import MissingExtraError
 from multiview.encoders.registry import build_view
-from multiview.engines.memory import release, workspace
+from multiview.engines.native import release, workspace
 from multiview.engines.plan import plan_const, plan_dep
 from parsing.networks.products import Products
 from tests.multiview.engines.trees import batch_of, random_batch
