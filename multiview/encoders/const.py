@@ -49,11 +49,12 @@ class ConstEncoder(Encoder):
 
     def plan(self, batch: Batch) -> Plan:
         """Reads ``left``, ``right`` and ``const_height``."""
-        if self.engine == "dgl":
-            from multiview.engines.dgl_engine import plan_const_graph
+        plan = plan_const(batch)
+        if self.engine != "dgl":
+            return plan
+        from multiview.engines.dgl_engine import GraphPlan
 
-            return plan_const_graph(batch)
-        return plan_const(batch)
+        return GraphPlan.of(plan)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Roots [B, D] and all states [2T - B, D] in slot order."""

@@ -58,11 +58,12 @@ class DepEncoder(Encoder):
 
     def plan(self, batch: Batch) -> Plan:
         """Reads ``head`` and ``dep_height``."""
-        if self.engine == "dgl":
-            from multiview.engines.dgl_engine import plan_dep_graph
+        plan = plan_dep(batch)
+        if self.engine != "dgl":
+            return plan
+        from multiview.engines.dgl_engine import GraphPlan
 
-            return plan_dep_graph(batch)
-        return plan_dep(batch)
+        return GraphPlan.of(plan)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Roots [B, D] and all states [T, D] in slot order."""
