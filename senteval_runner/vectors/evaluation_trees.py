@@ -23,7 +23,7 @@ from parsing.pipeline.driver import run_corpus
 if TYPE_CHECKING:
     from multiview.folder.reading import Reader
     from multiview.model import MultiViewEncoder
-    from parsing.cache.manifest import ShardRow
+    from parsing.cache.files import ShardRow
     from parsing.cache.reader import TreeCache
     from parsing.pipeline.workers import Pool
 
@@ -114,7 +114,7 @@ def find_caches(folder: Path, identities: dict[str, Any]) -> TreeCache | None:
         None when there is none.
     """
     from multiview.folder.files import KINDS
-    from parsing.cache.manifest import Manifest
+    from parsing.cache.files import Manifest
     from parsing.cache.reader import TreeCache
 
     rows: list[ShardRow] = []

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 
-from corpora.support.config import config_to_json
-from corpora.support.errors import UserError
-from corpora.support.files import sha256_file, write_json, write_text
+from corpora.support.files import sha256_file
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Page, Section
 from senteval_runner.report.projections import NO_PLANE, has_plane, pca, tsne
 from senteval_runner.report.table import Column, Table
-from senteval_runner.vectors.embed import as_vectors
 from senteval_runner.vectors.encoders import open_model
 from studies.analogies.config import ScoreConfig
 from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
 from studies.analogies.score import AnalogyScores, Float, TextVectors, score_analogies
+from studies.kit.runner import Cell, Figures, Run
 
 AVERAGES = {"semantic": "sem", "syntactic": "syn", "average": "Avg."}
 RATES = ("PPR", "PNR")
@@ -35,31 +35,30 @@ MERGED = {"capital-common": "capital-country", "capital-world": "capital-country
 ByModel = Mapping[str, AnalogyScores]
 
 
-def run(config: ScoreConfig) -> None:
-    """Score the models and write the report.
+def score(config: ScoreConfig, run: Run) -> Page:
+    """Score the models on the questions.
 
     Raises:
-        UserError: no model, or a file that cannot be read.
+        UserError: a file or model that cannot be opened.
     """
-    if not config.models:
-        raise UserError("no model given; name one or more, see --help")
-    questions = read_questions(config.questions)
-    vectors = {spec: TextVectors(questions, as_vectors(open_model(spec))) for spec in config.models}
-    scores = {spec: score_analogies(questions, found) for spec, found in vectors.items()}
+    questions, digest = read_questions(config.questions), sha256_file(config.questions)
+    models = {spec: open_model(spec) for spec in config.models}
+
+    @cache
+    def vectors(name: str) -> TextVectors:
+        return TextVectors(questions, models[name])
+
+    def compute(name: str, folder: Path) -> Figures:
+        return asdict(score_analogies(questions, vectors(name)))
+
+    cells = {
+        name: Cell(name=name, identity=[digest, *model.identity], compute=partial(compute, name))
+        for name, model in models.items()
+    }
+    scores = {name: AnalogyScores(**found) for name, found in run.figures(cells).items()}
     page = tables(scores)
-    write_text(config.output / "tables.md", page.markdown())
-    drawn = figures(questions, scores, vectors)
-    write_text(config.output / "report.html", replace(page, sections=[*page.sections, *drawn]).html())
-    write_json(
-        config.output / "results.json",
-        {
-            "config": config_to_json(config),
-            "questions_sha256": sha256_file(config.questions),
-            "models": {spec: asdict(found) for spec, found in scores.items()},
-        },
-    )
-    print(page.markdown())
-    print(f"{config.output}/report.html, results.json, tables.md")
+    drawn = figures(questions, scores, {name: vectors(name) for name in scores})
+    return replace(page, sections=[*page.sections, *drawn])
 
 
 def tables(scores: ByModel) -> Page:

@@ -307,7 +307,7 @@ def test_questions_are_built_from_a_tree_cache_and_scored(tmp_path: Path, monkey
     summary = json.loads((tmp_path / "out" / "build.json").read_text())
     assert summary["cache"] and ["city-state", 6] in [row[:2] for row in summary["lengths"]]
     assert cli(["run", "v.txt", "--questions", "out/questions.tsv", "--output", "report"]) == 0
-    scores = json.loads((tmp_path / "report" / "results.json").read_text())["models"]["v.txt"]
+    (scores,) = json.loads((tmp_path / "report" / "results.json").read_text())["cells"]
     assert 0 <= scores["overall"] <= 1 and 0 <= scores["averages"]["sentence"]["average"] <= 1
     page = (tmp_path / "report" / "report.html").read_text()
     assert "<svg" in page

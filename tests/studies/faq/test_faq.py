@@ -19,9 +19,10 @@ from senteval_runner.towers.transformer import load_whole
 from studies.faq.__main__ import cli
 from studies.faq.data import Data
 from studies.faq.report import score_table
-from studies.faq.train import LabelledPairs, PairRetriever, random_negatives, retrieved_negatives
+from studies.faq.train import LabelledPairs, cosines, random_negatives, retrieved_negatives
 from studies.finetune.config import TinyConfig
 from studies.finetune.examples import Examples
+from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.tiny import build_tiny
 from tests.fixtures import browser
 
@@ -153,18 +154,19 @@ def test_pairs_are_a_right_entry_and_wrong_ones(*, guided: bool) -> None:
 def test_the_pair_loss_equals_a_loop() -> None:
     """UNI: softmax of a linear layer over [u; v; |u-v|]."""
     texts = ["a", "b", "x", "y", "z"]
-    net = PairRetriever(Table(texts), seed=3)
-    weight, bias = net.head.linear.weight.detach().numpy(), net.head.linear.bias.detach().numpy()
+    net = Siamese(Table(texts), {"faq": PairHead(3, 2, "uv-diff", 3)})
+    layer = net.heads["faq"].linear
+    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
     pairs = [("a", "x", 1), ("a", "y", 0), ("b", "z", 0)]
     losses = []
     for query, entry, label in pairs:
         u, v = net.tower.embed([query, entry]).detach().numpy()
         logits = weight @ np.concatenate([u, v, np.abs(u - v)]) + bias
         losses.append(-math.log(math.exp(logits[label]) / sum(math.exp(x) for x in logits)))
-    assert net.loss(Examples.of_pairs(pairs)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
+    assert net.loss("faq", Examples.of_pairs(pairs)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
     table = net.tower.table.detach().numpy()
     expected = table @ table.T / np.outer(*[np.linalg.norm(table, axis=1)] * 2)
-    np.testing.assert_allclose(net.scores(texts[:2], texts[2:]), expected[:2, 2:], atol=1e-6)
+    np.testing.assert_allclose(cosines(net.tower, texts[:2], texts[2:]), expected[:2, 2:], atol=1e-6)
 
 
 def test_a_whole_model_embeds_as_itself(model: str) -> None:

@@ -194,8 +194,7 @@ def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
         for q, found in zip(test[:3], scores, strict=False):
             alone = [net([(q.text, data.passages[row])]).item() for row in q.candidates]
             assert found.tolist() == pytest.approx(alone, abs=1e-4)
-        pairs = cross.RankingPairs(data.splits["train"], data.passages, 0)
-        batch = pairs.draw(0).take(np.arange(5))
+        batch = cross.ranking_pairs(data, 0, 0).take(np.arange(5))
         terms = []
         assert batch.second is not None
         for question, right, wrong in zip(batch.first, batch.second, batch.target, strict=True):
@@ -203,7 +202,7 @@ def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
             terms.append(max(0.0, 1.0 - one + other))
         loss = cross.pair_loss(net, batch, data.passages, 1.0).item()
     assert loss == pytest.approx(np.mean(terms), abs=1e-4)
-    assert len(pairs.draw(0)) == len(pairs.draw(1)) == 32
+    assert [len(cross.ranking_pairs(data, 0, number)) for number in (0, 1)] == [32, 32]
 
 
 def test_a_killed_run_is_resumed_to_the_same_figures(bert: str, world: Path) -> None:
