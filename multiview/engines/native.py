@@ -90,12 +90,6 @@ def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
     return [part[: prod(shape)].view(shape) for part, shape in parts]
 
 
-def release() -> None:
-    """Return the memory that no tensor uses to the system."""
-    with _lock:
-        _free.clear()
-
-
 def _take(size_bytes: int) -> NDArray[np.uint8]:
     """The smallest free block that is large enough, or else a new one that replaces the largest free one."""
     with _lock:
