@@ -76,7 +76,7 @@ setup(
     packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*", "studies*"]),
     package_data={
         "parsing": ["builtin/*/*"],
-        "multiview": ["builtin/*/*", "builtin/*/*/*"],
+        "multiview": ["builtin/*/*", "builtin/*/*/*", "presets/*"],
         # "" is every package here (setup.cfg would spell it "*").
         "": [
             "*.json",

@@ -42,7 +42,7 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
             write_cache(Path(str(arguments[-1])), corpus_of(60))
         elif module == "multiview.train":
             name = arguments[arguments.index("--name") + 1]
-            tiny = changed(TINY, loop={"batch": 8, "max_steps": 4}, validation={"sentences": 16}, name=name)
+            tiny = changed(TINY, loop={"batch": 8, "max_steps": 4, "validation": 16}, name=name)
             folders = {"trees": tmp_path / "trees/pydocs-train", "output": tmp_path / "models"}
             assert not train.main(changed(tiny, **folders))
         return 1.0
