@@ -9,7 +9,7 @@ EXTRAS = {
     "ray": ["ray>=2.30"],
     "report": ["matplotlib>=3.8", "tensorboard>=2.15"],
     "pandas": ["pandas>=2.2"],
-    "retrieval": ["ir-measures>=0.4", "bm25s>=0.2"],
+    "retrieval": ["bm25s>=0.2"],
     "vectors": ["gensim>=4.3"],
     "docs": ["mkdocs-material>=9", "mkdocstrings[python]>=1", "latex2mathml>=3.78"],
 }
@@ -62,7 +62,6 @@ COMMANDS = [
     "studies.layers.__main__",
     "studies.passages.__main__",
     "senteval_runner.run",
-    "senteval_runner.teach",
     "studies.similarity.__main__",
 ]
 

@@ -54,13 +54,13 @@ def main(config: InfoConfig) -> int:
 
 
 def _print_model(folder: Path) -> None:
-    from multiview.encoders.registry import view_or_base
+    from multiview.encoders.registry import view_class
     from multiview.folder.files import member_record
 
     record = member_record(folder)
     views, words = record.views, record.words
     dim, pooling = record.encoder.dim, record.encoder.pooling
-    sizes = [view_or_base(view).width_for(words.dim, dim, pooling) for view in views]
+    sizes = [view_class(view).width_for(words.dim, dim, pooling) for view in views]
     print(f"model      {folder}: views {', '.join(views)}, {sum(sizes)} dimensions")
     print(f"words      {words.mode}, size {words.dim}, {words.buckets} hash buckets, case {words.case}")
     if record.storage == "compact":
@@ -80,6 +80,7 @@ cli = Command(
     "multiview.info",
     "Views, metrics and progress of a model or training run.",
     kept="nothing was changed",
+    plugins=True,
 )
 
 

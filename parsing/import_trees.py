@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +21,12 @@ import numpy as np
 from corpora.support.cli import Command
 from corpora.support.config import config_to_json, configuration
 from corpora.support.errors import UserError
+from parsing.cache.files import NAME, SHARD_SENTENCES, Manifest
+from parsing.cache.format import DUMMY_NAME, FALLBACK_NAME, Inventories
 
 if TYPE_CHECKING:
     from corpora.documents import Document, Sentence
-    from parsing.cache.format import Batch, Inventories
-    from parsing.cache.manifest import Manifest
-    from parsing.trees.brackets import SpanTree
+    from parsing.cache.format import Batch
 
 
 @configuration
@@ -39,80 +39,6 @@ class ImportConfig:
     """CoNLL-U file with heads and relations."""
     ptb: Path | None = None
     """Bracket file; with --conllu, trees of the same sentences in the same order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Treebank:
-    """The files of one import, read anew at every pass; a file is not read if it is None."""
-
-    conllu: Path | None
-    ptb: Path | None
-
-    def __str__(self) -> str:
-        return " and ".join(str(path) for path in (self.conllu, self.ptb) if path is not None)
-
-    def documents(self) -> Iterator[Document]:
-        """Sentences with heads, trees or both.
-
-        Raises:
-            UserError: a sentence without heads, or the files differ.
-        """
-        from corpora.stream import in_pieces
-        from corpora.treebanks import read_brackets, read_conllu
-
-        conllu, ptb = self.conllu, self.ptb
-        trees = None if ptb is None else iter(read_brackets(ptb))
-        if conllu is None:
-            yield from in_pieces("brackets", trees or ())
-            return
-        row = 0
-        for document in read_conllu(conllu):
-            sentences = []
-            for sentence in document.sentences:
-                row += 1
-                if sentence.heads is None:
-                    raise UserError(f"{conllu}: sentence {row} has no heads")
-                if trees is not None:
-                    tree = next(trees, None)
-                    if tree is None:
-                        raise UserError(f"{ptb}: ends before sentence {row} of {conllu}")
-                    if tree.tokens != sentence.tokens:
-                        at = _first_difference(tree.tokens, sentence.tokens)
-                        raise UserError(f"{ptb}: sentence {row} is not that of {conllu}: {at}")
-                    sentence = replace(sentence, tree=tree.tree)
-                sentences.append(sentence)
-            yield replace(document, sentences=tuple(sentences))
-        if trees is not None and next(trees, None) is not None:
-            raise UserError(f"{ptb}: goes on after the {row} sentences of {conllu}")
-
-    def inventories(self) -> Inventories:
-        """Names of relations, labels and tags.
-
-        Raises:
-            UserError: the files have no sentences; what :meth:`documents` raises.
-        """
-        from parsing.cache.format import DUMMY_NAME, FALLBACK_NAME, Inventories
-        from parsing.trees.brackets import labels_and_tags
-
-        relations: set[str] = set()
-        sentences = (sentence for document in self.documents() for sentence in document.sentences)
-        count = 0
-
-        def trees() -> Iterator[SpanTree]:
-            nonlocal count
-            for count, sentence in enumerate(sentences, 1):
-                relations.update(sentence.relations or ())
-                if sentence.tree is not None:
-                    yield _span_tree(sentence, f"{self.ptb}, tree {count}")
-
-        labels, tags = labels_and_tags(trees())
-        if not count:
-            raise UserError(f"{self}: no sentences")
-        return Inventories(
-            relations=() if self.conllu is None else (*sorted(relations), FALLBACK_NAME),
-            labels=() if self.ptb is None else (*labels, DUMMY_NAME),
-            tags=() if self.ptb is None else (*tags, FALLBACK_NAME),
-        )
 
 
 def main(config: ImportConfig) -> None:
@@ -130,7 +56,11 @@ def main(config: ImportConfig) -> None:
 
 
 def import_trees(
-    output: Path, *, conllu: Path | None = None, ptb: Path | None = None, shard_sentences: int | None = None
+    output: Path,
+    *,
+    conllu: Path | None = None,
+    ptb: Path | None = None,
+    shard_sentences: int = SHARD_SENTENCES,
 ) -> Manifest:
     """Write the trees of a treebank into the tree cache ``output``.
 
@@ -138,7 +68,7 @@ def import_trees(
         output: the cache's folder; it must not hold a cache yet.
         conllu: dependency trees.
         ptb: constituency trees; of the same sentences if both are given.
-        shard_sentences: sentences per shard, default as in parsing.run.
+        shard_sentences: sentences per shard.
 
     Raises:
         UserError: no file given, the files do not fit each other, the heads of a sentence are not a tree, or
@@ -147,15 +77,14 @@ def import_trees(
     from corpora.inputs import input_hash
     from corpora.support.files import locked, sweep
     from corpora.support.progress import progress
-    from parsing.cache.manifest import NAME, SHARD_SENTENCES, Manifest
-    from parsing.cache.shard import write_shard
+    from parsing.cache.files import write_shard
     from parsing.pipeline.driver import shards_of
 
-    treebank = Treebank(conllu, ptb)
     files = {name: path for name, path in (("conllu", conllu), ("ptb", ptb)) if path is not None}
     if not files:
         raise UserError("--conllu or --ptb is needed")
-    inventories = treebank.inventories()
+    where = " and ".join(map(str, files.values()))
+    names = gold_names(read_gold(conllu, ptb), where)
     hashes = {f"{name}_sha256": input_hash(path, [path]) for name, path in files.items()}
     source = {"name": "gold", "version": "1", **hashes}
     manifest = Manifest(
@@ -164,10 +93,10 @@ def import_trees(
             "dependency": None if conllu is None else source,
             "constituency": None if ptb is None else source,
         },
-        relations=inventories.relations,
-        labels=inventories.labels,
-        tags=inventories.tags,
-        shard_sentences=shard_sentences or SHARD_SENTENCES,
+        relations=names.relations if conllu else (),
+        labels=names.labels if ptb else (),
+        tags=names.tags if ptb else (),
+        shard_sentences=shard_sentences,
         complete=True,
     )
     with locked(output), progress(description="importing") as bar:
@@ -175,11 +104,10 @@ def import_trees(
         if (output / NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
         rows = []
-        golds = (sentence for document in treebank.documents() for sentence in document.sentences)
-        for shard in shards_of(treebank.documents(), manifest.shard_sentences):
+        golds = (sentence for document in read_gold(conllu, ptb) for sentence in document.sentences)
+        for shard in shards_of(read_gold(conllu, ptb), shard_sentences):
             size = len(shard.sentences)
-            first = shard.index * manifest.shard_sentences
-            batch = gold_batch(list(itertools.islice(golds, size)), inventories, treebank, first)
+            batch = gold_batch(list(itertools.islice(golds, size)), manifest, f"{where}: shard {shard.index}")
             rows.append(write_shard(output, shard.index, batch, shard.document_starts, shard.document_ids))
             bar.update(size)
         manifest = replace(manifest, shards=tuple(rows))
@@ -187,57 +115,96 @@ def import_trees(
     return manifest
 
 
-def gold_batch(golds: Sequence[Sentence], inventories: Inventories, treebank: Treebank, first: int) -> Batch:
-    """The trees of ``golds``, which start at sentence ``first``, as arrays.
+def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
+    """Sentences with heads, trees or both.
+
+    Raises:
+        UserError: a sentence without heads, or the files differ.
+    """
+    from corpora.stream import in_pieces
+    from corpora.treebanks import read_brackets, read_conllu
+
+    trees = iter(() if ptb is None else read_brackets(ptb))
+    if conllu is None:
+        yield from in_pieces("brackets", trees)
+        return
+    row = 0
+    for document in read_conllu(conllu):
+        sentences = []
+        for sentence in document.sentences:
+            row += 1
+            if sentence.heads is None:
+                raise UserError(f"{conllu}: sentence {row} has no heads")
+            tree = next(trees, None)
+            if ptb is not None and (tree is None or tree.tokens != sentence.tokens):
+                here, there = " ".join(tree.tokens if tree else ())[:60], " ".join(sentence.tokens)[:60]
+                raise UserError(f"{ptb}: sentence {row}, {here!r}, is not that of {conllu}, {there!r}")
+            sentences.append(sentence if tree is None else replace(sentence, tree=tree.tree))
+        yield replace(document, sentences=tuple(sentences))
+    if next(trees, None) is not None:
+        raise UserError(f"{ptb}: goes on after the {row} sentences of {conllu}")
+
+
+def gold_names(documents: Iterator[Document], where: str) -> Inventories:
+    """Names of relations, labels and tags of a treebank.
+
+    Raises:
+        UserError: there are no sentences, or a tree (it is named) is none.
+    """
+    from parsing.trees.brackets import read_tree
+
+    sentences = itertools.chain.from_iterable(document.sentences for document in documents)
+    relations: set[str] = set()
+    labels: set[str] = set()
+    tags: set[str] = set()
+    row = 0
+    for row, sentence in enumerate(sentences, 1):
+        relations.update(sentence.relations or ())
+        if sentence.tree is not None:
+            tree = read_tree(sentence.tree, where=f"{where}, tree {row}")
+            labels.update(label for _, _, label in tree.spans)
+            tags.update(tree.tags)
+    if not row:
+        raise UserError(f"{where}: no sentences")
+    return Inventories(
+        relations=(*sorted(relations), FALLBACK_NAME),
+        labels=("", *sorted(labels - {""}), DUMMY_NAME),
+        tags=(*sorted(tags), FALLBACK_NAME),
+    )
+
+
+def gold_batch(golds: Sequence[Sentence], names: Manifest, where: str) -> Batch:
+    """The trees of sentences as arrays.
 
     Raises:
         UserError: heads that do not form a tree; the message names the sentence.
     """
     from parsing.text_parser import assemble, prepare
-    from parsing.trees.brackets import to_parse
+    from parsing.trees.brackets import read_tree, to_parse
     from parsing.trees.parsers import DependencyParse
 
     relations, labels, tags = (
-        {name: i for i, name in enumerate(names)}
-        for names in (inventories.relations, inventories.labels, inventories.tags)
+        {name: i for i, name in enumerate(each)} for each in (names.relations, names.labels, names.tags)
     )
     longest = max(len(gold.tokens) for gold in golds)  # gold trees of any length are kept
     sentences, flags, usable = prepare([gold.tokens for gold in golds], None, longest)
-    arcs = spans = None
-    if treebank.conllu is not None:
-        arcs = {
-            i: DependencyParse(
-                heads=np.array(golds[i].heads, np.int32),
-                relations=np.array([relations[name] for name in golds[i].relations or ()], np.int32),
-            )
-            for i in usable
-        }
-    if treebank.ptb is not None:
-        spans = {i: to_parse(_span_tree(golds[i], str(treebank)), labels, tags) for i in usable}
-    faults: list[str] = []
-    before = flags.copy()
-    batch = assemble(sentences, flags, inventories, arcs, spans, faults)
-    if faults:
-        faulty = next(i for i in usable if flags[i] != before[i])
-        words = " ".join(golds[faulty].tokens)[:60]
-        raise UserError(
-            f"{treebank}: sentence {first + faulty + 1} ({words!r}): its heads are no tree with one root"
+    arcs = {
+        i: DependencyParse(
+            heads=np.array(golds[i].heads, np.int32),
+            relations=np.array([relations[name] for name in golds[i].relations or ()], np.int32),
         )
+        for i in usable
+        if relations
+    }
+    spans = {i: to_parse(read_tree(golds[i].tree or "", where=where), labels, tags) for i in usable if labels}
+    faults: list[str] = []
+    inventories = names.inventories
+    batch = assemble(
+        sentences, flags, inventories, arcs if relations else None, spans if labels else None, faults.append
+    )
+    if faults:
+        raise UserError(f"{where}: {faults[0]}")
     return batch
-
-
-def _first_difference(one: Sequence[str], other: Sequence[str]) -> str:
-    for i, (a, b) in enumerate(itertools.zip_longest(one, other), start=1):
-        if a != b:
-            return f"word {i} is {a!r}, there {b!r}"
-    return "no difference"
-
-
-def _span_tree(sentence: Sentence, where: str) -> SpanTree:
-    from parsing.trees.brackets import read_tree
-
-    assert sentence.tree is not None
-    return read_tree(sentence.tree, where=where)
 
 
 cli = Command(

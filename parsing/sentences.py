@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from corpora.documents import Document, Sentence
 from corpora.treebanks import conllu_lines
@@ -91,29 +91,14 @@ class ParsedSentence:
         return f"<p>{escape(words)}</p>{trees}"
 
 
-class Trees(Sequence[ParsedSentence]):
+class Trees(tuple[ParsedSentence, ...]):
     """The sentences of a text, in order."""
-
-    def __init__(self, sentences: Iterable[ParsedSentence]) -> None:
-        self._sentences = tuple(sentences)
-
-    @overload
-    def __getitem__(self, index: int) -> ParsedSentence: ...
-    @overload
-    def __getitem__(self, index: slice) -> Trees: ...
-    def __getitem__(self, index: int | slice) -> ParsedSentence | Trees:
-        if isinstance(index, slice):
-            return Trees(self._sentences[index])
-        return self._sentences[index]
-
-    def __len__(self) -> int:
-        return len(self._sentences)
 
     def __repr__(self) -> str:
         return f"<Trees of {len(self)} sentences, {sum(len(s.words) for s in self)} words; str() draws them>"
 
     def __str__(self) -> str:
-        return "\n\n\n".join(map(str, self))
+        return "\n\n\n".join(str(sentence) for sentence in self)
 
     def _repr_html_(self) -> str:
         return "".join(sentence._repr_html_() for sentence in self)

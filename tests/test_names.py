@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from corpora.registry import open_corpus
-from corpora.senteval.tasks import ALIASES, canonical_task
 from corpora.support.cli import Command, Commands
 from corpora.support.errors import UserError, did_you_mean
 from multiview.encoders.registry import view_class
@@ -70,8 +69,3 @@ def test_near_misses(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(UserError, match=r"did you mean notes\.txt\?"):
         open_corpus(str(tmp_path / "note.txt"))
-
-
-@pytest.mark.parametrize("alias", ALIASES)
-def test_aliases(alias: str) -> None:
-    assert canonical_task(alias) == canonical_task(alias.lower().replace("-", "_")) == ALIASES[alias]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import UserError
 from corpora.tokenize import Tokenizer
 
 
@@ -123,23 +122,3 @@ def filtered(data: PassageSet, keep: str, limit: int | None) -> PassageSet:
             raise UserError(f"{data.name}: no question of {name} is left with --keep {keep}")
         splits[name] = kept[:limit]
     return replace(data, splits=splits, notes=notes)
-
-
-def split(count: int, train_fraction: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of training and test queries, each in increasing order; neither is empty (count ≥ 2)."""
-    order = np.random.default_rng(seed).permutation(count)
-    cut = min(max(1, round(train_fraction * count)), count - 1)
-    return np.sort(order[:cut]), np.sort(order[cut:])
-
-
-def metrics_library() -> Any:
-    """The ir-measures library.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        import ir_measures
-    except ImportError:
-        raise MissingExtraError("ir_measures", "retrieval") from None
-    return ir_measures

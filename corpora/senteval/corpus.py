@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 from corpora.documents import Document, Sentence
 from corpora.inputs import input_hash
-from corpora.senteval.files import Split, find_file, read_task
-from corpora.senteval.tasks import TASK_NAMES, task_paths
+from corpora.senteval.files import Split, find_files, read_task
+from corpora.senteval.tasks import TASK_NAMES
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 
@@ -37,8 +36,7 @@ def senteval_corpus(
     present = {}
     for name in tasks:
         with contextlib.suppress(UserError):  # missing tasks are skipped; `about` names those present
-            paths = task_paths(name, data).values()
-            present[name] = [find_file(path) for path in itertools.chain.from_iterable(paths)]
+            present[name] = find_files(name, data)
     if not present:
         raise UserError(f"{data}: no SentEval task found; expected downstream/ and probing/ in this folder")
 
@@ -48,7 +46,7 @@ def senteval_corpus(
             for split, rows in read_task(name, data).splits.items():
                 yield from in_pieces(f"{name}/{split}", _fresh(rows, seen, counts))
 
-    files = sorted({file for paths in present.values() for file in paths})
+    files = sorted({file for splits in present.values() for paths in splits.values() for file in paths})
     return StreamCorpus(
         "senteval",
         documents,

@@ -145,7 +145,11 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
 
 
 _THREE = ("train", "dev", "test")
-_SICK_PARTS = {"train": "train", "dev": "trial", "test": "test_annotated"}
+_SICK = {
+    "train": ("SICK/SICK_train.txt",),
+    "dev": ("SICK/SICK_trial.txt",),
+    "test": ("SICK/SICK_test_annotated.txt",),
+}
 _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         **{
@@ -154,8 +158,8 @@ _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
         },
         "TREC": {"train": ("TREC/train_5500.label",), "test": ("TREC/TREC_10.label",)},
         "MRPC": {split: (f"MRPC/msr_paraphrase_{split}.txt",) for split in ("train", "test")},
-        "SICKRelatedness": {k: (f"SICK/SICK_{part}.txt",) for k, part in _SICK_PARTS.items()},
-        "SICKEntailment": {k: (f"SICK/SICK_{part}.txt",) for k, part in _SICK_PARTS.items()},
+        "SICKRelatedness": _SICK,
+        "SICKEntailment": _SICK,
         "STSBenchmark": {split: (f"STS/STSBenchmark/sts-{split}.csv",) for split in _THREE},
         **{
             name: {
@@ -170,38 +174,31 @@ _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
         **{name: {"all": (f"{file}.txt",)} for name, file in PROBING_FILES.items()},
     }
 )
-
-
-_SCRIPT = "data/downstream/get_transfer_data.bash of github.com/facebookresearch/SentEval"
-_SENTIMENT = f"{_SCRIPT} (from nlp.stanford.edu/~sidaw/home/projects:nbsvm)"
 _HOMES: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(BINARY_TASKS, _SENTIMENT),
-        "TREC": f"{_SCRIPT} (from cogcomp.cs.illinois.edu/Data/QA/QC)",
-        "MRPC": f"{_SCRIPT} (from microsoft.com/en-us/download/details.aspx?id=52398)",
-        "SICKRelatedness": f"{_SCRIPT} (from clic.cimec.unitn.it/composes/sick.html)",
-        "SICKEntailment": f"{_SCRIPT} (from clic.cimec.unitn.it/composes/sick.html)",
-        "STSBenchmark": f"{_SCRIPT} (from ixa2.si.ehu.es/stswiki/index.php/STSbenchmark)",
-        "STS12": f"{_SCRIPT} (from cs.york.ac.uk/semeval-2012/task6)",
-        "STS13": f"{_SCRIPT} (from ixa2.si.ehu.es/sts)",
-        "STS14": f"{_SCRIPT} (from alt.qcri.org/semeval2014/task10)",
-        "STS15": f"{_SCRIPT} (from alt.qcri.org/semeval2015/task2)",
-        "STS16": f"{_SCRIPT} (from alt.qcri.org/semeval2016/task1)",
-        "SST2": f"{_SCRIPT} (from nlp.stanford.edu/sentiment)",
-        "SST5": f"{_SCRIPT} (from nlp.stanford.edu/sentiment)",
-        "SNLI": f"{_SCRIPT} (from nlp.stanford.edu/projects/snli)",
-        **dict.fromkeys(
-            PROBING_FILES,
-            "data/probing of github.com/facebookresearch/SentEval, or build look-alikes with "
-            "python -m senteval_runner.build_probing",
-        ),
+        **dict.fromkeys(BINARY_TASKS, "nlp.stanford.edu/~sidaw/home/projects:nbsvm"),
+        "TREC": "cogcomp.cs.illinois.edu/Data/QA/QC",
+        "MRPC": "microsoft.com/en-us/download/details.aspx?id=52398",
+        **dict.fromkeys(("SICKRelatedness", "SICKEntailment"), "clic.cimec.unitn.it/composes/sick.html"),
+        "STSBenchmark": "ixa2.si.ehu.es/stswiki/index.php/STSbenchmark",
+        "STS12": "cs.york.ac.uk/semeval-2012/task6",
+        "STS13": "ixa2.si.ehu.es/sts",
+        "STS14": "alt.qcri.org/semeval2014/task10",
+        "STS15": "alt.qcri.org/semeval2015/task2",
+        "STS16": "alt.qcri.org/semeval2016/task1",
+        **dict.fromkeys(("SST2", "SST5"), "nlp.stanford.edu/sentiment"),
+        "SNLI": "nlp.stanford.edu/projects/snli",
     }
 )
 
 
 def task_home(name: str) -> str:
     """Where a task's files come from: the toolkit's script or folder, and the original source."""
-    return _HOMES[name]
+    toolkit = "github.com/facebookresearch/SentEval"
+    if name in PROBING_FILES:
+        rebuilt = "python -m senteval_runner.build_probing"
+        return f"data/probing of {toolkit}, or build look-alikes with {rebuilt}"
+    return f"data/downstream/get_transfer_data.bash of {toolkit} (from {_HOMES[name]})"
 
 
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from multiview.encoders.registry import Encoder, register_view, xavier_blocks_
-from multiview.engines.plan import ConstPlan, Plan, TreeBatch, plan_const
+from multiview.engines.plan import ConstPlan, Plan, plan_const
 from multiview.engines.sweeps import ConstSweep
+from parsing.cache.format import Batch
 
 
 @register_view("const")
@@ -42,7 +43,7 @@ class ConstEncoder(Encoder):
         with torch.no_grad():
             self.bias.zero_()[3 * self.dim :] = self.forget_bias
 
-    def plan(self, batch: TreeBatch) -> Plan:
+    def plan(self, batch: Batch) -> Plan:
         """Reads ``left``, ``right`` and ``const_height``."""
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import plan_const_graph

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from multiview.encoders.registry import Encoder, register_view, xavier_blocks_
-from multiview.engines.plan import DepPlan, Plan, TreeBatch, plan_dep
+from multiview.engines.plan import DepPlan, Plan, plan_dep
 from multiview.engines.sweeps import DepSweep
+from parsing.cache.format import Batch
 
 
 @register_view("dep")
@@ -51,7 +52,7 @@ class DepEncoder(Encoder):
         with torch.no_grad():
             self.bias.zero_()[4 * self.dim : 5 * self.dim] = self.forget_bias
 
-    def plan(self, batch: TreeBatch) -> Plan:
+    def plan(self, batch: Batch) -> Plan:
         """Reads ``head`` and ``dep_height``."""
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import plan_dep_graph

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from corpora.support.errors import UserError, did_you_mean
 from multiview.config import Pooling, parts_of_pooling
-from multiview.engines.plan import Plan, TreeBatch
+from multiview.engines.plan import Plan
 from multiview.words.vocabulary import Vocabulary
+from parsing.cache.format import Batch
 
 ENGINES = ("native", "torch", "dgl")
 """``native``: the device's fastest kernels; ``torch``: the portable ones; ``dgl``: the reference."""
@@ -34,7 +35,8 @@ FIELDS = {
 
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
-_BUILTIN = ("seq", "dep", "const", "bag", "hash")
+_BUILTIN = {"seq": "seq", "dep": "dep", "const": "const", "bag": "weightless", "hash": "weightless"}
+"""Module of each view of this package."""
 _views: dict[str, type[Encoder]] = {}
 
 
@@ -70,7 +72,7 @@ class Encoder(nn.Module, ABC):
         self.word_dim, self.dim, self.engine, self.forget_bias = word_dim, hidden, engine, forget_bias
 
     @abstractmethod
-    def plan(self, batch: TreeBatch) -> Plan:
+    def plan(self, batch: Batch) -> Plan:
         """Schedule of the batch. Numpy only, so that loader threads can make it; ``.to(device)`` moves it."""
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
@@ -195,7 +197,7 @@ def view_class(name: str) -> type[Encoder]:
         UserError: no view of that name.
     """
     if name in _BUILTIN:
-        import_module(f"multiview.encoders.{name}")
+        import_module(f"multiview.encoders.{_BUILTIN[name]}")
     if name in _views:
         return _views[name]
     installed = _installed()
@@ -209,14 +211,6 @@ def view_class(name: str) -> type[Encoder]:
     )
 
 
-def view_or_base(name: str) -> type[Encoder]:
-    """The class of a view, or the base class for one whose module is not here: enough for its size."""
-    try:
-        return view_class(name)
-    except UserError:
-        return Encoder
-
-
 def trained_views(views: Sequence[str]) -> list[str]:
     """Those of these views that have weights."""
     return [view for view in views if not view_class(view).weightless]
@@ -224,8 +218,8 @@ def trained_views(views: Sequence[str]) -> list[str]:
 
 def plugins_of(views: Collection[str]) -> list[str]:
     """Modules of other packages that define these views, without those that entry points find."""
-    installed = _installed() if set(views) - set(_BUILTIN) else {}
-    return sorted({view_class(v).__module__ for v in views if v not in _BUILTIN and v not in installed})
+    own = {view for view in views if view not in _BUILTIN}
+    return sorted({view_class(view).__module__ for view in own - (_installed().keys() if own else set())})
 
 
 def _path(view: type[Encoder]) -> tuple[str, str]:
@@ -252,24 +246,7 @@ def _load(entry: EntryPoint) -> type[Encoder]:
 
 
 def build_view(
-    name: str,
-    word_dim: int,
-    hidden: int,
-    engine: str = "native",
-    *,
-    forget_bias: float = 0.0,
-    pooling: Pooling = "root",
+    name: str, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
 ) -> Encoder:
-    """A new encoder; its weights are drawn from torch's global generator.
-
-    Args:
-        name: registered name of the view.
-        word_dim: width of the word vectors.
-        hidden: D, width of a sentence vector.
-        engine: ``native``, ``torch`` or ``dgl``.
-        forget_bias: initial value of the forget gates' bias.
-        pooling: how the states of a sentence become its vector.
-    """
-    encoder = view_class(name)(word_dim, hidden, engine, forget_bias=forget_bias)
-    encoder.pooling = pooling
-    return encoder
+    """A new encoder; its weights are drawn from torch's global generator. See :class:`Encoder`."""
+    return view_class(name)(word_dim, hidden, engine, forget_bias=forget_bias)

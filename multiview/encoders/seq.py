@@ -9,7 +9,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from corpora.support.errors import UserError
 from multiview.encoders.registry import Encoder, register_view, xavier_blocks_
-from multiview.engines.plan import IntArray, Plan, SequencePlan, TreeBatch, plan_sequence
+from multiview.engines.plan import IntArray, Plan, SequencePlan, plan_sequence
+from parsing.cache.format import Batch
 from parsing.networks.products import Products
 
 
@@ -38,7 +39,7 @@ class SeqEncoder(Encoder):
             else:
                 nn.init.zeros_(parameter)
 
-    def plan(self, batch: TreeBatch) -> SequencePlan:
+    def plan(self, batch: Batch) -> SequencePlan:
         """Reads ``sentence_offsets``."""
         return plan_sequence(batch)
 

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from corpora.support.errors import MissingExtraError
 from multiview.engines.kernels_torch import NORM_FLOOR
-from multiview.engines.plan import IntArray, Plan, TreeBatch
+from multiview.engines.plan import IntArray, Plan
+from parsing.cache.format import Batch
 
 
 def load_dgl() -> Any:
@@ -74,7 +75,7 @@ class GraphPlan(Plan):
         return replace(plan, graph=graph.to(device), frontiers=frontiers)
 
 
-def plan_const_graph(batch: TreeBatch) -> GraphPlan:
+def plan_const_graph(batch: Batch) -> GraphPlan:
     """Nodes are a sentence's n words, then its internal nodes; edges go from children to parents."""
     offsets = np.asarray(batch.sentence_offsets, dtype=np.int64)
     lengths = np.diff(offsets)
@@ -96,7 +97,7 @@ def plan_const_graph(batch: TreeBatch) -> GraphPlan:
     )
 
 
-def plan_dep_graph(batch: TreeBatch) -> GraphPlan:
+def plan_dep_graph(batch: Batch) -> GraphPlan:
     """Nodes are words; edges go from each dependent to its head."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     start = np.repeat(offsets[:-1], np.diff(offsets))

@@ -23,10 +23,17 @@ from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import locked, sweep, write_json
 from corpora.support.progress import progress
+from parsing.cache.files import (
+    NAME,
+    SHARD_SENTENCES,
+    Manifest,
+    ShardRow,
+    check_shard,
+    difference,
+    write_shard,
+)
 from parsing.cache.format import REPLACED_BYTES, TOO_LONG, Batch, join
-from parsing.cache.manifest import NAME, SHARD_SENTENCES, Manifest, ShardRow, difference
-from parsing.cache.shard import check_shard, write_shard
-from parsing.pipeline.workers import FEWER, Pool, parse_parts
+from parsing.pipeline.workers import FEWER, Part, Pool, parse_parts
 
 PART_SENTENCES = 1024
 """About a second of work: no worker idles longer than that at the end."""
@@ -68,28 +75,6 @@ class Shard:
     """Sentences of this shard at which a document starts."""
     document_ids: list[str] = dataclasses.field(default_factory=list)
     """Identifiers of these documents."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a shard's text."""
-
-    shard: Shard
-    start: int
-    stop: int
-
-    @property
-    def sentences(self) -> list[tuple[str, ...]]:
-        """Its sentences."""
-        return self.shard.sentences[self.start : self.stop]
-
-    @property
-    def flags(self) -> list[int]:
-        """Their flags."""
-        return self.shard.flags[self.start : self.stop]
-
-    def __str__(self) -> str:
-        return f"shard {self.shard.index}, sentences {self.start} to {self.stop}"
 
 
 def run_corpus(
@@ -150,7 +135,7 @@ def run_corpus(
                 shards = (one for one in shards_of(corpus, shard_sentences) if one.index not in rows)
                 with progress(total=total, initial=before, description="parsing") as bar:
                     for part, row in written(pool, shards, part_sentences, output):
-                        bar.update(part.stop - part.start)
+                        bar.update(len(part.sentences))
                         if row is not None:
                             rows[row.index] = row
                             manifest = listed(manifest, rows, complete=False)
@@ -183,15 +168,17 @@ def written(
     pool: Pool, shards: Iterator[Shard], size: int, output: Path
 ) -> Iterator[tuple[Part, ShardRow | None]]:
     """Parse shards in parts of ``size`` sentences; the last part of each comes with the row of its file."""
-    waiting: dict[int, dict[int, Batch]] = {}
-    parts = (
-        Part(shard, start, min(start + size, len(shard.sentences)))
-        for shard in shards
-        for start in range(0, len(shard.sentences), size)
-    )
-    for part, batch in parse_parts(pool, parts):
-        shard = part.shard
-        done = waiting.setdefault(shard.index, {})
+    waiting: dict[int, tuple[Shard, dict[int, Batch]]] = {}
+
+    def parts() -> Iterator[Part]:
+        for shard in shards:
+            waiting[shard.index] = shard, {}
+            for start in range(0, len(shard.sentences), size):
+                inside = slice(start, start + size)
+                yield Part(shard.index, start, shard.sentences[inside], shard.flags[inside])
+
+    for part, batch in parse_parts(pool, parts()):
+        shard, done = waiting[part.shard]
         done[part.start] = batch
         row = None
         if sum(map(len, done.values())) == len(shard.sentences):
@@ -199,7 +186,6 @@ def written(
             row = write_shard(output, shard.index, whole, shard.document_starts, shard.document_ids)
             del waiting[shard.index]
         yield part, row
-    assert not waiting, "a part is missing"
 
 
 def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:

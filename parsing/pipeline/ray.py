@@ -10,7 +10,7 @@ from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self
 
 from corpora.support.errors import MissingExtraError, UserError
-from parsing.pipeline.workers import MakeParser, Worker
+from parsing.pipeline.workers import MakeParser, Pool, Worker
 
 try:
     import ray
@@ -22,7 +22,7 @@ LOCAL = "local"
 """The address that stands for a cluster of this machine alone, started for the run."""
 
 
-class RayPool:
+class RayPool(Pool):
     """Parses on the actors of a Ray cluster.
 
     Args:
@@ -48,24 +48,27 @@ class RayPool:
             ray.shutdown()
             raise UserError(f"--ray {self._address}: the cluster has no {'GPUs' if self._gpus else 'cores'}")
         self.size = min(self._workers or most, most) if self._gpus else self._workers or most
-        # One core each (Ray sets OMP_NUM_THREADS by it); Ray starts an actor that has died anew, and what it
-        # was at fails. Of GPUs, Ray shows an actor its own only.
-        remote: Any = ray.remote(num_cpus=1, num_gpus=self._gpus, max_restarts=-1, max_task_retries=0)(Worker)
-        self._actors = [remote.remote(self._make) for _ in range(self.size)]
+        # One core each (Ray sets OMP_NUM_THREADS by it). Of GPUs, Ray shows an actor its own only.
+        self._remote: Any = ray.remote(num_cpus=1, num_gpus=self._gpus)(Worker)
+        self._actors: list[Any] = [None] * self.size
         self._busy: Counter[int] = Counter()
-        for number in range(self.size):
-            self._call(number, "describe")  # loads the parsers now, not with the first part
+        self._dead = set(range(self.size))
+        for _ in range(self.size):
+            self.submit("describe")  # loads the parsers now, not with the first part
         return self
 
     def __exit__(self, *error: object) -> None:
         ray.shutdown()
 
     def submit(self, method: str, *args: Any) -> Future[Any]:
-        """Call a method of the actor that has least to do."""
-        return self._call(min(range(self.size), key=self._busy.__getitem__), method, *args)
+        """Call a method of the actor that has least to do; actors that have died are started anew.
 
-    def _call(self, number: int, method: str, *args: Any) -> Future[Any]:
-        """Call an actor; its death is a :class:`BrokenExecutor`, its errors are those that it raised."""
+        An actor's death is a :class:`BrokenExecutor`, its errors are those that it raised.
+        """
+        while self._dead:
+            self._actors[self._dead.pop()] = self._remote.remote(self._make)
+        number = min(range(self.size), key=self._busy.__getitem__)
+        actor = self._actors[number]
         answer: Future[Any] = Future()
 
         def settle(done: Future[Any]) -> None:
@@ -76,8 +79,10 @@ class RayPool:
             elif isinstance(error, RayTaskError):
                 answer.set_exception(error.cause)
             else:
+                if self._actors[number] is actor:
+                    self._dead.add(number)
                 answer.set_exception(BrokenExecutor(str(error).strip().splitlines()[-1]))
 
         self._busy[number] += 1
-        getattr(self._actors[number], method).remote(*args).future().add_done_callback(settle)
+        getattr(actor, method).remote(*args).future().add_done_callback(settle)
         return answer

@@ -1,7 +1,7 @@
 """Where parts of a corpus are parsed: in this process, or in processes that take parts as they are idle.
 
-A pool has a ``size`` and a ``submit`` that calls a method of one of its :class:`Worker` objects and returns a
-future; :mod:`parsing.pipeline.ray` has one of a cluster. Workers have no say in what comes out.
+A pool calls methods of its :class:`Worker` objects and returns futures; that of a cluster is in
+:mod:`parsing.pipeline.ray`. Workers have no say in what comes out.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
 from corpora.support.cli import LOGGER
 from corpora.support.environment import environment
@@ -26,38 +28,27 @@ from parsing.cache.format import Batch, Inventories
 from parsing.text_parser import TextParser
 
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+SHOWN_FAULTS = 20
+"""Faults of one part that the log has; all are flagged."""
 FEWER = "take fewer --workers, or free memory; the same command resumes"
 MakeParser = Callable[[], TextParser]
 """Loads the parsers where they are to work; it must be picklable for a pool of processes."""
 log = logging.getLogger(LOGGER)
 
 
-class Part(Protocol):
-    """Some sentences of a corpus; ``str`` names them."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some sentences of a shard."""
 
-    @property
-    def sentences(self) -> Sequence[Sequence[str]]:
-        """Tokens."""
+    shard: int
+    start: int
+    """The first sentence's place in the shard."""
+    sentences: list[tuple[str, ...]]
+    flags: list[int]
+    """Set by the reader of the text."""
 
-    @property
-    def flags(self) -> Sequence[int]:
-        """Flags that the reader set."""
-
-
-AnyPart = TypeVar("AnyPart", bound=Part)
-
-
-class Pool(Protocol):
-    """Workers; a context manager that starts and ends them."""
-
-    size: int
-
-    def submit(self, method: str, *args: Any) -> Future[Any]:
-        """Call a method of a worker."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: object) -> None: ...
+    def __str__(self) -> str:
+        return f"shard {self.shard}, sentences {self.start} to {self.start + len(self.sentences)}"
 
 
 class Worker:
@@ -78,30 +69,32 @@ class Worker:
     def parse(self, sentences: Sequence[Sequence[str]], flags: Sequence[int]) -> tuple[Batch, list[str]]:
         """Trees of a part, and the faults to tell the user of."""
         faults: list[str] = []
-        return self.parser.arrays(sentences, flags, faults), faults
+        return self.parser.arrays(sentences, flags, faults.append), faults[:SHOWN_FAULTS]
 
 
-class SerialPool:
-    """Parses in this process: for a few sentences that is faster than starting workers."""
+class Pool(AbstractContextManager["Pool"]):
+    """Parses in this process: for a few sentences that is faster than starting workers.
+
+    Args:
+        make: loads the parsers.
+    """
 
     size = 1
+    """Workers."""
 
     def __init__(self, make: MakeParser) -> None:
         self._worker = Worker(make)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *error: object) -> None: ...
 
     def submit(self, method: str, *args: Any) -> Future[Any]:
-        """Call at once; an error is raised here."""
+        """Call a method of a worker; here at once, and its error is raised."""
         future: Future[Any] = Future()
         future.set_result(getattr(self._worker, method)(*args))
         return future
 
 
-class LocalPool:
+class LocalPool(Pool):
     """Parses in spawned processes on this machine, one thread each.
 
     Args:
@@ -168,7 +161,7 @@ def _call(method: str, *args: Any) -> Any:
         give_memory_back()
 
 
-def parse_parts(pool: Pool, parts: Iterator[AnyPart]) -> Iterator[tuple[AnyPart, Batch]]:
+def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch]]:
     """Trees of every part, in the order in which they are done.
 
     A part that fails, or whose worker dies, is tried again, then with nothing else at work: there may be no
@@ -179,8 +172,8 @@ def parse_parts(pool: Pool, parts: Iterator[AnyPart]) -> Iterator[tuple[AnyPart,
             twice.
         RuntimeError: the parsers failed twice on one part.
     """
-    running: dict[Future[tuple[Batch, list[str]]], AnyPart] = {}
-    again: list[AnyPart] = []
+    running: dict[Future[tuple[Batch, list[str]]], Part] = {}
+    again: list[Part] = []
     while True:
         alone = bool(again) and not running
         while (alone or not again) and len(running) < (1 if alone else 2 * pool.size):

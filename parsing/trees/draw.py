@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
+from typing import Any
 
 from corpora.support.errors import printable
 
@@ -45,16 +46,12 @@ def dependency_text(
 def constituency_text(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
     """One constituent per line, indented; words with their tags."""
     lines = []
-    waiting = list(reversed(spans))
-    ends: list[int] = []  # of the constituents that are open
-    for position, (word, tag) in enumerate(zip(words, tags, strict=True)):
-        while waiting and waiting[-1][0] == position:
-            _, end, label = waiting.pop()
-            lines.append("  " * len(ends) + (printable(label) or "·"))
-            ends.append(end)
-        lines.append("  " * len(ends) + f"{shown(tag)} {shown(word)}")
-        while ends and ends[-1] == position + 1:
-            ends.pop()
+    stack: list[tuple[Any, str]] = [(_nested(words, tags, spans), "")]
+    while stack:
+        (label, *children), indent = stack.pop()
+        leaf = isinstance(children[0], str)
+        lines.append(f"{indent}{label} {children[0]}" if leaf else f"{indent}{label}")
+        stack += [] if leaf else [(child, indent + "  ") for child in reversed(children)]
     return "\n".join(lines)
 
 
@@ -89,13 +86,19 @@ def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[
     """The tree from the top, a word under each tag."""
     import svgling
 
+    drawing: str = svgling.draw_tree(_nested(words, tags, spans)).get_svg().tostring()
+    return drawing
+
+
+def _nested(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> list[Any]:
+    """A tree as nested lists, [label, child, ...] and [tag, word]."""
     waiting = list(reversed(spans))
-    top: list[object] = []
-    path, ends = [top], [len(words) + 1]
+    path: list[list[Any]] = [[]]
+    ends = [len(words) + 1]
     for position, (word, tag) in enumerate(zip(words, tags, strict=True)):
         while waiting and waiting[-1][0] == position:
             _, end, label = waiting.pop()
-            node: list[object] = [printable(label) or "·"]
+            node = [printable(label) or "·"]
             path[-1].append(node)
             path.append(node)
             ends.append(end)
@@ -103,8 +106,8 @@ def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[
         while ends[-1] == position + 1:
             path.pop()
             ends.pop()
-    drawing: str = svgling.draw_tree(top[0]).get_svg().tostring()
-    return drawing
+    tree: list[Any] = path[0][0]
+    return tree
 
 
 def shown(name: str) -> str:

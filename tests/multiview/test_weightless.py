@@ -12,9 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from corpora.support.errors import UserError
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import build_view
 from multiview.encoders.stack import Reading, ViewStack
@@ -24,6 +22,7 @@ from multiview.model import MultiViewEncoder
 from multiview.train import cli as train
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
+from parsing.cache.format import Batch
 
 MASK = 2**64 - 1
 LISTED = ["the", "of", "cat", "sat", "river"]
@@ -113,23 +112,6 @@ def test_a_sentence_alone_has_the_same_vector(sentences: list[list[str]]) -> Non
     np.testing.assert_allclose(together, alone, atol=1e-6)
 
 
-def test_order_and_words_count_spelling_in_capitals_does_not() -> None:
-    # Beside 5,000 words that are more frequent, those of the sentences have nearly the weight 1.
-    encode = encoder_of(listed=[f"word{rank}" for rank in range(5000)]).encode
-    one, other, capitals, apart = encode(
-        [["dogs", "bite", "men"], ["men", "bite", "dogs"], ["Dogs", "BITE", "men"], ["cows", "eat", "hay"]],
-        views="hash",
-    )
-    np.testing.assert_allclose(one, capitals, atol=1e-7)
-
-    def cosine(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-
-    # Three words are shared, whose squared length is 2, three pairs of weight ¼ are not: 6 / (6 + 3/16).
-    assert cosine(one, other) == pytest.approx(0.97, abs=0.03)
-    assert cosine(one, apart) == pytest.approx(0, abs=0.12)
-
-
 def test_the_nodes_are_the_words() -> None:
     (nodes,) = encoder_of().node_states(SENTENCES, views=["bag", "hash"])
     bag, hashed = nodes.views
@@ -142,7 +124,8 @@ def test_the_nodes_are_the_words() -> None:
 
 def test_views_are_added_scaled_kept_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encoder = encoder_of("seq")
-    encoder.members[0].network.read(Reading("root", ("bag", "hash"), (1.0, 0.25, 3.0)))
+    (part,) = encoder.members
+    part.network = part.network.as_read(Reading("root", ("bag", "hash"), (1.0, 0.25, 3.0)))
     encoder.save(tmp_path / "added")
     encoder, before = MultiViewEncoder.load(tmp_path / "added", "cpu"), encoder_of()
     assert encoder.views == ["seq", "bag", "hash"]
@@ -155,9 +138,6 @@ def test_views_are_added_scaled_kept_and_told(tmp_path: Path, capsys: pytest.Cap
     np.testing.assert_array_equal(MultiViewEncoder.load(tmp_path / "again", "cpu").encode(SENTENCES), whole)
     assert info([str(tmp_path / "added")]) == 0
     assert "views seq, bag, hash, 4106 dimensions" in capsys.readouterr().out
-    for view, told in (("seq", "it has weights"), ("bag", "the model has it already")):
-        with pytest.raises(UserError, match=told):
-            encoder.members[0].network.add([view])
 
 
 def test_training_needs_views_with_weights(
@@ -168,34 +148,7 @@ def test_training_needs_views_with_weights(
     assert "--views dep,hash: hash has nothing to train" in capsys.readouterr().err
 
 
-def test_random_views_may_be_bags() -> None:
-    """Trained tables, one for each view that has weights; a bag reads the first."""
-    encoder = MultiViewEncoder.untrained("seq,bag", dim=4, word_dim=5)
-    found = encoder.encode(SENTENCES, views="bag")
-    np.testing.assert_allclose(
-        found, [encoder.word_vectors(words)[:, :5].mean(axis=0) for words in SENTENCES], atol=1e-6
-    )
-
-
-def test_a_larger_vocabulary_leaves_the_hash_as_it_was(tmp_path: Path) -> None:
-    """In memory and from a folder: how frequent a word is, the trained words say."""
-    words = WordTable.random(Vocabulary(LISTED, case="lower"), 3, views=1)
-    encoder = MultiViewEncoder([Member(ViewStack(["seq", "hash"], words, EncoderConfig(dim=4)))])
-    before = encoder.encode(SENTENCES, views="hash")
-    rows = np.random.default_rng(2).standard_normal((len(LISTED) + 2, 3))
-    lines = [
-        f"{w} {' '.join(map(str, row))}" for w, row in zip([*LISTED, "mat", "readers"], rows, strict=True)
-    ]
-    (tmp_path / "v.txt").write_text("\n".join(lines) + "\n")
-    assert encoder.expand_vocabulary(tmp_path / "v.txt", cache=tmp_path / "cache") == 2
-    encoder.save(tmp_path / "more")
-    for one in (encoder, MultiViewEncoder.load(tmp_path / "more", "cpu")):
-        np.testing.assert_array_equal(one.encode(SENTENCES, views="hash"), before)
-
-
 def test_hash_refuses_ids() -> None:
-    class Ids:
-        sentence_offsets = np.array([0, 2])
-
+    ids = Batch(sentence_offsets=np.array([0, 2]), flags=np.zeros(1, np.uint8), fields=("token",))
     with pytest.raises(ValueError, match="vocabulary ids"):
-        build_view("hash", 6, 4).plan(Ids())  # type: ignore[arg-type]
+        build_view("hash", 6, 4).plan(ids)

@@ -11,7 +11,6 @@ from corpora.support.cli import LOGGER
 from parsing.cache.format import Batch, flag_reasons, join
 from parsing.text_parser import TextParser
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
-from parsing.trees.parsers import DependencyParse
 from tests.parsing.pipeline.toy_parsers import (
     FaultyConstituencyParser,
     FaultyDependencyParser,
@@ -79,7 +78,7 @@ def test_faults_cost_only_the_sentences_that_cause_them(toys: TextParser) -> Non
     bad = [("boom", "a", "b"), ("cycle", "in", "it"), ("roots", "two"), ("cross", "a", "b")]
     faults: list[str] = []
     faulty = TextParser(FaultyDependencyParser(), FaultyConstituencyParser())
-    batch = faulty.arrays(good[:10] + bad + good[10:], faults=faults)
+    batch = faulty.arrays(good[:10] + bad + good[10:], tell=faults.append)
     assert batch.flags[10:14].tolist() == [1 | 2, 1, 1, 2]
     assert not np.delete(batch.flags, range(10, 14)).any()
     assert flag_reasons(batch.flags) == {"dependency fault": 3, "constituency fault": 2} and len(faults) == 5
@@ -102,14 +101,6 @@ class Silent(ToyDependencyParser):
         return []
 
 
-class WrongHeads(ToyDependencyParser):
-    """Gives a head and a relation too many."""
-
-    def _one(self, tokens):
-        parse = super()._one(tokens)
-        return DependencyParse(np.append(parse.heads, 1), np.append(parse.relations, 1))
-
-
 class WrongIds(ToyConstituencyParser):
     """Gives a tag that it does not have."""
 
@@ -124,10 +115,9 @@ def test_parsers_that_break_their_contract_are_faults() -> None:
     assert batch.flags.tolist() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("parser", [Silent(), WrongHeads()])
-def test_every_fault_is_logged(parser, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_fault_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("WARNING", logger=LOGGER)
-    batch = TextParser(parser, None).arrays([("first", "one"), ("second",)])
+    batch = TextParser(Silent(), None).arrays([("first", "one"), ("second",)])
     assert batch.flags.tolist() == [1, 1]
     assert all(any(repr(text) in line for line in caplog.messages) for text in ("first one", "second"))
 
@@ -141,7 +131,7 @@ def test_reader_flags_are_kept_and_counted() -> None:
 def check_trees(batch: Batch) -> None:
     heights, defects = dependency_heights(batch.head, batch.sentence_offsets)
     assert not defects.any() and (heights == batch.dep_height).all()
-    heights, defects = constituency_heights(batch.left, batch.right, batch.sentence_offsets)
+    heights, defects, *_ = constituency_heights(batch.left, batch.right, batch.sentence_offsets)
     assert not defects.any() and (heights == batch.const_height).all()
 
 
@@ -159,7 +149,7 @@ def heights_by_walking(heads: list[int]) -> list[int] | None:
 
 
 @given(st.lists(st.lists(st.integers(-1, 7), min_size=1, max_size=6), min_size=1, max_size=5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_dependency_heights_and_defects_against_walking(sentences: list[list[int]]) -> None:
     offsets = np.cumsum([0, *map(len, sentences)])
     heights, defects = dependency_heights(np.concatenate(sentences).astype(np.int32), offsets)
@@ -188,7 +178,7 @@ def test_dependency_heights_and_defects_against_walking(sentences: list[list[int
 )
 def test_constituency_defects(left: list[int], right: list[int], defect: int) -> None:
     offsets = np.array([0, 1, 4], np.int64)  # a one-word sentence before it has no node
-    _, defects = constituency_heights(np.array(left), np.array(right), offsets)
+    _, defects, *_ = constituency_heights(np.array(left), np.array(right), offsets)
     assert defects.tolist() == [0, defect]
 
 

@@ -23,12 +23,12 @@ from studies.faq.__main__ import cli as faq
 from studies.faq.config import FaqConfig
 from studies.faq.data import Data
 from studies.faq.train import LabelledPairs, tune
-from studies.finetune.config import LoopConfig, TinyConfig
+from studies.finetune.config import TinyConfig
 from studies.finetune.tiny import build_tiny
 from studies.layers.__main__ import cli as layers
 from studies.passages import cross
 from studies.passages.__main__ import cli as passages
-from studies.passages.config import CrossConfig
+from studies.passages.config import PassagesConfig
 from tests.fixtures.senteval import write_tasks
 from tests.studies.faq.test_faq import TOPICS, write_set
 from tests.studies.goldens import weights
@@ -108,14 +108,13 @@ def train_faq(folder: Path) -> list[Path]:
     """25 steps of a FAQ encoder on retrieved negatives."""
     model, place = small_bert(folder / "bert", faq_texts()), folder / "toy"
     data = Data.of(read_faq(place if place.exists() else write_set(place)))
-    frozen = data.embed(open_model(model, cache=None, device="cpu").vectors)
+    frozen = data.embed(open_model(model, cache=None, device="cpu"))
     guide = (frozen["query"] @ frozen["question"].T)[data.train]
     queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
     config = FaqConfig(epochs=5, batch_size=24, learning_rate=1e-3, device="cpu")
     pairs = LabelledPairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
-    with patch("studies.faq.train.SAVE_EVERY", 5):
-        net = tune(model, pairs, config, folder / "state")
+    net = tune(model, pairs, config, folder / "state")
     scores = net.scores([data.queries[row] for row in data.test], data.questions)
     np.save(folder / "scores.npy", scores)
     return [folder / "scores.npy"]
@@ -131,28 +130,15 @@ def passage_scores(folder: Path) -> dict[str, float]:
     place = passage_sets.write_wikiqa(folder / "wikiqa", (24, 10, 10))
     words = word_file(folder / "words.txt", [*passage_sets.ANIMALS, *passage_sets.HOMES, "sleep", "near"])
     bert = small_bert(folder / "bert", passage_texts())
-    features = ("cosine", "bilinear", "uv", "uv-diff-prod")
-    options = [
-        "--ranker.epochs",
-        "3",
-        "--baselines",
-        "bm25",
-        "--runs",
-        "2",
-        "--cross.steps",
-        "5",
-        "--device",
-        "cpu",
-    ]
-    options += ["--frozen.backbones", bert, "--cross.backbones", bert, "--cache", str(folder / "vectors")]
-    options += ["--models", words, "--features", *features, "--output", str(folder / "passages")]
-    assert passages([str(place), *options]) == 0
-    rows = json.loads((folder / "passages" / "results.json").read_text())["rows"]
-    return {
-        f"{row['model']} {row['feature']} {row['scorer']} {metric}": row["metrics"][metric]["mean"]
-        for row in rows
-        for metric in ("mrr", "map", "p@1", "s@5", "r@1")
-    }
+    options = ["--epochs", "3", "--runs", "2", "--cross-steps", "5", "--device", "cpu"]
+    options += ["--backbones", bert, "--cross", bert, "--cache", str(folder / "vectors")]
+    assert passages([str(place), *options, "--models", words, "--output", str(folder / "passages")]) == 0
+    found: dict[str, list[float]] = {}
+    for cell in json.loads((folder / "passages" / "results.json").read_text())["cells"]:
+        label = cell["cell"].removeprefix("wikiqa: ").partition(", seed")[0]
+        for metric in ("mrr", "map", "p@1", "s@5", "r@1"):
+            found.setdefault(f"{label} {metric}", []).append(cell[metric])
+    return {name: statistics.fmean(values) for name, values in found.items()}
 
 
 def passage_texts() -> list[str]:
@@ -165,11 +151,9 @@ def train_cross(folder: Path) -> list[Path]:
     bert, place = small_bert(folder / "bert", passage_texts()), folder / "wikiqa"
     spec = place if place.exists() else passage_sets.write_wikiqa(place, (24, 10, 10))
     data = filtered(read_set(f"wikiqa={spec}"), "answered", None)
-    config = CrossConfig(
-        steps=25, batch_size=8, evaluate_every=25, save_every=5, loop=LoopConfig(learning_rate=1e-3)
-    )
-    choice: dict[str, Any] = {"margin": 1.0, "select": "map", "seed": 3, "device": "cpu"}
-    net, _ = cross.fine_tune(data, bert, config, folder=folder / "state", report=print, **choice)
+    config = PassagesConfig(cross_steps=25, cross_learning_rate=1e-3, margin=1.0, device="cpu")
+    with patch.object(cross, "BATCH", 8):
+        net, _ = cross.fine_tune(data, bert, config, seed=3, folder=folder / "state", report=print)
     save_file(dict(net.named_parameters()), folder / "weights.safetensors")
     return [folder / "weights.safetensors"]
 

@@ -22,7 +22,7 @@ from multiview.training.data import open_trees
 from multiview.training.network import MultiViewNetwork
 from multiview.training.trainer import Trainer
 from multiview.words.vectors import load_word_vectors
-from senteval_runner.vectors.starts import StartSpec, load_start
+from senteval_runner.vectors.untrained import load_start
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.test_train import assert_same_bits, killed_after, newest
 from tests.parsing.cache.test_reader import write_cache
@@ -127,7 +127,8 @@ def test_the_result_is_read_as_the_model_is(model: TrainConfig, other_trees: Pat
     """Trained with one pooling; then the pools, added views and factors of the model it started from."""
     wide = tmp_path / "wide"
     source = MultiViewEncoder.load(model.folder, "cpu")
-    source.members[0].network.read(Reading("root,mean,max", ("bag", "hash"), (1.0, 0.5, 2.0, 3.0)))
+    (part,) = source.members
+    part.network = part.network.as_read(Reading("root,mean,max", ("bag", "hash"), (1.0, 0.5, 2.0, 3.0)))
     source.save(wide)
     config = changed(model, name="second", init=wide, trees=other_trees, encoder={"pooling": "root+mean"})
     assert config.view_list == ["dep", "const"]
@@ -137,7 +138,7 @@ def test_the_result_is_read_as_the_model_is(model: TrainConfig, other_trees: Pat
     assert member.network.reading == was.network.reading
     assert member.network.views == ("dep", "const", "bag", "hash")
     assert member.network.reading.pooling == "root,mean,max"
-    start = load_start(StartSpec(str(config.folder), other_trees), "cpu")
+    start = load_start(config.folder, other_trees, "cpu")
     encoder, before = MultiViewEncoder.load(config.folder, "cpu"), MultiViewEncoder.load(wide, "cpu")
     words = ["cat", "sat"]
     bags = [one.encode([words], views="bag") for one in (start, before)]

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
+from parsing.cache.files import Manifest, decode_strings, encode_strings, narrow, write_shard
 from parsing.cache.format import Batch
-from parsing.cache.manifest import Manifest
 from parsing.cache.reader import TreeCache
-from parsing.cache.shard import decode_strings, encode_strings, narrow, write_shard
 from parsing.text_parser import TextParser
 from parsing.trees.binarise import binarise
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
@@ -115,12 +114,9 @@ def test_any_range_in_any_order_equals_the_oracle(folder: Path) -> None:
         assert rows_of(batch) == oracle[start:stop]
         for field in batch.fields:
             assert getattr(batch, field).dtype == np.int32
-
-
-def test_sequential_batches_cover_the_corpus(folder: Path) -> None:
-    cache = TreeCache.open(folder)
+            getattr(batch, field)[:] = 0  # does not change the cache
     rows = [row for start in range(0, 70, 7) for row in rows_of(cache.read(start, start + 7))]
-    assert rows == expected(corpus_of(70))
+    assert rows == oracle
 
 
 class Lengths:
@@ -172,22 +168,6 @@ def test_views_and_absent_fields(tmp_path: Path) -> None:
             cache.read(start, stop)
 
 
-def test_batches_cannot_change_the_cache(folder: Path) -> None:
-    cache = TreeCache.open(folder)
-    before = rows_of(cache.read(0, 7))
-    batch = cache.read(0, 7)
-    for field in batch.fields:
-        getattr(batch, field)[:] = 0
-    assert rows_of(cache.read(0, 7)) == before
-
-
-def test_same_content_same_files(tmp_path: Path) -> None:
-    for name in "ab":
-        write_cache(tmp_path / name, corpus_of(40))
-    for path in sorted((tmp_path / "a").iterdir()):
-        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
-
-
 @given(st.lists(st.text(), max_size=20))
 @settings(max_examples=60, deadline=None)
 def test_strings_round_trip(strings: list[str]) -> None:
@@ -224,15 +204,12 @@ def test_unfinished_cache_is_refused_and_its_prefix_readable(tmp_path: Path) -> 
             assert len(TreeCache.open(tmp_path, allow_partial=True)) == readable
 
 
-@pytest.mark.parametrize("damage", ["flipped", "truncated", "exchanged", "lost"])
-def test_a_damaged_file_is_found_before_hdf5_opens_it(
-    folder: Path, tmp_path: Path, damage: str, monkeypatch
-) -> None:
+@pytest.mark.parametrize("damage", [0, 9, 245, 2000, -1, "truncated", "exchanged", "lost"])
+def test_a_damaged_file_is_found_before_hdf5_opens_it(folder, tmp_path, damage, monkeypatch) -> None:
     cache = TreeCache.open(shutil.copytree(folder, tmp_path / "cache"))
     path = cache.folder / "shard-000001.h5"
     content = bytearray(path.read_bytes())
-    opened: list[str] = []
-    monkeypatch.setattr("parsing.cache.reader.open_shard", lambda path: opened.append(path.name))
+    monkeypatch.setattr("parsing.cache.reader.open_shard", None)
     if damage == "lost":
         path.unlink()
     elif damage == "exchanged":
@@ -240,16 +217,10 @@ def test_a_damaged_file_is_found_before_hdf5_opens_it(
     elif damage == "truncated":
         path.write_bytes(content[:500])
     else:
-        for at in (0, 9, 245, 2000, -1):
-            content[at] ^= 16
-            path.write_bytes(content)
-            with pytest.raises(UserError, match="damaged shard"):
-                cache.read(20, 30)
-            content[at] ^= 16
-        return
+        content[damage] ^= 16
+        path.write_bytes(content)
     with pytest.raises(UserError, match=r"shard-000001\.h5: (damaged shard|cannot be read)"):
         cache.read(20, 30)
-    assert not opened
 
 
 def test_a_file_is_hashed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

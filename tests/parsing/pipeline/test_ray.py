@@ -10,10 +10,10 @@ import pytest
 from corpora.documents import Sentence
 from corpora.support.errors import UserError
 from parsing.pipeline.driver import run_corpus
-from parsing.pipeline.workers import SerialPool
+from parsing.pipeline.workers import Pool
 from parsing.text_parser import TextParser
 from tests.parsing.pipeline.toy_corpus import ListCorpus
-from tests.parsing.pipeline.toy_parsers import DyingDependencyParser, toys
+from tests.parsing.pipeline.toy_parsers import FailingDependencyParser, die, toys
 
 ray = pytest.importorskip("ray")
 
@@ -47,10 +47,10 @@ def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path: Path) -> N
     from parsing.pipeline.ray import RayPool
 
     sentences = [Sentence(("word",) * (1 + i % 9)) for i in range(600)]
-    sentences[300] = Sentence(("die", "here"))
+    sentences[300] = Sentence(("fail", "here"))
     corpus = ListCorpus(sentences)
-    here = run_corpus(corpus, tmp_path / "here", SerialPool(toys), shard_sentences=64)
-    dying = partial(toys, partial(DyingDependencyParser, marker=tmp_path / "died"))
+    here = run_corpus(corpus, tmp_path / "here", Pool(toys), shard_sentences=64)
+    dying = partial(toys, partial(FailingDependencyParser, die, tmp_path / "died"))
     pool = RayPool(dying, 2, address="local")
     there = run_corpus(corpus, tmp_path / "ray", pool, shard_sentences=64)
     assert (tmp_path / "died").exists()

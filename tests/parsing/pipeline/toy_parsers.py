@@ -110,28 +110,34 @@ class FaultyConstituencyParser(ToyConstituencyParser):
         return super()._one(tokens)
 
 
-@dataclass
-class DyingDependencyParser(ToyDependencyParser):
-    """Ends its process on "die"; once only when ``marker`` names a file that can be made."""
+def die() -> None:
+    """End the process, as the system does when memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
+
+def no_memory() -> None:
+    """Ask for more than there is."""
+    np.ones(1 << 50)
+
+
+def lose_device() -> None:
+    """Fail as a GPU does."""
+    raise DeviceLost("cuda:0 was lost (CUDA error); the same command goes on from what is done")
+
+
+@dataclass
+class FailingDependencyParser(ToyDependencyParser):
+    """Fails on the word "fail": always, or once if ``marker`` names a file that is not there."""
+
+    fail: Callable[[], None]
     marker: Path | None = None
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        done = self.marker is not None and self.marker.exists()
-        if any("die" in tokens for tokens in sentences) and not done:
+        if any("fail" in tokens for tokens in sentences) and not (self.marker and self.marker.exists()):
             if self.marker is not None:
                 self.marker.touch()
-            os._exit(9)
+            self.fail()
         return super().parse(sentences)
-
-
-def first_of_all(marker: Path) -> bool:
-    """Whether no process has asked before."""
-    try:
-        marker.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
 
 
 def toys(dependency: Callable[[], ToyDependencyParser] = ToyDependencyParser) -> TextParser:
@@ -141,47 +147,6 @@ def toys(dependency: Callable[[], ToyDependencyParser] = ToyDependencyParser) ->
 
 def load_toys(dep: str | None = "builtin", const: str | None = "builtin", **options: object) -> TextParser:
     """Stands for :func:`parsing.load`."""
-    dependency = None if dep is None else ToyDependencyParser()
-    return TextParser(
-        dependency, None if const is None else ToyConstituencyParser(), max_tokens=options["max_tokens"]
-    )
-
-
-def killed_while_it_loads() -> ToyDependencyParser:
-    """A parser whose process is killed while it loads."""
-    os.kill(os.getpid(), signal.SIGKILL)
-    return ToyDependencyParser()
-
-
-def too_large() -> ToyDependencyParser:
-    """A parser that does not fit into memory."""
-    np.ones(1 << 50)
-    return ToyDependencyParser()
-
-
-@dataclass
-class HungryDependencyParser(ToyDependencyParser):
-    """Has no memory for "much": once, or always."""
-
-    marker: Path | None = None
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        if any("much" in tokens for tokens in sentences) and (
-            self.marker is None or first_of_all(self.marker)
-        ):
-            raise MemoryError
-        return super().parse(sentences)
-
-
-@dataclass
-class LostDependencyParser(ToyDependencyParser):
-    """A device that fails after some parts, once."""
-
-    marker: Path
-    parts: int = 0
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        self.parts += 1
-        if self.parts > 4 and first_of_all(self.marker):
-            raise DeviceLost("cuda:0 was lost (CUDA error); the same command goes on from what is done")
-        return super().parse(sentences)
+    parsers = ToyDependencyParser(), ToyConstituencyParser()
+    dependency, constituency = parsers[0] if dep else None, parsers[1] if const else None
+    return TextParser(dependency, constituency, max_tokens=int(str(options["max_tokens"])))

@@ -7,6 +7,7 @@ import json
 import random
 from pathlib import Path
 
+PAPER = ("wikipassageqa", "insuranceqa", "quasar-t", "searchqa")
 ANIMALS = ("dog", "cat", "horse", "bird", "cow", "goat", "duck", "pig", "hen", "fox")
 HOMES = ("kennel", "basket", "stable", "nest", "byre", "pen", "pond", "sty", "coop", "den")
 

@@ -1,4 +1,7 @@
-"""HASH: which words, spellings and pairs of neighbours a sentence has, projected at random.
+"""Views that have no weights; they stand after the trained ones.
+
+BAG is the mean of the word vectors. HASH is which words, spellings and pairs of neighbours a sentence has,
+projected at random:
 
     v(s) = 1/n Σ_t (w(x_t) u(x_t) + ¼ r(x_t-1, x_t)),  u(x) = r(x) + 1/√m Σ_g r(g)
 
@@ -20,18 +23,17 @@ words, K width.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from multiview.config import Pooling
-from multiview.encoders.bag import WeightlessView
-from multiview.encoders.registry import register_view
-from multiview.engines.plan import Plan, TreeBatch
+from multiview.encoders.registry import Encoder, register_view
+from multiview.engines.plan import Plan, plan_words
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary
 from parsing.cache.format import Batch
 
@@ -46,6 +48,33 @@ _30, _27, _31 = (np.uint64(value) for value in (30, 27, 31))
 _ONE = np.uint8(1)
 _MOST = 255
 """Keys whose signs are counted in bytes before they are added up."""
+
+
+class WeightlessView(Encoder):
+    """A sum over a sentence's words that nothing trains. Its nodes are the words."""
+
+    requires = frozenset({"tokens"})
+    weightless = True
+
+    def plan(self, batch: Batch) -> Plan:
+        """Reads ``sentence_offsets``."""
+        return plan_words(batch)
+
+
+@register_view("bag")
+class BagEncoder(WeightlessView):
+    """Mean of the word vectors, of the first view's table where each view has one."""
+
+    @classmethod
+    def width_for(cls, word_dim: int, hidden: int, pooling: Pooling) -> int:
+        """E, the size of word vectors."""
+        return word_dim
+
+    def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+        """Means [B, E] and the words [N, E]."""
+        offsets = plan.to(x_UE.device).tensor("node_offsets")
+        mean_BE = nn.functional.embedding_bag(token_N, x_UE, offsets, mode="mean", include_last_offset=True)
+        return mean_BE, nn.functional.embedding(token_N, x_UE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,37 +105,28 @@ class HashEncoder(WeightlessView):
         """See :meth:`Encoder.use_words`."""
         self.vocabulary = vocabulary
 
-    def plan(self, batch: TreeBatch) -> HashPlan:
+    def plan(self, batch: Batch) -> HashPlan:
         """Reads the words' spelling."""
-        if not isinstance(batch, Batch) or batch.types is None:
+        if batch.types is None:
             raise ValueError("view hash reads words; the batch holds vocabulary ids")
         base = super().plan(batch)
         offsets, length_B = base.node_offsets, np.diff(base.node_offsets)
         used, token_N = np.unique(batch.token, return_inverse=True)
         types = [batch.types[place] for place in used]
+        sentence_N, share_B = np.repeat(np.arange(len(length_B)), length_B), 1 / np.maximum(length_B, 1)
         key_N = word_keys(types)[token_N]
         before_N = np.roll(key_N, 1)
         before_N[offsets[:-1][length_B > 0]] = 0
         pair_N = mixed(before_N * np.uint64(3) + key_N)
-        share_B = 1 / np.maximum(length_B, 1)
         sentence_BK = np.zeros((len(length_B), WIDTH), np.float32)
-        add_signs(pair_N, offsets, Targets.themselves(len(length_B)).times(PAIRS * share_B), sentence_BK)
+        every_B = np.arange(len(length_B) + 1)
+        add_signs(pair_N, offsets, every_B[:-1], PAIRS * share_B, every_B, sentence_BK)
         by_word = np.argsort(token_N, kind="stable")
-        places = Targets(
-            row=np.repeat(np.arange(len(length_B)), length_B)[by_word],
-            weight=np.repeat(share_B, length_B)[by_word].astype(np.float32),
-            offsets=np.append(0, np.cumsum(np.bincount(token_N, minlength=len(types)))),
-        )
-        _add_words(types, places.times(self._weights(types)), sentence_BK)
-        return HashPlan(
-            sentences=base.sentences,
-            node_offsets=offsets,
-            node_slot=base.node_slot,
-            node_height=base.node_height,
-            sentence=sentence_BK,
-            types=types,
-            token=token_N,
-        )
+        weight_N = (share_B[sentence_N] * self._weights(types)[token_N])[by_word]
+        places = np.append(0, np.cumsum(np.bincount(token_N, minlength=len(types))))
+        _add_words(types, sentence_N[by_word], weight_N, places, sentence_BK)
+        shared = {f.name: getattr(base, f.name) for f in fields(base)}
+        return HashPlan(**shared, sentence=sentence_BK, types=types, token=token_N)
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
         """Sentence vectors [B, K]; the word vectors are not read."""
@@ -115,29 +135,36 @@ class HashEncoder(WeightlessView):
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sentence vectors [B, K] and u of the words [N, K], without their weights."""
         assert isinstance(plan, HashPlan)
+        every_U = np.arange(len(plan.types) + 1)
         word_UK = np.zeros((len(plan.types), WIDTH), np.float32)
-        _add_words(plan.types, Targets.themselves(len(plan.types)), word_UK)
+        _add_words(plan.types, every_U[:-1], np.ones(len(plan.types)), every_U, word_UK)
         return self.forward(x_UE, plan), torch.from_numpy(word_UK[plan.token]).to(x_UE.device)
 
-    def _weights(self, types: list[str]) -> NDArray[np.float32]:
-        """The weight w of each word, float32 [U]."""
+    def _weights(self, types: list[str]) -> NDArray[np.floating]:
+        """The weight w of each word, [U]."""
         if self.vocabulary is None:
-            return np.ones(len(types), np.float32)
+            return np.ones(len(types))
         row_U = self.vocabulary.lookup(types).astype(np.float64)
         listed = len(self.vocabulary)
         # Zipf's law: the word of rank r has p = 1 / (r · Σ 1/r'); those without a rank are rarer than all.
         row_U[(row_U == UNKNOWN_ROW) | (row_U > listed)] = listed + 1
         share_U = 1 / (row_U * (np.log(max(listed, 1)) + np.euler_gamma))
-        weight_U: NDArray[np.float32] = (SMOOTH / (SMOOTH + share_U)).astype(np.float32)
+        weight_U: NDArray[np.floating] = SMOOTH / (SMOOTH + share_U)
         return weight_U
 
 
-def _add_words(types: list[str], places: Targets, summed: NDArray[np.float32]) -> None:
-    """Add u of each word to its places among the rows [rows, K]."""
-    add_signs(word_keys(types), np.arange(len(types) + 1), places, summed)
+def _add_words(
+    types: list[str],
+    row_M: NDArray[np.integer],
+    weight_M: NDArray[np.floating],
+    places: NDArray[np.integer],
+    summed: NDArray[np.float32],
+) -> None:
+    """Add u of each word to its places, see :func:`add_signs`."""
+    add_signs(word_keys(types), np.arange(len(types) + 1), row_M, weight_M, places, summed)
     trigram_G, count_U = trigram_keys(types)
-    places = places.times(1 / np.sqrt(np.maximum(count_U, 1)))
-    add_signs(trigram_G, np.append(0, np.cumsum(count_U)), places, summed)
+    weight_M = weight_M / np.repeat(np.sqrt(np.maximum(count_U, 1)), np.diff(places))
+    add_signs(trigram_G, np.append(0, np.cumsum(count_U)), row_M, weight_M, places, summed)
 
 
 def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -163,29 +190,6 @@ def word_keys(types: list[str]) -> NDArray[np.uint64]:
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64) | np.uint64(1)
 
 
-@dataclass(frozen=True)
-class Targets:
-    """Where the sum of each group of keys goes: M places in all, group by group."""
-
-    row: NDArray[np.int64]
-    """[M], a row of the result."""
-    weight: NDArray[np.float32]
-    """[M], what the group counts there."""
-    offsets: NDArray[np.int64]
-    """[G + 1], where the places of each group begin."""
-
-    @staticmethod
-    def themselves(groups: int) -> Targets:
-        """Each group in a row of its own, with weight 1."""
-        every = np.arange(groups + 1)
-        return Targets(every[:-1], np.ones(groups, np.float32), every)
-
-    def times(self, factor_G: NDArray[np.floating]) -> Targets:
-        """Each group times a factor."""
-        weight_M = self.weight * np.repeat(factor_G, np.diff(self.offsets)).astype(np.float32)
-        return Targets(self.row, weight_M, self.offsets)
-
-
 @njit(cache=True, nogil=True)
 def mixed(value):  # type: ignore[no-untyped-def]
     """SplitMix64's finaliser, of a number or an array: every bit of the result hangs on every bit of it."""
@@ -195,18 +199,25 @@ def mixed(value):  # type: ignore[no-untyped-def]
 
 
 def add_signs(
-    key_N: NDArray[np.uint64], offsets: NDArray[np.integer], targets: Targets, summed: NDArray[np.float32]
+    key_N: NDArray[np.uint64],
+    offsets: NDArray[np.integer],
+    row_M: NDArray[np.integer],
+    weight_M: NDArray[np.floating],
+    places: NDArray[np.integer],
+    summed: NDArray[np.float32],
 ) -> None:
-    """Add the sum of each group's signs, over the root of K, to its targets.
+    """Add the sum of each group's signs, over the root of K, to its places.
 
     Args:
         key_N: the keys.
         offsets: [G + 1], where each group of keys begins.
-        targets: of the G groups.
+        row_M: row of the result of each place, group by group.
+        weight_M: what the group counts there.
+        places: [G + 1], where the places of each group begin.
         summed: [rows, K], which the sums are added to; K is a multiple of 64.
     """
-    weight_M = (targets.weight / summed.shape[1] ** 0.5).astype(np.float32)
-    _add_signs(key_N, offsets, targets.row, weight_M, targets.offsets, summed)
+    weight_M = (weight_M / summed.shape[1] ** 0.5).astype(np.float32)
+    _add_signs(key_N, offsets, row_M, weight_M, places, summed)
 
 
 @njit(cache=True, nogil=True)
