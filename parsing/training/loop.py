@@ -41,7 +41,7 @@ from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
 from corpora.support.progress import Bar, progress
-from parsing.training.checkpoints import Checkpoint, Checkpoints, check_same_run, load_parameters
+from parsing.training.checkpoints import Checkpoint, Checkpoints, load_parameters
 from parsing.training.task import Batch, Position, Row, Task
 
 log = logging.getLogger(LOGGER)
@@ -127,13 +127,21 @@ class Loop(Generic[Batch]):
         found = self.checkpoints.newest()
         self.resumed = found is not None
         if found is not None:
-            check_same_run(self.checkpoints.folder, found.state["identity"], self.identity)
+            self._check_identity(found.state["identity"])
             self.position = Position(**found.state["position"])
             task.load(found)
         lengths = [len(task.batches(epoch)) for epoch in range(plan.epochs)]
         self.position.steps = min(sum(lengths), plan.max_steps or sum(lengths))
         self.position.limit_s = 60 * plan.max_minutes
         self._signal = 0
+
+    def _check_identity(self, saved: Mapping[str, Any]) -> None:
+        for key in sorted(saved.keys() | self.identity.keys()):
+            if saved.get(key) != self.identity.get(key):
+                raise UserError(
+                    f"{self.checkpoints.folder}: was made with {key}={saved.get(key)!r}, not "
+                    f"{self.identity.get(key)!r}; give another --output or delete the folder"
+                )
 
     @property
     def history(self) -> list[Row]:
