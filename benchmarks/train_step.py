@@ -29,7 +29,7 @@ from corpora.support.config import configuration
 from multiview.config import Preset, preset
 from multiview.training.data import Step, open_trees, prefetch
 from multiview.training.trainer import Job, Trainer
-from parsing.networks.threads import torch_threads
+from parsing.networks.device import torch_threads
 
 
 @configuration

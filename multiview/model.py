@@ -35,8 +35,7 @@ from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, converted
 from parsing.cache.format import Batch
-from parsing.networks.device import pick_device
-from parsing.networks.threads import chosen_threads, torch_threads
+from parsing.networks.device import chosen_threads, pick_device, torch_threads
 
 if TYPE_CHECKING:
     from multiview.nodes.explanation import Explanation

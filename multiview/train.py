@@ -90,7 +90,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     from multiview.training.dry_run import dry_run
     from multiview.training.trainer import Trainer
     from multiview.words.sources.spec import open_new_words
-    from parsing.networks.threads import torch_threads
+    from parsing.networks.device import torch_threads
 
     config = dataclasses.replace(config, preset=config.nearest_preset)
     # Made before the folder is claimed: it may refuse the command, and the corrected one needs the folder.

@@ -59,7 +59,7 @@ class Command:
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
         # Before torch is imported: its threads sleep while they wait. Spinning, they take the core that the
-        # thread they wait for needs (parsing/networks/threads.py).
+        # thread they wait for needs (parsing/networks/device.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
             config = self._parse(list(sys.argv[1:] if args is None else args))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from parsing.constituency.decode import decode_batch
-from parsing.constituency.span_head import DeviceSpanScorer, SpanHead, SpanScorer, project
+from parsing.constituency.span_head import SpanHead, best_spans, project
 from parsing.networks.config import EncoderConfig, SpanConfig
 from parsing.networks.device import Stages, pick, to_host
 from parsing.networks.features import ParserVocabulary
@@ -112,22 +112,18 @@ def parse_states(
         positions_B: n + 2, positions of each sentence, on the host.
         force: whole sentences always get a label.
     """
-    lengths = positions_B.numpy() - 2
+    lengths = positions_B.numpy().astype(np.int64) - 2
     projected_PH = project(span_head, fencepost_vectors(states_BTD, positions_B))
-    spans_of = SpanScorer if states_BTD.device.type == "cpu" else DeviceSpanScorer
-    scorer = spans_of(span_head, projected_PH, lengths, force=force)
-    tag_scores = None if tag_head is None else tag_head(word_states(states_BTD, positions_B))
-    arriving = None if tag_scores is None else to_host(tag_scores.argmax(-1))
+    best = best_spans(span_head, projected_PH, lengths, force=force)
+    arriving = None
+    if tag_head is not None:
+        arriving = to_host(tag_head(word_states(states_BTD, positions_B)).argmax(-1))
     yield
-    best, label = scorer.best()
-    spans = decode_batch(best, label, scorer.lengths, scorer.offsets)
+    *columns, counts = decode_batch(*best(), lengths)
     tags_N = np.zeros(int(lengths.sum()), np.int32) if arriving is None else arriving().astype(np.int32)
-    words, cuts = np.cumsum(lengths)[:-1], np.cumsum(spans.counts)[:-1]
-    columns = (np.split(values, cuts) for values in (spans.starts, spans.ends, spans.labels))
-    return [
-        ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
-        for tags, starts, ends, labels in zip(np.split(tags_N, words), *columns, strict=True)
-    ]
+    words, cuts = np.cumsum(lengths)[:-1], np.cumsum(counts)[:-1]
+    split = (np.split(values, cuts) for values in columns)
+    return list(map(ConstituencyParse, np.split(tags_N, words), *split))
 
 
 class SpanParser(EncodedParser[ConstituencyParse]):

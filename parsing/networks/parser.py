@@ -91,9 +91,10 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         super().to(device)
         self.vectors.forget()
 
-    def reduce_precision(self) -> None:
-        """See :meth:`parsing.networks.sentence_encoder.SentenceEncoder.use_bfloat16`."""
-        self.vectors.encoder.use_bfloat16()
+    def use_bfloat16(self) -> None:
+        """Run the LSTM layers in bfloat16 from now on."""
+        super().use_bfloat16()
+        self.vectors.encoder.layers.to(torch.bfloat16)
 
 
 class JointParser:

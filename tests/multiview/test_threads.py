@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +13,7 @@ from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
-from parsing.networks import threads
+from parsing.networks import device as threads
 from tests.fixtures.trees import changed
 
 CPU = torch.device("cpu")
@@ -42,19 +40,11 @@ def test_several_threads_only_for_large_products_and_idle_cores(
 
 def test_idle_cores_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of four cores one is idle, one in use, one a quarter, one a half."""
-    second = os.sysconf("SC_CLK_TCK")
-    ticks = iter(
-        ({0: 5, 1: 5, 2: 5, 3: 5}, {0: 5 + second, 1: 5, 2: 5 + second * 3 // 4, 3: 5 + second // 2})
-    )
-    clock = iter((0.0, 1.0))
-    monkeypatch.setattr(threads, "_idle_ticks", lambda: next(ticks))
-    times = SimpleNamespace(perf_counter=lambda: next(clock), sleep=lambda _: None)
-    monkeypatch.setattr(threads, "time", times)
+    monkeypatch.setattr("psutil.cpu_percent", lambda seconds, percpu: [0.0, 100.0, 25.0, 50.0])
+    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     assert threads.idle_cores() == 2
-    monkeypatch.setattr(threads, "_idle_ticks", dict)  # a system that does not say
-    system = SimpleNamespace(cpu_count=lambda: 4, getloadavg=lambda: (2.5, 0, 0))
-    monkeypatch.setattr(threads, "os", system)
-    assert threads.idle_cores() == 1
+    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: {1, 3})
+    assert threads.idle_cores() == 0
 
 
 def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> None:

@@ -8,6 +8,7 @@ Shapes: B sentences, T positions (both boundaries included), D encoder output.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,17 @@ class _Builtin(ChartParser):
         self.morpho_emb_dropout, self.add_timing, self.encoder = nn.Identity(), _NoTiming(), _Interleave()
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """Words that stay on the host, from where our encoder takes them; benepar moves what it gets."""
+
+    words: WordBatch
+
+    def to(self, device: torch.device) -> _Batch:
+        """Itself."""
+        return self
+
+
 class _Words(CharacterLSTM):
     """Our encoder, called where benepar calls its character LSTM."""
 
@@ -101,9 +113,9 @@ class _Words(CharacterLSTM):
         nn.Module.__init__(self)
         self.inner = model.encoder
 
-    def forward(self, batch: WordBatch, valid_token_mask: Tensor) -> Tensor:
+    def forward(self, batch: _Batch, valid_token_mask: Tensor) -> Tensor:
         """States [B, T, D]; the mask is the batch's own."""
-        result: Tensor = self.inner(batch)
+        result: Tensor = self.inner(batch.words)
         return result
 
 
@@ -136,4 +148,4 @@ class _Retokenizer(RetokenizerForCharLSTM):
     def pad(self, examples: Sequence[dict[str, Any]], return_tensors: str = "pt") -> dict[str, Any]:
         """A padded batch under the names that benepar's ``forward`` reads."""
         batch = make_batch(self.table, [example["rows"] for example in examples], end_boundary=True)
-        return {"char_ids": batch, "valid_token_mask": batch.mask_BT()}
+        return {"char_ids": _Batch(batch), "valid_token_mask": batch.mask_BT()}

@@ -68,14 +68,6 @@ def test_a_broken_invariant_is_named_with_shard_and_row(folder, name, at, value,
         verify(folder)
 
 
-def test_the_row_is_the_right_one(folder: Path) -> None:
-    cache = TreeCache.open(folder)
-    start = int(cache.read(16, 25).sentence_offsets[-1])
-    rewrite(folder, "dep_height", start, 44)
-    with pytest.raises(UserError, match=r"row 9 \(sentence 25 of the corpus\)"):
-        verify(folder)
-
-
 def test_damaged_files_and_a_wrong_manifest_are_named(folder: Path) -> None:
     manifest = Manifest.read(folder)
     first, row, *others = manifest.shards

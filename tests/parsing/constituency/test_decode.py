@@ -32,12 +32,9 @@ def decode(scores_SK, lengths, *, force):
         labelled[offsets[:-1] + lengths - 1] = True
     best, label = np.empty(len(scores_SK), np.float32), np.empty(len(scores_SK), np.int32)
     best_labels(scores_SK, np.zeros(len(scores_SK), np.int32), 0.0, labelled, best, label)
-    spans = decode_batch(best, label, lengths, offsets)
-    cuts = np.concatenate(([0], np.cumsum(spans.counts)))
-    return [
-        list(zip(*(a[i:j].tolist() for a in (spans.starts, spans.ends, spans.labels)), strict=True))
-        for i, j in itertools.pairwise(cuts)
-    ]
+    *columns, counts = decode_batch(best, label, lengths)
+    cuts = np.concatenate(([0], np.cumsum(counts)))
+    return [list(zip(*(a[i:j].tolist() for a in columns), strict=True)) for i, j in itertools.pairwise(cuts)]
 
 
 def bracketings(start, end):
