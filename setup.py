@@ -75,7 +75,7 @@ setup(
     packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*", "studies*"]),
     package_data={
         "parsing": ["builtin/*/*"],
-        "multiview": ["builtin/*/*", "builtin/*/*/*"],
+        "multiview": ["builtin/*/*", "builtin/*/*/*", "presets/*"],
         # "" is every package here (setup.cfg would spell it "*").
         "": [
             "*.json",
@@ -100,6 +100,7 @@ setup(
     install_requires=[
         "torch>=2.8",  # gloo of 2.7 hangs when processes leave their group
         "numpy>=1.26",
+        "pandas>=2.2",
         "scipy>=1.11",
         "h5py>=3.15",  # earlier ones write the time into a file: equal content, other bytes
         "safetensors>=0.4",

@@ -139,7 +139,7 @@ def pattern(questions: Sequence[Question], vectors: TextVectors) -> Block:
         return NO_PLANE
     links = [(left, left + 1) for left in range(0, len(texts), 2)]
     caption = f"PCA of pairs of {category}"
-    return plots.scatter(pca(rows_ND), classes, LEVELS, titles=texts, links=links, caption=caption)
+    return plots.scatter(pca(rows_ND), classes, LEVELS, links=links, caption=caption)
 
 
 def differences(questions: Sequence[Question], vectors: TextVectors) -> Block:
@@ -148,18 +148,16 @@ def differences(questions: Sequence[Question], vectors: TextVectors) -> Block:
     names = list(dict.fromkeys(MERGED.get(name, name) for name in asked))
     rows: list[Float] = []
     classes: list[int] = []
-    titles: list[str] = []
     for category in asked:
         for level in LEVELS:
             pairs = list(pair_texts(questions, level, category).values())[:DIFFERENCES_SHOWN]
             if pairs:
                 rows.append(vectors([b for _, b in pairs]) - vectors([a for a, _ in pairs]))
                 classes += [names.index(MERGED.get(category, category))] * len(pairs)
-                titles += [f"{a} → {b}" for a, b in pairs]
     if not rows or not has_plane(np.concatenate(rows)):
         return NO_PLANE
     caption = "t-SNE of right minus left in words, phrases and sentences"
-    return plots.scatter(tsne(np.concatenate(rows)), classes, names, titles=titles, caption=caption)
+    return plots.scatter(tsne(np.concatenate(rows)), classes, names, caption=caption)
 
 
 def _ranks(scores: AnalogyScores) -> list[Block]:

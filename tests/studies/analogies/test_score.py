@@ -137,17 +137,19 @@ def test_scores_agree_with_each_other() -> None:
 
 def test_figures_hold_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "tsne", report.pca)  # half a minute of a busy machine otherwise
+    drawn: list[tuple] = []
+    for kind in ("scatter", "bars"):
+        monkeypatch.setattr(report.plots, kind, lambda *given, **options: drawn.append((*given, options)))
     scores, vectors = random_scores()
-    plane = pattern(SMALL, vectors).svg
-    assert plane.count("<title>") == 3 * 3 * 2 and plane.count("stroke-dasharray") == 3 * 3
-    for level in ("word", "phrase", "sentence"):
-        shown = list(pair_texts(SMALL, level, "male-female").values())
-        assert any(f"<title>{left}</title>" in plane for left, _ in shown)
-    clusters = differences(SMALL, vectors).svg
-    assert "capital-country" in clusters and "capital-world" not in clusters
+    pattern(SMALL, vectors)
+    differences(SMALL, vectors)
+    (points, *_, options), (_, _, names, _) = drawn
+    assert len(points) == 3 * 3 * 2 and len(options["links"]) == 3 * 3
+    assert "capital-country" in names and "capital-world" not in names
     ranks, _ = figures(SMALL, {"random": scores}, {"random": vectors})
-    assert len(ranks.blocks) == 3 and all("rank 5" in block.svg for block in ranks.blocks)
-    assert "city-state" in ranks.blocks[0].svg and "positive-negative" not in ranks.blocks[0].svg
+    bars = drawn[2:5]
+    assert len(ranks.blocks) == 3 and all("rank 5" in series for series, *_ in bars)
+    assert "city-state" in bars[0][1] and "positive-negative" not in bars[0][1]
 
 
 def test_pairs_at_all_levels_are_the_words_pairs() -> None:
