@@ -23,7 +23,7 @@ def step_rate(trainer: Trainer) -> tuple[float, int]:
     sentences, seconds = [], []
     jobs = itertools.islice(trainer.jobs(), CALIBRATION_STEPS)
     began = time.perf_counter()
-    for step in prefetch(jobs, trainer.prepare, trainer.config.loop.prefetch):
+    for step in prefetch(jobs, trainer.prepare):
         start = time.perf_counter()
         trainer.update(trainer.gradient(step))
         trainer.unread.read()  # the rate is that of work done, not of work queued

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from multiview.training.network import MultiViewNetwork
+from multiview.training.gradient import MultiViewNetwork
 from parsing.training.checkpoints import adam_tensors, load_adam
-from parsing.training.task import cosine, ramp
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -139,11 +138,3 @@ class Optimiser:
             for index, tensor in enumerate(tensors):
                 tensor.copy_(state[f"rows.{name}.{index}"])
         load_adam(self.adam, state, "adam.")
-
-
-def learning_rate_factor(step: int, *, warmup: int, progress: float, schedule: str) -> float:
-    """Factor on the learning rate in step ``step`` (from 0): linear warm-up, then constant or cosine.
-
-    ``progress`` is the fraction of the run that is done.
-    """
-    return ramp(step + 1, warmup) * (1.0 if schedule == "constant" else cosine(progress))

@@ -17,24 +17,28 @@ from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.progress import Bar, progress
 from multiview.config import TrainConfig
-from multiview.teacher import TeacherMatrix
-from multiview.training.data import Dropout, Span, Split, Step, StepSource, prefetch
+from multiview.training.data import Span, Split, Step, StepSource, open_teacher, prefetch
 from multiview.training.distributed import DistributedContext
-from multiview.training.gradient import StepResult, step_gradient
-from multiview.training.log import TrainingLog
-from multiview.training.network import MultiViewNetwork
-from multiview.training.optimiser import Optimiser, learning_rate_factor
-from multiview.training.unread import Unread
+from multiview.training.gradient import MultiViewNetwork, StepResult, step_gradient
+from multiview.training.log import TrainingLog, Unread
+from multiview.training.optimiser import Optimiser
 from multiview.training.validation import ValidationScores, ValidationSet
 from parsing.cache.reader import TreeCache
 from parsing.networks.device import chosen_threads, pick_device
 from parsing.training.checkpoints import Checkpoint, Checkpoints
+from parsing.training.task import cosine, ramp
 
 log = logging.getLogger(LOGGER)
 KeepModel = Callable[["Trainer"], None]
 TIME_LIMIT = "time limit"
 READ_EVERY = {"cuda": 20}
 """Steps between readings of the metrics, by type of device; elsewhere each step."""
+CHECKPOINT_S = 60.0
+"""Seconds of training between checkpoints."""
+CLIP = 5.0
+"""With the cosine schedule: the largest norm of the whole gradient."""
+WARM_UP = 0.01
+"""With the cosine schedule: part of the steps over which the rate rises linearly."""
 
 
 @dataclass
@@ -55,8 +59,6 @@ class Position:
     """Step and validation metrics of the best weights; step 0 is the start."""
     untrained: dict[str, float] = field(default_factory=dict)
     """Validation metrics before the first step."""
-    waited: int = 0
-    """Validations since the best one."""
     finished: str = ""
     """Why the run is over; empty until then."""
     threads: int = 0
@@ -107,22 +109,15 @@ class Trainer:
                 f"--loop.segments {loop.segments}: must be a multiple of the {self.distributed.world} "
                 "processes"
             )
-        teacher = TeacherMatrix.open(config.teacher.vectors, cache) if config.teacher.vectors else None
-        self.network = MultiViewNetwork.new(config, cache, teacher.dim if teacher else 0)
-        self.source = StepSource(
-            cache,
-            self.network.words,
-            self.network.encoder_list,
-            config.view_list,
-            config.objective,
-            teacher,
-        )
-        self.split = Split.of(self.source.documents, config.validation.sentences, loop.batch)
+        teacher = None if config.teacher.vectors is None else open_teacher(config.teacher.vectors, cache)
+        self.network = MultiViewNetwork.new(config, cache, 0 if teacher is None else teacher.shape[1])
+        self.source = StepSource(config, cache, self.network, teacher)
+        self.split = Split.of(self.source.documents, loop.validation, loop.batch)
         self.validation_set = ValidationSet(self.source, self.split.validation, loop.batch)
         self.network.to(self.device)
         self.optimiser = Optimiser(
             self.network,
-            learning_rate=config.optimiser.learning_rate,
+            learning_rate=loop.learning_rate,
             table_rate=config.table.rate,
             table_update=config.table.update,
         )
@@ -139,9 +134,9 @@ class Trainer:
             loop.micro_batch or loop.batch, config.encoder.dim, self.device
         )
         self.position = Position(threads=threads, world=self.distributed.world)
-        self.checkpoints = Checkpoints(config.folder / "checkpoints", loop.keep)
+        self.checkpoints = Checkpoints(config.folder / "checkpoints", keep=2)
         self.unread = Unread(self.network.objective.metrics, self.device)
-        self.read_every = loop.read_every or READ_EVERY.get(self.device.type, 1)
+        self.read_every = READ_EVERY.get(self.device.type, 1)
         self._lines: list[Line] = []
         self._signal = 0
 
@@ -163,18 +158,8 @@ class Trainer:
 
     def prepare(self, job: Job) -> Step:
         """Read and plan this process's part of a step, and queue its copy to the device."""
-        step = self.source.prepare(
-            job.segments,
-            micro_batch=self.config.loop.micro_batch,
-            gathered=self.config.objective.negatives == "step",
-            rank=self.distributed.rank,
-            world=self.distributed.world,
-            dropout=Dropout(
-                self.config.table.dropout,
-                (self.config.seed, job.epoch),
-                len(self.config.view_list) if self.config.table.dropout_views == "each" else 1,
-            ),
-        )
+        here = self.distributed
+        step = self.source.prepare(job.segments, epoch=job.epoch, rank=here.rank, world=here.world)
         return step.to(self.device)
 
     def gradient(self, step: Step) -> StepResult:
@@ -190,21 +175,15 @@ class Trainer:
         """
         norm = self.optimiser.gradient_norm(result.row_gradients)
         self.unread.add(self.position.step + 1, result.metrics, norm)
-        config = self.config.optimiser
-        scale = None
-        if config.clip:
-            scale = (config.clip / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
-        factor = learning_rate_factor(
-            self.position.step, warmup=config.warmup_steps, progress=self.progress, schedule=config.schedule
-        )
+        factor, scale = 1.0, None
+        if self.config.loop.schedule == "cosine":
+            scale = (CLIP / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
+            warm_up = ramp(self.position.step + 1, WARM_UP * self.total_steps)
+            factor = warm_up * cosine(self.progress)
         self.optimiser.step(
-            result.table_rows,
-            result.row_gradients,
-            factor=factor,
-            scale=scale,
-            skip=self.unread.stopped,
+            result.table_rows, result.row_gradients, factor=factor, scale=scale, skip=self.unread.stopped
         )
-        return config.learning_rate * factor
+        return self.config.loop.learning_rate * factor
 
     @property
     def progress(self) -> float:
@@ -271,7 +250,7 @@ class Trainer:
                 signal.signal(number, handler)
 
     def _run(self, keep_model: KeepModel, writer: TrainingLog | None) -> int:
-        loop, every, position = self.config.loop, self.config.validation.every, self.position
+        loop, position = self.config.loop, self.position
         if position.step == 0:
             self._validated(writer, keep_model)
         bar = progress(
@@ -281,9 +260,10 @@ class Trainer:
             show=None if self.distributed.first else False,
         )
         began, before = time.perf_counter(), position.seconds
+        saved_s = before
         jobs = list(self.jobs())
         with bar:
-            for job, step in zip(jobs, prefetch(iter(jobs), self.prepare, loop.prefetch), strict=True):
+            for job, step in zip(jobs, prefetch(iter(jobs), self.prepare), strict=True):
                 start, tenth = time.perf_counter(), int(10 * self.progress)
                 rate = self.update(self.gradient(step))
                 position.step += 1
@@ -292,19 +272,17 @@ class Trainer:
                 position.seconds = self._agreed(before + time.perf_counter() - began)
                 spent = time.perf_counter() - start
                 self._lines.append(Line(position.step, job.epoch, step.sentences, rate, spent))
-                due = int(10 * self.progress) > tenth
-                if every:
-                    due = position.step % every == 0
-                due = due or self.progress >= 1
+                due = int(10 * self.progress) > tenth  # ten validations, spread evenly
                 if due or len(self.unread) >= self.read_every:
                     self._report(writer, bar)
                 if due:
                     self._validated(writer, keep_model)
                 position.finished = self._over()
                 reason = self._agreed_signal()
-                if position.finished or reason or position.step % loop.checkpoint_every == 0:
+                if position.finished or reason or position.seconds - saved_s >= CHECKPOINT_S:
                     self._report(writer, bar)  # raises rather than let a bad step be saved
                     self.save()
+                    saved_s = position.seconds
                 if reason and not position.finished:
                     log.info("stopped at step %d; the same command resumes", position.step)
                     return 128 + reason
@@ -316,9 +294,6 @@ class Trainer:
         config, position = self.config, self.position
         if position.step >= self.total_steps:
             return f"all {self.total_steps} steps done"
-        patience = config.validation.patience
-        if patience and position.waited >= patience:
-            return f"no better step in {position.waited} validations"
         if self.progress >= 1:
             return f"{TIME_LIMIT} of {config.loop.max_minutes:g} minutes"
         return ""
@@ -342,25 +317,18 @@ class Trainer:
         scores = self.validate()
         values = {"step": position.step, **scores.as_json()}
         # Without a validation set the newest weights count as the best.
-        better = not position.best or not scores.anchors or self._merit(values) > self._merit(position.best)
+        better = not position.best or not scores.anchors or values["recall@1"] > position.best["recall@1"]
         if writer is not None and scores.anchors:
             writer.write("validation", position.step, {k: v for k, v in values.items() if k != "step"})
             message = "step %d validation: loss %.3f recall@1 %.4f"
             log.info(message, position.step, scores.loss, scores.recall_at_1)
-        if position.step:
-            position.waited = 0 if better else position.waited + 1
-        else:
+        if not position.step:
             position.untrained = values
         # The untrained weights stay if training never beats them on the validation set.
         if better and (position.step or scores.anchors):
             position.best = values
             if self.distributed.first:
                 keep_model(self)
-
-    def _merit(self, values: dict[str, float]) -> float:
-        """What the kept step has most of: the neighbour recall, or that divided by the loss."""
-        recall = values["recall@1"]
-        return recall / values["loss"] if self.config.validation.select == "both" else recall
 
     def _report(self, writer: TrainingLog | None, bar: Bar) -> None:
         """Read the metrics of the steps since the last time, and log them.

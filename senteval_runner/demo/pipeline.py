@@ -32,10 +32,8 @@ ADAPTED, SCRATCH = "adapted", "dep-const"
 # In documentation neighbours are sentences with the same rare words, so words that the encoder has never seen
 # get vectors of their own, and every word's vector a share that no other word has.
 ADAPTING = (
-    *("--words", "tuned", "--table.identity", "0.5", "--vocabulary.buckets", "5000"),
-    *("--objective.score", "cosine", "--objective.same", "1", "--objective.duplicates", "masked"),
-    *("--table.dropout", "0.1", "--table.dropout-views", "each", "--validation.select", "both"),
-    *("--encoder.pooling", "root+mean"),
+    *("--words", "tuned", "--table.buckets", "5000", "--table.dropout", "0.1"),
+    *("--objective.score", "cosine", "--objective.same", "1", "--encoder.pooling", "root+mean"),
 )
 
 

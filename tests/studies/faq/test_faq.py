@@ -20,7 +20,6 @@ from studies.faq.__main__ import cli
 from studies.faq.data import Data
 from studies.faq.report import score_table
 from studies.faq.train import LabelledPairs, cosines, random_negatives, retrieved_negatives
-from studies.finetune.config import TinyConfig
 from studies.finetune.examples import Examples
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.tiny import build_tiny
@@ -55,8 +54,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     texts = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
-    config = TinyConfig(layers=1, hidden=32, vocabulary=300)
-    return str(build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, config, seed=1))
+    return str(
+        build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, layers=1, hidden=32, vocabulary=300)
+    )
 
 
 class Table(nn.Module):

@@ -13,7 +13,6 @@ import torch
 from corpora.ranking.questions import filtered
 from corpora.ranking.sets import read_set
 from corpora.support.errors import UserError
-from studies.finetune.config import TinyConfig
 from studies.finetune.tiny import build_tiny
 from studies.kit.data import published, read_presets
 from studies.kit.runner import run_study
@@ -48,9 +47,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
     rows = [row.split("\t") for row in passage_sets.qa_rows(60, 1, "q")]
-    config = TinyConfig(layers=3, hidden=64, vocabulary=200)
     folder = tmp_path_factory.mktemp("tiny") / "bert"
-    return str(build_tiny(folder, [text for row in rows for text in row[2:]], config, seed=0))
+    return str(
+        build_tiny(
+            folder, [text for row in rows for text in row[2:]], layers=3, hidden=64, vocabulary=200, seed=0
+        )
+    )
 
 
 def run(**changes: Any) -> int:
