@@ -106,6 +106,7 @@ setup(
         "safetensors>=0.4",
         "numba>=0.59",
         "scikit-learn>=1.4",
+        "pandas>=2.2",
         "spacy>=3.7,<4",
         "svgling>=0.5",
         "supar==1.1.4",
