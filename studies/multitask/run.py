@@ -181,7 +181,7 @@ def _table(first: str, found: Mapping[Stages, Figures], quoted: str = "") -> Tab
         if (row := theirs.get(name_of(stages)))
     ]
     return Table(
-        [first, *(Column(name, align="right") for name in COLUMNS), Column("Overall", digits=3)],
+        [first, *(Column(name) for name in COLUMNS), Column("Overall", digits=3)],
         rows,
         quoted=below,
         quoted_title="published (SEQ-MT)" if below else "",

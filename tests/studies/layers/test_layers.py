@@ -265,7 +265,7 @@ def test_a_study_of_layers_word_vectors_and_a_sentence_encoder(
     assert "Multi-layer perceptron minus logistic regression" in text and "model-b − " in text
     assert "| words.txt | whole |" in text and "--limit, not comparable" in text
     page = (tmp_path / "report/report.html").read_text()
-    assert page.count("<svg") == 3 and "http" not in page.split("</style>")[1]
+    assert page.count("<img") == 3 and "http" not in page.split("</style>")[1]
     browser.look(page, tmp_path)
     # the second run repeats nothing, and loads no weights
     monkeypatch.setattr(evaluate, "evaluate_task", None)
