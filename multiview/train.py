@@ -19,11 +19,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, log_to
+from corpora.support.cli import Command, given_option, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import locked, read_json, sweep, write_json
-from corpora.support.presets import given_option
 from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
 
 if TYPE_CHECKING:
