@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from corpora.support.files import write_json, write_text
-from multiview.training.log import read_log
 from parsing.cache.reader import TreeCache
 from parsing.sentences import ParsedSentence, cached_sentences
+from parsing.training.loop import read_log
 from parsing.trees.draw import constituency_svg, dependency_svg
 from senteval_runner.cells import installed
 from senteval_runner.demo.retrieval import RetrievalScores
@@ -118,7 +118,7 @@ def write_demo_report(
 def _curves(model: Path) -> list[Section]:
     """The training log as curves, named in words."""
     lines = read_log(model / "log.jsonl")
-    validation = [line for line in lines if line["kind"] == "validation"]
+    validation = [line for line in lines if "recall@1" in line]
     loss = {
         where: [(float(line["step"]), float(line["loss"])) for line in logged]
         for where, logged in (
