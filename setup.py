@@ -8,7 +8,6 @@ EXTRAS = {
     "dgl": ["dgl==1.1.3; python_version < '3.12'"],
     "ray": ["ray>=2.30"],
     "report": ["matplotlib>=3.8"],
-    "pandas": ["pandas>=2.2"],
     "retrieval": ["bm25s>=0.2"],
     "vectors": ["gensim>=4.3"],
     "docs": ["mkdocs-material>=9", "mkdocstrings[python]>=1", "latex2mathml>=3.78"],
@@ -101,11 +100,13 @@ setup(
     install_requires=[
         "torch>=2.8",  # gloo of 2.7 hangs when processes leave their group
         "numpy>=1.26",
+        "pandas>=2.2",
         "scipy>=1.11",
         "h5py>=3.15",  # earlier ones write the time into a file: equal content, other bytes
         "safetensors>=0.4",
         "numba>=0.59",
         "scikit-learn>=1.4",
+        "pandas>=2.2",
         "spacy>=3.7,<4",
         "svgling>=0.5",
         "supar==1.1.4",

@@ -191,7 +191,8 @@ def read(config: ViewsConfig, systems: Sequence[System]) -> pd.DataFrame:
             task: 100 * metrics[task]["pearson"] if task in RELATEDNESS_TASKS else metrics[task]["acc"]
             for task in TASKS
         }
-        [[similarity, *_]] = report["similarity_table"].values()
+        [model] = report["models"].values()
+        similarity = model["similarity_table"][0]
         scores |= {"mean": sum(scores.values()) / len(scores), "STS": similarity.get("STS average")}
         rows.append({"words": system.words, "system": system.name, "seed": system.seed, **scores})
     return pd.DataFrame(rows).set_index(["words", "system", "seed"])

@@ -11,6 +11,7 @@ N words (packed), D encoder output, S spans.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,7 +60,7 @@ class ConstituencyModel(EncodedModel):
             nn.Linear(config.tag_hidden, len(tags)),
         )
 
-    def config_json(self) -> dict[str, object]:
+    def config_json(self) -> dict[str, Any]:
         """Configuration for the model folder."""
         return {"encoder": config_to_json(self.encoder.config), **config_to_json(self.config)}
 

@@ -40,10 +40,10 @@ class EncodedModel(nn.Module):
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
 
     @abstractmethod
-    def config_json(self) -> dict[str, object]:
+    def config_json(self) -> dict[str, Any]:
         """Configuration for the model folder."""
 
-    def vocabulary_json(self) -> dict[str, object]:
+    def vocabulary_json(self) -> dict[str, Any]:
         """Vocabulary for the model folder: words, characters and what is predicted."""
         predicted = {
             kind: list(getattr(self, kind)) for kind in ("relations", "labels", "tags") if hasattr(self, kind)

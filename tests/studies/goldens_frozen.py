@@ -23,7 +23,6 @@ from studies.faq.__main__ import cli as faq
 from studies.faq.config import FaqConfig
 from studies.faq.data import Data
 from studies.faq.train import LabelledPairs, cosines, tune
-from studies.finetune.config import TinyConfig
 from studies.finetune.tiny import build_tiny
 from studies.layers.__main__ import cli as layers
 from studies.passages import cross
@@ -46,8 +45,7 @@ def word_file(path: Path, words: Sequence[str]) -> str:
 
 def small_bert(folder: Path, texts: Sequence[str]) -> str:
     """A BERT of two layers with the words of ``texts``."""
-    config = TinyConfig(layers=2, hidden=32, vocabulary=200)
-    return str(build_tiny(folder, texts, config, seed=3))
+    return str(build_tiny(folder, texts, layers=2, hidden=32, vocabulary=200, seed=3))
 
 
 def analogy_scores(folder: Path) -> dict[str, float]:
