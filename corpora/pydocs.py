@@ -25,9 +25,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.documents import Document
+from corpora.documents import Counts, Document, StreamCorpus, in_pieces
 from corpora.inputs import Line
-from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.text import line_sentences
 from corpora.tokenize import make_tokenizer

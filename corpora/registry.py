@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from corpora.stream import StreamCorpus, parse_limit
+from corpora.documents import StreamCorpus, parse_limit
 from corpora.support.errors import UserError, did_you_mean
 
 NAMED = ("pydocs", "umbc", "senteval")

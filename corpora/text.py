@@ -11,9 +11,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from corpora.documents import Document, Sentence
+from corpora.documents import Counts, Document, Sentence, StreamCorpus, in_pieces
 from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name
-from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.tokenize import Tokenizer, make_tokenizer
 

@@ -12,11 +12,10 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.documents import Document, Sentence
+from corpora.documents import Counts, Document, Sentence, StreamCorpus, in_pieces
 from corpora.inputs import input_hash
 from corpora.senteval.files import Split, find_files, read_task
 from corpora.senteval.tasks import TASK_NAMES
-from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 
 

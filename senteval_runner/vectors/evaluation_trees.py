@@ -78,8 +78,7 @@ class EvaluationTrees:
         return found
 
     def _parse(self, sentences: list[Tokens], output: Path, reader: Reader, needs: set[str]) -> None:
-        from corpora.documents import Sentence
-        from corpora.stream import StreamCorpus, in_pieces
+        from corpora.documents import Sentence, StreamCorpus, in_pieces
         from parsing.pipeline.workers import LocalPool, Pool
         from parsing.text_parser import TextParser, load
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from corpora import pydocs
+from corpora.documents import Counts
 from corpora.pydocs import Source, fresh_documents, is_english, prose, sources, split_of
 from corpora.registry import open_corpus
-from corpora.stream import Counts
 from corpora.support.errors import UserError
 
 DOCSTRING = """

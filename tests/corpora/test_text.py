@@ -11,9 +11,8 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.documents import Document, Sentence
+from corpora.documents import MAX_PIECE, Document, Sentence, StreamCorpus, in_pieces, parse_limit
 from corpora.registry import open_corpus
-from corpora.stream import MAX_PIECE, StreamCorpus, in_pieces, parse_limit
 from corpora.support.errors import UserError
 from corpora.text import text_corpus
 from corpora.tokenize import MAX_RUN, SpaceTokenizer, SpacyTokenizer

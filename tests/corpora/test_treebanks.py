@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.documents import Document, Sentence
+from corpora.documents import MAX_PIECE, Counts, Document, Sentence
 from corpora.registry import open_corpus
-from corpora.stream import MAX_PIECE, Counts
 from corpora.support.errors import UserError
 from corpora.treebanks import escape, read_brackets, read_conllu, unescape, write_brackets, write_conllu
 
