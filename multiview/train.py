@@ -165,8 +165,9 @@ def keep_model(trainer: Trainer, best: dict[str, float]) -> None:
     from multiview.folder.files import Member, parsers_of, save_member
 
     identity = trainer.cache.identity
-    reading = trainer.network.model_reading
-    member = Member(trainer.network, parsers_of(identity), identity.get("corpus") or {}, reading)
+    network, reading = trainer.network, trainer.network.model_reading
+    read = network if reading is None else network.as_read(reading)
+    member = Member(read, parsers_of(identity), identity.get("corpus") or {})
     training = {
         "config": config_to_json(trainer.config),
         "trees": str(identity.get("content_sha256", "")),

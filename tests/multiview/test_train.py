@@ -214,14 +214,14 @@ def test_non_finite_loss_stops_before_the_update(tiny: TrainConfig, monkeypatch)
 def test_full_disk_keeps_the_previous_checkpoint(tiny: TrainConfig, monkeypatch, every_step) -> None:
     import parsing.training.checkpoints as checkpoints
 
-    save = checkpoints._save_tensors
+    save = checkpoints.save_file
 
-    def full(path: Path, tensors) -> None:
+    def full(tensors, path: Path) -> None:
         if int(path.parent.name.split("-")[1].split(".")[0]) > 3 and path.name.startswith("optimiser"):
             raise OSError(28, "No space left on device")
-        save(path, tensors)
+        save(tensors, path)
 
-    monkeypatch.setattr(checkpoints, "_save_tensors", full)
+    monkeypatch.setattr(checkpoints, "save_file", full)
     killed_after(tiny, 8, monkeypatch)
     assert kept(tiny) == ["step-00000002", "step-00000003"]
     assert "No space left" in (tiny.folder / "log.txt").read_text()
