@@ -18,7 +18,7 @@ from parsing.cache.files import Manifest, decode_strings, encode_strings, narrow
 from parsing.cache.format import Batch
 from parsing.cache.reader import TreeCache
 from parsing.text_parser import TextParser
-from parsing.trees.binarise import binarise
+from parsing.trees.arrays import binarise
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
 SHARD = 16

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
-from parsing.trees.binarise import binarise, left_branching, unbinarise
+from parsing.trees.arrays import binarise, left_branching, unbinarise
 from parsing.trees.parsers import ConstituencyParse
 
 LABELS = ("", "S", "NP", "VP", "S::VP", "PP")
