@@ -7,7 +7,7 @@ EXTRAS = {
     # DGL is unmaintained; 1.1.3 is its last release that runs beside a current torch (Python 3.11).
     "dgl": ["dgl==1.1.3; python_version < '3.12'"],
     "ray": ["ray>=2.30"],
-    "report": ["matplotlib>=3.8", "tensorboard>=2.15"],
+    "report": ["matplotlib>=3.8"],
     "retrieval": ["bm25s>=0.2"],
     "vectors": ["gensim>=4.3"],
     "docs": ["mkdocs-material>=9", "mkdocstrings[python]>=1", "latex2mathml>=3.78"],

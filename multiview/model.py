@@ -106,7 +106,6 @@ class MultiViewEncoder:
         *,
         dim: int = 128,
         word_dim: int = 128,
-        like: MultiViewEncoder | None = None,
         words: WordTable | None = None,
         start: Start = "xavier",
         seed: int = 0,
@@ -118,25 +117,15 @@ class MultiViewEncoder:
             views: ``"dep,const"`` or a list.
             dim: hidden size of each view.
             word_dim: word-vector size.
-            like: take vocabulary, sizes, start and parsers from this model.
-            words: take these fixed vectors; without ``like`` and ``words``, words are hashed.
-            start: with ``bag``, trees forget little; ignored with ``like``.
+            words: take these vectors; without, words are hashed.
+            start: with ``bag``, trees forget little.
             seed: of the weights.
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
-        parsers, corpus = {}, {}
-        if like is not None:
-            first = like.members[0]
-            dim, start = first.network.config.dim, first.network.config.start
-            listed = first.network.words
-            words = WordTable.random(listed.vocabulary, listed.dim, views=len(names), seed=seed)
-            parsers, corpus = first.parsers, first.corpus
-        elif words is None:
-            words = WordTable.hashed(word_dim, views=len(names), seed=seed)
-        config = EncoderConfig(dim=dim, start=start)
+        words = words or WordTable.hashed(word_dim, views=len(names), seed=seed)
         torch.manual_seed(seed)
-        member = Member(ViewStack(names, words, config), parsers, corpus)
+        member = Member(ViewStack(names, words, EncoderConfig(dim=dim, start=start)))
         return cls([member], device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property

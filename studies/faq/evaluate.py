@@ -25,7 +25,7 @@ from studies.faq.report import Rows, page
 from studies.faq.train import LabelledPairs, cosines, tune
 from studies.kit.runner import Cell, Figures, Run
 
-LEXICAL = {"TF-IDF": Tfidf, "BM25": Bm25}
+LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
 
 
 def evaluate(config: FaqConfig, run: Run) -> Page:

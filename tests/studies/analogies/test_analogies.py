@@ -148,13 +148,6 @@ def test_semantic_wordings_lead_away_from_the_answer() -> None:
             assert all(text.startswith(start) and text.endswith(end) for text in wrong)
 
 
-def test_left_and_right_contexts_differ() -> None:
-    for frames in FRAMES.values():
-        for frame in frames:
-            assert frame.left != frame.right
-            assert frame.left.count(SLOT) == frame.right.count(SLOT) == 1
-
-
 def ranking(table: dict[str, list[float]]) -> Ranking:
     return Ranking(WordVectors(list(table), np.array(list(table.values()), dtype=np.float32)))
 

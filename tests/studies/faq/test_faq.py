@@ -17,12 +17,14 @@ from corpora.ranking.lexical import Bm25, Tfidf
 from corpora.support.errors import UserError
 from senteval_runner.towers.transformer import load_whole
 from studies.faq.__main__ import cli
+from studies.faq.config import FaqConfig
 from studies.faq.data import Data
 from studies.faq.report import score_table
 from studies.faq.train import LabelledPairs, cosines, random_negatives, retrieved_negatives
 from studies.finetune.examples import Examples
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.tiny import build_tiny
+from studies.kit.data import read_presets
 from tests.fixtures import browser
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
@@ -225,23 +227,13 @@ def test_what_cannot_be_tuned_is_named_and_the_rest_finishes(
     assert len(results["cells"]) == 5 and "not one transformer or multi-view model" in results["left_out"][0]
 
 
-def test_the_papers_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_papers_preset(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli(["--preset", "paper"]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and "300 pairs, 1,200 training and 200 test queries" in told
-    folder = tmp_path / "insurance"
-    folder.mkdir()
-    queries = [f"q{i}\twhat is number {i % 300} about" for i in range(1400)]
-    tables = {
-        "faq.tsv": ("doc_id\tquestion\tanswer", [f"d{i}\tnumber {i} ?\tit is {i} ." for i in range(300)]),
-        "queries-train.tsv": ("query_id\tquery", queries[:1200]),
-        "queries-test.tsv": ("query_id\tquery", queries[1200:]),
-        "qrels.tsv": ("query_id\tdoc_id\trelevance", [f"q{i}\td{i % 300}\t1" for i in range(1400)]),
-    }
-    for name, (header, rows) in tables.items():
-        (folder / name).write_text("\n".join([header, *rows]) + "\n")
-    data = Data.of(read_faq(folder))
-    assert (len(data.questions), len(data.train), len(data.test)) == (300, 1200, 200)
+    config = FaqConfig(**read_presets(FaqConfig)["paper"])
+    assert (len(config.models), config.runs, config.sampling) == (3, 5, ("retrieved",))
+    assert config.retriever == config.models[0] == "google-bert/bert-base-chinese"
 
 
 def test_bad_parts_are_named(folder: Path) -> None:
