@@ -87,8 +87,8 @@ def read_all_tasks(config: MultitaskConfig) -> Tasks:
         "sts": TaskExamples(**sts),
         "nli": _parts(
             _nli(config.nli or snli / "snli_dev.tsv"),
-            config.nli_dev and _nli(config.nli_dev),
-            nli_test and _nli(nli_test),
+            _nli(config.nli_dev) if config.nli_dev else None,
+            _nli(nli_test) if nli_test else None,
         ),
     }
     if config.splits == "paper":

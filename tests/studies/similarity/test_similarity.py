@@ -227,7 +227,7 @@ def test_nothing_found_is_refused(
         ((), "nothing to compare"),
         (("--words", "empty"), "holds none of the word sets"),
         (("--words", "vectors.txt"), "no such folder"),
-        (("--data", "empty"), "STSBenchmark: "),
+        (("--data", "empty"), "SICKRelatedness: "),
         (("--semeval2013", "empty"), "en.trainSet.positiveInstances"),
         (("--phrases", "vectors.txt", "--held-out", "2"), "--held-out 2"),
         (("--words", "empty", "--fine-tune"), "--fine-tune needs --semeval2013"),
