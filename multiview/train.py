@@ -20,11 +20,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, log_to
+from corpora.support.cli import Command, given_option, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
-from corpora.support.presets import given_option
 from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
 
 if TYPE_CHECKING:
