@@ -7,8 +7,7 @@ EXTRAS = {
     # DGL is unmaintained; 1.1.3 is its last release that runs beside a current torch (Python 3.11).
     "dgl": ["dgl==1.1.3; python_version < '3.12'"],
     "ray": ["ray>=2.30"],
-    "report": ["matplotlib>=3.8", "tensorboard>=2.15"],
-    "pandas": ["pandas>=2.2"],
+    "report": ["matplotlib>=3.8"],
     "retrieval": ["bm25s>=0.2"],
     "vectors": ["gensim>=4.3"],
     "docs": ["mkdocs-material>=9", "mkdocstrings[python]>=1", "latex2mathml>=3.78"],
@@ -76,7 +75,7 @@ setup(
     packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*", "studies*"]),
     package_data={
         "parsing": ["builtin/*/*"],
-        "multiview": ["builtin/*/*", "builtin/*/*/*"],
+        "multiview": ["builtin/*/*", "builtin/*/*/*", "presets/*"],
         # "" is every package here (setup.cfg would spell it "*").
         "": [
             "*.json",
@@ -101,11 +100,13 @@ setup(
     install_requires=[
         "torch>=2.8",  # gloo of 2.7 hangs when processes leave their group
         "numpy>=1.26",
+        "pandas>=2.2",
         "scipy>=1.11",
         "h5py>=3.15",  # earlier ones write the time into a file: equal content, other bytes
         "safetensors>=0.4",
         "numba>=0.59",
         "scikit-learn>=1.4",
+        "pandas>=2.2",
         "spacy>=3.7,<4",
         "svgling>=0.5",
         "supar==1.1.4",

@@ -26,7 +26,7 @@ import torch
 from benchmarks.timing import spread
 from corpora.support.cli import Command
 from corpora.support.config import configuration
-from multiview.config import Preset, preset
+from multiview.config import preset
 from multiview.training.data import Step, open_trees, prefetch
 from multiview.training.trainer import Job, Trainer
 from parsing.networks.device import torch_threads
@@ -40,7 +40,7 @@ class StepBenchmark:
     """Tree cache; None is the only one under runs/trees."""
     views: str = "dep,const"
     """Views of the model."""
-    preset: Preset = "paper"
+    preset: str = "paper"
     """Preset of all other settings."""
     dim: int = 1200
     """Hidden size D."""
@@ -68,7 +68,7 @@ def main(config: StepBenchmark) -> int:
             loop=dataclasses.replace(defaults.loop, batch=400, epochs=20, threads=threads),
         )
         trainer = Trainer(training, open_trees(config.trees))
-        with torch_threads(trainer.position.threads):
+        with torch_threads(trainer.threads):
             rows = measure(trainer, config.steps + 1, cpu=config.clock == "cpu")[1:]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     step = median(columns["step"])
@@ -78,7 +78,7 @@ def main(config: StepBenchmark) -> int:
         "benchmark": "train_step",
         "views": config.views,
         "dim": config.dim,
-        "threads": trainer.position.threads,
+        "threads": trainer.threads,
         "clock": config.clock,
         "sentences_per_s": round(400 / step, 2),
         "outside_fraction": round(median(1 - row["encoders and loss"] / row["step"] for row in rows), 4),
@@ -101,7 +101,7 @@ def measure(trainer: Trainer, steps: int, *, cpu: bool) -> list[dict[str, float]
         return time.thread_time() if cpu else time.perf_counter()
 
     rows: list[dict[str, float]] = []
-    prepared = prefetch(islice(trainer.jobs(), steps), prepare, trainer.config.loop.prefetch)
+    prepared = prefetch(islice(trainer.jobs(), steps), prepare)
     for _ in range(steps):
         began = now()
         step, loader = next(prepared)
@@ -127,8 +127,8 @@ def measure(trainer: Trainer, steps: int, *, cpu: bool) -> list[dict[str, float]
 def _words(trainer: Trainer, step: Step) -> None:
     """Gather word vectors and scatter their gradient to the table, as inside the step."""
     for rows in step.rows.leaves(trainer.network.words):
-        for group in step.groups:
-            for micro_batch in group.micro_batches:
+        for segment in step.segments:
+            for micro_batch in segment.micro_batches:
                 x_NE = torch.nn.functional.embedding(micro_batch.tokens[0], rows)
                 x_NE.backward(torch.ones_like(x_NE))
 

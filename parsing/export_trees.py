@@ -60,7 +60,7 @@ def main(config: ExportConfig) -> None:
 
 def documents(cache: TreeCache, skip_flagged: bool) -> Iterator[Document]:
     """The cache's documents with their trees as annotation, long ones in pieces."""
-    from corpora.stream import in_pieces
+    from corpora.documents import in_pieces
     from parsing.sentences import cached_sentences
 
     starts = cache.documents().tolist()

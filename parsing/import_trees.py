@@ -121,7 +121,7 @@ def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
     Raises:
         UserError: a sentence without heads, or the files differ.
     """
-    from corpora.stream import in_pieces
+    from corpora.documents import in_pieces
     from corpora.treebanks import read_brackets, read_conllu
 
     trees = iter(() if ptb is None else read_brackets(ptb))

@@ -1,11 +1,13 @@
-"""What a run leaves behind: ``results.json``, ``results.csv``, ``results.md`` and ``report.html``."""
+"""What a run leaves behind: ``results.json``, ``.csv``, ``.md``, ``.tex`` and ``report.html``."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import pandas
 import torch
 from threadpoolctl import threadpool_info
 
@@ -13,18 +15,15 @@ from corpora.senteval.files import TaskData
 from corpora.senteval.tasks import PROBING_FILES, canonical_task
 from corpora.support.config import config_to_json
 from corpora.support.files import json_digest, read_json, write_json, write_text
+from corpora.support.progress import progress
 from senteval_runner.cells import FORMAT, versions
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import Results, TaskResult
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.sections import (
-    comparison_sections,
-    projection_section,
-    score_sections,
-)
-from senteval_runner.report.table import Cell, Table
-from senteval_runner.report.tables import Effort, averaged_columns, paper_row, similarity_row
+from senteval_runner.report import plots, tables
+from senteval_runner.report.page import Block, Page, Section
+from senteval_runner.report.projections import NO_PLANE, has_plane, pca, tsne
+from senteval_runner.report.table import Cell, Table, mean_and_deviation
 from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.sources import TREES, Source
 
@@ -32,6 +31,7 @@ COUNTS_TITLE = "Row counts that differ from the published ones"
 SKIPPED_TITLE = "Skipped (the average is left out when one of the table's tasks is missing)"
 MOST_CLASSES = 8
 """Tasks with more classes are not drawn in the plane: their colours would look alike."""
+MAX_POINTS = 400
 
 
 @dataclass(kw_only=True)
@@ -56,11 +56,6 @@ class Model:
         return [part.source for part in self.encoder.parts if part.source is not None]
 
     @property
-    def reads_parses(self) -> bool:
-        """Whether a parser's trees go into its vectors."""
-        return any(source.kind in TREES for source in self.sources)
-
-    @property
     def hours(self) -> float | None:
         """Hours of training, all parts together; None where one part's are not recorded."""
         hours = [source.hours for source in self.sources]
@@ -72,12 +67,9 @@ class Model:
 
 
 def write_results(
-    config: SentEvalConfig,
-    protocol: Protocol,
-    models: Sequence[Model],
-    tasks: Sequence[TaskData],
+    config: SentEvalConfig, protocol: Protocol, models: Sequence[Model], tasks: Sequence[TaskData]
 ) -> None:
-    """Write all four files; print the tables of our own scores.
+    """Write all files; print the tables.
 
     Args:
         config: the run's options.
@@ -85,40 +77,73 @@ def write_results(
         models: all models, with their results.
         tasks: all tasks that could be read.
     """
-    results, remarks = _results(config, protocol, models), _remarks(models)
-    write_json(config.output / "results.json", results)
-    write_text(config.output / "results.csv", _flat(models, protocol))
     scored = [model for model in models if model.results]
-    tasks = [task for task in tasks if all(task.name not in model.skipped for model in scored)]
+    shared = [task for task in tasks if all(task.name not in model.skipped for model in scored)]
+    results = [
+        (model.name, Results(protocol=protocol, seed=seed, tasks=by))
+        for model in models
+        for seed, by in model.results.items()
+    ]
+    flat = [one.to_dataframe().assign(model=name) for name, one in results]
+    columns = ["model", "protocol", "seed", "task", "metric", "value"]
+    frame = pandas.concat(flat) if flat else pandas.DataFrame(columns=columns)
+    write_text(config.output / "results.csv", frame.to_csv(columns=columns, index=False, lineterminator="\n"))
+    write_json(config.output / "results.json", _results(config, protocol, models, results))
     scores = {model.name: model.scores() for model in scored}
-    parsed = [model.name for model in scored if model.reads_parses]
-    labelled = [task.name for task in tasks if _labelled_by_parser(task)]
-    efforts = {model.name: Effort(model.encoder.dim, model.hours) for model in scored}
-    projected = f", projected to {config.project} dimensions" if config.project else ""
-    page = Page(
-        "SentEval",
-        [*score_sections(scores, parsed, labelled, False, efforts), *remarks],
-        f"Protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}.",
+    sections = tables.score_sections(
+        scores,
+        {model.name: (model.encoder.dim, model.hours) for model in scored},
+        [model.name for model in scored if any(source.kind in TREES for source in model.sources)],
+        [task.name for task in shared if _labelled_by_parser(task)],
     )
+    if len(scored) > 1:
+        first = {model.name: next(iter(model.results.values())) for model in scored}
+        sections.append(Section("Differences between models", [tables.difference_table(first)]))
+    sections += _remarks(models)
+    projected = f", projected to {config.project} dimensions" if config.project else ""
+    about = f"Protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}."
+    page = Page("SentEval", sections, about)
     print(page.markdown(), end="")
-    sections = score_sections(scores, parsed, labelled, True, efforts)
-    if scored:
-        sections += comparison_sections({model.name: list(model.results.values()) for model in scored})
-    page = replace(page, sections=[*sections, *remarks])
     write_text(config.output / "results.md", page.markdown())
-    print(f"written: {config.output / 'results.json'}, results.csv, results.md")
+    write_text(config.output / "results.tex", page.latex())
     if scored:
-        page = replace(page, sections=[*page.sections, *_sentence_sections(scored, tasks)])
-        write_text(config.output / "report.html", page.html())
-        print(f"written: {config.output / 'report.html'}")
+        drawn = [_bars(scores), *_plane(scored, shared)]
+        write_text(config.output / "report.html", Page("SentEval", [*sections, *drawn], about).html())
+    print(f"written: {config.output}: report.html, results.md, results.tex, results.csv, results.json")
 
 
-def _sentence_sections(models: Sequence[Model], tasks: Sequence[TaskData]) -> Iterator[Section]:
-    """The sentences of the single-sentence task with most classes in the plane."""
+def _bars(models: tables.Models) -> Section:
+    """The main score of every task."""
+    heights, spread = {}, {}
+    for name, seeds in tables.headlines(models).items():
+        for task in seeds[0]:
+            values = [one[task] for one in seeds if task in one]
+            heights[name, task], spread[name, task] = mean_and_deviation(values)
+    tasks = list(dict.fromkeys(task for _, task in heights))
+    return Section("Per task", [plots.bars(list(models), tasks, heights, spread=spread)])
+
+
+def _plane(models: Sequence[Model], tasks: Sequence[TaskData]) -> list[Section]:
+    """The sentences of the single-sentence task with most classes in the plane, by PCA and t-SNE."""
     single = [task for task in tasks if task.kind == "single" and 2 <= len(task.classes) <= MOST_CLASSES]
-    if single:
-        vectors = {model.name: model.encoder for model in models}
-        yield projection_section(vectors, max(single, key=lambda task: len(task.classes)))
+    if not single:
+        return []
+    task = max(single, key=lambda task: len(task.classes))
+    part = task.splits[next(name for name in ("test", "all", *task.splits) if name in task.splits)]
+    rows = range(0, len(part), -(-len(part) // MAX_POINTS))
+    classes = [int(part.y[row]) for row in rows]
+    blocks: list[Block] = []
+    with progress(total=len(models), unit="model", description="report: t-SNE") as bar:
+        for model in models:
+            points_ND = model.encoder([part.a[row] for row in rows])
+            bar.update(1)
+            if not has_plane(points_ND):
+                blocks.append(f"{model.name}: {NO_PLANE}")
+                continue
+            for method, flat_N2 in (("PCA", pca(points_ND)), ("t-SNE", tsne(points_ND))):
+                caption = f"{model.name}, {method}"
+                blocks.append(plots.scatter(flat_N2, classes, task.classes, caption=caption))
+    return [Section(f"{task.name} sentences in the plane", blocks)]
 
 
 def _labelled_by_parser(task: TaskData) -> bool:
@@ -130,25 +155,20 @@ def _labelled_by_parser(task: TaskData) -> bool:
     return any(canonical_task(n) == task.name and v["labels_from"] == "parser" for n, v in values.items())
 
 
-def _results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) -> dict[str, object]:
+def _results(
+    config: SentEvalConfig, protocol: Protocol, models: Sequence[Model], results: list[tuple[str, Results]]
+) -> dict[str, Any]:
     """What ``results.json`` holds."""
-    metrics = [
-        {
-            "model": model.name,
-            "seed": seed,
-            **{k: v for k, v in dataclasses.asdict(result).items() if k not in ("predictions", "gold")},
-        }
-        for model in models
-        for seed, by_task in model.results.items()
-        for result in by_task.values()
-    ]
-    averaged = averaged_columns({model.name: model.scores() for model in models})
+    averaged = tables.averaged_columns({model.name: model.scores() for model in models})
+    # The last digits of L-BFGS depend on the BLAS library, its kernels and its threads.
+    keys = ("internal_api", "version", "architecture", "num_threads")
+    blas = sorted(" ".join(str(info.get(key, "")) for key in keys) for info in threadpool_info())
     return {
         "format": FORMAT,
         "config": config_to_json(config),
         "protocol": dataclasses.asdict(protocol),
         "versions": versions(),
-        "kernels": _kernels(),
+        "kernels": blas,
         "torch_threads": torch.get_num_threads(),
         "models": {
             model.name: {
@@ -157,44 +177,24 @@ def _results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]
                 "dim": model.encoder.dim,
                 "hours": model.hours,
                 "parts": [dataclasses.asdict(source) for source in model.sources],
+                "paper_table": [tables.paper_row(scores) for scores in model.scores()],
+                "similarity_table": [tables.similarity_row(scores, averaged) for scores in model.scores()],
+                "skipped": model.skipped,
             }
             for model in models
         },
-        "paper_table": {model.name: [paper_row(scores) for scores in model.scores()] for model in models},
-        "similarity_table": {
-            model.name: [similarity_row(scores, averaged) for scores in model.scores()] for model in models
-        },
-        "results": metrics,
-        "skipped": {model.name: model.skipped for model in models if model.skipped},
+        "results": [
+            {"model": name, "seed": one.seed, **result.figures()}
+            for name, one in results
+            for result in one.tasks.values()
+        ],
     }
-
-
-def _flat(models: Sequence[Model], protocol: Protocol) -> str:
-    """What ``results.csv`` holds: one score a line."""
-    rows = [
-        {"model": model.name, **row}
-        for model in models
-        for seed, tasks in model.results.items()
-        for row in Results(protocol=protocol, seed=seed, tasks=tasks).rows()
-    ]
-    columns = ["model", "protocol", "seed", "task", "metric", "value"]
-    return Table(columns, [[row[column] for column in columns] for row in rows]).to_csv()
-
-
-def _kernels() -> list[str]:
-    """BLAS libraries with kernel family and threads: the last digits of L-BFGS depend on them."""
-    keys = ("internal_api", "version", "architecture", "num_threads")
-    return sorted(" ".join(str(info.get(key, "")) for key in keys) for info in threadpool_info())
 
 
 def _remarks(models: Sequence[Model]) -> list[Section]:
     """Remarks on the data: unusual row counts, and what was skipped and why."""
     notes = {result.task: result.notes for m in models for by in m.results.values() for result in by.values()}
-    counts: list[list[Cell]] = [
-        ["; ".join([lines[0], *(line.removeprefix(f"{task} ") for line in lines[1:])])]
-        for task, lines in notes.items()
-        if lines
-    ]
+    counts: list[list[Cell]] = [["; ".join(lines)] for lines in notes.values() if lines]
     who: dict[tuple[str, str], list[str]] = {}
     for model in models:
         for task, why in model.skipped.items():

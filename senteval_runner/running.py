@@ -53,7 +53,7 @@ def expand_models(specs: Iterable[str], vectors: str) -> list[str]:
 
     Args:
         specs: models by name.
-        vectors: see :func:`multiview.words.sources.given.given_source`.
+        vectors: see :func:`multiview.words.vectors.given_source`.
 
     Raises:
         UserError: no model has trained words, or one cannot be expanded.

@@ -174,31 +174,15 @@ _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
         **{name: {"all": (f"{file}.txt",)} for name, file in PROBING_FILES.items()},
     }
 )
-_HOMES: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(BINARY_TASKS, "nlp.stanford.edu/~sidaw/home/projects:nbsvm"),
-        "TREC": "cogcomp.cs.illinois.edu/Data/QA/QC",
-        "MRPC": "microsoft.com/en-us/download/details.aspx?id=52398",
-        **dict.fromkeys(("SICKRelatedness", "SICKEntailment"), "clic.cimec.unitn.it/composes/sick.html"),
-        "STSBenchmark": "ixa2.si.ehu.es/stswiki/index.php/STSbenchmark",
-        "STS12": "cs.york.ac.uk/semeval-2012/task6",
-        "STS13": "ixa2.si.ehu.es/sts",
-        "STS14": "alt.qcri.org/semeval2014/task10",
-        "STS15": "alt.qcri.org/semeval2015/task2",
-        "STS16": "alt.qcri.org/semeval2016/task1",
-        **dict.fromkeys(("SST2", "SST5"), "nlp.stanford.edu/sentiment"),
-        "SNLI": "nlp.stanford.edu/projects/snli",
-    }
-)
 
 
 def task_home(name: str) -> str:
-    """Where a task's files come from: the toolkit's script or folder, and the original source."""
+    """Where a task's files come from: the toolkit's script or folder."""
     toolkit = "github.com/facebookresearch/SentEval"
     if name in PROBING_FILES:
         rebuilt = "python -m senteval_runner.build_probing"
         return f"data/probing of {toolkit}, or build look-alikes with {rebuilt}"
-    return f"data/downstream/get_transfer_data.bash of {toolkit} (from {_HOMES[name]})"
+    return f"data/downstream/get_transfer_data.bash of {toolkit}"
 
 
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:

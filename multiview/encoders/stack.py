@@ -18,6 +18,9 @@ from multiview.encoders.registry import Encoder, build_view, trained_views
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 
+BAG_SCALE = 0.2
+"""Of the initial recurrent weights of trees that start as bags of words."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
@@ -91,19 +94,18 @@ class ViewStack(nn.Module):
 
     @torch.no_grad()
     def scale_and_equalise(self) -> None:
-        """Adjust the tree encoders' new weights as the configuration says.
+        """Make new trees weighted bags of words, alike in all views, if the configuration says so.
 
-        ``recurrent_scale`` multiplies the weights that act on children; below 1, a tree starts closer to a
-        weighted sum of its words. ``equal_inputs`` copies the input weights of i, o, u from the first tree
-        view to the others, so that the views of a sentence start out alike. With different random
-        projections they would start at cosine 0.
+        The weights that act on children are scaled down, and the input weights of i, o, u are those of the
+        first tree view: with different random projections the views would start at cosine 0.
         """
+        if self.config.start != "bag":
+            return
         weights = [dict(encoder.named_parameters()) for encoder in self.encoder_list]
         trees = [named for named in weights if "recurrent_weight" in named]
         for named in trees:
-            named["recurrent_weight"].mul_(self.config.recurrent_scale)
-            if self.config.equal_inputs:
-                named["input_weight"].copy_(trees[0]["input_weight"])
+            named["recurrent_weight"].mul_(BAG_SCALE)
+            named["input_weight"].copy_(trees[0]["input_weight"])
 
     def encode(self, tokens: Sequence[Tensor], plans: Sequence[Plan], rows: Sequence[Tensor]) -> list[Tensor]:
         """Sentence vectors [B, width] of each view.

@@ -1,10 +1,10 @@
-"""Training with several processes under torchrun: gathered features and summed gradients.
+"""Training with several processes under torchrun: summed gradients.
 
 Gradients are summed here and not by DistributedDataParallel, for three reasons: the word rows of a step are
 sparse, the loss is already divided by the anchors of all processes, and gradient caching runs several
 backward passes per step. The result is the same for any number of processes, up to the order of additions.
 
-Legend of dimension suffixes: B own sentences, C all sentences, D features, U own rows, E word-vector size.
+Legend of dimension suffixes: U own rows, E word-vector size.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.engines.memory import to_device
+from multiview.engines.native import to_device
 from multiview.training.data import Rows
 
 
@@ -74,20 +72,6 @@ class DistributedContext:
         if self.world > 1:
             dist.barrier()
 
-    def gather(self, features: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
-        """The features of all processes, [C, D] per view, with gradients.
-
-        Args:
-            features: this process's features per view [B, D].
-            sizes: B of every process.
-        """
-        if self.world == 1:
-            return list(features)
-        widths = [feature.shape[1] for feature in features]
-        # One collective call for all views: fewer launches, and the same order on every process.
-        joined: Tensor = _Gather.apply(torch.cat(list(features), dim=1), tuple(sizes), self.rank)  # type: ignore[no-untyped-call]
-        return list(joined.split(widths, dim=1))
-
     def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
         """Sum the gradients of dense parameters over processes, through one flat buffer."""
         if self.world == 1:
@@ -108,7 +92,10 @@ class DistributedContext:
         """
         if self.world == 1:
             return rows.table, list(gradients)
-        everyone = self._everyone(rows.host)
+        # Only the hosts talk about rows, so that the devices need not wait.
+        parts: list[list[int]] = [[]] * self.world
+        dist.all_gather_object(parts, rows.host.tolist(), group=self.hosts)
+        everyone = np.unique(np.concatenate([np.array(part, dtype=np.int64) for part in parts]))
         arrays = {"rows": everyone, "at": np.searchsorted(everyone, rows.host)}
         moved = to_device(arrays, rows.table.device)
         sums = []
@@ -118,34 +105,3 @@ class DistributedContext:
             dist.all_reduce(total)
             sums.append(total)
         return moved["rows"], sums
-
-    def _everyone(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The distinct rows of all processes, ascending; only the hosts talk."""
-        mine = [float(len(rows)) if rank == self.rank else 0.0 for rank in range(self.world)]
-        sizes = [int(size) for size in self.sum_on_hosts(mine)]
-        padded = torch.full((max(sizes),), -1)
-        padded[: len(rows)] = torch.from_numpy(rows)
-        parts = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(parts, padded, group=self.hosts)
-        found = [part[:size].numpy() for part, size in zip(parts, sizes, strict=True)]
-        return np.unique(np.concatenate(found))
-
-
-class _Gather(torch.autograd.Function):
-    """Concatenate over processes; the gradient of a row is summed over all processes."""
-
-    @staticmethod
-    def forward(ctx: Any, own_BD: Tensor, sizes: tuple[int, ...], rank: int) -> Tensor:
-        ctx.sizes, ctx.rank = sizes, rank
-        padded = own_BD.new_zeros(max(sizes), own_BD.shape[1])
-        padded[: len(own_BD)] = own_BD
-        parts = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(parts, padded)
-        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-
-    @staticmethod
-    def backward(ctx: Any, gradient_CD: Tensor) -> tuple[Tensor, None, None]:
-        total_CD = gradient_CD.contiguous().clone()
-        dist.all_reduce(total_CD)
-        start = sum(ctx.sizes[: ctx.rank])
-        return total_CD[start : start + ctx.sizes[ctx.rank]], None, None

@@ -10,8 +10,8 @@ from statistics import median
 import torch
 
 from corpora.support.dry_run import dry_run_text
-from multiview.training.data import prefetch
 from multiview.training.trainer import Trainer
+from parsing.networks.device import torch_threads
 
 CALIBRATION_STEPS = 4
 CALIBRATION_S = 5.0
@@ -23,7 +23,7 @@ def step_rate(trainer: Trainer) -> tuple[float, int]:
     sentences, seconds = [], []
     jobs = itertools.islice(trainer.jobs(), CALIBRATION_STEPS)
     began = time.perf_counter()
-    for step in prefetch(jobs, trainer.prepare, trainer.config.loop.prefetch):
+    for step in trainer.prepared(list(jobs)):
         start = time.perf_counter()
         trainer.update(trainer.gradient(step))
         trainer.unread.read()  # the rate is that of work done, not of work queued
@@ -37,8 +37,9 @@ def step_rate(trainer: Trainer) -> tuple[float, int]:
 def dry_run(trainer: Trainer) -> int:
     """Print what a run would do and how long it would take; write nothing."""
     config, split, network = trainer.config, trainer.split, trainer.network
-    per_s, sentences = step_rate(trainer)
-    steps: float = trainer.total_steps
+    with torch_threads(trainer.threads):
+        per_s, sentences = step_rate(trainer)
+    steps: float = trainer.position.steps
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * per_s)
     cuda = trainer.device.type == "cuda"
@@ -67,7 +68,7 @@ def dry_run(trainer: Trainer) -> int:
 
 def _threads(trainer: Trainer) -> str:
     """How many CPU threads the run takes, and why."""
-    threads = trainer.position.threads
+    threads = trainer.threads
     if trainer.config.loop.threads:
         return f"{threads}, as --loop.threads says"
     why = "large products, idle cores" if threads > 1 else "small products, or no other core is idle"

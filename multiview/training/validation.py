@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from multiview.training.data import Span, Step, StepSource, cut
-from multiview.training.network import MultiViewNetwork
+from multiview.training.gradient import MultiViewNetwork
 from multiview.training.objective import Positions, neighbour_targets, retrieved
 
 BLOCK_SENTENCES = 400
+HIT = "accuracy@1/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class ValidationScores:
 
     def as_json(self) -> dict[str, float]:
         """Flat JSON values."""
-        pairs = {f"accuracy@1/{name}": value for name, value in self.pair_accuracy.items()}
+        pairs = {f"{HIT}{name}": value for name, value in self.pair_accuracy.items()}
         return {"loss": self.loss, "recall@1": self.recall_at_1, "anchors": self.anchors, **pairs}
 
 
@@ -65,29 +66,28 @@ class ValidationSet:
         if not self.steps:
             return ValidationScores(loss=0.0, recall_at_1=0.0, pair_accuracy={}, anchors=0)
         device = next(network.parameters()).device
-        loss, anchors = torch.zeros((), dtype=torch.float64, device=device), 0
-        hits: dict[str, Tensor | float] = {}
+        sums, anchors = torch.zeros((), dtype=torch.float64, device=device), 0
         embeddings: list[Tensor] = []
         positions: list[Positions] = []
         for step in self.steps:
             step = step.to(device)
-            group = step.groups[0]
+            segment = step.segments[0]
             words = step.rows.leaves(network.words)
-            (batch,) = group.micro_batches
-            with torch.autocast(words[0].device.type, torch.bfloat16, enabled=autocast):
+            (batch,) = segment.micro_batches
+            with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
                 features = network.encode(batch.tokens, batch.plans, words)
-            value = network.objective(features, group.targets, teacher=group.teacher)
-            loss += value.loss.double()
+            value = network.objective(features, segment.targets, segment.teacher)
+            sums = sums + value.sums
             anchors += value.anchors
-            for name, count in zip(network.objective.names, value.pair_hits, strict=True):
-                hits[name] = hits.get(name, 0.0) + count
             embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
-            positions.append(group.positions)
-        total = max(anchors, 1)
+            positions.append(segment.positions)
+        means = dict(zip(network.objective.metrics, (sums / max(anchors, 1)).tolist(), strict=True))
         return ValidationScores(
-            loss=float(loss) / total,
+            loss=means["loss"],
             recall_at_1=neighbour_recall(torch.cat(embeddings), Positions.concatenate(positions)),
-            pair_accuracy={name: float(count) / total for name, count in hits.items()},
+            pair_accuracy={
+                name.removeprefix(HIT): value for name, value in means.items() if name.startswith(HIT)
+            },
             anchors=anchors,
         )
 
@@ -105,7 +105,7 @@ def neighbour_recall(embeddings_ND: Tensor, positions: Positions, block: int = B
     for start in range(0, len(positions), block):
         here = slice(start, start + block)
         part = positions[here]
-        targets = neighbour_targets(part, part, "document").to(unit_ND.device)
+        targets = neighbour_targets(part, "document").to(unit_ND.device)
         if not len(targets.anchor):
             continue
         similarity_AB = unit_ND[here][targets.anchor] @ unit_ND[here].T

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 
@@ -11,11 +10,16 @@ import torch
 
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
-from multiview.words.sources.spec import open_vectors
+from multiview.words.sources import open_vectors
 from multiview.words.table import MEAN_WORDS, WordTable
 from multiview.words.vectors import CACHE, WordVectors
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, corpus_words
 from parsing.cache.reader import TreeCache
+
+OWN_SHARE = 0.5
+"""Length of the random direction that each word of a model gets when it goes on, against that of its vector.
+
+A word is then more like itself than like its synonyms, which finds neighbours in the text of a domain."""
 
 
 def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordTable:
@@ -29,7 +33,7 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
     Raises:
         UserError: the vectors are missing or malformed, or have none of the corpus's words.
     """
-    wanted = config.vocabulary
+    wanted = config.table
     if config.words == "fixed":
         vectors = open_vectors(config, trees, cache)
         listed = Vocabulary(vectors.words, buckets=wanted.buckets, case=wanted.case)
@@ -42,23 +46,26 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
     vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
     if config.words == "tuned":
         return tuned_table(config, vocabulary, open_vectors(config, trees, cache))
-    table = WordTable(vocabulary, config.table.dim, views=len(config.view_list))
-    table.initialise(config.table, counts=counts_W, seed=config.seed)
+    table = WordTable(vocabulary, wanted.dim, views=len(config.view_list))
+    equal = config.encoder.start == "bag"
+    table.initialise(wanted.init, equal=equal, counts=counts_W, seed=config.seed)
     return table
 
 
-def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors) -> WordTable:
+def tuned_table(
+    config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors, share: float = 0.0
+) -> WordTable:
     """Trained tables whose words start from given vectors.
 
     A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
     lower, Capitalised or UPPER case. The unknown word starts from the mean vector, as with fixed vectors.
     Hash buckets and words without a vector start at random, as long as the given vectors are on average.
-    With ``--table.identity`` b, a given vector v starts as (v + b|v|r) / √(1 + b²), r a random direction.
 
     Args:
         config: of the training.
         vocabulary: of the corpus.
         vectors: float32 [W, E] with their words; the tables get E dimensions.
+        share: b; a given vector v starts as (v + b|v|r) / √(1 + b²), r a random direction.
 
     Raises:
         UserError: no word has a vector.
@@ -71,8 +78,7 @@ def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVector
     values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
     table = WordTable(vocabulary, vectors.dim, views=len(config.view_list))
-    table.initialise(dataclasses.replace(config.table, init="unit"), seed=config.seed)
-    share = config.table.identity
+    table.initialise("unit", equal=config.encoder.start == "bag", seed=config.seed)
     with torch.no_grad():
         for rows_of_view in table.tables:
             rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)

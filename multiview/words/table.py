@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from corpora.support.config import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
-from multiview.config import Case, TableConfig
+from multiview.config import Case
 from multiview.words.expansion import Expansion
 from multiview.words.vectors import Float, WordVectors, save_vectors
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency
@@ -35,11 +35,10 @@ HASH_BUCKETS = 50_000
 """Of a table without listed words."""
 MEAN_WORDS = 50_000
 """With fixed vectors, the unknown word has the mean vector of this many most frequent words."""
-# With the mean alone, two names that the vocabulary lacks are the same word. On development data the encoder
-# that ships has 68.4, 77.0, 78.2 (SICK, STS-B, TREC) without buckets, 68.4, 77.4, 78.4 with this length, and
-# 68.2, 77.8, 78.0 with 0.5: more finds similar sentences, and blurs what a classifier reads.
 BUCKET_LENGTH = 0.3
-"""A hash bucket of fixed vectors is the unknown word plus a random vector, this part of their length."""
+"""A hash bucket of fixed vectors is the unknown word plus a random vector, this part of their length.
+
+With the mean alone, two unknown names are the same word; with more, classifiers read less of the others."""
 
 
 @configuration
@@ -95,17 +94,11 @@ class WordTable(nn.Module):
         """Words with fixed vectors, float32 [W, E] in vocabulary order."""
         return cls(vocabulary, int(vectors.shape[1]), views=0, fixed=vectors)
 
-    def with_buckets(self, buckets: int) -> Self:
-        """The same fixed words, with hash buckets for others."""
-        assert self.fixed is not None
-        own = self.vocabulary
-        return self.with_fixed(Vocabulary(own.words, buckets=buckets, case=own.case), self.fixed)
-
     @classmethod
     def random(cls, vocabulary: Vocabulary, dim: int, *, views: int, seed: int = 0) -> Self:
         """Untrained vectors of unit scale, the same in every view."""
         table = cls(vocabulary, dim, views=views)
-        table.initialise(TableConfig(init="unit", equal=True), seed=seed)
+        table.initialise("unit", equal=True, seed=seed)
         return table
 
     @classmethod
@@ -126,7 +119,12 @@ class WordTable(nn.Module):
         return "trained" if self.fixed is None else "fixed"
 
     def initialise(
-        self, config: TableConfig, *, counts: NDArray[np.int64] | None = None, seed: int = 0
+        self,
+        init: Literal["xavier", "unit"],
+        *,
+        equal: bool,
+        counts: NDArray[np.int64] | None = None,
+        seed: int = 0,
     ) -> None:
         """Fill the trained tables without drawing from torch's global generator.
 
@@ -134,14 +132,15 @@ class WordTable(nn.Module):
         smooth inverse frequency, so that function words do not dominate the sum over a tree.
 
         Args:
-            config: how to fill them, and whether all views get the same values.
+            init: how to fill them.
+            equal: whether all views get the same values.
             counts: int64 [words], occurrences of each word, for the weights.
             seed: of the values.
         """
         for position, table in enumerate(self.tables):
-            generator = torch.Generator().manual_seed(seed if config.equal else seed + 7919 * (position + 1))
+            generator = torch.Generator().manual_seed(seed if equal else seed + 7919 * (position + 1))
             with torch.no_grad():
-                if config.init == "xavier":
+                if init == "xavier":
                     nn.init.xavier_uniform_(table, generator=generator)
                     continue
                 table.normal_(generator=generator)

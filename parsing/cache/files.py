@@ -14,9 +14,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import h5py
 import numpy as np
 from annotated_types import Ge, Lt
 
@@ -33,6 +32,9 @@ from corpora.support.files import (
 )
 from parsing.cache.format import Batch, Inventories, flag_reasons, offsets_of
 from parsing.trees.parsers import Int, Int64, UInt8
+
+if TYPE_CHECKING:
+    import h5py
 
 NAME = "manifest.json"
 FORMAT_VERSION = 2
@@ -209,6 +211,8 @@ def write_shard(
 
 def write_arrays(path: Path, arrays: Arrays) -> str:
     """Write a shard's arrays atomically; return the SHA-256 of the file."""
+    import h5py
+
     # In memory first: HDF5 crashes at the end of a process in which it could not close a file (a full disk).
     # Not by HDF5's in-memory driver: the image of a file that is still open has a wrong checksum in 1.14.
     image = io.BytesIO()
@@ -240,6 +244,8 @@ def check_shard(path: Path, row: ShardRow) -> None:
 
 def open_shard(path: Path) -> h5py.File:
     """Open a shard, whose file was checked, for reading."""
+    import h5py
+
     return h5py.File(path, "r", libver=LIBVER)
 
 

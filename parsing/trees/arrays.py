@@ -19,7 +19,6 @@ DEFECTS = (
     "a child is not made before its parent",
     "a node does not have exactly one parent",
     "the words are not in order under the tree",
-    "a height is not one more than its highest child's",
 )
 
 

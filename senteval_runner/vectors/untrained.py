@@ -127,8 +127,8 @@ def _start(folder: Path, trees: TreeCache) -> Member:
         raise UserError(f"{trees.folder}: is not the tree cache that {folder} was trained on")
     config = config_from_json(TrainConfig, values, where=folder / "config.json")
     # A compact copy may have other hash buckets than training had.
-    words = dataclasses.replace(config.vocabulary, buckets=record.words.buckets)
-    config = dataclasses.replace(config, vocabulary=words)
+    table = dataclasses.replace(config.table, buckets=record.words.buckets)
+    config = dataclasses.replace(config, table=table)
     with torch.random.fork_rng(devices=[]):
         network = Trainer(dataclasses.replace(config, device="cpu"), trees).network
     added = tuple(record.views[len(network.views) :])

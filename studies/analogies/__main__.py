@@ -5,16 +5,20 @@
     python -m studies.analogies run MODEL [A+B ...] --questions runs/analogies/data/questions.tsv
 
 ``build`` makes the questions (UNI Table 3): ``questions.tsv``, ``build.json``. ``run`` scores models on them
-(UNI Tables 4 and 6): ``results.json``, ``tables.md``, ``report.html``. Models are named as in
-``senteval_runner.run``.
+(UNI Tables 4 and 6). Models are named as in ``senteval_runner.run``.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command, Commands
 from studies.analogies.config import BuildConfig, ScoreConfig
+from studies.kit.runner import Run, command
+
+if TYPE_CHECKING:
+    from senteval_runner.report.page import Page
 
 
 def build(config: BuildConfig) -> None:
@@ -24,11 +28,11 @@ def build(config: BuildConfig) -> None:
     build(config)
 
 
-def run(config: ScoreConfig) -> None:
-    """Score the models and write the report."""
-    from studies.analogies.report import run
+def score(config: ScoreConfig, run: Run) -> Page:
+    """Score the models."""
+    from studies.analogies.report import score
 
-    run(config)
+    return score(config, run)
 
 
 cli = Commands(
@@ -40,14 +44,7 @@ cli = Commands(
             "build the questions from facts and a tree cache.",
             owns=lambda config: config.output,
         ),
-        "run": Command(
-            ScoreConfig,
-            run,
-            "studies.analogies run",
-            "score models.",
-            owns=lambda config: config.output,
-            plugins=True,
-        ),
+        "run": command(ScoreConfig, score, "studies.analogies run", "score models.", plugins=True),
     },
     "studies.analogies",
     "Analogies of words, phrases and sentences:",

@@ -27,6 +27,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from statistics import fmean
 
 import numpy as np
 
@@ -300,16 +301,13 @@ def build(config: BuildConfig) -> None:
 
 def length_table(questions: Sequence[Question]) -> Table:
     """By category: the number of word questions, and mean tokens of a, b, c and the answer beside UNI's."""
-    columns = [Column(f"{level}{whose}", digits=1) for level in LEVELS[1:] for whose in ("", ", UNI")]
-    tokens: dict[tuple[str, str], list[int]] = {}
-    for q in questions:
-        lengths = [len(text.split()) for text in (q.a, q.b, q.c, q.answer)]
-        tokens.setdefault((q.category, q.level), []).extend(lengths)
     rows: list[list[Cell]] = []
     for name, category in CATEGORIES.items():
-        row: list[Cell] = [name, len(tokens.get((name, "word"), ())) // 4]
+        asked = {level: [q for q in questions if (q.category, q.level) == (name, level)] for level in LEVELS}
+        row: list[Cell] = [name, len(asked["word"])]
         for level, published in zip(LEVELS[1:], category.tokens, strict=True):
-            found = tokens.get((name, level))
-            row += [float(np.mean(found)), published] if found else [None, None]
+            lengths = [len(text.split()) for q in asked[level] for text in (q.a, q.b, q.c, q.answer)]
+            row += [fmean(lengths), published] if lengths else [None, None]
         rows.append(row)
+    columns = [Column(f"{level}{whose}", digits=1) for level in LEVELS[1:] for whose in ("", ", UNI")]
     return Table(["category", "questions", *columns], rows, title="Mean tokens (UNI: Table 2)")

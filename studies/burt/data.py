@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from corpora.pairs.labelled import NLI_LABELS, read_binary, read_nli, read_phrases
-from corpora.rows import read_rows
 from corpora.support.errors import UserError
 from corpora.support.split import hold_out, normalised, pair_in_fraction
 from studies.burt.config import BurtConfig, Objective
@@ -50,8 +49,6 @@ class BurtData:
 
     train: dict[Objective, Draw] = field(default_factory=dict)
     held: dict[Objective, Examples] = field(default_factory=dict)
-    similarity: dict[str, Examples] = field(default_factory=dict)
-    """By file name; only scored."""
     texts: list[str] = field(default_factory=list)
     """To train on."""
     held_texts: list[str] = field(default_factory=list)
@@ -76,13 +73,6 @@ def read_data(config: BurtConfig) -> BurtData:
         _read_nli(config, data)
     if {"identification", "classification"} & set(config.objectives):
         _read_paraphrases(config, data)
-    for path in config.similarity:
-        rows = list(read_rows(path, 3))
-        gold = np.array([row.number(2) for row in rows], dtype=np.float32)
-        data.similarity[path.stem] = Examples(
-            [row.cells[0] for row in rows], [row.cells[1] for row in rows], gold
-        )
-        data.held_texts += data.similarity[path.stem].texts()
     return data
 
 

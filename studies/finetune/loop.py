@@ -69,7 +69,7 @@ class _Tasks(LoopTask[int]):
             weight_decay=config.weight_decay,
             fused=True,  # 13 ms instead of 93 for MiniLM's 22M weights on one thread
         )
-        super().__init__(model, optimiser, metric=select, clip=config.clip_norm, step_seed=seed)
+        super().__init__(model, optimiser, metric=select, step_seed=seed)
         self.tasks, self.cycle, self.steps, self.config = tasks, cycle, steps, config
         self.scores, self.report = evaluate, report
 

@@ -6,37 +6,29 @@
     python -m studies.layers BERT BERT-MNLI BERT-SNLI --encoders GLOVE USE INFERSENT --preset paper
 
 One forward pass per sentence gives all layers x poolings; vectors go to disk as they are made and finished
-(task, layer, pooling) cells are kept, so the same command resumes a study that was killed. Output:
-``results.json``, ``results.md`` (tables by task group), ``report.html`` (heat maps as well).
+(task, layer, pooling) cells are kept, so the same command resumes a study that was killed.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command
-from corpora.support.presets import preset_defaults
+from studies.kit.runner import Run, command
 from studies.layers.config import LayersConfig
-from studies.layers.paper import PRESETS
+
+if TYPE_CHECKING:
+    from senteval_runner.report.page import Page
 
 
-def main(config: LayersConfig) -> int:
-    """Evaluate and write the report; exit code 2 when no task could be scored."""
-    from studies.layers.run import run
+def study(config: LayersConfig, run: Run) -> Page:
+    """Evaluate every layer and pooling."""
+    from studies.layers.evaluate import evaluate
 
-    return run(config)
+    return evaluate(config, run)
 
 
-cli = Command(
-    LayersConfig,
-    main,
-    "studies.layers",
-    (__doc__ or "").split("\n")[0],
-    defaults=preset_defaults(LayersConfig, PRESETS),
-    owns=lambda config: config.output,
-    kept="stored vectors and finished cells are kept; the same command resumes",
-    plugins=True,
-)
+cli = command(LayersConfig, study, "studies.layers", (__doc__ or "").split("\n")[0], plugins=True)
 
 
 if __name__ == "__main__":

@@ -54,9 +54,11 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
     tasks = read_all_tasks(config)
     for name, task in tasks.items():
         run.log(f"{name}: {task.describe()}")
-    texts = [text for name in TASKS for text in tasks[name].train.texts()]
     start, key = ready(
-        config.backbone, config.output, lambda: texts, config.tiny, seed=config.seed, report=run.log
+        config.backbone,
+        config.output,
+        lambda: [text for task in tasks.values() for text in task.train.texts()],
+        seed=config.seed,
     )
     options = {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
     parts = [part for task in tasks.values() for part in (task.train, task.dev, task.test)]
@@ -179,7 +181,7 @@ def _table(first: str, found: Mapping[Stages, Figures], quoted: str = "") -> Tab
         if (row := theirs.get(name_of(stages)))
     ]
     return Table(
-        [first, *(Column(name, align="right") for name in COLUMNS), Column("Overall", digits=3)],
+        [first, *(Column(name) for name in COLUMNS), Column("Overall", digits=3)],
         rows,
         quoted=below,
         quoted_title="published (SEQ-MT)" if below else "",

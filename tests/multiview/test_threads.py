@@ -51,9 +51,9 @@ def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> No
     with threads.torch_threads(3):
         assert main(tiny) == 0
         assert torch.get_num_threads() == 3
-    again = Trainer(tiny, open_trees(tiny.trees))
-    again.position.threads = 7  # more cores are idle now
-    assert again.resume() and again.position.threads == 1
+    again = Trainer(changed(tiny, loop={"epochs": 3}), open_trees(tiny.trees))
+    again.threads = 7  # more cores are idle now
+    assert again.run(lambda trainer, best: None) == 0 and again.threads == 1
 
 
 def test_few_sentences_are_encoded_by_one_thread(

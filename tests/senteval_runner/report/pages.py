@@ -8,9 +8,8 @@ from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report import plots
 from senteval_runner.report.page import Page, Section
-from senteval_runner.report.sections import comparison_sections, score_sections
 from senteval_runner.report.table import Table
-from senteval_runner.report.tables import Effort
+from senteval_runner.report.tables import difference_table, headlines, score_sections
 
 MODELS = (
     *("builtin", "dep-const-laptop", "dep-const-w2v+dep-const-laptop", "random:dep,const@4800"),
@@ -54,14 +53,14 @@ def scores_of_twelve_models() -> Page:
         for name, seeds in results.items()
     }
     efforts = {
-        name: Effort(256 + 100 * place, None if place % 3 else 0.1 * place)
-        for place, name in enumerate(MODELS)
+        name: (256 + 100 * place, None if place % 3 else 0.1 * place) for place, name in enumerate(MODELS)
     }
     points = rng.normal(size=(60, 2))
-    titles = [f"sentence {place}" for place in range(60)]
-    plane = plots.scatter(
-        points, [place % 6 for place in range(60)], list("ABCDEF"), titles=titles, caption="PCA"
-    )
+    plane = plots.scatter(points, [place % 6 for place in range(60)], list("ABCDEF"), caption="PCA")
+    heights = {
+        (name, task): value for name, (one, _) in headlines(scores).items() for task, value in one.items()
+    }
+    first = {name: seeds[0] for name, seeds in results.items()}
     long = "A sentence as long as those of newspapers , which no window may turn into a tower of words ."
     rows = [
         [name if not place else "", "good bright" if not place else "", 0.9 - place / 10, long]
@@ -72,8 +71,9 @@ def scores_of_twelve_models() -> Page:
     return Page(
         "SentEval",
         [
-            *score_sections(scores, MODELS[:2], ["Depth"], efforts=efforts),
-            *comparison_sections(results),
+            *score_sections(scores, efforts, MODELS[:2], ["Depth"]),
+            Section("Per task", [plots.bars(MODELS, tasks, heights)]),
+            Section("Differences between models", [difference_table(first)]),
             Section("TREC sentences in the plane", [plane]),
             Section("Nearest neighbours", [neighbours]),
         ],

@@ -6,36 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from senteval_runner import running
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Table
 from tests.fixtures.browser import look, needs_browser, printed_pages
-from tests.senteval_runner.report.pages import MODELS, scores_of_twelve_models
-from tests.senteval_runner.test_run import config
+from tests.senteval_runner.report.pages import scores_of_twelve_models
 
 pytestmark = needs_browser
-
-
-def test_the_report_of_a_run(tmp_path: Path, data: Path, words: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples.txt").write_text("good bright\nbad\n")
-    models = (str(words), "random:seq")
-    tasks = "CR,MRPC,SICK-E,SICK-R,WordContent,MPQA"
-    options = {"tasks": tasks, "seeds": "1,2", "examples": tmp_path / "examples.txt"}
-    assert running.run(config(tmp_path, data, *models, **options)) == 0
-    page = (tmp_path / "report/report.html").read_text()
-    assert "Skipped" in page and "Nearest neighbours" in page
-    seen = look(page, tmp_path)["1300 light"]
-    # 2 models x (PCA and t-SNE) of the task's test sentences; 2 bars for each of 5 tasks
-    assert seen["circles"] == 4 * 52 and seen["bars"] == 10
-    # The published rows have cells for model, Dim and the six columns of CR, MRPC and SICK-R.
-    assert seen["best"] >= 5 and seen["published"] == 17 * 8
 
 
 def test_twelve_models_in_every_window_and_on_paper(tmp_path: Path) -> None:
     page = scores_of_twelve_models().html()
     for window, seen in look(page, tmp_path).items():
-        assert seen["bars"] == len(MODELS) * 25 and seen["circles"] == 60 and seen["sortable"] == 6, window
+        assert seen["sortable"] == 6, window
         assert seen["paper"] == ("rgb(22, 25, 29)" if window.endswith("dark") else "rgb(255, 255, 255)")
         # A table leaves room around it, its first column room for numbers.
         width = int(window.split()[0])

@@ -17,12 +17,14 @@ from corpora.ranking.lexical import Bm25, Tfidf
 from corpora.support.errors import UserError
 from senteval_runner.towers.transformer import load_whole
 from studies.faq.__main__ import cli
+from studies.faq.config import FaqConfig
 from studies.faq.data import Data
 from studies.faq.report import score_table
-from studies.faq.train import LabelledPairs, PairRetriever, random_negatives, retrieved_negatives
-from studies.finetune.config import TinyConfig
+from studies.faq.train import LabelledPairs, cosines, random_negatives, retrieved_negatives
 from studies.finetune.examples import Examples
+from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.tiny import build_tiny
+from studies.kit.data import read_presets
 from tests.fixtures import browser
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
@@ -54,8 +56,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     texts = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
-    config = TinyConfig(layers=1, hidden=32, vocabulary=300)
-    return str(build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, config, seed=1))
+    return str(
+        build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, layers=1, hidden=32, vocabulary=300)
+    )
 
 
 class Table(nn.Module):
@@ -153,18 +156,19 @@ def test_pairs_are_a_right_entry_and_wrong_ones(*, guided: bool) -> None:
 def test_the_pair_loss_equals_a_loop() -> None:
     """UNI: softmax of a linear layer over [u; v; |u-v|]."""
     texts = ["a", "b", "x", "y", "z"]
-    net = PairRetriever(Table(texts), seed=3)
-    weight, bias = net.head.linear.weight.detach().numpy(), net.head.linear.bias.detach().numpy()
+    net = Siamese(Table(texts), {"faq": PairHead(3, 2, "uv-diff", 3)})
+    layer = net.heads["faq"].linear
+    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
     pairs = [("a", "x", 1), ("a", "y", 0), ("b", "z", 0)]
     losses = []
     for query, entry, label in pairs:
         u, v = net.tower.embed([query, entry]).detach().numpy()
         logits = weight @ np.concatenate([u, v, np.abs(u - v)]) + bias
         losses.append(-math.log(math.exp(logits[label]) / sum(math.exp(x) for x in logits)))
-    assert net.loss(Examples.of_pairs(pairs)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
+    assert net.loss("faq", Examples.of_pairs(pairs)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
     table = net.tower.table.detach().numpy()
     expected = table @ table.T / np.outer(*[np.linalg.norm(table, axis=1)] * 2)
-    np.testing.assert_allclose(net.scores(texts[:2], texts[2:]), expected[:2, 2:], atol=1e-6)
+    np.testing.assert_allclose(cosines(net.tower, texts[:2], texts[2:]), expected[:2, 2:], atol=1e-6)
 
 
 def test_a_whole_model_embeds_as_itself(model: str) -> None:
@@ -223,23 +227,13 @@ def test_what_cannot_be_tuned_is_named_and_the_rest_finishes(
     assert len(results["cells"]) == 5 and "not one transformer or multi-view model" in results["left_out"][0]
 
 
-def test_the_papers_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_papers_preset(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli(["--preset", "paper"]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and "300 pairs, 1,200 training and 200 test queries" in told
-    folder = tmp_path / "insurance"
-    folder.mkdir()
-    queries = [f"q{i}\twhat is number {i % 300} about" for i in range(1400)]
-    tables = {
-        "faq.tsv": ("doc_id\tquestion\tanswer", [f"d{i}\tnumber {i} ?\tit is {i} ." for i in range(300)]),
-        "queries-train.tsv": ("query_id\tquery", queries[:1200]),
-        "queries-test.tsv": ("query_id\tquery", queries[1200:]),
-        "qrels.tsv": ("query_id\tdoc_id\trelevance", [f"q{i}\td{i % 300}\t1" for i in range(1400)]),
-    }
-    for name, (header, rows) in tables.items():
-        (folder / name).write_text("\n".join([header, *rows]) + "\n")
-    data = Data.of(read_faq(folder))
-    assert (len(data.questions), len(data.train), len(data.test)) == (300, 1200, 200)
+    config = FaqConfig(**read_presets(FaqConfig)["paper"])
+    assert (len(config.models), config.runs, config.sampling) == (3, 5, ("retrieved",))
+    assert config.retriever == config.models[0] == "google-bert/bert-base-chinese"
 
 
 def test_bad_parts_are_named(folder: Path) -> None:
