@@ -10,7 +10,7 @@ from benepar.integrations.nltk_plugin import InputSentence
 from corpora.support.errors import UserError
 from parsing.constituency.model import SpanParser
 from parsing.libraries.benepar import BeneparParser, load_benepar, todays_libraries
-from parsing.trees.binarise import binarise
+from parsing.trees.arrays import binarise
 from tests.fixtures.transformers import save_bert, save_roberta, save_t5
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.parsing.constituency.examples import (
