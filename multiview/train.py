@@ -24,11 +24,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, log_to
+from corpora.support.cli import Command, given_option, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
-from corpora.support.presets import given_option
 from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
 
 if TYPE_CHECKING:
@@ -217,8 +216,9 @@ def keep_model(trainer: Trainer, best: dict[str, float]) -> None:
     from multiview.folder.files import Member, parsers_of, save_member
 
     identity = trainer.cache.identity
-    reading = trainer.network.model_reading
-    member = Member(trainer.network, parsers_of(identity), identity.get("corpus") or {}, reading)
+    network, reading = trainer.network, trainer.network.model_reading
+    read = network if reading is None else network.as_read(reading)
+    member = Member(read, parsers_of(identity), identity.get("corpus") or {})
     training = {
         "config": config_to_json(trainer.config),
         "trees": str(identity.get("content_sha256", "")),
