@@ -202,13 +202,9 @@ def resume(bench: Bench) -> Result:
     for name, limits in (("whole", (6,)), ("resumed", (3, 6))):
         for steps in limits:
             # A constant rate does not depend on how many steps are still to come.
-            changes = {"loop": {"max_steps": 6, "schedule": "constant"}}
+            changes = {"loop": {"max_steps": steps, "schedule": "constant"}}
             trainer = Trainer(training_config(bench, bench.device, name, **changes), bench.trees)
-            trainer.resume()
-            trainer.total_steps = steps  # as if it were killed after the checkpoint
-            trainer.position.finished = ""
-            trainer.config.folder.mkdir(parents=True, exist_ok=True)
-            trainer.run(lambda _: None)
+            trainer.run(lambda trainer, best: None)
         newest = sorted((trainer.config.folder / "checkpoints").glob("step-*"))[-1]
         sides.append(load_file(newest / "weights.safetensors"))
     different = [name for name, value in sides[0].items() if not torch.equal(value, sides[1][name])]

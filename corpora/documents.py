@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
@@ -63,50 +62,12 @@ class Corpus(Protocol):
     def __iter__(self) -> Iterator[Document]: ...
 
 
-@dataclass
-class Counts:
-    """What one pass over a corpus found."""
-
-    documents: int = 0
-    sentences: int = 0
-    tokens: int = 0
-    empty_sentences: int = 0
-    """Rows without text, kept as one empty token."""
-    replaced_bytes: int = 0
-    """Sentences in which undecodable bytes or NULs became U+FFFD."""
-    truncated: int = 0
-    """Sentences cut at the reader's line limit."""
-    other: Counter[str] = field(default_factory=Counter)
-    """Counts of a particular reader by name, e.g. ``blank lines``."""
-
-    def add(self, document: Document) -> None:
-        """Count one document, or one piece of it."""
-        self.documents += not document.continued
-        self.sentences += len(document.sentences)
-        for sentence in document.sentences:
-            self.tokens += len(sentence.tokens)
-            self.empty_sentences += sentence.tokens == ("",)
-            self.replaced_bytes += sentence.replaced_bytes
-            self.truncated += sentence.truncated
-
-    def summary(self) -> str:
-        """One line: what was read, and what was unusual."""
-        parts = [f"{self.documents:,} documents", f"{self.sentences:,} sentences", f"{self.tokens:,} tokens"]
-        unusual = {
-            "empty": self.empty_sentences,
-            "with replaced bytes": self.replaced_bytes,
-            "truncated": self.truncated,
-            **self.other,
-        }
-        return ", ".join(parts + [f"{number:,} {what}" for what, number in unusual.items() if number])
-
-
 class StreamCorpus:
     """A corpus whose documents are read again by every iteration.
 
     Args:
         name: short name, used for the cache's folder.
-        documents: yields the documents and adds its own counts to the given ``Counts``.
+        documents: yields the documents.
         about: what decides the content besides the input, e.g. format and tokenizer.
         hash_input: computes the input's hash; called at most once, on first use of the identity.
         limit: number of sentences to keep; None keeps all.
@@ -116,7 +77,7 @@ class StreamCorpus:
     def __init__(
         self,
         name: str,
-        documents: Callable[[Counts], Iterator[Document]],
+        documents: Callable[[], Iterator[Document]],
         *,
         about: dict[str, str],
         hash_input: Callable[[], str],
@@ -124,8 +85,6 @@ class StreamCorpus:
         path: Path | None = None,
     ) -> None:
         self.name = name
-        self.counts = Counts()
-        """Counts of the latest iteration; complete when it has ended."""
         self._documents = documents
         self._about = about
         self._hash_input = hash_input
@@ -143,16 +102,15 @@ class StreamCorpus:
         return f"{self.name}: " + ", ".join(f"{key} {value}" for key, value in self._about.items())
 
     def __iter__(self) -> Iterator[Document]:
-        self.counts = Counts()
-        for document in self._documents(self.counts):
+        read = 0
+        for document in self._documents():
             if self._limit is not None:
-                left = self._limit - self.counts.sentences
-                document = replace(document, sentences=document.sentences[:left])
-            self.counts.add(document)
+                document = replace(document, sentences=document.sentences[: self._limit - read])
             yield document
-            if self.counts.sentences == self._limit:
+            read += len(document.sentences)
+            if read == self._limit:
                 return
-        if not self.counts.sentences:
+        if not read:
             about = self.describe().partition(": ")[2]
             where = self._path or f"corpus {self.name}"
             raise UserError(f"{where}: holds no sentences ({about}); give another file or --format")

@@ -10,9 +10,9 @@ from typing import Any
 
 from corpora.support.config import config_to_json
 from corpora.support.files import write_json, write_text
-from multiview.training.log import read_log
 from parsing.cache.reader import TreeCache
 from parsing.sentences import ParsedSentence, cached_sentences
+from parsing.training.loop import read_log
 from parsing.trees.draw import constituency_svg, dependency_svg
 from senteval_runner.demo.retrieval import RetrievalScores
 from senteval_runner.report import plots
@@ -79,7 +79,7 @@ def write_report(
     write_json(config.output / "results.json", found)
     loss: dict[str, list[tuple[float, float]]] = {}
     for line in read_log(model / "log.jsonl"):
-        where = {"train": "batches of training sentences", "validation": "sentences kept out of training"}
+        where = {"train": "batches of training sentences", "evaluation": "sentences kept out of training"}
         if line["kind"] in where:
             loss.setdefault(where[line["kind"]], []).append((float(line["step"]), float(line["loss"])))
     curves = plots.curves(loss, x_label="training step", y_label="loss per sentence")

@@ -84,7 +84,7 @@ class EvaluationTrees:
 
         corpus = StreamCorpus(
             "senteval",
-            lambda counts: in_pieces("senteval", map(Sentence, sentences)),
+            lambda: in_pieces("senteval", map(Sentence, sentences)),
             about={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},
             hash_input=lambda: _digest(sentences, 64),
         )

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from corpora.support.cli import Command, log_to
+from corpora.support.cli import Command, log_to, preset_defaults
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import (
@@ -33,7 +33,6 @@ from corpora.support.files import (
     write_record,
     write_text,
 )
-from corpora.support.presets import preset_defaults
 from corpora.support.progress import progress
 from studies.kit.data import read_presets, refuse_missing
 
