@@ -43,7 +43,7 @@ def test_umbc_paragraphs_are_documents(tmp_path: Path) -> None:
 
 
 def test_umbc_tagged_words_are_taken_as_they_are(tmp_path: Path) -> None:
-    corpus = open_corpus("umbc", data=umbc(tmp_path), tokenize="space")
+    corpus = open_corpus("umbc", data=umbc(tmp_path, plain=False))  # only tagged files: no option needed
     first, second = list(corpus)
     assert [s.tokens for s in first.sentences] == [
         ("The", "snake_case", "ran", "."),
@@ -51,10 +51,6 @@ def test_umbc_tagged_words_are_taken_as_they_are(tmp_path: Path) -> None:
     ]
     assert second.sentences[0].tokens == ("End", "SYM")
     assert corpus.identity["variant"] == "word_TAG"
-
-
-def test_umbc_with_only_tagged_files_needs_no_option(tmp_path: Path) -> None:
-    assert open_corpus("umbc", data=umbc(tmp_path, plain=False)).identity["variant"] == "word_TAG"
 
 
 def test_umbc_says_where_to_get_it(tmp_path: Path) -> None:

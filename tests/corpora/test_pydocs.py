@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import sys
 from pathlib import Path
 
 import pytest
@@ -140,14 +138,6 @@ def test_the_splits_are_disjoint_and_the_default_is_train(monkeypatch: pytest.Mo
     train, other = open_corpus("pydocs"), open_corpus("pydocs", split="heldout")
     assert train.identity["input_sha256"] == other.identity["input_sha256"]
     assert train.identity != other.identity
-
-
-def test_a_limit_reads_no_more_than_it_needs() -> None:
-    corpus = open_corpus("pydocs", limit="300")
-    sentences = list(itertools.chain.from_iterable(document.sentences for document in corpus))
-    assert len(sentences) == 300
-    assert all(sentence.tokens != ("",) for sentence in sentences)
-    assert "antigravity" not in sys.modules
 
 
 def test_bad_options_are_refused() -> None:
