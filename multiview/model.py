@@ -26,8 +26,7 @@ from torch.nn.functional import normalize
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.registry import Encoder
-from multiview.encoders.stack import ViewStack
+from multiview.encoders.registry import Encoder, ViewStack
 from multiview.folder.files import Member, load_members, read_model_record, save_model
 from multiview.folder.names import chosen_views, model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts

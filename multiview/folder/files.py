@@ -37,8 +37,7 @@ from corpora.support.files import (
     write_text,
 )
 from multiview.config import EncoderConfig
-from multiview.encoders.registry import trained_views
-from multiview.encoders.stack import ViewStack
+from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.names import near_model
 from multiview.words.table import VECTORS, WordsRecord, WordTable
 from multiview.words.vectors import Float

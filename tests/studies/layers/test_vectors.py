@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multiview.encoders.stack import Reading
+from multiview.encoders.registry import Reading
 from multiview.model import MultiViewEncoder
 from senteval_runner.towers import backbones
 from senteval_runner.towers.backbones import (
