@@ -83,7 +83,7 @@ def parsed_sentences(folder: Path) -> list[Annotated]:
         UserError: the cache lacks a view.
     """
     from parsing.cache.reader import TreeCache
-    from parsing.sentences import cached_sentences
+    from parsing.cache.sentences import cached_sentences
     from parsing.trees.brackets import SpanTree, write_tree
     from senteval_runner.probing.structure import MAX_TOKENS, MIN_TOKENS, Annotated
 
