@@ -4,7 +4,7 @@
     python -m studies.faq insurance --models all-MiniLM-L6-v2 runs/models/demo
 
 A set is a folder with ``faq.tsv``, ``queries-train.tsv``, ``queries-test.tsv`` and ``qrels.tsv`` (see
-:mod:`corpora.ranking.faq`).
+:mod:`studies.faq.data`).
 """
 
 from __future__ import annotations
