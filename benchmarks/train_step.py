@@ -68,7 +68,7 @@ def main(config: StepBenchmark) -> int:
             loop=dataclasses.replace(defaults.loop, batch=400, epochs=20, threads=threads),
         )
         trainer = Trainer(training, open_trees(config.trees))
-        with torch_threads(trainer.position.threads):
+        with torch_threads(trainer.threads):
             rows = measure(trainer, config.steps + 1, cpu=config.clock == "cpu")[1:]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     step = median(columns["step"])
@@ -78,7 +78,7 @@ def main(config: StepBenchmark) -> int:
         "benchmark": "train_step",
         "views": config.views,
         "dim": config.dim,
-        "threads": trainer.position.threads,
+        "threads": trainer.threads,
         "clock": config.clock,
         "sentences_per_s": round(400 / step, 2),
         "outside_fraction": round(median(1 - row["encoders and loss"] / row["step"] for row in rows), 4),

@@ -3,7 +3,6 @@
     corpus = open_corpus("pydocs", limit="10k")
     for document in corpus:
         ...
-    print(corpus.counts.summary())
 
 ==============  ==========  =============  ==========================================================
 spec            --format    --tokenize     what it is
@@ -21,7 +20,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from corpora.stream import StreamCorpus, parse_limit
+from corpora.documents import StreamCorpus, parse_limit
 from corpora.support.errors import UserError, did_you_mean
 
 NAMED = ("pydocs", "umbc", "senteval")
@@ -50,7 +49,7 @@ def open_corpus(
         split: ``train``, ``heldout`` or ``all`` of ``pydocs``; None is ``train``.
 
     Returns:
-        A corpus; its ``identity`` states the defaults that were used, its ``counts`` what was read.
+        A corpus; its ``identity`` states the defaults that were used.
 
     Raises:
         UserError: unknown corpus, or an option it does not support.

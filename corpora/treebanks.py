@@ -1,7 +1,7 @@
 """Treebanks: CoNLL-U (dependencies) and Penn Treebank brackets (constituents), read and written.
 
 CoNLL-U: the words are the syntactic ones (ids 1, 2, 3 ...). Ranges of multiword tokens (``1-2``) and empty
-nodes (``8.1``) are counted and skipped. ``# newdoc`` starts a document; a file without it is one document.
+nodes (``8.1``) are skipped. ``# newdoc`` starts a document; a file without it is one document.
 Brackets: a tree fills one line or several. Blank lines do not end a document, because published files put
 them between pretty-printed trees.
 """
@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from corpora.documents import Document, Sentence
+from corpora.documents import Document, Sentence, StreamCorpus, in_pieces
 from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name, stem
-from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
 
@@ -53,11 +52,11 @@ def treebank_corpus(path: Path, kind: Kind, *, limit: int | None = None) -> Stre
     """A treebank file, or a folder of them in sorted order, as a corpus with gold annotation."""
     files = list_files(path)
 
-    def documents(counts: Counts) -> Iterator[Document]:
+    def documents() -> Iterator[Document]:
         for file in files:
             name = relative_name(path, file)
             if kind == "conllu":
-                yield from read_conllu(file, name=name, counts=counts)
+                yield from read_conllu(file, name=name)
             else:
                 yield from in_pieces(f"{name}#0", read_brackets(file))
 
@@ -74,26 +73,23 @@ def treebank_corpus(path: Path, kind: Kind, *, limit: int | None = None) -> Stre
 # CoNLL-U
 
 
-def read_conllu(
-    path: Path, *, tags: TagColumn = "xpos", name: str | None = None, counts: Counts | None = None
-) -> Iterator[Document]:
+def read_conllu(path: Path, *, tags: TagColumn = "xpos", name: str | None = None) -> Iterator[Document]:
     """Documents of a CoNLL-U file, in order.
 
     Args:
         path: the file, possibly compressed.
         tags: which column becomes ``Sentence.tags``; a ``_`` in XPOS is filled from UPOS.
         name: prefix of the ids of nameless documents; the file's name by default.
-        counts: where multiword tokens and empty nodes are counted.
 
     Raises:
         UserError: a row without 10 columns, ids out of order, a head outside the sentence.
     """
-    numbered = _numbered_sentences(path, tags, counts or Counts())
+    numbered = _numbered_sentences(path, tags)
     for (number, given), group in itertools.groupby(numbered, key=lambda one: one[:2]):
         yield from in_pieces(given or f"{name or path.name}#{number}", (sentence for _, _, sentence in group))
 
 
-def _numbered_sentences(path: Path, tags: TagColumn, counts: Counts) -> Iterator[tuple[int, str, Sentence]]:
+def _numbered_sentences(path: Path, tags: TagColumn) -> Iterator[tuple[int, str, Sentence]]:
     """Each sentence with its document's number and given id (or "")."""
     number, given, inside = 0, "", False
     for is_blank, block in itertools.groupby(read_lines(path), key=lambda line: not line.text.strip()):
@@ -107,17 +103,16 @@ def _numbered_sentences(path: Path, tags: TagColumn, counts: Counts) -> Iterator
                 given, inside = value.strip(), False
         if rows:
             inside = True
-            yield number, given, _conllu_sentence(path, rows, tags, counts)
+            yield number, given, _conllu_sentence(path, rows, tags)
 
 
-def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn, counts: Counts) -> Sentence:
+def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
     words: list[tuple[Line, list[str]]] = []
     for line in rows:
         columns = line.text.split("\t")
         if len(columns) != 10:
             raise UserError(f"{path}:{line.number}: {len(columns)} columns, CoNLL-U has 10")
         if "-" in columns[0] or "." in columns[0]:
-            counts.other["multiword tokens" if "-" in columns[0] else "empty nodes"] += 1
             continue
         words.append((line, columns))
         if columns[0] != str(len(words)):

@@ -27,7 +27,7 @@ def main(config: InfoConfig) -> int:
     """Print a summary of a model or run."""
     from multiview.folder.files import member_names
     from multiview.folder.names import model_folder, near_model
-    from multiview.training.log import read_log
+    from parsing.training.loop import read_log
 
     folder = model_folder(config.run)
     if not any((folder / name).exists() for name in ("config.json", "train.json", "trained")):
@@ -43,9 +43,9 @@ def main(config: InfoConfig) -> int:
     train = [line for line in log if line["kind"] == "train"]
     if train:
         last = train[-1]
-        print(f"progress   step {last['step']}, epoch {last['epoch'] + 1}, loss {last['loss']:.3f}")
+        print(f"progress   step {last['step']}, loss {last['loss']:.3f}")
         print(f"speed      {last['sentences_per_s']:.0f} sentences/s in the last step")
-    for line in (line for line in log if line["kind"] == "validation"):
+    for line in (line for line in log if "recall@1" in line):
         print(f"validated  step {line['step']:>6}  loss {line['loss']:.4f}  recall@1 {line['recall@1']:.4f}")
     checkpoints = sorted(path.name for path in (folder / "checkpoints").glob("step-*"))
     if checkpoints:

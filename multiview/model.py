@@ -26,8 +26,7 @@ from torch.nn.functional import normalize
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.registry import Encoder
-from multiview.encoders.stack import ViewStack
+from multiview.encoders.registry import Encoder, ViewStack
 from multiview.folder.files import Member, load_members, read_model_record, save_model
 from multiview.folder.names import chosen_views, model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts
@@ -106,7 +105,6 @@ class MultiViewEncoder:
         *,
         dim: int = 128,
         word_dim: int = 128,
-        like: MultiViewEncoder | None = None,
         words: WordTable | None = None,
         start: Start = "xavier",
         seed: int = 0,
@@ -118,25 +116,15 @@ class MultiViewEncoder:
             views: ``"dep,const"`` or a list.
             dim: hidden size of each view.
             word_dim: word-vector size.
-            like: take vocabulary, sizes, start and parsers from this model.
-            words: take these fixed vectors; without ``like`` and ``words``, words are hashed.
-            start: with ``bag``, trees forget little; ignored with ``like``.
+            words: take these vectors; without, words are hashed.
+            start: with ``bag``, trees forget little.
             seed: of the weights.
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
-        parsers, corpus = {}, {}
-        if like is not None:
-            first = like.members[0]
-            dim, start = first.network.config.dim, first.network.config.start
-            listed = first.network.words
-            words = WordTable.random(listed.vocabulary, listed.dim, views=len(names), seed=seed)
-            parsers, corpus = first.parsers, first.corpus
-        elif words is None:
-            words = WordTable.hashed(word_dim, views=len(names), seed=seed)
-        config = EncoderConfig(dim=dim, start=start)
+        words = words or WordTable.hashed(word_dim, views=len(names), seed=seed)
         torch.manual_seed(seed)
-        member = Member(ViewStack(names, words, config), parsers, corpus)
+        member = Member(ViewStack(names, words, EncoderConfig(dim=dim, start=start)))
         return cls([member], device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property

@@ -8,8 +8,6 @@
     classifier.fit(sentences, labels).predict(["A new one."])
 
 The encoder is trained beforehand (``python -m multiview.train``) and stays as it is: ``fit`` only loads it.
-It is not an estimator itself: ``clone`` makes estimators anew from their parameters, and a model is its
-weights.
 """
 
 from __future__ import annotations
@@ -46,11 +44,8 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         batch_size: int = 512,
         device: str | None = None,
     ) -> None:
-        self.model = model
-        self.views = views
-        self.normalize = normalize
-        self.batch_size = batch_size
-        self.device = device
+        self.model, self.views, self.normalize = model, views, normalize
+        self.batch_size, self.device = batch_size, device
 
     def fit(self, X: Iterable[str | Tokens], y: object = None) -> Self:
         """Load the model; neither sentences nor labels are looked at."""

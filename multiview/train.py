@@ -6,24 +6,28 @@
 
 Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
 ``runs/models/NAME/``: the model (best by neighbour retrieval on the validation set, the untrained start
-included), ``train.json`` (this run's configuration), ``log.jsonl``, TensorBoard events, ``curves.png`` and
-checkpoints. The same command resumes an interrupted run. Exit codes: 0 done; 2 bad input, or a loss that is
-not finite; 130 or 143 stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a bug.
+included), ``train.json`` (this run's configuration), ``log.jsonl``, ``curves.png`` and checkpoints. The same
+command resumes an interrupted run. Exit codes: 0 done; 2 bad input, or a loss that is not finite; 130 or 143
+stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a bug.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, log_to
+from corpora.support.cli import Command, given_option, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import locked, read_json, sweep, write_json
-from corpora.support.presets import given_option
+from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
 from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
 
 if TYPE_CHECKING:
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
     from multiview.training.trainer import Trainer
     from parsing.cache.reader import TreeCache
 
+CALIBRATION_STEPS = 4
+"""Of a dry run."""
+SHOWN = ("step", "loss", "recall@1")
 PAPER_SENTENCES = 40_000_000
 """Of UMBC, section 3.1."""
 PAPER_PARSERS = {
@@ -129,16 +136,13 @@ def deviations(config: TrainConfig, cache: TreeCache) -> Iterator[str]:
 def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
     from multiview.folder.expanded import expand_into
-    from multiview.training.dry_run import dry_run
     from multiview.training.trainer import Trainer
     from multiview.words.sources import open_new_words
-    from parsing.networks.device import torch_threads
 
     # Made before the folder is claimed: it may refuse the command, and the corrected one needs the folder.
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
-        with torch_threads(trainer.position.threads):
-            return dry_run(trainer)
+        return dry_run(trainer)
     # Opened now, since bad vectors would be found only after hours of training.
     expands = config.table.expand > 0 and config.words != "fixed" and distributed.first
     new_words = open_new_words(config, cache) if expands else None
@@ -149,35 +153,79 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     logger.setLevel("INFO" if distributed.first else "ERROR")
     found = "" if config.trees else ", the only tree cache under runs/trees"
     logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", found)
-    if trainer.resume() and not trainer.position.finished:
-        logger.info("resuming %s at step %d", config.folder, trainer.position.step)
-    with torch_threads(trainer.position.threads):
-        code = trainer.run(keep_model)
+    code = trainer.run(keep_model)
     if distributed.first:
-        expanded = read_json(config.folder / "config.json")["words"]["expanded"]
-        if new_words is not None and not code and not expanded:
+        if new_words is not None and not code and not _expanded(config):
             expand_into(config.folder, config.folder, new_words)
-            expanded = read_json(config.folder / "config.json")["words"]["expanded"]
-            print(f"expanded   {expanded:,} words of {config.vectors}")
+            print(f"expanded   {_expanded(config):,} words of {config.vectors}")
         _finish(trainer)
     return code
 
 
-def keep_model(trainer: Trainer) -> None:
-    """Write the model folder, with the trainer's current weights."""
+def _expanded(config: TrainConfig) -> int:
+    """Words that an expansion has added to the model."""
+    return int(read_json(config.folder / "config.json")["words"]["expanded"])
+
+
+def dry_run(trainer: Trainer) -> int:
+    """Print what a run would do and how long it would take, from a few real steps; write nothing."""
+    import torch
+
+    from corpora.support.dry_run import dry_run_text
+    from parsing.networks.device import torch_threads
+
+    config, network = trainer.config, trainer.network
+    sentences, seconds = [], []
+    with torch_threads(trainer.threads):
+        for step in trainer.prepared(list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))):
+            start = time.perf_counter()
+            trainer.update(trainer.gradient(step))
+            trainer.unread.read()  # the rate is that of work done, not of work queued
+            seconds.append(time.perf_counter() - start)
+            sentences.append(step.sentences)
+    per_s = 1 / median(seconds[1:] or seconds)  # the first step compiles
+    steps: float = trainer.position.steps
+    if config.loop.max_minutes:
+        steps = min(steps, 60 * config.loop.max_minutes * per_s)
+    parameters: Counter[str] = Counter()
+    for name, parameter in network.named_parameters():
+        parameters[name.split(".")[0]] += parameter.numel()
+    cuda = trainer.device.type == "cuda"
+    given = "as --loop.threads says" if config.loop.threads else "--loop.threads sets another number"
+    held_out = trainer.validation_set.sentences
+    text = dry_run_text(
+        config,
+        facts={
+            "cache": f"{trainer.cache.folder}: {len(trainer.cache)} sentences, {held_out} for validation",
+            "words": f"{len(network.words.vocabulary)} of size {network.words.dim}",
+            "speed": f"{max(sentences) * per_s:,.0f} sentences/s on {trainer.device}",
+            "threads": f"{trainer.threads}; {given}",
+        },
+        parameters=parameters,
+        memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
+        disk_bytes=4.0 * sum(parameters.values()),
+        work=("train", steps, "steps", per_s),
+    )
+    print(text)
+    return 0
+
+
+def keep_model(trainer: Trainer, best: dict[str, float]) -> None:
+    """Write the model folder, with the trainer's current weights and their metrics."""
     from multiview.folder.card import model_card
     from multiview.folder.files import Member, parsers_of, save_member
 
     identity = trainer.cache.identity
-    reading = trainer.network.model_reading
-    member = Member(trainer.network, parsers_of(identity), identity.get("corpus") or {}, reading)
+    network, reading = trainer.network, trainer.network.model_reading
+    read = network if reading is None else network.as_read(reading)
+    member = Member(read, parsers_of(identity), identity.get("corpus") or {})
     training = {
         "config": config_to_json(trainer.config),
         "trees": str(identity.get("content_sha256", "")),
-        "step": trainer.position.step,
-        "sentences": trainer.position.sentences,
-        "best": trainer.position.best,
-        "untrained": trainer.position.untrained,
+        "step": best["step"],
+        "sentences": trainer.position.extra.get("sentences", 0),
+        "best": best,
+        "untrained": trainer.position.extra.get("untrained", {}),
         "words": trainer.network.words.origin,
     }
     card = model_card(trainer.config, member, training)
@@ -212,7 +260,6 @@ def _claim_folder(config: TrainConfig, trees: str) -> None:
 def _finish(trainer: Trainer) -> None:
     """Draw the curves and print a summary."""
     from multiview.folder.files import TIME
-    from multiview.training.log import plot_curves
 
     position, folder = trainer.position, trainer.config.folder
     write_json(folder / TIME, {"seconds": position.seconds})
@@ -220,18 +267,56 @@ def _finish(trainer: Trainer) -> None:
         plot_curves(folder)
     except MissingExtraError as error:
         print(f"no curves.png: {error}", file=sys.stderr)
-    rate = position.sentences / max(position.seconds, 1e-9)
+    sentences = position.extra.get("sentences", 0)
     print(f"model      {folder}")
-    print(f"state      {position.finished or 'interrupted; the same command resumes'}")
-    print(f"trained    {position.step} steps, {position.sentences} sentences, {position.seconds:.0f} s")
-    print(f"speed      {rate:.0f} sentences/s")
+    print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
+    print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
+    print(f"speed      {sentences / max(position.seconds, 1e-9):.0f} sentences/s")
     start = trainer.config.start_name
-    for name, metrics in ((start, position.untrained), ("best", position.best)):
+    for name, metrics in ((start, position.extra.get("untrained", {})), ("best", position.best)):
         if metrics.get("anchors"):
-            shown = "  ".join(f"{key} {value:.4f}" for key, value in metrics.items() if key != "anchors")
+            shown = "  ".join(f"{key} {metrics[key]:.4f}" for key in metrics if key in SHOWN or "@1/" in key)
             print(f"{name:<10} {shown}")
     if position.best.get("step") == 0:
         print(f"kept       the {start} weights: on the validation set, training never beat them")
+
+
+def plot_curves(folder: Path) -> None:
+    """Draw ``curves.png`` from ``log.jsonl``: the loss, and retrieval per pair of views and of the model.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtraError("matplotlib", "report") from None
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    from parsing.training.loop import read_log
+
+    lines = read_log(folder / "log.jsonl")
+    train = [line for line in lines if line["kind"] == "train"]
+    validation = [line for line in lines if "recall@1" in line]
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for label, kept, style in (("train", train, "-"), ("validation", validation, "o-")):
+        width = 0.6 if kept is train else None
+        steps, losses = [line["step"] for line in kept], [line["loss"] for line in kept]
+        left.plot(steps, losses, style, linewidth=width, label=label)
+    left.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
+    names = [name for name in (validation or train or [{}])[-1] if "@1" in name]
+    for name in names:
+        points = [(line["step"], line[name]) for line in validation or train if name in line]
+        right.plot(*zip(*points, strict=True), "o-", label=name)
+    right.set(xlabel="step", ylabel="fraction of sentences", title="nearest is a neighbour (validation)")
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend()
+    with atomic_path(folder / "curves.png") as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
 
 
 cli = Command(

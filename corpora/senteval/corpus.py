@@ -12,11 +12,10 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.documents import Document, Sentence
+from corpora.documents import Document, Sentence, StreamCorpus, in_pieces
 from corpora.inputs import input_hash
 from corpora.senteval.files import Split, find_files, read_task
 from corpora.senteval.tasks import TASK_NAMES
-from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 
 
@@ -40,11 +39,11 @@ def senteval_corpus(
     if not present:
         raise UserError(f"{data}: no SentEval task found; expected downstream/ and probing/ in this folder")
 
-    def documents(counts: Counts) -> Iterator[Document]:
+    def documents() -> Iterator[Document]:
         seen: set[bytes] = set()
         for name in present:
             for split, rows in read_task(name, data).splits.items():
-                yield from in_pieces(f"{name}/{split}", _fresh(rows, seen, counts))
+                yield from in_pieces(f"{name}/{split}", _fresh(rows, seen))
 
     files = sorted({file for splits in present.values() for paths in splits.values() for file in paths})
     return StreamCorpus(
@@ -56,12 +55,10 @@ def senteval_corpus(
     )
 
 
-def _fresh(rows: Split, seen: set[bytes], counts: Counts) -> Iterator[Sentence]:
+def _fresh(rows: Split, seen: set[bytes]) -> Iterator[Sentence]:
     """The sentences not seen before; hashes of 16 bytes keep ``seen`` small."""
     for tokens in rows.sentences():
         key = hashlib.blake2b(" ".join(tokens).encode(), digest_size=16).digest()
-        if key in seen:
-            counts.other["repeated rows left out"] += 1
-            continue
-        seen.add(key)
-        yield Sentence(tuple(tokens) or ("",))
+        if key not in seen:
+            seen.add(key)
+            yield Sentence(tuple(tokens) or ("",))

@@ -25,9 +25,8 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
-from multiview.encoders.registry import fields_of
-from multiview.encoders.stack import ViewStack
-from multiview.engines.memory import to_device
+from multiview.encoders.registry import ViewStack, fields_of
+from multiview.engines.native import to_device
 from multiview.engines.plan import Plan
 from multiview.training.objective import (
     UNUSABLE_FLAGS,

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from multiview.engines.memory import to_device
+from multiview.engines.native import to_device
 from multiview.training.data import Rows
 
 

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
-from multiview.encoders.registry import trained_views
-from multiview.encoders.stack import Reading, ViewStack
+from multiview.encoders.registry import Reading, ViewStack, trained_views
 from multiview.folder.files import load_members, member_names, member_record, model_sha256
 from multiview.folder.names import model_folder
 from multiview.folder.reading import Reader

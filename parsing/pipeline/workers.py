@@ -22,8 +22,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Self
 
 from corpora.support.cli import LOGGER
-from corpora.support.environment import environment
 from corpora.support.errors import UserError, out_of_memory
+from corpora.support.files import environment
 from parsing.cache.format import Batch, Inventories
 from parsing.text_parser import TextParser
 

@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from corpora.support.config import config_from_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
-from multiview.encoders.stack import Reading
+from multiview.encoders.registry import Reading
 from multiview.folder.files import Member, member_names, member_record
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multiview.config import EncoderConfig
-from multiview.encoders.registry import build_view
-from multiview.encoders.stack import Reading, ViewStack
+from multiview.encoders.registry import Reading, ViewStack, build_view
 from multiview.folder.files import Member
 from multiview.info import cli as info
 from multiview.model import MultiViewEncoder

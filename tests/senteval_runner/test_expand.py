@@ -11,7 +11,7 @@ import torch
 
 from corpora.support.errors import UserError
 from multiview.config import EncoderConfig
-from multiview.encoders.stack import ViewStack
+from multiview.encoders.registry import ViewStack
 from multiview.folder.files import Member, save_member
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary

@@ -8,10 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from corpora.pairs.labelled import RELATIONS, Paraphrase, read_binary, read_nli, read_phrases, read_ppdb
+from corpora.pairs.labelled import RELATIONS, read_binary, read_nli, read_phrases, read_ppdb
 from corpora.support.errors import UserError
 
 
@@ -67,20 +65,6 @@ def test_nli_as_published_and_as_a_table(tmp_path: Path) -> None:
         '-\tA man.\tHe "is" here.\tx',
     )
     assert list(read_nli(table)) == expected
-
-
-def test_quora_as_published(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "quora.tsv",
-        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
-        '0\t1\t2\tWhat is "it"?\tWhat?\t0',
-        '1\t3\t4\t"Say ""hi""',
-        'twice?"\tHow do I say hi?\t1',
-    )
-    assert list(read_binary(path)) == [
-        ('What is "it"?', "What?", 0),
-        ('Say "hi"\ntwice?', "How do I say hi?", 1),
-    ]
 
 
 def test_a_label_that_is_not_binary_is_named(tmp_path: Path) -> None:
@@ -141,19 +125,6 @@ def test_ppdb_of_both_versions(tmp_path: Path) -> None:
     path.write_text("just text\n")
     with pytest.raises(UserError, match="ppdb: no line of PPDB"):
         list(read_ppdb(path))
-
-
-word = st.text("abc'-,.", min_size=1, max_size=6)
-phrase = st.lists(word, min_size=1, max_size=3).map(" ".join)
-
-
-@settings(deadline=None, max_examples=25)
-@given(st.lists(st.builds(Paraphrase, phrase, phrase, phrase, st.just("") | word), min_size=1))
-def test_ppdb_round_trip(tmp_path_factory, rows: list[Paraphrase]) -> None:
-    path = tmp_path_factory.mktemp("trip") / "ppdb"
-    fields = [["[X]", r.left, r.right, r.raw_features, "0-0", r.entailment] for r in rows]
-    path.write_text("".join(" ||| ".join(f if f[-1] else f[:-1]) + "\n" for f in fields))
-    assert list(read_ppdb(path)) == rows
 
 
 @pytest.mark.data

@@ -10,7 +10,7 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview import explain
-from multiview.encoders.stack import Reading
+from multiview.encoders.registry import Reading
 from multiview.folder.reading import Reader
 from multiview.model import MultiViewEncoder
 from multiview.nodes.explanation import covers_of

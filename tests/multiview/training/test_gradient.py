@@ -18,11 +18,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from multiview.config import TrainConfig
-from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
 from multiview.training.distributed import DistributedContext
 from multiview.training.optimiser import Optimiser
 from multiview.training.trainer import Trainer
+from parsing.training import loop as loop_module
 from tests.fixtures.trees import changed
 
 Work = Callable[[TrainConfig, DistributedContext], dict[str, Tensor]]
@@ -134,8 +134,8 @@ def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, t
     def trained(config: TrainConfig, distributed: DistributedContext) -> dict[str, Tensor]:
         trainer = Trainer(config, open_trees(config.trees), distributed)
         ticks = itertools.count(step=1 + 9 * distributed.rank)
-        trainer_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
-        assert trainer.run(lambda _: None) == 0
+        loop_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
+        assert trainer.run(lambda trainer, best: None) == 0
         return {name: value.clone() for name, value in trainer.network.state_dict().items()}
 
     config = changed(tiny, loop={"schedule": "cosine", "max_minutes": 1.0, "max_steps": 6, "segments": 2})
@@ -145,7 +145,7 @@ def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, t
 
 def make_optimiser(config: TrainConfig, **changes) -> tuple[Trainer, Optimiser]:
     trainer = Trainer(changed(config, **changes), open_trees(config.trees))
-    return trainer, trainer.optimiser
+    return trainer, trainer.updates
 
 
 def test_dense_updates_are_torch_adam_and_row_updates_touch_rows_only(tiny: TrainConfig) -> None:
@@ -160,7 +160,7 @@ def test_dense_updates_are_torch_adam_and_row_updates_touch_rows_only(tiny: Trai
             gradients = [torch.randn(6, tiny.table.dim) for _ in trainer.network.tables]
             before = table.detach().clone()
             optimiser.zero()
-            optimiser.step(rows, gradients)
+            optimiser.step(rows, gradients, rate=tiny.loop.learning_rate)
             copy.grad = torch.zeros_like(copy)
             copy.grad[rows] = gradients[0]
             adam.step()
@@ -181,7 +181,7 @@ def test_row_updates_on_all_rows_are_torch_adam(tiny: TrainConfig) -> None:
     for _ in range(4):
         gradients = [torch.randn_like(table) for table in trainer.network.tables]
         optimiser.zero()
-        optimiser.step(torch.arange(len(table)), gradients)
+        optimiser.step(torch.arange(len(table)), gradients, rate=tiny.loop.learning_rate)
         copy.grad = gradients[0].clone()
         adam.step()
     torch.testing.assert_close(table, copy, rtol=1e-5, atol=1e-6)
@@ -199,7 +199,7 @@ def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny:
     trainer = Trainer(changed(tiny, loop={"schedule": "cosine", "epochs": 40}), open_trees(tiny.trees))
     result = trainer.gradient(trainer.prepare(next(trainer.jobs())))
     rates = []
-    for step in range(trainer.total_steps):
+    for step in range(trainer.position.steps):
         trainer.position.step = step
         rates.append(trainer.update(result) / tiny.loop.learning_rate)
     rising = [(step + 1) / len(rates) * 100 for step in range(4)]

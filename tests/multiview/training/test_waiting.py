@@ -14,13 +14,13 @@ from torch import Tensor
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from multiview.config import TrainConfig
-from multiview.engines.memory import pack, to_device, unpack
+from multiview.engines.native import pack, to_device, unpack
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
-from multiview.training.log import read_log
 from multiview.training.optimiser import FusedAdam
 from multiview.training.trainer import Trainer
+from parsing.training.loop import read_log
 from tests.fixtures.trees import changed
 from tests.fixtures.waiting import Waits, no_waiting
 from tests.multiview.test_train import assert_same_bits, kept, newest
@@ -132,7 +132,7 @@ def test_rare_readings_change_nothing(tiny: TrainConfig, monkeypatch: pytest.Mon
     assert_same_bits(newest(often), newest(rarely))
     logs = [read_log(config.folder / "log.jsonl") for config in (often, rarely)]
     for line in (*logs[0], *logs[1]):
-        line.pop("sentences_per_s", None)
+        line.pop("sentences_per_s", None), line.pop("minutes", None)
     by_step = [sorted(lines, key=lambda line: (line["step"], line["kind"])) for lines in logs]
     assert by_step[0] == by_step[1]
 
@@ -146,9 +146,9 @@ def test_a_bad_step_found_late_changed_nothing(tiny: TrainConfig, update: str, m
     def poisoned(self: Trainer, step):
         result = gradient(self, step)
         if self.position.step == 4:
-            next(p.grad for p in self.optimiser.dense if p.grad is not None)[0] = float("inf")
+            next(p.grad for p in self.updates.dense if p.grad is not None)[0] = float("inf")
             before = {name: value.clone() for name, value in self.network.state_dict().items()}
-            moments = {name: value.clone() for name, value in self.optimiser.state().items()}
+            moments = {name: value.clone() for name, value in self.updates.state().items()}
             seen.append((self, before, moments))
         return result
 
@@ -158,7 +158,7 @@ def test_a_bad_step_found_late_changed_nothing(tiny: TrainConfig, update: str, m
     trainer, before, moments = seen[0]
     assert trainer.position.step == 20
     assert_same_bits(before, dict(trainer.network.state_dict()))
-    after = trainer.optimiser.state()
+    after = trainer.updates.state()
     assert_same_bits(moments | {"steps": after["steps"]}, after)
     assert not (config.folder / "checkpoints").exists() or kept(config) == []
     assert read_json(config.folder / "config.json")["training"]["step"] == 0, "the start is all that is kept"

@@ -18,8 +18,7 @@ from parsing.cache.files import Manifest, decode_strings, encode_strings, narrow
 from parsing.cache.format import Batch
 from parsing.cache.reader import TreeCache
 from parsing.text_parser import TextParser
-from parsing.trees.binarise import binarise
-from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, toys
 
 SHARD = 16
 
@@ -62,34 +61,7 @@ def folder(tmp_path_factory) -> Path:
 
 def expected(sentences) -> list[dict]:
     """Each sentence's arrays, parsed alone: the oracle of every read."""
-    dep, const = ToyDependencyParser(), ToyConstituencyParser()
-    rows = []
-    for tokens in sentences:
-        d, c = dep.parse([tokens])[0], const.parse([tokens])[0]
-        tree = binarise(c, len(const.labels))
-        heights = [0] * len(tokens)
-        for _ in tokens:  # relax n times: slow and obvious
-            for i, head in enumerate(d.heads):
-                if head:
-                    heights[head - 1] = max(heights[head - 1], heights[i] + 1)
-        node_heights = [0] * len(tokens)
-        for left, right in zip(tree.left, tree.right, strict=True):
-            node_heights.append(1 + max(node_heights[left], node_heights[right]))
-        rows.append(
-            {
-                "words": list(tokens),
-                "head": d.heads.tolist(),
-                "relation": d.relations.tolist(),
-                "dep_height": heights,
-                "tag": c.tags.tolist(),
-                "leaf_label": tree.leaf_label.tolist(),
-                "left": tree.left.tolist(),
-                "right": tree.right.tolist(),
-                "label": tree.label.tolist(),
-                "const_height": node_heights[len(tokens) :],
-            }
-        )
-    return rows
+    return [row for tokens in sentences for row in rows_of(toys().arrays([tokens]))]
 
 
 def rows_of(batch: Batch) -> list[dict]:

@@ -10,7 +10,7 @@ import torch
 from benepar.decode_chart import ChartDecoder
 
 from parsing.constituency.decode import best_labels, cky, decode_batch, span_index, span_offsets
-from parsing.trees.binarise import binarise
+from parsing.trees.arrays import binarise
 from parsing.trees.parsers import ConstituencyParse
 
 # torch-struct's, under today's torch.

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
-from parsing.trees.binarise import binarise, left_branching, unbinarise
+from parsing.trees.arrays import binarise, constituency_heights, left_branching, unbinarise
 from parsing.trees.parsers import ConstituencyParse
 
 LABELS = ("", "S", "NP", "VP", "S::VP", "PP")
@@ -43,6 +43,11 @@ def nested(tree, node=None):
     i = node - n
     assert tree.left[i] < node and tree.right[i] < node  # children before parents
     return int(tree.label[i]), nested(tree, int(tree.left[i])), nested(tree, int(tree.right[i]))
+
+
+def height(tree):
+    """Of a tree as nested tuples; a leaf has 0."""
+    return 0 if len(tree) == 2 else 1 + max(map(height, tree[1:]))
 
 
 def by_nltk(shape):
@@ -82,6 +87,8 @@ def test_equals_nltk_and_is_inverted(shape) -> None:
     assert [len(a) for a in (tree.leaf_label, tree.left, tree.right, tree.label)] == [n, n - 1, n - 1, n - 1]
     assert all(a.dtype == np.int32 for a in (tree.leaf_label, tree.left, tree.right, tree.label))
     assert nested(tree) == by_nltk(shape)
+    heights, defects, *_ = constituency_heights(tree.left, tree.right, np.array([0, n]))
+    assert not defects.any() and [0, *heights][-1] == height(nested(tree))
     back = unbinarise(tree, parse.tags, DUMMY)
     for name in ("tags", "starts", "ends", "labels"):
         np.testing.assert_array_equal(getattr(back, name), getattr(parse, name))

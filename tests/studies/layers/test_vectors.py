@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multiview.encoders.stack import Reading
+from multiview.encoders.registry import Reading
 from multiview.model import MultiViewEncoder
 from senteval_runner.towers import backbones
 from senteval_runner.towers.backbones import (
@@ -21,7 +21,7 @@ from senteval_runner.towers.backbones import (
     transformer_folder,
 )
 from senteval_runner.towers.config import BackboneConfig
-from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool, pool_nodes
+from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
 from senteval_runner.vectors.sources import find_source
 from tests.studies.layers.transformers_tiny import build
 
@@ -140,15 +140,6 @@ def test_batches_do_not_matter(models, family, monkeypatch) -> None:
         np.testing.assert_allclose(other, found[0], atol=2e-5)
 
 
-def test_the_top_layer_is_the_models_output(models) -> None:
-    backbone = backbone_of(models["bert"])
-    found = backbone.encode(SENTENCES)
-    batch = backbone.tokenizer([" ".join(s) for s in SENTENCES], padding=True, return_tensors="pt")
-    with torch.no_grad():
-        top = backbone.model(**batch).last_hidden_state
-    np.testing.assert_allclose(found[backbone.columns.index(("-1", "cls"))], top[:, 0].numpy(), atol=2e-5)
-
-
 def test_long_sentences_are_cut(models) -> None:
     backbone = backbone_of(models["bert"], max_length=6)
     found = backbone.encode([SENTENCES[1], SENTENCES[1][:4]])
@@ -224,17 +215,3 @@ def test_the_columns_of_a_model_that_joins_pools_are_its_nodes(tmp_path: Path) -
     )
     assert wide.shape[2] == plain.shape[2] + 3
     np.testing.assert_allclose(wide[:, :, :8], plain, atol=1e-6)
-
-
-def test_node_pooling_in_double_precision() -> None:
-    generator = torch.Generator().manual_seed(0)
-    h = torch.randn(9, 3, generator=generator, dtype=torch.float64)
-    root = torch.randn(4, 3, generator=generator, dtype=torch.float64)
-    sentence = torch.tensor([0, 0, 0, 2, 2, 3, 3, 3, 3])
-    for name in ("mean", "max"):
-        found = pool_nodes(root, h, sentence, name)
-        for b in range(4):
-            rows = [h[i] for i in range(9) if sentence[i] == b] or [root[b]]
-            stacked = torch.stack(rows)
-            expected = stacked.mean(0) if name == "mean" else stacked.amax(0)
-            torch.testing.assert_close(found[b], expected, rtol=0, atol=1e-12)

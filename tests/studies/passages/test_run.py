@@ -12,7 +12,6 @@ import torch
 
 from corpora.ranking.questions import filtered
 from corpora.ranking.sets import read_set
-from corpora.support.errors import UserError
 from studies.finetune.tiny import build_tiny
 from studies.kit.data import published, read_presets
 from studies.kit.runner import run_study
@@ -218,14 +217,3 @@ def test_a_killed_run_is_resumed_to_the_same_figures(bert: str, world: Path) -> 
     assert results(Path("killed")) == results()
     assert not list(Path("killed/unfinished").iterdir())
     assert not [path for path in Path("killed").rglob("*") if path.suffix in (".pt", ".bin", ".pkl")]
-
-
-def test_bad_options_are_refused(world: Path) -> None:
-    for option, value in (("--margin", "-1"), ("--runs", "0"), ("--limit", "0"), ("--cross-steps", "0")):
-        assert cli(["wikiqa", option, value]) == 2
-
-
-def test_a_set_without_questions_is_refused() -> None:
-    with pytest.raises(UserError, match="no question of test is left"):
-        data = methods.PassageSet("x", [], {"test": []}, [])
-        filtered(data, "answered", None)

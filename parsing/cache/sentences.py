@@ -12,7 +12,7 @@ from corpora.documents import Document, Sentence
 from corpora.treebanks import conllu_lines
 from parsing.cache.format import FLAG_NAMES, Batch, Inventories
 from parsing.trees import draw
-from parsing.trees.binarise import BinaryTree, unbinarise
+from parsing.trees.arrays import BinaryTree, unbinarise
 from parsing.trees.brackets import SpanTree, write_tree
 
 if TYPE_CHECKING:

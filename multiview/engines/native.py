@@ -1,4 +1,4 @@
-"""Memory of the engines: buffers that are used again, and arrays that go to a device in one copy.
+"""What the sweeps over trees share: the choice of kernels, buffers that are used again, copies to a device.
 
 A step on the CPU needs hundreds of megabytes. The C library would return them to the system and request them
 again, with one page fault per 4 KB, a quarter of a step's time. Here a sweep takes one block for all its
@@ -10,19 +10,68 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.util import find_spec
 from math import prod
+from types import ModuleType
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiview.engines import kernels_torch
+
 _ALIGNMENT_BYTES = 64  # a cache line, the widest vector register, and a multiple of every item's size
 _SLACK = 1.25  # blocks are made a little larger than needed, so that the next batch fits as well
 
 _free: list[NDArray[np.uint8]] = []
 _lock = threading.Lock()
+
+
+def kernels_for(x: Tensor, engine: str) -> ModuleType:
+    """The module with the kernels for tensors of the type and device of ``x``, see ``kernels_torch``.
+
+    Args:
+        x: any shape.
+        engine: ``native`` takes the device's fastest kernels, ``torch`` the portable ones.
+    """
+    if engine == "native" and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
+        from multiview.engines import kernels_numba
+
+        return kernels_numba
+    if engine == "native" and x.device.type == "cuda" and find_spec("triton"):
+        from multiview.engines import kernels_triton
+
+        return kernels_triton
+    return kernels_torch
+
+
+def steps(kernels: ModuleType) -> Callable[..., Callable[..., None]]:
+    """Binds a kernel, by name, to its buffers; what is called with the bounds of a level remains."""
+    return lambda name, *buffers: partial(getattr(kernels, name), *map(kernels.array, buffers))
+
+
+def start_gradients(
+    dh: Tensor, dc: Tensor, droots: Tensor | None, dh_all: Tensor | None, first_root: int
+) -> None:
+    """Fill the gradients that are known before the sweep; other slots are written by their parent.
+
+    Args:
+        dh: [N, D], to fill.
+        dc: [N, D], to fill.
+        droots: [B, D], gradient of the roots; None if they were not used.
+        dh_all: [N, D], gradient of all states; None if they were not used.
+        first_root: slot of the first root.
+    """
+    dc[first_root:] = 0
+    if dh_all is not None:
+        dh.copy_(dh_all)
+    else:
+        dh[first_root:] = 0
+    if droots is not None:
+        dh[first_root:] += droots
 
 
 def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
@@ -39,12 +88,6 @@ def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
     block = torch.from_numpy(_take(sum(sizes) * like.element_size())).view(like.dtype)
     parts = zip(block.split(sizes), shapes, strict=True)
     return [part[: prod(shape)].view(shape) for part, shape in parts]
-
-
-def release() -> None:
-    """Return the memory that no tensor uses to the system."""
-    with _lock:
-        _free.clear()
 
 
 def _take(size_bytes: int) -> NDArray[np.uint8]:
