@@ -41,9 +41,9 @@ from parsing.cache.format import (
     Inventories,
     offsets_of,
 )
+from parsing.cache.sentences import ParsedSentence, Trees, batch_sentences
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.config import Precision
-from parsing.sentences import ParsedSentence, Trees, batch_sentences
 from parsing.trees.arrays import (
     DEFECTS,
     binarise,

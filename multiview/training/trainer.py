@@ -182,7 +182,7 @@ class Trainer(Task[Job]):
     def evaluate(self) -> Mapping[str, float]:
         """Metrics of the current weights on the validation set."""
         autocast = self.config.loop.precision == "bfloat16"
-        self._scores = self.validation_set.scores(self.network, autocast=autocast).as_json()
+        self._scores = self.validation_set.scores(self.network, autocast=autocast)
         if not self.position.step:
             self.position.extra["untrained"] = {"step": 0, **self._scores}
         return self._scores

@@ -10,7 +10,6 @@ Legend of dimension suffixes: B sentences of a block, D embedding size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,25 +19,6 @@ from multiview.training.gradient import MultiViewNetwork
 from multiview.training.objective import Positions, neighbour_targets, retrieved
 
 BLOCK_SENTENCES = 400
-HIT = "accuracy@1/"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ValidationScores:
-    """Metrics on the validation set; recall and accuracy are between 0 and 1."""
-
-    loss: float
-    """Mean over anchors."""
-    recall_at_1: float
-    """Neighbour retrieval by cosine of the concatenated views."""
-    pair_accuracy: dict[str, float]
-    """Accuracy@1 of the objective's scores, per pair of views."""
-    anchors: int
-
-    def as_json(self) -> dict[str, float]:
-        """Flat JSON values."""
-        pairs = {f"{HIT}{name}": value for name, value in self.pair_accuracy.items()}
-        return {"loss": self.loss, "recall@1": self.recall_at_1, "anchors": self.anchors, **pairs}
 
 
 class ValidationSet:
@@ -56,17 +36,15 @@ class ValidationSet:
         self.sentences = sum(step.sentences for step in self.steps)
 
     @torch.no_grad()
-    def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> ValidationScores:
-        """Metrics of a network.
+    def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
+        """Metrics of a network: ``anchors``, ``recall@1``, and per anchor the objective's own metrics.
 
         Args:
             network: the network to evaluate.
             autocast: bfloat16 matrix products, as in training.
         """
-        if not self.steps:
-            return ValidationScores(loss=0.0, recall_at_1=0.0, pair_accuracy={}, anchors=0)
         device = next(network.parameters()).device
-        sums, anchors = torch.zeros((), dtype=torch.float64, device=device), 0
+        sums, anchors = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device), 0
         embeddings: list[Tensor] = []
         positions: list[Positions] = []
         for step in self.steps:
@@ -77,19 +55,14 @@ class ValidationSet:
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
                 features = network.encode(batch.tokens, batch.plans, words)
             value = network.objective(features, segment.targets, segment.teacher)
-            sums = sums + value.sums
-            anchors += value.anchors
+            sums, anchors = sums + value.sums, anchors + value.anchors
             embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
             positions.append(segment.positions)
-        means = dict(zip(network.objective.metrics, (sums / max(anchors, 1)).tolist(), strict=True))
-        return ValidationScores(
-            loss=means["loss"],
-            recall_at_1=neighbour_recall(torch.cat(embeddings), Positions.concatenate(positions)),
-            pair_accuracy={
-                name.removeprefix(HIT): value for name, value in means.items() if name.startswith(HIT)
-            },
-            anchors=anchors,
-        )
+        if not anchors:
+            return {"anchors": 0}
+        recall = neighbour_recall(torch.cat(embeddings), Positions.concatenate(positions))
+        means = zip(network.objective.metrics, (sums / anchors).tolist(), strict=True)
+        return {"anchors": anchors, "recall@1": recall, **dict(means)}
 
 
 def neighbour_recall(embeddings_ND: Tensor, positions: Positions, block: int = BLOCK_SENTENCES) -> float:
@@ -104,11 +77,9 @@ def neighbour_recall(embeddings_ND: Tensor, positions: Positions, block: int = B
     hits, anchors = 0, 0
     for start in range(0, len(positions), block):
         here = slice(start, start + block)
-        part = positions[here]
-        targets = neighbour_targets(part, "document").to(unit_ND.device)
-        if not len(targets.anchor):
-            continue
-        similarity_AB = unit_ND[here][targets.anchor] @ unit_ND[here].T
-        hits += int(retrieved(similarity_AB, targets).sum())
-        anchors += len(targets.anchor)
+        targets = neighbour_targets(positions[here], "document").to(unit_ND.device)
+        if len(targets.anchor):
+            similarity_AB = unit_ND[here][targets.anchor] @ unit_ND[here].T
+            hits += int(retrieved(similarity_AB, targets).sum())
+            anchors += len(targets.anchor)
     return hits / max(anchors, 1)

@@ -175,9 +175,6 @@ def _distilled(folder: Path, config: TrainConfig, trees: TreeCache) -> Iterator[
             parts.append(model.encode(chunk, batch_size=256, show_progress_bar=False))
             bar.update(len(chunk))
     encoded_WT = np.concatenate(parts)
-    bad = np.flatnonzero(~np.isfinite(encoded_WT).all(axis=1))
-    if len(bad):
-        raise UserError(f"--vectors {config.vectors}: its vector of {words[bad[0]]!r} is not finite")
     yield from zip(words, reduced(encoded_WT, counts_W, dim), strict=True)
 
 

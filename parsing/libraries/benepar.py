@@ -1,13 +1,8 @@
-"""benepar's models with our inference (our weights in its classes: :mod:`tests.oracles.benepar`).
-
-:class:`BeneparParser` runs any benepar model (char-LSTM or pretrained transformer) with identical trees:
-sentences are batched by length, spans scored and decoded as in :mod:`parsing.constituency.model`.
+"""benepar's own models, character LSTM or pretrained transformer, in batches of like length.
 
 benepar 0.2.0 predates today's libraries. Two things are fixed here: tokenizers of transformers 5 get back
 ``build_inputs_with_special_tokens``, and words that are blank or that a tokenizer drops, on which benepar
-crashes, are read as ``-``. A sentence longer than a model takes raises ``ValueError``.
-
-Shapes: B sentences, T positions (both boundaries included), D encoder output.
+crashes, are read as ``-``. (Our weights in its classes: :mod:`tests.oracles.benepar`.)
 """
 
 from __future__ import annotations
@@ -19,20 +14,17 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import torch
+import numpy as np
 import transformers
 from benepar.integrations.downloader import BENEPAR_SERVER_INDEX, locate_model
-from benepar.integrations.nltk_plugin import guess_language
+from benepar.integrations.nltk_plugin import InputSentence, guess_language
 from benepar.nkutil import HParams
 from benepar.parse_chart import ChartParser
 from benepar.ptb_unescape import guess_space_after
-from torch import Tensor
-from torch.nn import functional as F
 from transformers import dynamic_module_utils
 
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
-from parsing.constituency.model import parse_states
 from parsing.networks.device import DeviceParser, Stages
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder
 from parsing.trees.parsers import ConstituencyParse, check_tokens
@@ -61,14 +53,16 @@ class BeneparParser(DeviceParser):
         self.parser = parser
         self.labels = _by_index(parser.label_vocab)
         self.tags = _by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
-        self._bfloat16 = False
         self._language = guess_language(parser.label_vocab)
         self._readable: dict[str, bool] = {}
 
     def use_bfloat16(self) -> None:
-        """Run the encoder under bfloat16 autocast."""
-        super().use_bfloat16()
-        self._bfloat16 = True
+        """Not for these models: benepar would score spans in it, too.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("--precision bf16: a benepar model runs in fp32")
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order.
@@ -77,32 +71,30 @@ class BeneparParser(DeviceParser):
             ValueError: a sentence is longer than the model takes.
         """
         check_tokens(sentences)
-        encoded = [self._encode(tokens) for tokens in sentences]
-        positions = [len(tokens) + 2 for tokens in sentences]
+        readable = [[token if self._is_readable(token) else BLANK for token in s] for s in sentences]
+        sizes = [len(tokens) + 2 for tokens in sentences]
+        if self.parser.encoder is not None:
+            limit = self.parser.add_timing.timing_table.shape[0]
+            if max(sizes, default=0) > limit:
+                raise ValueError(f"a sentence of {max(sizes) - 2} words; the model takes {limit - 2}")
+        return self.runner.run(sizes, lambda members: self._parse_batch([readable[i] for i in members]))
 
-        def start(members: list[int]) -> Stages[ConstituencyParse]:
-            positions_B = torch.tensor([positions[i] for i in members])
-            return self._parse_batch([encoded[i] for i in members], positions_B)
-
-        return self.runner.run(positions, start)
-
-    @torch.inference_mode()
-    def _parse_batch(self, encoded: list[Any], positions_B: Tensor) -> Stages[ConstituencyParse]:
-        with torch.autocast(self.runner.device.type, torch.bfloat16, enabled=self._bfloat16):
-            states_BTD = self._states(encoded, positions_B).float()
-        force = self.parser.decoder.force_root_constituent
-        heads = self.parser.f_label, self.parser.f_tag
-        return (yield from parse_states(*heads, states_BTD, positions_B, force=force))
-
-    def _encode(self, tokens: Sequence[str]) -> Any:
-        """Ids of characters or sub-words; words that the model cannot read are read as ``-``."""
-        words = [token if self._is_readable(token) else BLANK for token in tokens]
-        if self.parser.char_encoder is not None:
-            return self.parser.retokenizer(words, return_tensors="np")
-        encoded = self.parser.retokenizer(words, spaces_after(words, self._language))
-        if -100 in encoded["words_from_tokens"]:
-            raise ValueError(f"the tokenizer drops a word of {' '.join(words)[:60]!r}")
-        return encoded
+    def _parse_batch(self, sentences: list[list[str]]) -> Stages[ConstituencyParse]:
+        yield
+        inputs = [
+            InputSentence(words=words, space_after=self._spaces_after(words), escaped_words=words)
+            for words in sentences
+        ]
+        found = []
+        for output, words in zip(self.parser.parse(inputs, return_compressed=True), sentences, strict=True):
+            kept = np.asarray(output.labels) != 0  # one-word spans without a label are left out
+            kept[0] = True
+            spans = (
+                np.asarray(v)[kept].astype(np.int32) for v in (output.starts, output.ends, output.labels)
+            )
+            tags = np.zeros(len(words)) if output.tags is None else np.asarray(output.tags)
+            found.append(ConstituencyParse(tags.astype(np.int32), *spans))
+        return found
 
     def _is_readable(self, token: str) -> bool:
         if self.parser.char_encoder is not None:
@@ -114,31 +106,11 @@ class BeneparParser(DeviceParser):
             self._readable[token] = bool(token.strip()) and len(ids) > 0
         return self._readable[token]
 
-    def _states(self, encoded: list[Any], positions_B: Tensor) -> Tensor:
-        """The states that benepar's ``forward`` computes before the spans: [B, T, D]."""
-        parser, device = self.parser, self.runner.device
-        mask_BT = (torch.arange(int(positions_B.max())) < positions_B[:, None]).to(device)
-        batch = parser.retokenizer.pad(encoded, return_tensors="pt")
-        batch = {name: value.to(device) for name, value in batch.items() if hasattr(value, "to")}
-        content: Tensor
-        if parser.char_encoder is not None:
-            content = parser.char_encoder(batch["char_ids"], mask_BT)
-        else:
-            names = "attention_mask", "token_type_ids", "decoder_input_ids", "decoder_attention_mask"
-            given = {name: batch[name] for name in names if name in batch}
-            features = parser.pretrained_model(batch["input_ids"], **given).last_hidden_state
-            rows_B1 = torch.arange(len(encoded), device=device)[:, None]
-            # The last sub-word's vector stands for the word.
-            content = features[rows_B1, F.relu(batch["words_from_tokens"])]
-            content = parser.project_pretrained(content.masked_fill(~mask_BT[:, :, None], 0))
-        if parser.encoder is None:
-            return content
-        limit = parser.add_timing.timing_table.shape[0]
-        if mask_BT.shape[1] > limit:
-            raise ValueError(f"a sentence of {mask_BT.shape[1] - 2} words; the model takes {limit - 2}")
-        states_BTD = parser.encoder(parser.add_timing(content), mask_BT)
-        # Content and position alternate between the two halves of a fencepost.
-        return torch.cat([states_BTD[..., 0::2], states_BTD[..., 1::2]], -1)
+    def _spaces_after(self, words: list[str]) -> list[bool]:
+        """Whether benepar's nltk front end takes each word to be followed by a space."""
+        if self._language in ("zh", "ar", "he"):
+            return [self._language != "zh"] * len(words)
+        return list(guess_space_after(words))
 
 
 def is_downloaded(name: str) -> bool:
@@ -231,13 +203,6 @@ def from_folder(folder: ModelFolder) -> BeneparParser:
     except (KeyError, AttributeError) as error:
         raise UserError(f"{folder.path}: not a converted benepar model ({error!r})") from None
     return BeneparParser(parser, folder.identity)
-
-
-def spaces_after(words: list[str], language: str | None) -> list[bool]:
-    """Whether benepar's nltk front end takes each word to be followed by a space."""
-    if language in ("zh", "ar", "he"):
-        return [language != "zh"] * len(words)
-    return list(guess_space_after(words))
 
 
 def _by_index(vocabulary: dict[str, int]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Cells of ``studies.similarity``, a model on a set each, and their table."""
+"""Models on sets of words, phrases and sentences: a cell each, and their table."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from torch import nn
 
+from corpora.pairs.labelled import read_ppdb
 from corpora.pairs.phrases import read_semeval2013_5a
 from corpora.pairs.similarity import SETS, find_set, published_files
-from corpora.senteval.files import read_task
+from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, sha256_file
+from corpora.support.split import pair_in_fraction
 from parsing.networks.device import pick_device
-from senteval_runner.evaluation import data_hashes
+from senteval_runner.evaluation import data_hashes, evaluate_task
+from senteval_runner.protocol.config import get_protocol
+from senteval_runner.protocol.correlation import cosines, spearman
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.transformer import load_tower, load_whole
@@ -27,7 +32,6 @@ from senteval_runner.vectors.sources import find_source, split_parts
 from studies.kit.data import published
 from studies.kit.runner import Cell, Figures, Run
 from studies.similarity.config import SimilarityConfig
-from studies.similarity.correlations import correlate, phrase_pairs, sentence_similarity
 from studies.similarity.semeval import MAX_LENGTH, frozen_accuracy, tuned_accuracy
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
@@ -95,7 +99,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     cells = {
         (model.spec, name): Cell(
             name=f"{model.spec}, {name}",
-            identity=[model.identity, name, identity, config.seed, config.learning_rate],
+            identity=[model.identity, name, identity, config.seed],
             compute=partial(compute, model),
         )
         for model in (Model(spec, config.seed) for spec in config.models)
@@ -144,7 +148,7 @@ def _sets(config: SimilarityConfig, run: Run, absent: list[str]) -> Iterator[tup
             options: dict[str, Any] = {"seed": config.seed, "learning_rate": config.learning_rate}
             yield (
                 SEMEVAL,
-                identity,
+                [identity, config.learning_rate],
                 lambda model, work: {SEMEVAL: tuned_accuracy(model.tower(), *both, folder=work, **options)},
             )
 
@@ -157,6 +161,64 @@ def _scored(column: str, function: Callable[..., Any], *arguments: object) -> Sc
         return {column: found} if column else found
 
     return compute
+
+
+def correlate(
+    vectors: SentenceVectors, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
+) -> float:
+    """Correlation of cosines with gold scores; constant cosines count as 0.
+
+    Args:
+        vectors: of token lists; texts are split at white space.
+        left: first texts of the pairs.
+        right: second texts.
+        gold: scores.
+    """
+    similarity = cosines(*(vectors([t.split() for t in side]).astype(np.float64) for side in (left, right)))
+    if similarity.max() - similarity.min() < 1e-6:  # float32 vectors of equal texts differ in the last bit
+        return 0.0
+    return 100 * spearman(similarity, np.asarray(gold, dtype=np.float64))
+
+
+def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> dict[str, float]:
+    """STS12-16 by cosine, the mean over their parts; STS-B and SICK-R with a trained head, and by cosine.
+
+    The head is SentEval's regression (:mod:`senteval_runner.protocol.relatedness`) on frozen vectors.
+    """
+    result = evaluate_task(vectors, task, get_protocol("default"), seed)
+    if task.name not in RELATEDNESS_TASKS:
+        return {task.name: 100 * result["all.spearman.mean"]}
+    return {
+        f"{task.name} (trained head)": 100 * result["spearman"],
+        f"{task.name} (untrained)": 100 * result["cosine.spearman"],
+    }
+
+
+def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
+    """PPDB's phrase pairs and their scores of equivalence; two single words are none.
+
+    Args:
+        file: PPDB 2.0 lines with ``Equivalence`` among their features (the probability the
+            authors' classifier gives that entailment relation).
+        held_out: only the fraction that ``studies.burt --held-out`` keeps out of training; 0 is all.
+
+    Raises:
+        UserError: no line is such a pair.
+    """
+    left, right, gold = [], [], []
+    for pair in read_ppdb(file):
+        score = pair.features().get("Equivalence")
+        is_held = not held_out or pair_in_fraction(pair.left, pair.right, held_out)
+        if score is not None and is_held and (" " in pair.left or " " in pair.right):
+            left.append(pair.left)
+            right.append(pair.right)
+            gold.append(score)
+    if not gold:
+        raise UserError(
+            f"{file}: no pair of phrases with the feature Equivalence (PPDB 2.0 has it, PPDB 1.0 has not)"
+            + (f" in the held-out fraction {held_out:g}; raise --held-out" if held_out else "")
+        )
+    return left, right, gold
 
 
 def with_averages(scores: Mapping[str, float]) -> dict[str, float]:

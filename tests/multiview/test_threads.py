@@ -70,13 +70,6 @@ def test_few_sentences_are_encoded_by_one_thread(
     assert seen == [1, 1, 5] and torch.get_num_threads() == 8
 
 
-def test_the_dry_run_says_how_many(tiny: TrainConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(changed(tiny, dry_run=True)) == 0
-    assert "\nthreads      1 (small products, or no other core is idle)" in capsys.readouterr().out
-    assert main(changed(tiny, dry_run=True, loop={"threads": 2})) == 0
-    assert "\nthreads      2, as --loop.threads says" in capsys.readouterr().out
-
-
 def test_commands_let_threads_sleep_while_they_wait(command, tmp_path: Path) -> None:
     """OpenMP reads the variable when torch is loaded."""
     (tmp_path / "waits.py").write_text(

@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 from benepar.char_lstm import CharacterLSTM, RetokenizerForCharLSTM
-from benepar.integrations.nltk_plugin import InputSentence, guess_language
 from benepar.nkutil import HParams
-from benepar.parse_base import CompressedParserOutput
 from benepar.parse_chart import ChartParser
 from torch import Tensor, nn
 
 from parsing.constituency.model import ConstituencyModel
-from parsing.libraries.benepar import spaces_after
+from parsing.libraries.benepar import BeneparParser
 from parsing.networks.features import TypeTable, WordBatch, make_batch
 from parsing.trees.parsers import ConstituencyParse
 
@@ -34,37 +32,8 @@ def to_benepar(model: ConstituencyModel) -> ChartParser:
 def stock_parse(
     parser: ChartParser, sentences: Sequence[Sequence[str]], *, subbatch_max_tokens: int | None = None
 ) -> list[ConstituencyParse]:
-    """Trees from benepar's untouched ``parse``, one-word spans without a label left out.
-
-    Args:
-        parser: benepar's.
-        sentences: words.
-        subbatch_max_tokens: benepar's option that sorts by length and bounds batches; without it
-            batches are 64 sentences as they come, as in benepar's nltk front end.
-    """
-    language = guess_language(parser.label_vocab)
-    step = 64 if subbatch_max_tokens is None else max(len(sentences), 1)
-    parses = []
-    for first in range(0, len(sentences), step):
-        inputs = [
-            InputSentence(
-                words=list(words), space_after=spaces_after(list(words), language), escaped_words=list(words)
-            )
-            for words in sentences[first : first + step]
-        ]
-        outputs = parser.parse(inputs, return_compressed=True, subbatch_max_tokens=subbatch_max_tokens)
-        parses += [_from_output(output, len(one.words)) for one, output in zip(inputs, outputs, strict=True)]
-    return parses
-
-
-def _from_output(output: CompressedParserOutput, n: int) -> ConstituencyParse:
-    kept = np.asarray(output.labels) != 0
-    kept[0] = True
-    starts, ends, labels = (
-        np.asarray(values)[kept].astype(np.int32) for values in (output.starts, output.ends, output.labels)
-    )
-    tags = np.zeros(n, np.int32) if output.tags is None else np.asarray(output.tags).astype(np.int32)
-    return ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
+    """Trees from benepar's untouched ``parse``; batches are of as many words."""
+    return BeneparParser(parser, {}, batch_positions=subbatch_max_tokens).parse(sentences)
 
 
 class _Builtin(ChartParser):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import get_args
 
@@ -17,13 +16,7 @@ from parsing.training.checkpoints import Checkpoints
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.finetune.config import Concatenation, LoopConfig
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
-from studies.finetune.heads import (
-    PairHead,
-    binary_loss,
-    classification_loss,
-    combine,
-    similarity_loss,
-)
+from studies.finetune.heads import PairHead, combine
 from studies.finetune.loop import Task, batch_number, fit, rate_factor
 from studies.finetune.tiny import build_tiny, learn_vocabulary
 from tests.studies.finetune.fixtures import nli_rows
@@ -101,23 +94,6 @@ def test_concatenations_are_those_of_table_4(name: str) -> None:
     torch.testing.assert_close(features, torch.tensor(expected))
     head = PairHead(3, 2, name, seed=5)  # type: ignore[arg-type]
     torch.testing.assert_close(head(u, v), features @ head.linear.weight.T + head.linear.bias)
-
-
-def test_objectives_equal_their_formulas() -> None:
-    torch.manual_seed(1)
-    logits, target = torch.randn(5, 3), torch.tensor([0, 2, 1, 1, 0])
-    plain = -sum(
-        math.log(math.exp(row[t]) / sum(map(math.exp, row)))
-        for row, t in zip(logits.tolist(), target.tolist(), strict=True)
-    )
-    assert classification_loss(logits, target).item() == pytest.approx(plain / 5, rel=1e-5)
-    x, t = torch.randn(6), torch.tensor([0, 1, 1, 0, 1, 0])
-    sigma = [1 / (1 + math.exp(-value)) for value in x.tolist()]
-    plain = -sum(math.log(s) if one else math.log(1 - s) for s, one in zip(sigma, t.tolist(), strict=True))
-    assert binary_loss(x, t).item() == pytest.approx(plain / 6, rel=1e-5)
-    gold = torch.rand(6)
-    plain = sum((a - b) ** 2 for a, b in zip(x.tolist(), gold.tolist(), strict=True))
-    assert similarity_loss(x, gold).item() == pytest.approx(plain / 6, rel=1e-5)
 
 
 def test_head_weights_depend_on_their_seed_alone() -> None:

@@ -17,14 +17,22 @@ from corpora.support.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.embed import as_vectors
-from studies.burt.data import Phrases, hold_out_phrases
+from studies.burt.data import hold_out_phrases
+from studies.finetune.examples import Examples
 from studies.finetune.tiny import build_tiny
 from studies.kit.data import published
 from studies.kit.runner import run_study
 from studies.similarity.__main__ import cli
 from studies.similarity.config import SimilarityConfig
-from studies.similarity.correlations import correlate, phrase_pairs, sentence_similarity
-from studies.similarity.run import STS_TASKS, Model, score, with_averages
+from studies.similarity.run import (
+    STS_TASKS,
+    Model,
+    correlate,
+    phrase_pairs,
+    score,
+    sentence_similarity,
+    with_averages,
+)
 from studies.similarity.semeval import frozen_accuracy, tuned_accuracy
 from tests.conftest import ROOT
 from tests.senteval_runner.encoders import RandomBag
@@ -58,7 +66,6 @@ def test_bad_rows_name_file_and_row(tmp_path: Path) -> None:
 
 
 def test_only_line_feeds_end_a_row(tmp_path: Path) -> None:
-    """Before, a NEL or form feed in a sentence of SCWS cut its row in two."""
     row = "1\told\ta\tnew\ta\tthe <b>old</b>\x85man\ta\x0c<b>new</b> man\t1.58\t1\n"
     (tmp_path / "ratings.txt").write_bytes(row.encode())
     pairs = find_set("SCWS", tmp_path)
@@ -89,16 +96,17 @@ def test_counts_of_the_real_sets(data_folder: Path) -> None:
         assert pairs is not None and abs(len(pairs) - count) <= 1, name
 
 
-def test_the_command_scores_a_vector_file_and_names_missing_sets(command, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_command_scores_a_vector_file_and_names_missing_sets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = tmp_path / "words"
     words.mkdir()
     (words / "rw.txt").write_text("old\taged\t9\nold\tnew\t5\nold\tdog\t1\n")
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("old 1 0\naged 1 0.1\nnew 1 1\ndog 0 1\n")
-    result = command("studies.similarity", vectors, "--words", words, "--output", tmp_path / "out")
-    assert result.returncode == 0, result.stderr
+    assert cli([str(vectors), "--words", str(words), "--output", str(tmp_path / "out")]) == 0
     assert "| 100.0 |" in (tmp_path / "out" / "report.md").read_text()
-    assert "SimLex-999" in result.stdout
+    assert "SimLex-999" in capsys.readouterr().out
 
 
 def write_phrases(
@@ -173,9 +181,10 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
     )
     every, _, gold = phrase_pairs(file)
     held, _, _ = phrase_pairs(file, 0.3)
-    trained, left_out = hold_out_phrases([Phrases(a, b, None) for a, b in rows], 0.3)
+    given = Examples([a for a, _ in rows], [b for _, b in rows], np.zeros(120))
+    trained, left_out = hold_out_phrases(given, 0.3)
     assert every == [a for a, _ in rows] and gold[:2] == [0.3, 0.3]
-    assert held == [row.a for row in left_out] and 0 < len(held) < 120 == len(trained) + len(left_out)
+    assert held == left_out.first and 0 < len(held) < 120 == len(trained) + len(left_out)
     with pytest.raises(UserError, match="raise --held-out"):
         phrase_pairs(file, 1e-9)
     for line in ("a x ||| b ||| Abc=1 ||| 0-0", "a ||| b ||| Equivalence=1 ||| 0-0 ||| Equivalence"):
@@ -218,7 +227,7 @@ def test_nothing_found_is_refused(
         ((), "nothing to compare"),
         (("--words", "empty"), "holds none of the word sets"),
         (("--words", "vectors.txt"), "no such folder"),
-        (("--data", "empty"), "STSbenchmark"),
+        (("--data", "empty"), "SICKRelatedness: "),
         (("--semeval2013", "empty"), "en.trainSet.positiveInstances"),
         (("--phrases", "vectors.txt", "--held-out", "2"), "--held-out 2"),
         (("--words", "empty", "--fine-tune"), "--fine-tune needs --semeval2013"),
@@ -314,7 +323,5 @@ def test_published_rows_stand_below_ours_and_are_marked(tmp_path: Path) -> None:
     run_study(
         SimilarityConfig(models=models, words=tmp_path, published="models", output=tmp_path / "out"), score
     )
-    lines = (tmp_path / "out/report.md").read_text().splitlines()
-    own = next(i for i, line in enumerate(lines) if "m.npz" in line)
-    marked = next(i for i, line in enumerate(lines) if "published (BURT)" in line)
-    assert own < marked and "| *BURT* | *60.8* |" in lines[marked + 1 :]
+    text = (tmp_path / "out/report.md").read_text()
+    assert text.index("m.npz |") < text.index("| BURT † | 60.8 |") < text.index("† published (BURT)")
