@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, locked, read_json, read_record
 from multiview.config import TrainConfig, options_of, preset, read_config
-from multiview.info import cli as info
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
 from multiview.training import trainer as trainer_module
