@@ -26,7 +26,7 @@ import numpy as np
 from corpora.inputs import encodable, is_encodable
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
-from corpora.tokenize import Tokenizer, make_tokenizer
+from corpora.tokenize import Tokenizer
 from parsing.cache.format import (
     BLANK_TOKEN,
     CONST_FALLBACK,
@@ -124,7 +124,7 @@ class TextParser:
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:
-        return make_tokenizer("spacy", running=True)
+        return Tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
         """Parse tokenised sentences, [sentences][tokens].
