@@ -71,5 +71,5 @@ def _threads(trainer: Trainer) -> str:
     threads = trainer.threads
     if trainer.config.loop.threads:
         return f"{threads}, as --loop.threads says"
-    why = "large products, idle cores" if threads > 1 else "small products, or no other core is idle"
+    why = "large products" if threads > 1 else "small products, or one core"
     return f"{threads} ({why}); --loop.threads sets another number"
