@@ -10,7 +10,6 @@ as the last line, everything as JSON; exit code 1 if a part failed. It needs no 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import sys
@@ -39,6 +38,7 @@ from parsing.networks.device import pick_device
 from parsing.pipeline.workers import give_memory_back
 from parsing.run import cli as parse
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
+from tests.fixtures.trees import changed
 
 Result = dict[str, object]
 FP32, GRADIENT = 1e-4, 2e-3
@@ -93,20 +93,18 @@ class Bench:
 
 def training_config(bench: Bench, device: torch.device | str, name: str, **changes: object) -> TrainConfig:
     """A small run on the benchmark's trees; groups of options are given as dictionaries."""
-    base = dataclasses.replace(
-        preset("gpu"), device=str(device), trees=bench.trees.folder, output=bench.folder / "models", name=name
+    folders = {"trees": bench.trees.folder, "output": bench.folder / "models"}
+    loop = {"batch": 40, "segments": 1, "precision": "float32", "epochs": 50, "validation": 0}
+    small = changed(
+        preset("gpu"),
+        table={"dim": 24},
+        encoder={"dim": 32},
+        loop=loop,
+        device=str(device),
+        name=name,
+        **folders,
     )
-    small: dict[str, dict[str, object]] = {
-        "table": {"dim": 24}, "encoder": {"dim": 32},
-        "loop": {"batch": 40, "segments": 1, "precision": "float32", "epochs": 50, "validation": 0},
-    }  # fmt: skip
-    for group, values in changes.items():
-        small[group] = {**small.get(group, {}), **values} if isinstance(values, dict) else values  # type: ignore[assignment]
-    groups = {
-        group: dataclasses.replace(getattr(base, group), **values) if isinstance(values, dict) else values
-        for group, values in small.items()
-    }
-    return dataclasses.replace(base, **groups)  # type: ignore[arg-type]
+    return changed(small, **changes)
 
 
 def error(found: Tensor, expected: Tensor) -> float:

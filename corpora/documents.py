@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
@@ -62,57 +62,46 @@ class Corpus(Protocol):
     def __iter__(self) -> Iterator[Document]: ...
 
 
+@dataclass
 class StreamCorpus:
-    """A corpus whose documents are read again by every iteration.
+    """A corpus whose documents are read again by every iteration."""
 
-    Args:
-        name: short name, used for the cache's folder.
-        documents: yields the documents.
-        about: what decides the content besides the input, e.g. format and tokenizer.
-        hash_input: computes the input's hash; called at most once, on first use of the identity.
-        limit: number of sentences to keep; None keeps all.
-        path: the file or folder, for messages.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        documents: Callable[[], Iterator[Document]],
-        *,
-        about: dict[str, str],
-        hash_input: Callable[[], str],
-        limit: int | None = None,
-        path: Path | None = None,
-    ) -> None:
-        self.name = name
-        self._documents = documents
-        self._about = about
-        self._hash_input = hash_input
-        self._limit = limit
-        self._path = path
+    name: str
+    """Short name, used for the cache's folder."""
+    documents: Callable[[], Iterator[Document]]
+    """Yields the documents."""
+    _: KW_ONLY
+    about: dict[str, str]
+    """What decides the content besides the input, e.g. format and tokenizer."""
+    hash_input: Callable[[], str]
+    """Computes the input's hash; called at most once, on first use of the identity."""
+    limit: int | None = None
+    """Number of sentences to keep; None keeps all."""
+    path: Path | None = None
+    """The file or folder, for messages."""
 
     @functools.cached_property
     def identity(self) -> dict[str, str]:
         """What decides the content: reader, format, tokenizer, limit, and the hash of the input."""
-        limit = {} if self._limit is None else {"first_sentences": str(self._limit)}
-        return {**self._about, **limit, "input_sha256": self._hash_input()}
+        limit = {} if self.limit is None else {"first_sentences": str(self.limit)}
+        return {**self.about, **limit, "input_sha256": self.hash_input()}
 
     def describe(self) -> str:
         """One line that states how the input is read, defaults included."""
-        return f"{self.name}: " + ", ".join(f"{key} {value}" for key, value in self._about.items())
+        return f"{self.name}: " + ", ".join(f"{key} {value}" for key, value in self.about.items())
 
     def __iter__(self) -> Iterator[Document]:
         read = 0
-        for document in self._documents():
-            if self._limit is not None:
-                document = replace(document, sentences=document.sentences[: self._limit - read])
+        for document in self.documents():
+            if self.limit is not None:
+                document = replace(document, sentences=document.sentences[: self.limit - read])
             yield document
             read += len(document.sentences)
-            if read == self._limit:
+            if read == self.limit:
                 return
         if not read:
             about = self.describe().partition(": ")[2]
-            where = self._path or f"corpus {self.name}"
+            where = self.path or f"corpus {self.name}"
             raise UserError(f"{where}: holds no sentences ({about}); give another file or --format")
 
 

@@ -29,7 +29,7 @@ from corpora.documents import Document, StreamCorpus, in_pieces
 from corpora.inputs import Line
 from corpora.support.errors import UserError
 from corpora.text import line_sentences
-from corpora.tokenize import make_tokenizer
+from corpora.tokenize import Tokenizer
 
 SPLITS = ("train", "heldout", "all")
 PACKAGES = (
@@ -75,7 +75,7 @@ def pydocs_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int |
     """
     if split not in SPLITS:
         raise UserError(f"--split {split}: must be train, heldout or all")
-    tokenizer = make_tokenizer(tokenize, running=True)
+    tokenizer = Tokenizer(tokenize, running=True)
 
     def documents() -> Iterator[Document]:
         for package, identifier, paragraphs in fresh_documents(sources()):

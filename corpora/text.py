@@ -14,7 +14,7 @@ from pathlib import Path
 from corpora.documents import Document, Sentence, StreamCorpus, in_pieces
 from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name
 from corpora.support.errors import UserError
-from corpora.tokenize import Tokenizer, make_tokenizer
+from corpora.tokenize import Tokenizer
 
 
 def text_corpus(
@@ -46,7 +46,7 @@ def text_corpus(
     if format not in ("lines", "running"):
         raise UserError(f"--format {format}: must be lines or running")
     files = list_files(path, suffix)
-    tokenizer = make_tokenizer(tokenize, running=format == "running")
+    tokenizer = Tokenizer(tokenize, running=format == "running")
 
     def documents() -> Iterator[Document]:
         for file in files:

@@ -15,9 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command, given_option, log_to
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from multiview.training.trainer import Trainer
     from parsing.cache.reader import TreeCache
 
+CALIBRATION_STEPS = 4
+"""Of a dry run."""
 SHOWN = ("step", "loss", "recall@1")
 PAPER_SENTENCES = 40_000_000
 """Of UMBC, section 3.1."""
@@ -130,7 +136,6 @@ def deviations(config: TrainConfig, cache: TreeCache) -> Iterator[str]:
 def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
     from multiview.folder.expanded import expand_into
-    from multiview.training.dry_run import dry_run
     from multiview.training.trainer import Trainer
     from multiview.words.sources import open_new_words
 
@@ -150,13 +155,59 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", found)
     code = trainer.run(keep_model)
     if distributed.first:
-        expanded = read_json(config.folder / "config.json")["words"]["expanded"]
-        if new_words is not None and not code and not expanded:
+        if new_words is not None and not code and not _expanded(config):
             expand_into(config.folder, config.folder, new_words)
-            expanded = read_json(config.folder / "config.json")["words"]["expanded"]
-            print(f"expanded   {expanded:,} words of {config.vectors}")
+            print(f"expanded   {_expanded(config):,} words of {config.vectors}")
         _finish(trainer)
     return code
+
+
+def _expanded(config: TrainConfig) -> int:
+    """Words that an expansion has added to the model."""
+    return int(read_json(config.folder / "config.json")["words"]["expanded"])
+
+
+def dry_run(trainer: Trainer) -> int:
+    """Print what a run would do and how long it would take, from a few real steps; write nothing."""
+    import torch
+
+    from corpora.support.dry_run import dry_run_text
+    from parsing.networks.device import torch_threads
+
+    config, network = trainer.config, trainer.network
+    sentences, seconds = [], []
+    with torch_threads(trainer.threads):
+        for step in trainer.prepared(list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))):
+            start = time.perf_counter()
+            trainer.update(trainer.gradient(step))
+            trainer.unread.read()  # the rate is that of work done, not of work queued
+            seconds.append(time.perf_counter() - start)
+            sentences.append(step.sentences)
+    per_s = 1 / median(seconds[1:] or seconds)  # the first step compiles
+    steps: float = trainer.position.steps
+    if config.loop.max_minutes:
+        steps = min(steps, 60 * config.loop.max_minutes * per_s)
+    parameters: Counter[str] = Counter()
+    for name, parameter in network.named_parameters():
+        parameters[name.split(".")[0]] += parameter.numel()
+    cuda = trainer.device.type == "cuda"
+    given = "as --loop.threads says" if config.loop.threads else "--loop.threads sets another number"
+    held_out = trainer.validation_set.sentences
+    text = dry_run_text(
+        config,
+        facts={
+            "cache": f"{trainer.cache.folder}: {len(trainer.cache)} sentences, {held_out} for validation",
+            "words": f"{len(network.words.vocabulary)} of size {network.words.dim}",
+            "speed": f"{max(sentences) * per_s:,.0f} sentences/s on {trainer.device}",
+            "threads": f"{trainer.threads}; {given}",
+        },
+        parameters=parameters,
+        memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
+        disk_bytes=4.0 * sum(parameters.values()),
+        work=("train", steps, "steps", per_s),
+    )
+    print(text)
+    return 0
 
 
 def keep_model(trainer: Trainer, best: dict[str, float]) -> None:

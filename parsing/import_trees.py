@@ -47,10 +47,7 @@ def main(config: ImportConfig) -> None:
 
     manifest = import_trees(config.output, conllu=config.conllu, ptb=config.ptb)
     write_json(config.output / "config.json", config_to_json(config))
-    counts = (
-        f"{sum(getattr(row, name) for row in manifest.shards):,} {name}"
-        for name in ("sentences", "tokens", "documents", "flagged")
-    )
+    counts = (f"{manifest.total(name):,} {name}" for name in ("sentences", "tokens", "documents", "flagged"))
     print(f"{config.output}: {', '.join(counts)}")
     print(f"content sha256 {manifest.content_sha256()}")
 

@@ -20,6 +20,7 @@ import shlex
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -225,16 +226,19 @@ def command_of(config: ParseConfig) -> str:
 
 def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
     """One screen: what is in the cache, what was flagged and why, how long it took."""
-    shards = summary.manifest.shards
-    size = sum((output / row.file).stat().st_size for row in shards)
-    tokens = summary.total("tokens")
+    manifest = summary.manifest
+    size = sum((output / row.file).stat().st_size for row in manifest.shards)
+    tokens = manifest.total("tokens")
+    reasons: Counter[str] = Counter()
+    for row in manifest.shards:
+        reasons.update(row.reasons)
     lines = [
         f"{corpus.name} -> {output}",
-        f"  {summary.total('sentences'):,} sentences, {tokens:,} tokens, "
-        f"{summary.total('documents'):,} documents, {len(shards):,} shards",
+        f"  {manifest.total('sentences'):,} sentences, {tokens:,} tokens, "
+        f"{manifest.total('documents'):,} documents, {len(manifest.shards):,} shards",
         f"  {size / 1e6:.1f} MB, {size / tokens:.2f} bytes per token",
-        f"  flagged: {summary.total('flagged'):,} sentences",
-        *(f"    {reason}: {count:,}" for reason, count in summary.reasons().items()),
+        f"  flagged: {manifest.total('flagged'):,} sentences",
+        *(f"    {reason}: {count:,}" for reason, count in sorted(reasons.items())),
     ]
     if summary.parsed_now:
         rate = summary.parsed_now / summary.seconds
@@ -243,7 +247,7 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
         )
     else:
         lines.append("  everything was there already")
-    lines.append(f"  content sha256 {summary.manifest.content_sha256()}")
+    lines.append(f"  content sha256 {manifest.content_sha256()}")
     return "\n".join(lines)
 
 

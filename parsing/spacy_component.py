@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from benepar.integrations.spacy_extensions import ConstituentData
     from thinc.types import Ints2d
 
-    from parsing.sentences import Trees
+    from parsing.cache.sentences import Trees
     from parsing.text_parser import TextParser
 
 Places = list[list[int]]

@@ -26,7 +26,7 @@ import numpy as np
 from corpora.inputs import encodable, is_encodable
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
-from corpora.tokenize import Tokenizer, make_tokenizer
+from corpora.tokenize import Tokenizer
 from parsing.cache.format import (
     BLANK_TOKEN,
     CONST_FALLBACK,
@@ -41,9 +41,9 @@ from parsing.cache.format import (
     Inventories,
     offsets_of,
 )
+from parsing.cache.sentences import ParsedSentence, Trees, batch_sentences
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.config import Precision
-from parsing.sentences import ParsedSentence, Trees, batch_sentences
 from parsing.trees.arrays import (
     DEFECTS,
     binarise,
@@ -124,7 +124,7 @@ class TextParser:
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:
-        return make_tokenizer("spacy", running=True)
+        return Tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
         """Parse tokenised sentences, [sentences][tokens].

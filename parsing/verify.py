@@ -39,7 +39,7 @@ def main(config: VerifyConfig) -> None:
     from corpora.support.progress import progress
 
     manifest = Manifest.read(config.cache)
-    total = sum(row.sentences for row in manifest.shards)
+    total = manifest.total("sentences")
     with progress(total=total, description="verifying") as bar:
         for row in verify_shards(config.cache, manifest):
             bar.update(row.sentences)

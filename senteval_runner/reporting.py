@@ -11,27 +11,20 @@ import pandas
 import torch
 from threadpoolctl import threadpool_info
 
-from corpora.senteval.files import TaskData
-from corpora.senteval.tasks import PROBING_FILES, canonical_task
 from corpora.support.config import config_to_json
-from corpora.support.files import json_digest, read_json, write_json, write_text
-from corpora.support.progress import progress
+from corpora.support.files import json_digest, write_json, write_text
 from senteval_runner.cells import FORMAT, versions
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import Results, TaskResult
 from senteval_runner.report import plots, tables
-from senteval_runner.report.page import Block, Page, Section
-from senteval_runner.report.projections import NO_PLANE, has_plane, pca, tsne
+from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Cell, Table, mean_and_deviation
 from senteval_runner.vectors.embed import StoredEncoder
-from senteval_runner.vectors.sources import TREES, Source
+from senteval_runner.vectors.sources import Source
 
 COUNTS_TITLE = "Row counts that differ from the published ones"
 SKIPPED_TITLE = "Skipped (the average is left out when one of the table's tasks is missing)"
-MOST_CLASSES = 8
-"""Tasks with more classes are not drawn in the plane: their colours would look alike."""
-MAX_POINTS = 400
 
 
 @dataclass(kw_only=True)
@@ -66,19 +59,15 @@ class Model:
         return [{task: result.metrics for task, result in by.items()} for by in self.results.values()]
 
 
-def write_results(
-    config: SentEvalConfig, protocol: Protocol, models: Sequence[Model], tasks: Sequence[TaskData]
-) -> None:
+def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) -> None:
     """Write all files; print the tables.
 
     Args:
         config: the run's options.
         protocol: how scores were computed.
         models: all models, with their results.
-        tasks: all tasks that could be read.
     """
     scored = [model for model in models if model.results]
-    shared = [task for task in tasks if all(task.name not in model.skipped for model in scored)]
     results = [
         (model.name, Results(protocol=protocol, seed=seed, tasks=by))
         for model in models
@@ -93,8 +82,6 @@ def write_results(
     sections = tables.score_sections(
         scores,
         {model.name: (model.encoder.dim, model.hours) for model in scored},
-        [model.name for model in scored if any(source.kind in TREES for source in model.sources)],
-        [task.name for task in shared if _labelled_by_parser(task)],
     )
     if len(scored) > 1:
         first = {model.name: next(iter(model.results.values())) for model in scored}
@@ -107,7 +94,7 @@ def write_results(
     write_text(config.output / "results.md", page.markdown())
     write_text(config.output / "results.tex", page.latex())
     if scored:
-        drawn = [_bars(scores), *_plane(scored, shared)]
+        drawn = [_bars(scores)]
         write_text(config.output / "report.html", Page("SentEval", [*sections, *drawn], about).html())
     print(f"written: {config.output}: report.html, results.md, results.tex, results.csv, results.json")
 
@@ -121,38 +108,6 @@ def _bars(models: tables.Models) -> Section:
             heights[name, task], spread[name, task] = mean_and_deviation(values)
     tasks = list(dict.fromkeys(task for _, task in heights))
     return Section("Per task", [plots.bars(list(models), tasks, heights, spread=spread)])
-
-
-def _plane(models: Sequence[Model], tasks: Sequence[TaskData]) -> list[Section]:
-    """The sentences of the single-sentence task with most classes in the plane, by PCA and t-SNE."""
-    single = [task for task in tasks if task.kind == "single" and 2 <= len(task.classes) <= MOST_CLASSES]
-    if not single:
-        return []
-    task = max(single, key=lambda task: len(task.classes))
-    part = task.splits[next(name for name in ("test", "all", *task.splits) if name in task.splits)]
-    rows = range(0, len(part), -(-len(part) // MAX_POINTS))
-    classes = [int(part.y[row]) for row in rows]
-    blocks: list[Block] = []
-    with progress(total=len(models), unit="model", description="report: t-SNE") as bar:
-        for model in models:
-            points_ND = model.encoder([part.a[row] for row in rows])
-            bar.update(1)
-            if not has_plane(points_ND):
-                blocks.append(f"{model.name}: {NO_PLANE}")
-                continue
-            for method, flat_N2 in (("PCA", pca(points_ND)), ("t-SNE", tsne(points_ND))):
-                caption = f"{model.name}, {method}"
-                blocks.append(plots.scatter(flat_N2, classes, task.classes, caption=caption))
-    return [Section(f"{task.name} sentences in the plane", blocks)]
-
-
-def _labelled_by_parser(task: TaskData) -> bool:
-    """Whether ``senteval_runner.build_probing`` made the task from a parser's trees, as its record says."""
-    if task.name not in PROBING_FILES:
-        return False
-    record = task.files["train"][0].parent / "probing.json"
-    values = read_json(record)["tasks"] if record.exists() else {}
-    return any(canonical_task(n) == task.name and v["labels_from"] == "parser" for n, v in values.items())
 
 
 def _results(

@@ -123,7 +123,7 @@ def run(config: SentEvalConfig) -> int:
             for model in models:
                 _score(model, task, seeds, cells, logger)
                 bar.update(len(seeds))
-    write_results(config, protocol, models, tasks)
+    write_results(config, protocol, models)
     return 0 if any(model.results for model in models) else 2
 
 

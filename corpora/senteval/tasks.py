@@ -169,8 +169,7 @@ def task_home(name: str) -> str:
     """Where a task's files come from: the toolkit's script or folder."""
     toolkit = "github.com/facebookresearch/SentEval"
     if name in PROBING_FILES:
-        rebuilt = "python -m senteval_runner.build_probing"
-        return f"data/probing of {toolkit}, or build look-alikes with {rebuilt}"
+        return f"data/probing of {toolkit}"
     return f"data/downstream/get_transfer_data.bash of {toolkit}"
 
 

@@ -63,10 +63,10 @@ class Reader:
         if not isinstance(text, str):
             return tuple(text)
         if self._tokenizer is None:
-            from corpora.tokenize import make_tokenizer
+            from corpora.tokenize import Tokenizer
 
             spaced = str(self.corpus.get("tokenizer", "")).startswith("space")
-            self._tokenizer = make_tokenizer("space" if spaced else "spacy", running=False)
+            self._tokenizer = Tokenizer("space" if spaced else "spacy", running=False)
         return self._tokenizer.line(text)
 
     def parser(self, need: str) -> Any:

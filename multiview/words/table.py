@@ -162,10 +162,17 @@ class WordTable(nn.Module):
 
     def rows(self, view: int, table_rows: NDArray[np.integer]) -> Tensor:
         """Vectors [U, E] of rows [U] in one view, with gradient where the table has one."""
-        if self.fixed is None:
-            return self._trained_rows(view, table_rows.astype(np.int64))
-        assert self.unknown_E is not None
-        return torch.from_numpy(self.fixed_rows(table_rows)).to(self.unknown_E)
+        if self.unknown_E is not None:
+            return torch.from_numpy(self.fixed_rows(table_rows)).to(self.unknown_E)
+        table: Tensor = self.tables[view]
+        start = 1 + len(self.vocabulary) - self.expanded
+        new = (table_rows >= start) & (table_rows < start + self.expanded)
+        own = np.where(table_rows < start, table_rows, table_rows - self.expanded).astype(np.int64)
+        values_UE = table[torch.from_numpy(np.where(new, UNKNOWN_ROW, own)).to(table.device)]
+        if self.expansion is not None:
+            mapped_UE = self.expansion.rows(view, table_rows[new].astype(np.int64) - start)
+            values_UE[torch.from_numpy(new).to(table.device)] = mapped_UE
+        return values_UE
 
     def fixed_rows(self, table_rows: NDArray[np.integer]) -> Float:
         """Fixed vectors float32 [U, E] of rows [U], in the host's memory."""
@@ -181,17 +188,6 @@ class WordTable(nn.Module):
     def leaves(self, table_rows: Tensor) -> list[Tensor]:
         """Vectors [U, E] of rows int64 [U] of each trained table, as leaf tensors that receive gradients."""
         return [table.detach()[table_rows].requires_grad_() for table in self.tables]
-
-    def _trained_rows(self, view: int, table_rows: NDArray[np.int64]) -> Tensor:
-        table: Tensor = self.tables[view]
-        if self.expansion is None:
-            return table[torch.from_numpy(table_rows).to(table.device)]
-        start = 1 + len(self.vocabulary) - self.expanded
-        new = (table_rows >= start) & (table_rows < start + self.expanded)
-        own = np.where(table_rows < start, table_rows, table_rows - self.expanded)
-        values_UE = table[torch.from_numpy(np.where(new, UNKNOWN_ROW, own)).to(table.device)]
-        values_UE[torch.from_numpy(new).to(table.device)] = self.expansion.rows(view, table_rows[new] - start)
-        return values_UE
 
     def expand(self, vectors: WordVectors) -> int:
         """Take in the words of pre-trained vectors that the trained tables lack, in place of earlier ones.
@@ -236,14 +232,8 @@ class WordTable(nn.Module):
 
     def record(self) -> WordsRecord:
         """What config.json says about the words."""
-        vocabulary = self.vocabulary
-        return WordsRecord(
-            mode=self.mode,
-            dim=self.dim,
-            buckets=vocabulary.buckets,
-            case=vocabulary.case,
-            expanded=self.expanded,
-        )
+        buckets, case = self.vocabulary.buckets, self.vocabulary.case
+        return WordsRecord(mode=self.mode, dim=self.dim, buckets=buckets, case=case, expanded=self.expanded)
 
     def save(self, folder: Path, *, vectors: bool = True) -> None:
         """Write the files that :meth:`record` names; trained tables are with the weights.
@@ -278,13 +268,16 @@ class WordTable(nn.Module):
                 with torch.device("cpu"):  # sizes are checked on the device "meta"
                     table._extend(vocabulary, Expansion.load(folder))
             return table
-        vectors = _mapped(folder / VECTORS) if fixed is None else fixed
-        if vectors.shape != (len(vocabulary), record.dim):
-            where = folder / (VECTORS if fixed is None else "model.safetensors")
+        if fixed is None:
+            try:
+                fixed = np.load(folder / VECTORS, mmap_mode="r")
+            except (OSError, ValueError) as error:
+                raise UserError(f"{folder / VECTORS}: cannot be loaded ({error})") from None
+        if fixed.shape != (len(vocabulary), record.dim):
             raise UserError(
-                f"{where}: {vectors.shape} numbers for {len(vocabulary)} words of size {record.dim}"
+                f"{folder}: {fixed.shape} numbers of vectors for {len(vocabulary)} words of size {record.dim}"
             )
-        return cls.with_fixed(vocabulary, vectors)
+        return cls.with_fixed(vocabulary, fixed)
 
 
 def _others(fixed: Float, buckets: int) -> Float:
@@ -297,11 +290,3 @@ def _others(fixed: Float, buckets: int) -> Float:
     )
     mean_E = known.mean(axis=0)
     return np.concatenate([mean_E[None], mean_E + drawn.astype(np.float32)])
-
-
-def _mapped(path: Path) -> Float:
-    try:
-        vectors: Float = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be loaded ({error})") from None
-    return vectors

@@ -24,7 +24,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from corpora.inputs import input_hash, readable, stem
-from corpora.support.errors import UserError
+from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import (
     atomic_path,
     check_file,
@@ -46,10 +46,8 @@ CACHE = Path("runs/vectors")
 DEFAULT_WORDS = 2_000_000
 """Words read from the top of a file, as in the paper (section 3.2)."""
 COPY = ("vectors.npy", "words.txt")
-FASTTEXT = (793712314).to_bytes(4, "little")
-"""How fastText's own binary models begin."""
 MOST = 65_536
-"""Dimensions that a header is believed to ask for, and bytes of a binary word."""
+"""Dimensions that a header is believed to ask for."""
 WORD_START = "▁"
 """Before the pieces of a unigram tokenizer that begin a word."""
 
@@ -182,6 +180,8 @@ def _convert(source: Source, folder: Path) -> None:
         with progress(unit="word", description=source.name) as bar:
             for word, vector in itertools.chain(first, pairs):
                 bar.update(1)
+                if not np.isfinite(vector).all():
+                    raise UserError(f"{source.spec}: the vector of {word[:40]!r} is not finite")
                 if writable(word) and word not in words:  # a second vector would never be looked up
                     words[word] = None
                     out.write(vector.astype("<f4").tobytes())
@@ -204,7 +204,7 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
         lines: Iterator[bytes] = iter(stream)
         first_number, announced = 2, None
         if len(fields) == 2 and all(field.isdigit() for field in fields):
-            announced, dim = _header(path, fields)
+            announced, dim = (int(field[:18]) for field in fields)
         else:
             dim = _trailing_numbers(fields)
             lines, first_number = itertools.chain([first], stream), 1
@@ -217,25 +217,12 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
                 vector = np.array(parts[1:], dtype=np.float32)
             except ValueError:
                 vector = np.empty(0, dtype=np.float32)
-            if len(vector) != dim or not np.isfinite(vector).all():
+            if len(vector) != dim:
                 raise UserError(f"{path}, line {number}: {line[:40]!r} is not a word and {dim} numbers")
             rows += 1
             yield parts[0].decode("utf-8", "replace"), vector
         if announced not in (None, rows):
             raise UserError(f"{path}: its first line says {announced} words, it has {rows}; is it cut off?")
-
-
-def _header(path: Path, fields: list[bytes]) -> tuple[int, int]:
-    """Words and dimensions of word2vec's first line.
-
-    Raises:
-        UserError: a number that no file of vectors has.
-    """
-    numbers = len(fields) == 2 and all(field.isdigit() and len(field) < 19 for field in fields)
-    if not numbers or not 1 <= int(fields[1]) <= MOST:
-        shown = b" ".join(fields)[:60].decode("ascii", "replace")
-        raise UserError(f"{path}, line 1: {shown!r} is not word2vec's number of words and dimension")
-    return int(fields[0]), int(fields[1])
 
 
 def _trailing_numbers(fields: list[bytes]) -> int:
@@ -251,24 +238,20 @@ def _trailing_numbers(fields: list[bytes]) -> int:
 
 
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
-    """word2vec's binary layout: a line ``words dim``, then per word ``word SPACE float32[dim]``."""
-    with readable(path) as stream:
-        first = stream.readline()
-        if first.startswith(FASTTEXT):
-            raise UserError(f"{path}: a fastText model; give the .vec file of the same vectors")
-        count, dim = _header(path, first.split())
-        for row in range(count):
-            word = bytearray()
-            while (byte := stream.read(1)) not in (b" ", b"") and len(word) < MOST:
-                word += byte
-            values = stream.read(4 * dim)
-            whole = byte == b" " and len(values) == 4 * dim
-            vector = np.frombuffer(values, dtype="<f4") if whole else np.full(dim, np.nan, dtype=np.float32)
-            if not np.isfinite(vector).all():
-                raise UserError(f"{path}, word {row + 1} of {count}: not followed by {dim} finite numbers")
-            yield word.decode("utf-8", "replace").lstrip("\n"), vector
-        if stream.read(2).strip():
-            raise UserError(f"{path}: goes on after the {count} words that its first line says")
+    """word2vec's binary layout, which gensim reads."""
+    try:
+        from gensim.models import KeyedVectors
+    except ImportError:
+        raise MissingExtraError("gensim", "vectors") from None
+    try:
+        vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, limit=DEFAULT_WORDS)
+    except (OSError, ValueError, EOFError, MemoryError) as error:
+        what = str(error).splitlines()[0] if str(error) else "it is cut off"
+        raise UserError(
+            f"{path}: not word2vec's binary layout ({what}); of a fastText model give the .vec file"
+        ) from None
+    for word in vectors.index_to_key:
+        yield word, vectors[word]
 
 
 def _read_model2vec(folder: Path) -> Iterator[tuple[str, Float]]:

@@ -97,6 +97,10 @@ class Manifest:
         gap = next((place for place, row in enumerate(self.shards) if row.index != place), None)
         return list(self.shards[:gap])
 
+    def total(self, name: str) -> int:
+        """Sum of a count (``sentences``, ``tokens``, ...) over the shards."""
+        return sum(getattr(row, name) for row in self.shards)
+
     def content_sha256(self) -> str:
         """Hex SHA-256 over the identity and the shards' files, in order."""
         digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode())

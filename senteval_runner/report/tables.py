@@ -154,19 +154,12 @@ def headlines(models: Models) -> dict[str, list[dict[str, float]]]:
     }
 
 
-def score_sections(
-    models: Models,
-    efforts: Mapping[str, tuple[int | None, float | None]],
-    parsed: Sequence[str] = (),
-    labelled: Sequence[str] = (),
-) -> list[Section]:
+def score_sections(models: Models, efforts: Mapping[str, tuple[int | None, float | None]]) -> list[Section]:
     """The tables of scores.
 
     Args:
         models: scores by model.
         efforts: size of a vector and hours of training by model.
-        parsed: models that read parses.
-        labelled: probing tasks whose labels a parser gave; marked when a model reads parses.
     """
     averaged = averaged_columns(models)
     paper = {name: [paper_row(one) for one in seeds] for name, seeds in models.items()}
@@ -175,7 +168,6 @@ def score_sections(
     elsewhere = {task for _, task, _, _ in PAPER_COLUMNS} | {*STS_SUBSETS, *RELATEDNESS_TASKS}
     tasks = list(dict.fromkeys(task for seeds in others.values() for one in seeds for task in one))
     probing = [task for task in tasks if task in PROBING_FILES]
-    marked = [task for task in probing if parsed and task in labelled]
     sections = []
     if columns := _known((*(column for column, *_ in PAPER_COLUMNS), AVERAGE), paper):
         notes = ["SICK-R times 100; lower MSE is better."]
@@ -196,13 +188,7 @@ def score_sections(
     if columns := [task for task in tasks if task not in elsewhere and task not in probing]:
         sections.append(Section("Other tasks", [_score_table(columns, others)]))
     if probing:
-        notes = ["Accuracy in percent."]
-        if marked:
-            notes.append(
-                f"A parser gave the labels of {', '.join(marked)}, and {', '.join(parsed)} read a parser's "
-                "trees: if it is the same parser, the probe asks for what was put in."
-            )
-        sections.append(Section("Probing", [_score_table(probing, others, notes)]))
+        sections.append(Section("Probing", [_score_table(probing, others, ["Accuracy in percent."])]))
     return sections
 
 

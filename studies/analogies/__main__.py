@@ -11,14 +11,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command, Commands
 from studies.analogies.config import BuildConfig, ScoreConfig
-from studies.kit.runner import Run, command
-
-if TYPE_CHECKING:
-    from senteval_runner.report.page import Page
+from studies.kit.runner import command
 
 
 def build(config: BuildConfig) -> None:
@@ -26,13 +22,6 @@ def build(config: BuildConfig) -> None:
     from studies.analogies.build import build
 
     build(config)
-
-
-def score(config: ScoreConfig, run: Run) -> Page:
-    """Score the models."""
-    from studies.analogies.report import score
-
-    return score(config, run)
 
 
 cli = Commands(
@@ -44,7 +33,13 @@ cli = Commands(
             "build the questions from facts and a tree cache.",
             owns=lambda config: config.output,
         ),
-        "run": command(ScoreConfig, score, "studies.analogies run", "score models.", plugins=True),
+        "run": command(
+            ScoreConfig,
+            "studies.analogies.report:score",
+            "studies.analogies run",
+            "score models.",
+            plugins=True,
+        ),
     },
     "studies.analogies",
     "Analogies of words, phrases and sentences:",

@@ -14,13 +14,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.ranking.faq import read_faq
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.support.errors import UserError
 from senteval_runner.report.page import Page
 from senteval_runner.vectors.encoders import open_model
 from studies.faq.config import FaqConfig, Sampling
-from studies.faq.data import Data
+from studies.faq.data import read_faq
 from studies.faq.report import Rows, page
 from studies.faq.train import LabelledPairs, cosines, tune
 from studies.kit.runner import Cell, Figures, Run
@@ -34,7 +33,7 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
     Raises:
         UserError: a set or model that cannot be opened.
     """
-    found_sets = [Data.of(read_faq(folder)) for folder in dict.fromkeys(config.sets)]
+    found_sets = [read_faq(folder) for folder in dict.fromkeys(config.sets)]
     sets = {data.name: data for data in found_sets}
     if len(sets) < len(found_sets):
         raise UserError(f"two sets have one name ({', '.join(sets)}); rename a folder")

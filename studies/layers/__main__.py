@@ -12,23 +12,17 @@ One forward pass per sentence gives all layers x poolings; vectors go to disk as
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
-from studies.kit.runner import Run, command
+from studies.kit.runner import command
 from studies.layers.config import LayersConfig
 
-if TYPE_CHECKING:
-    from senteval_runner.report.page import Page
-
-
-def study(config: LayersConfig, run: Run) -> Page:
-    """Evaluate every layer and pooling."""
-    from studies.layers.evaluate import evaluate
-
-    return evaluate(config, run)
-
-
-cli = command(LayersConfig, study, "studies.layers", (__doc__ or "").split("\n")[0], plugins=True)
+cli = command(
+    LayersConfig,
+    "studies.layers.evaluate:evaluate",
+    "studies.layers",
+    (__doc__ or "").split("\n")[0],
+    plugins=True,
+)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,10 @@ class Subject:
     """The vectors of all its columns."""
     units: list[Unit]
 
+    def key(self, unit: Unit) -> list[object]:
+        """Everything that decides the vectors of a unit."""
+        return [*self.backbone.identity(), unit.layers, unit.pooling]
+
     def vectors(self, unit: Unit, sentences: Sequence[Tokens]) -> Float:
         """The columns of a unit side by side, float32 [n, D]; what the store lacks is encoded now."""
         texts, columns = self.part.fill(sentences), self.backbone.columns
@@ -92,11 +96,12 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
                 for split, part in task.splits.items()
             ]
             remarks.append(f"--limit, not comparable with the full task: {name}: {', '.join(rows)}")
+        decided = [STORAGE, SEED, config.limit, data_hashes(task)]
         trained = [one for one in protocols if not one.nhid or name not in NO_HIDDEN_LAYER]
         cells = {
             (subject.name, unit, protocol.nhid): Cell(
                 name=f"{subject.name}: {unit.name}, {name}" + ", MLP" * bool(protocol.nhid),
-                identity=_identity(subject, unit, task, protocol, config.limit),
+                identity=[*subject.key(unit), dataclasses.asdict(protocol), *decided],
                 compute=partial(_score, subject, unit, task, protocol),
             )
             for subject, protocol in product(subjects, trained)
@@ -108,14 +113,6 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
     remarks += [note for subject in subjects for note in subject.backbone.notes()]
     compared = {subject.name: subject.backbone.compared for subject in subjects}
     return page(frame(scores), frame(mlp), compared, remarks)
-
-
-def _identity(
-    subject: Subject, unit: Unit, task: TaskData, protocol: Protocol, limit: int | None
-) -> list[object]:
-    """Everything that decides a score."""
-    chosen = [STORAGE, unit.layers, unit.pooling, SEED, limit]
-    return [*subject.backbone.identity(), *chosen, dataclasses.asdict(protocol), data_hashes(task)]
 
 
 def _score(subject: Subject, unit: Unit, task: TaskData, protocol: Protocol, folder: Path) -> Figures:

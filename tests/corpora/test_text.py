@@ -13,7 +13,7 @@ from corpora.documents import MAX_PIECE, Document, Sentence, StreamCorpus, in_pi
 from corpora.registry import open_corpus
 from corpora.support.errors import UserError
 from corpora.text import text_corpus
-from corpora.tokenize import MAX_RUN, SpaceTokenizer, SpacyTokenizer
+from corpora.tokenize import MAX_RUN, Tokenizer
 
 
 def rows(corpus: StreamCorpus) -> list[tuple[str, list[str]]]:
@@ -124,7 +124,7 @@ def test_long_documents_come_in_pieces() -> None:
     assert list(in_pieces("d", [sentence])) == [Document("d", (sentence,))]
 
 
-SPACY, SPACE = SpacyTokenizer(), SpaceTokenizer(running=True)
+SPACY, SPACE = Tokenizer("spacy"), Tokenizer("space")
 
 
 @settings(deadline=None, max_examples=40)

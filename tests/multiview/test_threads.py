@@ -38,7 +38,7 @@ def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> No
         assert main(tiny) == 0
         assert torch.get_num_threads() == 3
     again = Trainer(changed(tiny, loop={"epochs": 3}), open_trees(tiny.trees))
-    again.threads = 7  # more cores are idle now
+    again.threads = 7  # another machine
     assert again.run(lambda trainer, best: None) == 0 and again.threads == 1
 
 
@@ -54,13 +54,6 @@ def test_few_sentences_are_encoded_by_one_thread(
     encoder.encode([["a", "b"]])
     encoder.encode([["a"]] * 200, batch_size=200)
     assert seen == [1, 1, 5] and torch.get_num_threads() == 8
-
-
-def test_the_dry_run_says_how_many(tiny: TrainConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(changed(tiny, dry_run=True)) == 0
-    assert "\nthreads      1 (small products, or one core)" in capsys.readouterr().out
-    assert main(changed(tiny, dry_run=True, loop={"threads": 2})) == 0
-    assert "\nthreads      2, as --loop.threads says" in capsys.readouterr().out
 
 
 def test_commands_let_threads_sleep_while_they_wait(command, tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from corpora.support.errors import UserError
 from parsing.cache.files import Manifest
 from parsing.cache.reader import TreeCache
+from parsing.cache.sentences import cached_sentences
 from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees
-from parsing.sentences import cached_sentences
 from parsing.verify import verify_shards
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 

@@ -7,7 +7,7 @@ import pytest
 import parsing
 from corpora.support.errors import UserError
 from corpora.treebanks import read_conllu
-from parsing.sentences import ParsedSentence
+from parsing.cache.sentences import ParsedSentence
 from parsing.trees.brackets import read_trees
 
 TEXT = "Dr. Smith (born 1950) didn't sleep. “Why?” she asked… It's 3:30 p.m. now."

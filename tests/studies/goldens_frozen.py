@@ -14,14 +14,13 @@ from unittest.mock import patch
 import numpy as np
 from safetensors.torch import save_file
 
-from corpora.ranking.faq import read_faq
 from corpora.ranking.questions import filtered
 from corpora.ranking.sets import read_set
 from senteval_runner.vectors.encoders import open_model
 from studies.analogies.__main__ import cli as analogies
 from studies.faq.__main__ import cli as faq
 from studies.faq.config import FaqConfig
-from studies.faq.data import Data
+from studies.faq.data import read_faq
 from studies.faq.train import LabelledPairs, cosines, tune
 from studies.finetune.tiny import build_tiny
 from studies.layers.__main__ import cli as layers
@@ -105,7 +104,7 @@ def faq_scores(folder: Path) -> dict[str, float]:
 def train_faq(folder: Path) -> list[Path]:
     """25 steps of a FAQ encoder on retrieved negatives."""
     model, place = small_bert(folder / "bert", faq_texts()), folder / "toy"
-    data = Data.of(read_faq(place if place.exists() else write_set(place)))
+    data = read_faq(place if place.exists() else write_set(place))
     frozen = data.embed(open_model(model, cache=None, device="cpu"))
     guide = (frozen["query"] @ frozen["question"].T)[data.train]
     queries = [data.queries[row] for row in data.train]

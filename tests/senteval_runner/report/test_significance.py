@@ -161,24 +161,13 @@ def test_projections() -> None:
     assert tsne(rng.randn(12, 5).astype(np.float32)).shape == (12, 2)
 
 
-@pytest.mark.parametrize("options", [{"project": 1}, {}])
-def test_a_report_of_vectors_without_a_plane(tmp_path, data, words, monkeypatch, options) -> None:
-    """One dimension, or no known word: every vector is zero."""
-    monkeypatch.chdir(tmp_path)
-    if not options:
-        words.write_text("unseen 1 2 3\n")
-    assert running.run(config(tmp_path, data, str(words), tasks="CR", **options)) == 0
-    assert "words.txt: too few texts or dimensions" in (tmp_path / "report/report.html").read_text()
-
-
 def test_page_of_a_run(tmp_path, data, words, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (data / "probing" / "probing.json").write_text('{"tasks": {"WordContent": {"labels_from": "parser"}}}')
     models = (str(words), "random:seq")
     tasks = "CR,SICK-E,WordContent"
     running.run(config(tmp_path, data, *models, tasks=tasks, seeds="1,2"))
     page = (tmp_path / "report/report.html").read_text()
     ET.fromstring(page.split("\n", 1)[1])
-    for expected in ("±", "words.txt − random:seq", "labels of WordContent", "PCA", "t-SNE", "random:seq"):
+    for expected in ("±", "words.txt − random:seq", "Probing", "random:seq"):
         assert expected in page
     assert "http" not in page

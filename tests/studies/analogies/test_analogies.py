@@ -12,7 +12,7 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview.words.vectors import WordVectors
-from parsing.sentences import ParsedSentence
+from parsing.cache.sentences import ParsedSentence
 from studies.analogies.__main__ import cli
 from studies.analogies.build import Ranking, build_questions, content_words, length_table, load_pairs
 from studies.analogies.contexts import SLOT, collect_frames, fill, frames_of, paraphrase

@@ -12,13 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from corpora.ranking.faq import read_faq
 from corpora.ranking.lexical import Bm25, Tfidf
 from corpora.support.errors import UserError
 from senteval_runner.towers.transformer import load_whole
 from studies.faq.__main__ import cli
 from studies.faq.config import FaqConfig
-from studies.faq.data import Data
+from studies.faq.data import read_faq
 from studies.faq.report import score_table
 from studies.faq.train import LabelledPairs, cosines, random_negatives, retrieved_negatives
 from studies.finetune.examples import Examples
@@ -77,16 +76,22 @@ class Table(nn.Module):
 
 
 def test_measure_equals_a_loop(folder: Path) -> None:
-    faq = read_faq(folder)
-    data = Data.of(faq)
-    ids = [list(faq.queries)[row] for row in data.test]
-    scores = np.random.default_rng(0).integers(0, 4, (len(ids), len(faq.entries))).astype(float)  # with ties
+    data = read_faq(folder)
+    shape = len(data.test), len(data.questions)
+    scores = np.random.default_rng(0).integers(0, 4, shape).astype(float)  # with ties
     ranks = []
-    for query, row in zip(ids, scores, strict=True):
+    for query, row in zip(data.test, scores, strict=True):
         order = sorted(range(len(row)), key=lambda i: (-row[i], i))
-        ranks.append(1 + next(r for r, i in enumerate(order) if faq.entries[i].doc_id in faq.relevant[query]))
+        ranks.append(1 + next(rank for rank, i in enumerate(order) if data.relevant_QN[query, i]))
     expected = {"accuracy": np.mean([r == 1 for r in ranks]), "mrr": np.mean([1 / r for r in ranks])}
     assert data.measure(scores) == pytest.approx(expected)
+
+
+def test_the_files_fix_who_trains_and_who_tests(folder: Path) -> None:
+    data = read_faq(folder)
+    assert [data.queries[row] for row in data.test] == [f"change {topic} please" for topic in TOPICS]
+    assert len(data.train) == 24 and data.relevant_QN.sum() == 32
+    assert data.answers[0] == "Open the password page and edit it ."
 
 
 def test_bm25_equals_its_formula() -> None:
@@ -251,15 +256,6 @@ def test_bad_parts_are_named(folder: Path) -> None:
         read_faq(folder)
 
 
-def test_a_set_that_does_not_say_who_trains_is_refused(folder: Path) -> None:
-    (folder / "queries-train.tsv").rename(folder / "queries.tsv")
-    (folder / "queries-test.tsv").unlink()
-    qrels = (folder / "qrels.tsv").read_text().splitlines()
-    (folder / "qrels.tsv").write_text("\n".join(line for line in qrels if ".0\t" not in line) + "\n")
-    with pytest.raises(UserError, match="toy: no queries-train"):
-        Data.of(read_faq(folder))
-
-
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
@@ -280,11 +276,3 @@ def test_bad_files_are_named(folder: Path, name: str, text: str, told: str) -> N
     with pytest.raises(UserError, match=told) as error:
         read_faq(folder)
     assert name in str(error.value)
-
-
-@pytest.mark.data
-def test_real_sets(data_folder: Path) -> None:
-    stack = read_faq(data_folder / "retrieval" / "stackfaq")
-    covid = read_faq(data_folder / "retrieval" / "covidfaq")
-    assert (len(stack.entries), len(stack.queries)) == (719, 1249)
-    assert (len(covid.entries), len(covid.queries)) == (68, 1387)
