@@ -208,5 +208,5 @@ def test_bad_input_is_one_line(
 def test_info_command(folder: Path, capsys) -> None:
     assert info.cli([str(folder)]) == 0
     out = capsys.readouterr().out
-    for word in ("views seq, seq", "16 dimensions", "recall@1", "progress", "resumable"):
+    for word in ("seq 8 + seq 8 = 16 dimensions", "recall@1", "progress", "resumable"):
         assert word in out
