@@ -13,6 +13,7 @@ from senteval_runner.protocol.correlation import row_pearsons
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.projections import pca, tsne
 from senteval_runner.report.significance import paired_bootstrap, paired_bootstrap_of_all_pairs
+from tests.fixtures.browser import look
 from tests.senteval_runner.test_run import config
 
 
@@ -126,6 +127,7 @@ def test_page_of_a_run(tmp_path, data, words, monkeypatch) -> None:
     tasks = "CR,SICK-E,WordContent"
     running.run(config(tmp_path, data, *models, tasks=tasks, seeds="1,2"))
     page = (tmp_path / "report/report.html").read_text()
+    look(page, tmp_path)
     ET.fromstring(page.split("\n", 1)[1])
     for expected in ("±", "words.txt − random:seq", "Probing", "random:seq"):
         assert expected in page
