@@ -233,7 +233,7 @@ class Trainer(Task[Job]):
         loop = Loop(self, plan, self.config.folder, processes=self.distributed)
         self.position = loop.position
         before = self.position.extra
-        if not options.threads:  # the number was chosen by what was idle when the run began
+        if not options.threads:  # a run keeps the number that it began with
             self.threads = before.get("threads", self.threads)
         now = {"threads": self.threads, "world": self.distributed.world}
         if loop.resumed and not loop.over():
