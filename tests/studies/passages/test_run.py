@@ -17,8 +17,8 @@ from studies.kit.data import published, read_presets
 from studies.kit.runner import run_study
 from studies.passages import cross, methods
 from studies.passages.__main__ import cli
-from studies.passages.__main__ import study as passages
 from studies.passages.config import PassagesConfig
+from studies.passages.methods import rank as passages
 from studies.passages.metrics import METRICS
 from tests.fixtures import browser
 from tests.fixtures.goldens import dies_at
