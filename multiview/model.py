@@ -366,7 +366,7 @@ class MultiViewEncoder:
     ) -> Tensor:
         """Vectors [n, D] in input order."""
         total = len(texts if texts is not None else trees or ())
-        # One thread for few sentences: they are done before the idle cores have been counted.
+        # One thread for few sentences.
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(batch_size, dim, self.device) if total >= FEW else 1
         width = sum(network.widths[place] for network, place in self._encoders(chosen))

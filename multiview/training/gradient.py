@@ -25,7 +25,7 @@ from multiview.folder.reading import Reader
 from multiview.training.data import MicroBatch, Segment, Step
 from multiview.training.distributed import DistributedContext
 from multiview.training.objective import Objective
-from multiview.words.new import OWN_SHARE, new_table, tuned_table
+from multiview.words.sources import OWN_SHARE, new_table, tuned_table
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors
 from multiview.words.vocabulary import Vocabulary, corpus_words

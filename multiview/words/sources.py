@@ -1,4 +1,6 @@
-"""``--vectors``: a file or a model2vec folder, the corpus itself (gensim), or a sentence encoder.
+"""Where the words of a new model come from: the corpus, and the vectors that ``--vectors`` names.
+
+These are a file or a model2vec folder, the corpus itself (gensim), or a sentence encoder.
 
 ``train`` is skip-gram (Mikolov et al. 2013) with window 5, 5 negatives and 3 passes, or more over a small
 corpus. One worker reads the sentences in order, so the same cache and options give the same vectors; more
@@ -17,11 +19,13 @@ Legend of dimension suffixes: W words, T size of the encoder's vectors, E size o
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from corpora.inputs import input_hash, list_files
@@ -29,6 +33,7 @@ from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest
 from corpora.support.progress import Bar, progress
 from multiview.config import DISTIL, TRAIN, TrainConfig
+from multiview.words.table import MEAN_WORDS, WordTable
 from multiview.words.vectors import (
     CACHE,
     DEFAULT_WORDS,
@@ -38,7 +43,7 @@ from multiview.words.vectors import (
     converted,
     given_source,
 )
-from multiview.words.vocabulary import corpus_words, inverse_frequency
+from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, corpus_words, inverse_frequency
 from parsing.cache.reader import TreeCache
 
 if TYPE_CHECKING:
@@ -49,8 +54,87 @@ PASSES = {"words": 10_000_000, "least": 3, "most": 20}
 """Read the corpus until so many words are read, but not less or more often than this."""
 BLOCK = 4096
 """Sentences read from the cache at a time, and words encoded."""
+OWN_SHARE = 0.5
+"""Length of the random direction that each word of a model gets when it goes on, against that of its vector.
+
+A word is then more like itself than like its synonyms, which finds neighbours in the text of a domain."""
 MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
 """What of an encoder's folder decides its vectors."""
+
+
+def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordTable:
+    """The words of a new model.
+
+    Args:
+        config: of the training.
+        trees: the corpus.
+        cache: where converted vectors are kept.
+
+    Raises:
+        UserError: the vectors are missing or malformed, or have none of the corpus's words.
+    """
+    wanted = config.table
+    if config.words == "fixed":
+        vectors = open_vectors(config, trees, cache)
+        listed = Vocabulary(vectors.words, buckets=wanted.buckets, case=wanted.case)
+        if not any(0 < listed.row(word) <= len(listed) for word in trees.type_counts()):
+            raise _no_word_in_common(config)
+        fixed = WordTable.with_fixed(listed, vectors.vectors)
+        fixed.origin = f"from {vectors.about}"
+        return fixed
+    words, counts_W = corpus_words(trees.type_counts(), wanted)
+    vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
+    if config.words == "tuned":
+        return tuned_table(config, vocabulary, open_vectors(config, trees, cache))
+    table = WordTable(vocabulary, wanted.dim, views=len(config.view_list))
+    equal = config.encoder.start == "bag"
+    table.initialise(wanted.init, equal=equal, counts=counts_W, seed=config.seed)
+    return table
+
+
+def tuned_table(
+    config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors, share: float = 0.0
+) -> WordTable:
+    """Trained tables whose words start from given vectors.
+
+    A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
+    lower, Capitalised or UPPER case. The unknown word starts from the mean vector, as with fixed vectors.
+    Hash buckets and words without a vector start at random, as long as the given vectors are on average.
+
+    Args:
+        config: of the training.
+        vocabulary: of the corpus.
+        vectors: float32 [W, E] with their words; the tables get E dimensions.
+        share: b; a given vector v starts as (v + b|v|r) / √(1 + b²), r a random direction.
+
+    Raises:
+        UserError: no word has a vector.
+    """
+    given = Vocabulary(vectors.words, case="exact" if vocabulary.case == "exact" else "backoff")
+    places = given.lookup(vocabulary.words).astype(np.int64) - 1  # row 0 is the unknown word
+    rows = 1 + np.flatnonzero(places >= 0)
+    if not len(rows):
+        raise _no_word_in_common(config)
+    values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
+    mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
+    table = WordTable(vocabulary, vectors.dim, views=len(config.view_list))
+    table.initialise("unit", equal=config.encoder.start == "bag", seed=config.seed)
+    with torch.no_grad():
+        for rows_of_view in table.tables:
+            rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)
+            own = values.norm(dim=1, keepdim=True) * rows_of_view[torch.from_numpy(rows)]
+            rows_of_view *= values.norm(dim=1).mean()
+            rows_of_view[UNKNOWN_ROW] = mean_E
+            rows_of_view[torch.from_numpy(rows)] = (values + share * own) / math.sqrt(1 + share**2)
+    table.origin = f"{len(rows):,} of them starting from {vectors.about}"
+    return table
+
+
+def _no_word_in_common(config: TrainConfig) -> UserError:
+    return UserError(
+        f"--vectors {config.vectors}: has none of the corpus's words; use vectors of the same language and "
+        "case"
+    )
 
 
 def open_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordVectors:

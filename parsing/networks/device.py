@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeVar
@@ -26,8 +25,6 @@ LARGE_FLOP = 2e9
 """Work of a product that pays for several threads: some tens of milliseconds on one core."""
 WORDS = 20
 """Words of a sentence, about."""
-SAMPLE_S = 0.1
-"""How long to watch the cores."""
 
 Parse = TypeVar("Parse")
 Stages = Generator[None, None, Sequence[Parse]]
@@ -211,33 +208,20 @@ class DeviceParser(ABC):
 
 
 def chosen_threads(sentences: int, dim: int, device: torch.device) -> int:
-    """Threads for encoding sentences together.
+    """Threads for encoding sentences together: as many as torch takes by itself for large products, else one.
 
-    One unless the products are large and more cores are idle; never more than torch takes by itself
-    (OMP_NUM_THREADS, else the cores). OpenMP splits an operation into equal parts and waits for the last one;
-    on a machine with other work that one is late, and a second thread makes small products ten times as slow.
-    The number is chosen once for a run, because the last bits may depend on it.
+    OpenMP splits an operation into equal parts and waits for the last one; on a machine with other work that
+    one is late, and a second thread makes small products slower. The number is chosen once for a run, because
+    the last bits may depend on it.
 
     Args:
         sentences: number of them.
         dim: hidden size of a view.
         device: of the weights; on a GPU there are no large products left for the CPU.
     """
-    most = torch.get_num_threads()
     # The widest weights of a cell: five gates from two children.
     largest = 2.0 * sentences * WORDS * (5 * dim) * (2 * dim)
-    if most == 1 or device.type != "cpu" or largest < LARGE_FLOP:
-        return 1
-    return max(1, min(most, idle_cores()))
-
-
-def idle_cores() -> int:
-    """Cores that nobody used in the last moment; one that is a quarter in use counts as idle."""
-    import psutil
-
-    busy = psutil.cpu_percent(SAMPLE_S, percpu=True)
-    ours = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(busy))
-    return int(sum(1 - busy[core] / 100 for core in ours if core < len(busy)) + 0.25)
+    return torch.get_num_threads() if device.type == "cpu" and largest >= LARGE_FLOP else 1
 
 
 @contextlib.contextmanager

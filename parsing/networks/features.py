@@ -11,17 +11,15 @@ C characters of a type (cut at ``ParserVocabulary.max_characters``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from corpora.support.config import Count, config_from_json, configuration
-from corpora.support.errors import UserError
+from corpora.support.config import Count, configuration
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
@@ -60,20 +58,6 @@ class ParserVocabulary:
             characters=(*SPECIALS, *sorted(characters)),
             max_characters=max_characters,
         )
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, object], *, where: Path | str) -> ParserVocabulary:
-        """The vocabulary among the values of a ``vocab.json``.
-
-        Raises:
-            UserError: there is none; names the file.
-        """
-        own = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        vocabulary = config_from_json(cls, own, where=where)
-        for name, entries in (("words", vocabulary.words), ("characters", vocabulary.characters)):
-            if entries[: len(SPECIALS)] != SPECIALS:
-                raise UserError(f"{where}: {name} must start with {', '.join(SPECIALS)}")
-        return vocabulary
 
 
 class TypeTable:

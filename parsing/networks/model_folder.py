@@ -62,15 +62,26 @@ class ModelFolder:
     """``name``, ``version`` and ``sha256``."""
 
     def part(self, config_type: type[Config], key: str = "") -> Config:
-        """The configuration, or one part of it; values of older versions are ignored.
+        """The configuration, or one part of it.
 
         Raises:
             UserError: it does not fit ``config_type``.
         """
-        values = self.mapping(CONFIG, key) if key else self.config
+        return self._read(config_type, self.mapping(CONFIG, key) if key else self.config, CONFIG)
+
+    def parser_vocabulary(self) -> ParserVocabulary:
+        """Words and characters.
+
+        Raises:
+            UserError: there are none.
+        """
+        return self._read(ParserVocabulary, self.vocabulary, VOCABULARY)
+
+    def _read(self, config_type: type[Config], values: Mapping[str, Any], file: str) -> Config:
+        """Those of the values that the type has; older versions wrote more."""
         known = {field.name for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
         kept = {name: value for name, value in values.items() if name in known}
-        return config_from_json(config_type, kept, where=self.path / CONFIG)
+        return config_from_json(config_type, kept, where=self.path / file)
 
     def names(self, key: str) -> tuple[str, ...]:
         """One list of the vocabulary: relations, labels or tags.
@@ -93,14 +104,6 @@ class ModelFolder:
         if not isinstance(found, dict):
             raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
         return found
-
-    def parser_vocabulary(self) -> ParserVocabulary:
-        """Words and characters.
-
-        Raises:
-            UserError: there are none.
-        """
-        return ParserVocabulary.from_json(self.vocabulary, where=self.path / VOCABULARY)
 
     def build(self, make: Callable[[], Module]) -> Module:
         """A module with the folder's weights, in eval mode.

@@ -64,12 +64,8 @@ class Plan:
     """Steps between evaluations; 0 evaluates after each epoch."""
     evaluate_parts: int = 0
     """Evaluate this many times, evenly over the run, instead."""
-    patience: int = 0
-    """End after this many evaluations without a better one; 0 never does."""
     checkpoint_s: float = 60.0
     """Seconds between checkpoints; each evaluation writes one besides."""
-    keep: int = 2
-    """Checkpoints that are kept."""
     read_every: int = 1
     """Steps between readings of the metrics."""
     log_steps: bool = False
@@ -122,7 +118,7 @@ class Loop(Generic[Batch]):
         self.task, self.plan, self.folder = task, plan, folder
         self.identity = dict(identity or {})
         self.processes = processes or _Alone()
-        self.checkpoints = Checkpoints(folder / "checkpoints", plan.keep)
+        self.checkpoints = Checkpoints(folder / "checkpoints", 2)
         self.bests = Checkpoints(folder / "best", 1)
         self.position = Position()
         found = self.checkpoints.newest()
@@ -154,8 +150,6 @@ class Loop(Generic[Batch]):
         plan, position = self.plan, self.position
         if position.step >= position.steps:
             return f"all {position.steps} steps done"
-        if plan.patience and position.waited >= plan.patience:
-            return f"no better step in {position.waited} evaluations"
         return f"time limit of {plan.max_minutes:g} minutes" if position.progress >= 1 else ""
 
     def run(self) -> int:
@@ -264,14 +258,11 @@ class Loop(Generic[Batch]):
             means = {name: total / count for name, (total, count) in sorted(position.sums.items())}
             row: Row = {"kind": "evaluation", "step": position.step, "epoch": epoch}
             row |= {"minutes": round(position.seconds / 60, 3), **means, **scores}
-            better = self.task.is_better(row, position.best)
-            if better:
-                position.best, position.waited = row, 0
+            if self.task.is_better(row, position.best):
+                position.best = row
                 # Before the checkpoint that records it: after a kill in between, the steps are repeated.
                 if self.processes.first:
                     self.task.keep_best(self.bests, row)
-            elif position.step:
-                position.waited += 1
         position.sums = {}
         self._write(row)
 

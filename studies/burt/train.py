@@ -17,7 +17,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save_file
 from torch import nn
@@ -82,7 +81,7 @@ def train_all(config: BurtConfig, run: Run) -> Page:
     cells = {
         name: Cell(
             name=name,
-            identity=[_options(row), key, digests],
+            identity=[{k: v for k, v in config_to_json(row).items() if k not in FREE_OPTIONS}, key, digests],
             compute=partial(_train, row, backbone, config.output / folder, run),
             folder=folder,
         )
@@ -112,11 +111,6 @@ def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
     return rows
 
 
-def _options(config: BurtConfig) -> dict[str, Any]:
-    """The options that decide the result, but for backbone and data."""
-    return {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
-
-
 def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path) -> Figures:
     """One model: its scores by step, and what it was trained on."""
     data = read_data(config)
@@ -140,7 +134,7 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
     history = fit(
         net,
         tasks,
-        dataclasses.replace(LoopConfig(), learning_rate=config.learning_rate),
+        LoopConfig(learning_rate=config.learning_rate),
         steps=steps,
         cycle=cycle,
         evaluate_every=config.evaluate_every,

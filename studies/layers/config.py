@@ -45,6 +45,6 @@ class LayersConfig:
     cache: Path = Path("runs/layers/vectors")
     """Folder of sentence vectors, one subfolder per backbone and choice of columns."""
     trees: Path | None = None
-    """Tree encoders: tree cache of the sentences (parsing.run senteval); None parses them on the fly."""
+    """Tree encoders: tree cache of the sentences; None parses them on the fly."""
     device: str | None = None
     """Device of the backbones, e.g. cpu or cuda; None is a GPU if there is one."""

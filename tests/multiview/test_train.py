@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, locked, read_json, read_record
 from multiview.config import TrainConfig, options_of, preset, read_config
-from multiview.info import cli as info
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
 from multiview.training import trainer as trainer_module
@@ -165,33 +164,6 @@ def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig) -> None:
     assert_same_bits(newest(changed(config, name="whole")), newest(config))
 
 
-def test_ctrl_c_checkpoints_and_exits_with_130(tiny: TrainConfig, monkeypatch, capsys) -> None:
-    update = Trainer.update
-
-    def interrupted(self: Trainer, result):
-        if self.position.step == 4:
-            os.kill(os.getpid(), signal.SIGINT)
-        return update(self, result)
-
-    monkeypatch.setattr(Trainer, "update", interrupted)
-    assert main(tiny) == 130
-    assert kept(tiny) == ["step-00000003", "step-00000005"]  # a validation writes one, too
-    assert "the same command resumes" in capsys.readouterr().out
-
-
-def test_corrupted_newest_checkpoint_is_skipped(tiny: TrainConfig, monkeypatch, every_step) -> None:
-    main(tiny)
-    broken = changed(tiny, name="broken")
-    killed_after(broken, 8, monkeypatch)
-    last = sorted((broken.folder / "checkpoints").glob("step-*"))[-1]
-    data = bytearray((last / "weights.safetensors").read_bytes())
-    data[-1] ^= 1
-    (last / "weights.safetensors").write_bytes(data)
-    main(broken)
-    assert "damaged and skipped" in (broken.folder / "log.txt").read_text()
-    assert_same_bits(newest(tiny), newest(broken))
-
-
 def test_non_finite_loss_stops_before_the_update(tiny: TrainConfig, monkeypatch) -> None:
     gradient = Trainer.gradient
 
@@ -212,19 +184,6 @@ def test_non_finite_loss_stops_before_the_update(tiny: TrainConfig, monkeypatch)
 
 def kept(config: TrainConfig) -> list[str]:
     return sorted(path.name for path in (config.folder / "checkpoints").iterdir())
-
-
-def test_limits(tiny: TrainConfig, capsys) -> None:
-    main(changed(tiny, loop={"max_steps": 5}, name="steps"))
-    limited = changed(tiny, loop={"max_minutes": 1e-6, "max_steps": 3}, name="minutes")
-    main(limited)
-    said = capsys.readouterr().out
-    assert "all 5 steps done" in said and "time limit of 1e-06 minutes" in said
-    assert kept(changed(tiny, name="steps"))[-1] == "step-00000005"
-    main(limited)
-    assert kept(limited) == ["step-00000001"], "the limit holds"
-    main(changed(limited, loop={"max_minutes": 0}))
-    assert kept(limited)[-1] == "step-00000003", "without the limit the run goes on"
 
 
 def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path: Path, capsys) -> None:
@@ -344,8 +303,6 @@ def test_training_that_only_harms_keeps_the_start(tiny: TrainConfig, monkeypatch
     kept = MultiViewEncoder.load(tiny.folder).members[0].network
     start = Trainer(tiny, open_trees(tiny.trees)).network
     assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), start.parameters(), strict=False))
-    assert info([str(tiny.folder)]) == 0
-    assert "the start: recall@1 0.5000 (0.5000 untrained)" in capsys.readouterr().out
 
 
 def test_the_best_step_is_kept(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,31 +312,3 @@ def test_the_best_step_is_kept(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatc
     assert (training["step"], training["sentences"]) == (3, 3 * tiny.loop.batch)
     text = f"step 3, which had seen {3 * tiny.loop.batch} sentences"
     assert text in (tiny.folder / "README.md").read_text()
-
-
-def test_a_kill_before_the_first_checkpoint_leaves_one_line_of_step_0(tiny: TrainConfig, monkeypatch) -> None:
-    config = changed(tiny, loop={"max_steps": 2})
-    killed_after(config, 0, monkeypatch)
-    assert main(config) == 0
-    lines = read_log(config.folder / "log.jsonl")
-    assert [line["step"] for line in lines if "recall@1" in line].count(0) == 1
-
-
-def test_a_foreign_line_in_the_log_is_named(tiny: TrainConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    config = changed(tiny, loop={"max_steps": 2})
-    assert main(config) == 0
-    path = config.folder / "log.jsonl"
-    whole = path.read_bytes()
-    for foreign in (
-        b"{}",
-        b"7",
-        b'{"kind": [], "step": 1}',
-        b"[" * 200_000,
-        b"9" * 6000,
-        b"\xff",
-    ):
-        path.write_bytes(foreign + b"\n" + whole)
-        assert info([str(config.folder)]) == 2
-        assert "log.jsonl, line 1: " in capsys.readouterr().err
-    path.write_bytes(whole + b'{"kind": "tra')
-    assert info([str(config.folder)]) == 0

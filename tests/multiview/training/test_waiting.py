@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
@@ -83,45 +81,6 @@ def test_a_step_stays_on_its_device(tiny: TrainConfig, variant: str, monkeypatch
         result = trainer.gradient(step)
         trainer.update(result)
     assert {tensor.device.type for tensor in (result.metrics, *result.row_gradients)} == {"meta"}
-
-
-WAITING: dict[str, Callable[[Tensor], object]] = {
-    "item": lambda x: x[0, 0].item(),
-    "float": lambda x: float(x[0, 0]),
-    "bool": lambda x: bool(x[0, 0] > 0),
-    "tolist": lambda x: x.tolist(),
-    "numpy": lambda x: x.numpy(),
-    "cpu": lambda x: x.cpu(),
-    "nonzero": lambda x: torch.nonzero(x),
-    "mask": lambda x: x[x > 0],
-    "put by mask": lambda x: x.__setitem__(x > 0, 1.0),
-    "unique": lambda x: x.unique(),
-    "isfinite": lambda x: 1 if torch.isfinite(x).all() else 0,
-}
-
-
-@pytest.mark.parametrize("name", WAITING)
-def test_what_waits_is_refused(name: str) -> None:
-    with pytest.raises(Waits), no_waiting():
-        WAITING[name](torch.ones(2, 3))
-
-
-class Asks(torch.autograd.Function):
-    """Reads its gradient."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * gradient.sum().item()
-
-
-def test_the_backward_pass_is_watched() -> None:
-    x = torch.ones(3, requires_grad=True)
-    with pytest.raises(Waits), no_waiting():
-        Asks.apply(x).sum().backward()
 
 
 def test_rare_readings_change_nothing(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:

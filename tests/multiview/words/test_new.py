@@ -15,7 +15,7 @@ from multiview.config import TrainConfig
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
 from multiview.training.data import Rows, open_trees
-from multiview.words.new import new_table, tuned_table
+from multiview.words.sources import new_table, tuned_table
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors
 from multiview.words.vocabulary import Vocabulary

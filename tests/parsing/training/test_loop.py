@@ -151,7 +151,6 @@ def test_damaged_and_unwritten_checkpoints(
         ({"max_steps": 7}, 7, [5, 7]),
         ({"evaluate_every": 8}, 20, [8, 16, 20]),
         ({"evaluate_parts": 4}, 20, [5, 10, 15, 20]),
-        ({"evaluate_every": 4, "patience": 2, "rate": 1e-30}, 12, [4, 8, 12]),
     ],
 )
 def test_budgets(tmp_path: Path, plan: dict[str, Any], steps: int, evaluations: list[int]) -> None:

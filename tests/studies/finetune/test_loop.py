@@ -230,24 +230,21 @@ def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:
         assert not torch.allclose(pairs, tower.embed_pairs([("the cat", "a dog")]))
 
 
-@pytest.mark.parametrize("kind", ["Albert", "Roberta", "XLNet"])
+SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+KINDS: dict[str, dict[str, int]] = {
+    "Albert": {**SMALL, "embedding_size": 8},
+    "Roberta": {**SMALL, "num_hidden_layers": 1},
+    "XLNet": {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 32},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_other_encoders_are_towers_too(tiny: Path, tmp_path: Path, kind: str) -> None:
     import transformers
 
-    sizes = {
-        "Albert": {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 32},
-        "Roberta": {
-            "hidden_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-        },
-        "XLNet": {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 32},
-    }
     torch.manual_seed(0)
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=300, type_vocab_size=2, pad_token_id=0, **sizes[kind]
-    )
+    sizes = {"vocab_size": 300, "type_vocab_size": 2, "pad_token_id": 0, **KINDS[kind]}
+    config = getattr(transformers, f"{kind}Config")(**sizes)
     getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path)
     transformers.AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path)
     tower = load_tower(str(tmp_path), dropout=0.0).eval()
