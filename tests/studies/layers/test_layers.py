@@ -29,9 +29,9 @@ from studies.kit.data import published, read_presets
 from studies.kit.runner import Run, run_study
 from studies.layers import evaluate, report
 from studies.layers.__main__ import cli
-from studies.layers.__main__ import study as layers
 from studies.layers.config import LayersConfig
 from studies.layers.evaluate import LEAST_PER_CLASS, NO_HIDDEN_LAYER, limited
+from studies.layers.evaluate import evaluate as layers
 from studies.layers.report import (
     AVERAGE,
     TASK_GROUPS,

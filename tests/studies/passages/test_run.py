@@ -17,8 +17,8 @@ from studies.kit.data import published, read_presets
 from studies.kit.runner import run_study
 from studies.passages import cross, methods
 from studies.passages.__main__ import cli
-from studies.passages.__main__ import study as passages
 from studies.passages.config import PassagesConfig
+from studies.passages.methods import rank as passages
 from studies.passages.metrics import METRICS
 from tests.fixtures import browser
 from tests.fixtures.goldens import dies_at
@@ -101,7 +101,7 @@ def test_what_cannot_be_used_is_named_and_the_others_finish(world: Path) -> None
     assert run(sets=sets, models=("none.txt", "words.txt"), cross=("model",)) == 2
     assert len(results()) == 2
     told = " ".join(left_out())
-    for reason in ("dev.tsv:1: no column", "none.txt", "of the name wikiqa", "reads one sentence at a time"):
+    for reason in ("dev.tsv:1: no column", "none.txt", "of the name wikiqa", "give a Hugging Face encoder"):
         assert reason in told
 
 
