@@ -31,7 +31,7 @@ from corpora.support.files import atomic_path, locked, read_json, sweep, write_j
 from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
 
 if TYPE_CHECKING:
-    from multiview.training.distributed import DistributedContext
+    from multiview.training.gradient import DistributedContext
     from multiview.training.trainer import Trainer
     from parsing.cache.reader import TreeCache
 
@@ -85,7 +85,7 @@ def main(config: TrainConfig) -> int:
     from multiview.folder.files import save_members
     from multiview.folder.names import model_folder
     from multiview.training.data import open_trees
-    from multiview.training.distributed import DistributedContext
+    from multiview.training.gradient import DistributedContext
 
     for view in config.view_list:  # a misspelt one is refused before a corpus is read
         if view_class(view).weightless:

@@ -62,7 +62,7 @@ class ParseConfig:
     """Options of ``parsing.run``."""
 
     corpus: Positional[str]
-    """pydocs, umbc, senteval, or a text file or folder."""
+    """pydocs, umbc, or a text file or folder."""
     preset: Literal["default", "paper"] = "default"
     """paper: the sentences and parsers of Simoulin & Crabbé 2021, whose checkpoints have to be given."""
     output: Path | None = None
@@ -81,7 +81,7 @@ class ParseConfig:
     limit: str | None = None
     """Read only the first sentences: how many, e.g. 5000, 1.5k or 40M; None is all."""
     data: Path | None = None
-    """Folder that holds umbc and senteval; None is $MULTIVIEW_DATA, else data."""
+    """Folder that holds umbc; None is $MULTIVIEW_DATA, else data."""
     split: Literal["train", "heldout", "all"] | None = None
     """Part of pydocs; None is train."""
     max_tokens: Count = 128

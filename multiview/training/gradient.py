@@ -4,26 +4,34 @@ Gradient caching (Gao et al. 2021) trains batches that do not fit into memory: e
 without a graph, differentiate the loss with respect to the features, then encode each micro-batch again and
 backpropagate its part of that gradient. Nothing in the encoders is random, so the gradient is the same.
 
+Several processes under torchrun sum their gradients here and not by DistributedDataParallel, for three
+reasons: the word rows of a step are sparse, the loss is already divided by the anchors of all processes, and
+gradient caching runs several backward passes per step. The result is the same for any number of processes, up
+to the order of additions.
+
 Legend of dimension suffixes: B sentences, D hidden, U distinct word rows, E word-vector size.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import Reading, ViewStack, trained_views
+from multiview.engines.native import to_device
 from multiview.folder.files import load_members, member_names, member_record, model_sha256
 from multiview.folder.names import model_folder
 from multiview.folder.reading import Reader
-from multiview.training.data import MicroBatch, Segment, Step
-from multiview.training.distributed import DistributedContext
+from multiview.training.data import MicroBatch, Rows, Segment, Step
 from multiview.training.objective import Objective
 from multiview.words.sources import OWN_SHARE, new_table, tuned_table
 from multiview.words.table import WordTable
@@ -124,6 +132,91 @@ def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack
             network.words = tuned_table(config, more, vectors, OWN_SHARE)
     network.words.origin = origin
     return network
+
+
+@dataclass(frozen=True)
+class DistributedContext:
+    """The place of this process among all of them."""
+
+    rank: int = 0
+    world: int = 1
+    local_rank: int = 0
+    """Number of the process on this machine, and of the GPU it uses."""
+    hosts: dist.ProcessGroup | None = None
+    """What the hosts tell each other without their GPUs; None is the default group."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes files and messages."""
+        return self.rank == 0
+
+    @classmethod
+    def from_environment(cls, cuda: bool) -> DistributedContext:
+        """Join the process group when started by torchrun; otherwise a single process."""
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
+            return cls()
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if cuda else "gloo")
+        hosts = dist.new_group(backend="gloo") if dist.get_backend() == "nccl" else None
+        return cls(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")), hosts)
+
+    def close(self) -> None:
+        """Leave the process group."""
+        if self.world > 1:
+            dist.destroy_process_group()
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum a tensor of any shape over processes, in place."""
+        if self.world > 1:
+            dist.all_reduce(values)
+        return values
+
+    def sum_on_hosts(self, values: Sequence[float]) -> list[float]:
+        """Sum numbers over processes; the devices go on meanwhile."""
+        total = torch.tensor(values, dtype=torch.float64)
+        if self.world > 1:
+            dist.all_reduce(total, group=self.hosts)
+        sums: list[float] = total.tolist()
+        return sums
+
+    def barrier(self) -> None:
+        """Wait for the other processes."""
+        if self.world > 1:
+            dist.barrier()
+
+    def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
+        """Sum the gradients of dense parameters over processes, through one flat buffer."""
+        if self.world == 1:
+            return
+        flat = torch.cat(
+            [(p.grad if p.grad is not None else torch.zeros_like(p)).flatten() for p in parameters]
+        )
+        dist.all_reduce(flat)
+        for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = part.view_as(parameter).clone()
+
+    def sum_rows(self, rows: Rows, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Distinct rows of all processes, int64 on the device, and the sums of their gradients.
+
+        Args:
+            rows: of this process, U of them.
+            gradients: per table [U, E].
+        """
+        if self.world == 1:
+            return rows.table, list(gradients)
+        # Only the hosts talk about rows, so that the devices need not wait.
+        parts: list[list[int]] = [[]] * self.world
+        dist.all_gather_object(parts, rows.host.tolist(), group=self.hosts)
+        everyone = np.unique(np.concatenate([np.array(part, dtype=np.int64) for part in parts]))
+        arrays = {"rows": everyone, "at": np.searchsorted(everyone, rows.host)}
+        moved = to_device(arrays, rows.table.device)
+        sums = []
+        for gradient in gradients:
+            total = gradient.new_zeros(len(everyone), gradient.shape[1])
+            total[moved["at"]] = gradient
+            dist.all_reduce(total)
+            sums.append(total)
+        return moved["rows"], sums
 
 
 @dataclass

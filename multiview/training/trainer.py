@@ -31,8 +31,7 @@ from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.training.data import Span, Split, Step, StepSource, cut, open_teacher, prefetch
-from multiview.training.distributed import DistributedContext
-from multiview.training.gradient import MultiViewNetwork, StepResult, step_gradient
+from multiview.training.gradient import DistributedContext, MultiViewNetwork, StepResult, step_gradient
 from multiview.training.objective import Positions, neighbour_targets, retrieved
 from multiview.training.optimiser import Optimiser
 from parsing.cache.reader import TreeCache

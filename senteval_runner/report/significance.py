@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,30 +47,29 @@ def bootstrap(
     return Interval(mean=float(values_A.mean()), low=float(low), high=float(high))
 
 
-def paired_bootstrap(
-    a: Sequence[Sequence[TaskResult]], b: Sequence[Sequence[TaskResult]], *, seed: int = 0
-) -> float:
-    """Two-sided p of "A and B score the same", mean over tasks and over trainings with several seeds.
+def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
+    """Two-sided p of "A and B score the same" on one task: accuracy, or Pearson (mean over STS subsets).
 
-    A task's score is accuracy, or Pearson (mean over STS subsets). Its items are drawn with replacement, for
-    both systems and all trainings alike, because their errors on an item are not independent; so p speaks of
-    other items and of these trainings. It is twice the fraction of resamples in which the difference does not
-    have the sign it has on all items.
-
-    Args:
-        a: results of the first system, one list per task with one result per training.
-        b: results of the second, in the same order.
-        seed: of the draws.
+    Items are drawn with replacement, the same for both; p is twice the fraction of resamples in which the
+    difference does not have the sign it has on all items.
     """
+    assert a.task == b.task
     stream = np.random.RandomState(seed)
-    differences, whole = np.zeros(RESAMPLES), 0.0
-    for ours, theirs in zip(a, b, strict=True):
-        for split in sorted(
-            ours[0].gold
-        ):  # sorted because stored results have their subsets in another order
-            of_split, drawn = _differences(ours, theirs, split, stream)
-            whole += of_split / len(ours[0].gold)
-            differences += drawn / len(ours[0].gold)
+    whole, differences = 0.0, np.zeros(RESAMPLES)
+    for split in sorted(a.gold):  # sorted because stored results have their subsets in another order
+        gold_N, pa_N, pb_N = (
+            np.asarray(of[split], dtype=np.float64) for of in (a.gold, a.predictions, b.predictions)
+        )
+        if a.task in STS_SUBSETS or a.task in RELATEDNESS_TASKS:
+            ahead, drawn = _correlations(pa_N, pb_N, gold_N, stream)
+        else:
+            gain_N = (pa_N == gold_N).astype(float) - (pb_N == gold_N)
+            # The mean depends only on how often each of the outcomes is drawn.
+            outcomes, times = np.unique(gain_N, return_counts=True)
+            n = len(gold_N)
+            ahead, drawn = float(gain_N.mean()), stream.multinomial(n, times / n, RESAMPLES) @ outcomes / n
+        whole += ahead / len(a.gold)
+        differences += drawn / len(a.gold)
     return _two_sided(whole, differences)
 
 
@@ -87,7 +85,7 @@ def paired_bootstrap_of_all_pairs(a: TaskResult, b: TaskResult, *, seed: int = 0
         rankdata(np.concatenate([of[name] for name in sorted(a.gold)]))
         for of in (a.gold, a.predictions, b.predictions)
     )
-    whole, drawn = _correlations(pa_N[None], pb_N[None], gold_N, np.random.RandomState(seed))
+    whole, drawn = _correlations(pa_N, pb_N, gold_N, np.random.RandomState(seed))
     return whole, _two_sided(whole, drawn)
 
 
@@ -99,34 +97,14 @@ def _two_sided(whole: float, differences: Values) -> float:
     return min(1.0, max(2 * against, 2 / RESAMPLES))
 
 
-def _differences(
-    a: Sequence[TaskResult], b: Sequence[TaskResult], split: str, stream: np.random.RandomState
-) -> tuple[float, Values]:
-    """How far A is ahead of B on a split, mean over trainings: on all items, and on each resample."""
-    task, count = a[0].task, len(a)
-    assert all(result.task == task for result in (*a, *b)) and count == len(b)
-    gold_N = np.asarray(a[0].gold[split], dtype=np.float64)
-    pa_SN, pb_SN = (np.array([one.predictions[split] for one in of], dtype=np.float64) for of in (a, b))
-    n = len(gold_N)
-    if task not in STS_SUBSETS and task not in RELATEDNESS_TASKS:
-        gain_N = (pa_SN == gold_N).sum(axis=0) - (pb_SN == gold_N).sum(axis=0)
-        # The mean depends only on how often each of the outcomes is drawn.
-        outcomes, times = np.unique(gain_N, return_counts=True)
-        drawn_RO = stream.multinomial(n, times / n, size=RESAMPLES)
-        return float(gain_N.mean()) / count, drawn_RO @ outcomes / (n * count)
-    return _correlations(pa_SN, pb_SN, gold_N, stream)
-
-
 def _correlations(
-    pa_SN: Values, pb_SN: Values, gold_N: Values, stream: np.random.RandomState
+    pa_N: Values, pb_N: Values, gold_N: Values, stream: np.random.RandomState
 ) -> tuple[float, Values]:
-    """How far Pearson of A is ahead of B's, mean over S trainings: on all items, and on each resample."""
+    """How far Pearson of A is ahead of B's: on all items, and on each resample."""
 
     def ahead(rows_RN: NDArray[np.integer]) -> Values:
         gold_RN = gold_N[rows_RN]
-        pairs = zip(pa_SN, pb_SN, strict=True)
-        each = [row_pearsons(pa[rows_RN], gold_RN) - row_pearsons(pb[rows_RN], gold_RN) for pa, pb in pairs]
-        found: Values = np.mean(each, axis=0)
+        found: Values = row_pearsons(pa_N[rows_RN], gold_RN) - row_pearsons(pb_N[rows_RN], gold_RN)
         return found
 
     n = len(gold_N)

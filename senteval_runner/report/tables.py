@@ -254,7 +254,7 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
                     cells.append(None)
                     continue
                 one, other = results[a][task], results[b][task]
-                text = _difference(_compared(one) - _compared(other), paired_bootstrap([[one]], [[other]]))
+                text = _difference(_compared(one) - _compared(other), paired_bootstrap(one, other))
                 if task in STS_SUBSETS:
                     ahead, p = paired_bootstrap_of_all_pairs(one, other)
                     text += f"; {_difference(100 * ahead, p)}"

@@ -121,7 +121,6 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         backbone, pooling=config.pooling, max_length=config.max_length, dropout=DROPOUT, device=device
     )
     net = siamese(tower, config.objectives, config.concatenation, config.seed).to(device)
-    net.encoder.prepare([*data.texts, *data.held_texts])
 
     def task(name: Objective) -> Task:
         stream = Stream(data.train[name], config.batch_size, config.seed, name)

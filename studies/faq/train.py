@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,13 +104,12 @@ def tune(
     Raises:
         UserError: the model has no weights to tune.
     """
-    if len(split_parts(model)) > 1 or find_source(model).kind not in ("multiview", "sentence-transformers"):
-        raise UserError(f"{model!r} is not one transformer or multi-view model: nothing to tune")
+    if len(split_parts(model)) > 1 or find_source(model).kind != "sentence-transformers":
+        raise UserError(f"{model!r} is not one transformer: nothing to tune")
     device = pick_device(config.device)
     tower = load_whole(model, max_length=config.max_length, device=device)
     set_dropout(tower, DROPOUT)
-    net = Siamese(tower, {"faq": PairHead(cast(Tower, tower).dim, 2, "uv-diff", pairs.seed)}).to(device)
-    net.encoder.prepare([*pairs.queries, *pairs.entries])
+    net = Siamese(tower, {"faq": PairHead(tower.dim, 2, "uv-diff", pairs.seed)}).to(device)
     stream = Stream(pairs.draw, config.batch_size, pairs.seed, "faq")
     steps = config.epochs * stream.batches_per_pass
     fit(

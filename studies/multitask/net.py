@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy, pearson
@@ -36,14 +35,12 @@ class TaskHead(nn.Module):
 
     Args:
         stage: task and style.
-        tower: the encoder; joint pair stages need one that reads pairs.
+        tower: the encoder.
         seed: seed of the initial weights.
     """
 
     def __init__(self, stage: Stage, tower: Tower, seed: int) -> None:
         super().__init__()
-        if stage.pooling is None and stage.task != "sst" and not tower.joint:
-            raise UserError(f"stage {stage}: this encoder reads one sentence at a time; use {stage}(M)")
         self.stage = stage
         seed = seed + TASKS.index(stage.task)
         concatenation: Concatenation = "uv-diff-prod" if stage.product else "uv-diff"
@@ -58,8 +55,7 @@ class TaskHead(nn.Module):
         """Logits [B, C], or one value per example [B] for quora (a logit) and sts (cosine or logit)."""
         stage = self.stage
         if stage.task == "sst":
-            pooling = stage.pooling or ("cls" if tower.joint else None)
-            out: Tensor = self.layer(tower.embed(examples.first, pooling))
+            out: Tensor = self.layer(tower.embed(examples.first, stage.pooling or "cls"))
         elif stage.pooling is None:
             pairs = list(zip(examples.first, examples.second or (), strict=True))
             out = self.layer(tower.embed_pairs(pairs))
@@ -134,7 +130,7 @@ class MultitaskNet(TowerModule):
     def _untrained(self, task: TaskName, stages: list[Stage], pooling: Pooling) -> Stage:
         """Style of a head whose task has had no stage."""
         pairs = [stage for stage in stages if stage.task != "sst"]
-        joint = self.encoder.joint and (not pairs or pairs[-1].pooling is None)
+        joint = not pairs or pairs[-1].pooling is None
         return Stage(task, None if joint or task == "sst" else pooling)
 
     def head(self, task: str) -> TaskHead:

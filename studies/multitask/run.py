@@ -108,7 +108,6 @@ def _train(
     stage = stages[-1]
     backbone = str(config.output / folder_of(stages[:-1])) if len(stages) > 1 else start
     net = _net(config, stages, backbone)
-    net.encoder.prepare(text for task in tasks.values() for text in task.texts())
     train = tasks[stage.task].train
     draw = sampled(train, 0.1, config.seed, str(stage)) if stage.sampled else fixed(train)
     stream = Stream(draw, config.batch_size, config.seed, stage.task)
@@ -135,7 +134,6 @@ def _train(
 def _test(config: MultitaskConfig, tasks: Tasks, stages: Stages, _: Path) -> Figures:
     """Test scores of a finished configuration."""
     net = _net(config, (*stages, stages[-1]), str(config.output / folder_of(stages))).eval()
-    net.encoder.prepare(text for task in tasks.values() for text in task.test.texts())
     return net.scores(tasks, "test")
 
 

@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.ranking.questions import PassageSet, Question
-from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from parsing.networks.device import pick_device
 from senteval_runner.towers.transformer import load_tower
-from senteval_runner.vectors.sources import is_multiview
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear
@@ -118,10 +116,8 @@ def fine_tune(
         report: called with one line per evaluation.
 
     Raises:
-        UserError: the backbone cannot be loaded, or reads no pairs.
+        UserError: the backbone cannot be loaded.
     """
-    if is_multiview(Path(backbone)):
-        raise UserError(f"backbone {backbone!r} reads one sentence at a time; give a Hugging Face encoder")
     place = pick_device(config.device or "auto")
     net = CrossRanker(load_tower(backbone, max_length=None, device=place), seed).to(place)
     questions = data.splits["dev"]

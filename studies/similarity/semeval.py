@@ -84,7 +84,6 @@ def tuned_accuracy(
     fitted, scored = (
         Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64)) for pairs in (train, test)
     )
-    net.encoder.prepare([*fitted.texts(), *scored.texts()])
     stream = Stream(fixed(fitted), BATCH, seed, "semeval2013")
     steps = max(1, round(epochs * stream.batches_per_pass))
     fit(

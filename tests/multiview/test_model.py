@@ -176,7 +176,7 @@ def test_fixed_vectors_and_both_configurations(tiny: TrainConfig, tmp_path: Path
     with pytest.raises(UserError, match=r"vectors\.npy: damaged: 188 bytes"):
         load(config.folder)
     reseal(config.folder / "fixed")
-    with pytest.raises(UserError, match=r"vectors\.npy: \(3, 5\) numbers for"):
+    with pytest.raises(UserError, match=r"\(3, 5\) numbers of vectors for"):
         load(config.folder)
     (config.folder / "fixed" / "vectors.npy").unlink()
     with pytest.raises(UserError, match=r"vectors\.npy: no such file"):

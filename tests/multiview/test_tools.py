@@ -94,7 +94,7 @@ def test_a_step_of_a_scikit_learn_pipeline(folder: Path) -> None:
     texts, labels = LINES * 6, [0, 1, 0] * 6
     shared = MultiViewEncoder.load(folder)
     for model in (folder, shared):
-        step = MultiViewTransformer(model, normalize=True, batch_size=4)
+        step = MultiViewTransformer(model, normalize=True)
         pipeline = make_pipeline(clone(step), LogisticRegression(C=100))
         assert pipeline.fit(texts, labels).predict(LINES).tolist() == [0, 1, 0]
         assert cross_val_score(pipeline, texts, labels, cv=2).mean() == 1

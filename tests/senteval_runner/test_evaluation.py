@@ -11,10 +11,10 @@ import torch
 
 from corpora.support.errors import UserError
 from senteval_runner import EncoderError, evaluate
+from senteval_runner.evaluation import summarise
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.correlation import cosines
 from senteval_runner.protocol.relatedness import _gradient, target_distribution
-from senteval_runner.protocol.sts import summarise
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
 
@@ -87,12 +87,6 @@ def test_too_few_rows_are_refused(data: Path, protocol: str, rows: int, reason: 
     for end in ("pos", "neg"):
         (data / f"downstream/CR/custrev.{end}").write_text("".join(f"{end} {i}\n" for i in range(rows)))
     assert reason in evaluate(RandomBag(4), ["CR"], data, protocol).skipped["CR"]
-
-
-def test_just_enough_rows(data: Path) -> None:
-    for end in ("pos", "neg"):
-        (data / f"downstream/CR/custrev.{end}").write_text("".join(f"{end} {i}\n" for i in range(12)))
-    assert not evaluate(RandomBag(4), ["CR"], data, dataclasses.replace(QUICK, kfold=10)).skipped
 
 
 def test_snli_equals_the_oracle(data: Path) -> None:
@@ -168,11 +162,6 @@ def test_an_encoder_that_never_works_raises_its_own_fault(data: Path) -> None:
     for stranger in (None, 3, lambda: 0, lambda a, b, c: 0):
         with pytest.raises(UserError, match=r"is no encoder: give an object with encode\(sentences\)"):
             evaluate(stranger, ["CR"], data, QUICK)
-
-
-def test_a_string_holds_several_tasks(data: Path) -> None:
-    assert list(evaluate(RandomBag(4), "MRPC", data, QUICK)) == ["MRPC"]
-    assert list(evaluate(RandomBag(4), "CR, MRPC", data, QUICK)) == ["CR", "MRPC"]
 
 
 def test_the_original_toolkit_s_batcher(data: Path) -> None:

@@ -144,14 +144,6 @@ def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
     assert skipped["CR"] == skipped["MRPC"] != skipped["MPQA"]
 
 
-def test_command_line(tmp_path, data, words, command) -> None:
-    done = command(
-        "senteval_runner.run", words, "--tasks", "CR", "--data", data, "--protocol", "fast", cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs/reports/senteval/results.md").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

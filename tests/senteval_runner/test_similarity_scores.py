@@ -15,7 +15,6 @@ from corpora.senteval.tasks import STS_SUBSETS
 from senteval_runner import evaluate, running
 from senteval_runner.report.table import Table
 from senteval_runner.report.tables import averaged_columns, score_sections, similarity_row
-from senteval_runner.running import expand_tasks
 from tests.fixtures.senteval import text
 from tests.senteval_runner.encoders import RandomBag
 from tests.senteval_runner.test_run import config
@@ -91,10 +90,6 @@ def test_the_average_names_its_sets_and_needs_them_all(data: Path, pairs: Mappin
     ]
     half = next(line for line in shown.splitlines() if line.startswith("| half"))
     assert half.count("| –") == 3
-
-
-def test_the_group_holds_every_set_of_the_average() -> None:
-    assert expand_tasks("sts") == [*STS_SUBSETS, "STSBenchmark", "SICKRelatedness"]
 
 
 def test_a_report_has_them(

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from multiview.config import TrainConfig
 from multiview.training.data import open_trees
-from multiview.training.distributed import DistributedContext
+from multiview.training.gradient import DistributedContext
 from multiview.training.optimiser import Optimiser
 from multiview.training.trainer import Trainer
 from parsing.training import loop as loop_module

@@ -13,6 +13,7 @@ from senteval_runner.protocol.correlation import row_pearsons
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report.projections import pca, tsne
 from senteval_runner.report.significance import paired_bootstrap, paired_bootstrap_of_all_pairs
+from tests.fixtures.browser import look
 from tests.senteval_runner.test_run import config
 
 
@@ -34,9 +35,9 @@ def test_bootstrap_tells_real_from_chance() -> None:
     same, better = base.copy(), base | (rng.rand(1000) < 0.3)
     flipped = base.copy()
     flipped[:6] = ~flipped[:6]
-    assert paired_bootstrap([[classified("MR", base)]], [[classified("MR", same)]]) == 1.0
-    assert paired_bootstrap([[classified("MR", better)]], [[classified("MR", base)]]) < 0.01
-    assert paired_bootstrap([[classified("MR", flipped)]], [[classified("MR", base)]]) > 0.1
+    assert paired_bootstrap(classified("MR", base), classified("MR", same)) == 1.0
+    assert paired_bootstrap(classified("MR", better), classified("MR", base)) < 0.01
+    assert paired_bootstrap(classified("MR", flipped), classified("MR", base)) > 0.1
 
 
 def test_multinomial_shortcut_equals_drawing_items() -> None:
@@ -45,48 +46,7 @@ def test_multinomial_shortcut_equals_drawing_items() -> None:
     gain = a.astype(float) - b
     drawn = np.array([gain[rng.randint(0, 200, 200)].mean() for _ in range(4000)])
     expected = min(1.0, 2 * float((drawn * np.sign(gain.mean()) <= 0).mean()))
-    assert paired_bootstrap([[classified("MR", a)]], [[classified("MR", b)]]) == pytest.approx(
-        expected, abs=0.03
-    )
-
-
-def test_the_mean_over_tasks_and_trainings_equals_drawing_items() -> None:
-    """Items of a task are drawn alike for all trainings; accuracy and Pearson weigh alike."""
-    rng = np.random.RandomState(2)
-    hits = rng.rand(150) < 0.6
-    gold = rng.rand(80)
-
-    def related(noise: float) -> TaskResult:
-        given = (gold + noise * rng.randn(80)).tolist()
-        values = {"predictions": {"test": given}, "gold": {"test": gold.tolist()}}
-        return TaskResult(task="SICKRelatedness", metrics={}, dim=1, rows={}, **values)
-
-    # A is ahead on MR and behind on SICK, so that the sum hangs on the weights.
-    ours = [
-        [classified("MR", hits ^ (rng.rand(150) < 0.03)) for _ in range(3)],
-        [related(0.5) for _ in range(3)],
-    ]
-    theirs = [
-        [classified("MR", hits ^ (rng.rand(150) < 0.2)) for _ in range(3)],
-        [related(0.46) for _ in range(3)],
-    ]
-
-    def ahead(task: int, rows: np.ndarray) -> float:
-        def metric(result: TaskResult) -> float:
-            given, wanted = np.array(result.predictions["test"])[rows], np.array(result.gold["test"])[rows]
-            return float((given == wanted).mean()) if task == 0 else float(pearsonr(given, wanted).statistic)
-
-        return float(np.mean([metric(a) - metric(b) for a, b in zip(ours[task], theirs[task], strict=True)]))
-
-    sizes = (150, 80)
-    whole = sum(ahead(task, np.arange(n)) for task, n in enumerate(sizes))
-    drawn = np.array(
-        [sum(ahead(task, rng.randint(0, n, n)) for task, n in enumerate(sizes)) for _ in range(1000)]
-    )
-    expected = min(1.0, 2 * float((drawn * np.sign(whole) <= 0).mean()))
-    assert 0.02 < expected < 0.9
-    assert paired_bootstrap(ours, theirs) == pytest.approx(expected, abs=0.05)
-    assert paired_bootstrap(theirs, ours) == pytest.approx(expected, abs=0.05)
+    assert paired_bootstrap(classified("MR", a), classified("MR", b)) == pytest.approx(expected, abs=0.03)
 
 
 def test_correlations_of_resamples_equal_scipy() -> None:
@@ -106,7 +66,7 @@ def test_bootstrap_of_correlations() -> None:
         values = {"predictions": {"test": scores}, "gold": {"test": gold.tolist()}}
         return TaskResult(task="STSBenchmark", metrics={}, dim=1, rows={}, **values)
 
-    assert paired_bootstrap([[related(0.2)]], [[related(1.0)]]) < 0.01
+    assert paired_bootstrap(related(0.2), related(1.0)) < 0.01
 
 
 def test_subsets_are_compared_by_name() -> None:
@@ -119,7 +79,7 @@ def test_subsets_are_compared_by_name() -> None:
         values = {"predictions": predictions, "gold": {name: gold[name] for name in names}}
         return TaskResult(task="STS12", metrics={}, dim=1, rows={}, **values)
 
-    assert paired_bootstrap([[scored(0.0, list(gold))]], [[scored(0.5, sorted(gold))]]) == 1.0
+    assert paired_bootstrap(scored(0.0, list(gold)), scored(0.5, sorted(gold))) == 1.0
 
 
 def test_all_pairs_are_compared_by_their_ranks() -> None:
@@ -167,6 +127,7 @@ def test_page_of_a_run(tmp_path, data, words, monkeypatch) -> None:
     tasks = "CR,SICK-E,WordContent"
     running.run(config(tmp_path, data, *models, tasks=tasks, seeds="1,2"))
     page = (tmp_path / "report/report.html").read_text()
+    look(page, tmp_path)
     ET.fromstring(page.split("\n", 1)[1])
     for expected in ("±", "words.txt − random:seq", "Probing", "random:seq"):
         assert expected in page

@@ -16,8 +16,6 @@ from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from parsing.cache.reader import TreeCache
-from senteval_runner.run import cli as run
-from senteval_runner.vectors.sources import find_source
 from senteval_runner.vectors.untrained import load_start
 from tests.fixtures.trees import changed
 from tests.parsing.cache.test_reader import corpus_of, write_cache
@@ -74,19 +72,6 @@ def test_a_folder_of_models_starts_as_all_of_them(tiny: TrainConfig, toy_trees: 
 
     parts = [start(folder / name) for name in ("0", "1")]
     np.testing.assert_allclose(start(folder), np.hstack(parts), atol=1e-6)
-
-
-def test_it_is_scored_beside_its_model(
-    tiny: TrainConfig, toy_trees: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    main(changed(tiny, views="seq,seq", loop={"epochs": 1}))
-    spec = f"start:{tiny.folder}?corpus={toy_trees}"
-    arguments = ["--data", str(data), "--tasks", "CR", "--protocol", "fast", "--output", str(tmp_path / "r")]
-    assert run([str(tiny.folder), spec, *arguments]) == 0
-    assert "| start:tiny |" in (tmp_path / "r" / "results.md").read_text()
-    one, other = find_source(spec), find_source(str(tiny.folder))
-    assert one.kind == "start" and one.key != other.key and one.hours is None
 
 
 def test_another_cache_or_model_is_one_line(tiny: TrainConfig, toy_trees: Path, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_a_whole_model_embeds_as_itself(model: str) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize
 
-    from senteval_runner.towers.transformer import TransformerTower
+    from senteval_runner.towers.transformer import Tower
 
     plain = SentenceTransformer(model, device="cpu")
     texts = ["change my printer please", "the refund", "delivery"]
@@ -188,7 +188,7 @@ def test_a_whole_model_embeds_as_itself(model: str) -> None:
         ours = load_whole(model).eval().embed(texts)
         assert np.allclose(ours.numpy(), plain.encode(texts, show_progress_bar=False), atol=1e-5)
         longer = SentenceTransformer(modules=[*plain, Normalize()], device="cpu")
-        unit = TransformerTower(longer, None).eval().embed(texts)
+        unit = Tower(longer, None).eval().embed(texts)
     torch.testing.assert_close(unit, nn.functional.normalize(ours, dim=-1), atol=1e-5, rtol=1e-4)
 
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_tuned_is_named_and_the_rest_finishes(
     options = ("--models", str(words), model, "--retriever", model, "--runs", "1")
     assert run(folder, tmp_path / "out", *options) == 2
     results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert len(results["cells"]) == 5 and "not one transformer or multi-view model" in results["left_out"][0]
+    assert len(results["cells"]) == 5 and "not one transformer" in results["left_out"][0]
 
 
 def test_the_papers_preset(capsys: pytest.CaptureFixture[str]) -> None:

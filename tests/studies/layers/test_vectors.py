@@ -11,12 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multiview.encoders.registry import Reading
-from multiview.model import MultiViewEncoder
 from senteval_runner.towers import backbones
 from senteval_runner.towers.backbones import (
     TransformerBackbone,
-    TreeBackbone,
     open_backbone,
     transformer_folder,
 )
@@ -171,47 +168,3 @@ def test_a_sentence_transformers_folder(models, tmp_path) -> None:
     found = open_backbone(str(tmp_path), BackboneConfig()).encode(SENTENCES)
     np.testing.assert_array_equal(found, backbone_of(models["bert"]).encode(SENTENCES))
     assert transformer_folder("bert-base-uncased") == "bert-base-uncased"
-
-
-def test_tree_nodes_equal_a_loop() -> None:
-    """All views, poolings and heights against the nodes of each sentence alone."""
-    backbone = TreeBackbone(find_source("random:dep,const,seq"), BackboneConfig())
-    found = backbone.encode(SENTENCES)
-    assert found.shape == (17, len(SENTENCES), 3 * 128)
-    np.testing.assert_allclose(
-        found[backbone.columns.index(("all", "root"))], backbone.model.encode(SENTENCES), atol=1e-5
-    )
-    for place, tokens in enumerate(SENTENCES):
-        (nodes,) = backbone.model.node_states([tokens])
-        assert nodes.places.tolist() == [0]
-        assert [len(v.h_ND) for v in nodes.views] == [len(tokens), 2 * len(tokens) - 1, len(tokens)]
-        for column, (layer, name) in enumerate(backbone.columns):
-            expected: list[float] = []
-            for view in nodes.views:
-                assert not view.sentence_N.any()
-                rows = [
-                    v.tolist()
-                    for v, at in zip(view.h_ND, view.height_N, strict=True)
-                    if layer in ("all", f"h{int(at)}")
-                ]
-                if name == "root" or not rows:
-                    rows = [backbone.model.encode([tokens], views=[view.view])[0].tolist()]
-                each = zip(*rows, strict=True)
-                expected += [max(c) if name == "max" else sum(c) / len(c) for c in each]
-            np.testing.assert_allclose(found[column, place], expected, atol=1e-5)
-
-
-def test_the_columns_of_a_model_that_joins_pools_are_its_nodes(tmp_path: Path) -> None:
-    """They do not depend on how the model's own sentence vectors are made."""
-    encoder = MultiViewEncoder.untrained("dep,seq", dim=4, word_dim=3)
-    encoder.save(tmp_path / "plain")
-    (part,) = encoder.members
-    part.network = part.network.as_read(Reading("root,mean,max", ("bag",), (0.5, 2.0, 3.0)))
-    encoder.save(tmp_path / "wide")
-    config = BackboneConfig()
-    plain, wide = (
-        TreeBackbone(find_source(str(tmp_path / name)), config).encode(SENTENCES)
-        for name in ("plain", "wide")
-    )
-    assert wide.shape[2] == plain.shape[2] + 3
-    np.testing.assert_allclose(wide[:, :, :8], plain, atol=1e-6)

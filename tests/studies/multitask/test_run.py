@@ -117,14 +117,6 @@ def test_heads_equal_plain_formulas(text: str) -> None:
     assert head.score(tower, examples, batch_size=4) == pytest.approx(score, abs=1e-5)
 
 
-def test_a_tower_of_single_sentences_refuses_joint_pairs() -> None:
-    tower = Lookup()
-    tower.joint = False
-    TaskHead(Stage("sst"), tower, 0)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"use NLI\(M\)"):
-        TaskHead(Stage("nli"), tower, 0)  # type: ignore[arg-type]
-
-
 def test_a_grid_shares_stages_and_shows_forgetting(data: Path, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 

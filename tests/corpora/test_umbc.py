@@ -1,4 +1,4 @@
-"""UMBC WebBase and the sentences of SentEval."""
+"""UMBC WebBase."""
 
 from __future__ import annotations
 
@@ -60,36 +60,3 @@ def test_umbc_says_where_to_get_it(tmp_path: Path) -> None:
         open_corpus("umbc", data=umbc(tmp_path, tagged=False), tokenize="space")
     with pytest.raises(UserError, match="--format pages: must be lines or running"):
         open_corpus("umbc", data=tmp_path, format="pages")
-
-
-def test_senteval_sentences_appear_once(tmp_path: Path) -> None:
-    (tmp_path / "downstream" / "CR").mkdir(parents=True)
-    (tmp_path / "downstream" / "CR" / "custrev.pos").write_text("a fine one\n\nagain\n")
-    (tmp_path / "downstream" / "CR" / "custrev.neg").write_text("a  fine one\n\nbad\n")
-    corpus = open_corpus("senteval", data=tmp_path)
-    (document,) = corpus
-    assert document.id == "CR/all"
-    assert [s.tokens for s in document.sentences] == [("a", "fine", "one"), ("",), ("again",), ("bad",)]
-    assert corpus.identity["tasks"] == "CR"
-    with pytest.raises(UserError, match="--format running: senteval is always lines"):
-        open_corpus("senteval", data=tmp_path, format="running")
-    with pytest.raises(UserError, match="no SentEval task found"):
-        open_corpus("senteval", data=tmp_path / "downstream")
-
-
-@pytest.mark.data
-def test_senteval_covers_every_distinct_sentence(data_folder: Path) -> None:
-    from corpora.senteval.corpus import senteval_corpus
-    from corpora.senteval.files import read_task
-
-    tasks = ("TREC", "MRPC", "SICKRelatedness", "SICKEntailment")
-    expected = {
-        tuple(tokens) or ("",)
-        for name in tasks
-        for split in read_task(name, data_folder).splits.values()
-        for tokens in split.sentences()
-    }
-    corpus = senteval_corpus(data_folder, tasks=tasks)
-    sentences = [s.tokens for document in corpus for s in document.sentences]
-    assert len(sentences) == len(set(sentences))
-    assert set(sentences) == expected
