@@ -18,7 +18,6 @@ from corpora.support.errors import UserError
 from senteval_runner.towers.config import Pooling
 from senteval_runner.towers.pooling import most_pieces
 from senteval_runner.vectors.pretrained import assemble, load_pretrained, pooling_module
-from senteval_runner.vectors.sources import is_multiview
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -97,7 +96,6 @@ def load_tower(
     Raises:
         UserError: nothing loadable is found under that name.
     """
-    _refuse_multiview(backbone)
     model = load_pretrained(backbone, max_seq_length=max_length)
     # The tokenizer has the wanted length; an encoder with fewer positions would fail on longer texts.
     if most := most_pieces(model.config, model.tokenizer):
@@ -126,14 +124,8 @@ def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.devi
     Raises:
         UserError: nothing loadable is found under that name, or it does not begin with a transformer.
     """
-    _refuse_multiview(backbone)
     model = load_pretrained(backbone, whole=True, device="cpu")
     if type(model[0]).__name__ != "Transformer":
         raise UserError(f"model {backbone!r} begins with {type(model[0]).__name__}, not with a transformer")
     model.max_seq_length = max_length
     return Tower(model, None).to(device)
-
-
-def _refuse_multiview(backbone: str) -> None:
-    if is_multiview(Path(backbone)):
-        raise UserError(f"backbone {backbone!r} is a multi-view model; give a Hugging Face encoder")

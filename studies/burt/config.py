@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.support.config import Count, CountOrNone, Fraction, Positive, configuration
-from senteval_runner.towers.config import Pieces, Pooling
-from studies.finetune.config import Concatenation
+from senteval_runner.towers.config import Concatenation, Pieces, Pooling
 
 Objective = Literal["nli", "identification", "classification"]
 Ablation = Literal["objectives", "pooling", "concatenation", "negatives"]
@@ -26,7 +25,7 @@ class BurtConfig:
     ablation: Ablation | None = None
     """Train every row of a block of Table 4 in its own folder below --output."""
     backbone: str | None = None
-    """Hugging Face name, local folder (sentence-transformers, multi-view too), or tiny (from scratch)."""
+    """Hugging Face name, local folder (sentence-transformers too), or tiny (from scratch)."""
     nli: tuple[Path, ...] = ()
     """NLI training files: published SNLI/MultiNLI .jsonl, or .tsv of label, sentence1, sentence2."""
     nli_dev: tuple[Path, ...] = ()

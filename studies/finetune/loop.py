@@ -19,7 +19,6 @@ from parsing.training.checkpoints import Checkpoints
 from parsing.training.loop import Loop, Plan
 from parsing.training.task import Position, ramp
 from parsing.training.task import Task as LoopTask
-from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream
 
 Row = dict[str, Any]
@@ -45,6 +44,22 @@ def batch_number(step: int, cycle: Sequence[str]) -> int:
     name = cycle[step % len(cycle)]
     rounds, place = divmod(step, len(cycle))
     return rounds * cycle.count(name) + cycle[:place].count(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopConfig:
+    """How the weights are trained: AdamW, by default as in BURT."""
+
+    learning_rate: float
+    """At its peak."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-9
+    weight_decay: float = 0.0
+    """Decoupled, per step."""
+    warmup: float = 0.1
+    """Fraction of all steps in which the rate rises linearly."""
+    decay: bool = True
+    """Decay the rate linearly to 0 at the last step; otherwise it is constant after the warm-up."""
 
 
 class _Tasks(LoopTask[int]):
@@ -122,10 +137,10 @@ def fit(
     """Train ``model`` in place; return one row of scores per evaluation.
 
     Args:
-        model: everything trainable: tower and heads.
+        model: tower and heads.
         tasks: by name.
         config: how the weights are trained.
-        steps: number of optimiser steps.
+        steps: of the optimiser.
         evaluate: returns scores by name (fractions); called in eval mode without gradients.
         seed: seed of the dropout masks; streams have their own.
         folder: folder of the saved states; a state found there is resumed.

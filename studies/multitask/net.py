@@ -17,11 +17,10 @@ from torch.nn import functional
 from corpora.support.files import atomic_path
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy, pearson
-from senteval_runner.towers.config import Pooling
+from senteval_runner.towers.config import Concatenation, Pooling
 from senteval_runner.towers.transformer import Tower, load_tower
-from studies.finetune.config import Concatenation
 from studies.finetune.examples import Examples
-from studies.finetune.heads import PairHead, TowerModule, seeded_linear
+from studies.finetune.heads import PairHead, seeded_linear
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.stages import TASKS, Stage, TaskName
 from studies.multitask.tasks import Tasks
@@ -95,7 +94,7 @@ class TaskHead(nn.Module):
         return accuracy(predicted.astype(np.int64), target)
 
 
-class MultitaskNet(TowerModule):
+class MultitaskNet(nn.Module):
     """Tower and heads; those of other tasks stay as their stage left them.
 
     A task that has had no stage has a new head, in the style of the latest stage on pairs: an encoder
@@ -115,14 +114,15 @@ class MultitaskNet(TowerModule):
         device = pick_device("auto")
         # Pooling of the latest Siamese stage, so that the folder embeds as it was trained.
         pooling: Pooling = next((one.pooling for one in reversed(stages) if one.pooling), "mean")
-        super().__init__(load_tower(backbone, pooling=pooling, max_length=config.max_length, device=device))
+        super().__init__()
+        self.tower = load_tower(backbone, pooling=pooling, max_length=config.max_length, device=device)
         self.stage = stage
         latest = {one.task: (one, folder) for one, folder in earlier}
         self.heads = nn.ModuleDict()
         for task in TASKS:
             held, folder = latest.get(task, (None, None))
             style = stage if task == stage.task else held or self._untrained(task, stages, pooling)
-            self.heads[task] = TaskHead(style, self.encoder, config.seed)
+            self.heads[task] = TaskHead(style, self.tower, config.seed)
             if held and folder and (held.pooling, held.product) == (style.pooling, style.product):
                 self.heads[task].load_state_dict(load_file(folder / "head.safetensors"))
         self.to(device)
@@ -146,13 +146,13 @@ class MultitaskNet(TowerModule):
             names: which ones; sst, quora and sts must be among them.
         """
         found: dict[str, float] = {
-            name: self.head(name).score(self.encoder, getattr(tasks[name], part)) for name in names
+            name: self.head(name).score(self.tower, getattr(tasks[name], part)) for name in names
         }
         return {**found, "overall": overall(found)}
 
     def save(self, folder: Path) -> None:
         """The tower as a model folder, the stage's head beside it."""
-        self.cpu().encoder.save(folder)
+        self.cpu().tower.save(folder)
         head = self.head(self.stage.task).state_dict()
         with atomic_path(folder / "head.safetensors") as temporary:
             save_file({name: tensor.contiguous() for name, tensor in head.items()}, temporary)

@@ -20,9 +20,8 @@ from corpora.support.files import json_digest
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Cell as TableCell
 from senteval_runner.report.table import Column, Table
-from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Stream, fixed, sampled
-from studies.finetune.loop import Task, fit
+from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready
 from studies.kit.data import published
 from studies.kit.runner import Cell, Figures, Run
@@ -116,7 +115,7 @@ def _train(
     scored = [task for task in TASKS if task in ("sst", "quora", "sts", stage.task)]
     fit(
         net,
-        {stage.task: Task(stream, lambda examples: head.loss(net.encoder, examples))},
+        {stage.task: Task(stream, lambda examples: head.loss(net.tower, examples))},
         dataclasses.replace(SEQ_MT, learning_rate=config.learning_rate),
         steps=config.epochs * stream.batches_per_pass,
         evaluate_every=stream.batches_per_pass,

@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from corpora.pairs.labelled import read_ppdb
 from corpora.pairs.phrases import read_semeval2013_5a
@@ -25,7 +24,7 @@ from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import cosines, spearman
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Column, Table
-from senteval_runner.towers.transformer import load_tower, load_whole
+from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import find_source, split_parts
@@ -59,7 +58,7 @@ class Model:
         sources = [find_source(part, seed=seed) for part in split_parts(spec)]
         self.identity = [source.key for source in sources]
         self.kinds = [source.kind for source in sources]
-        self.tunable = self.kinds in (["sentence-transformers"], ["pooled"], ["multiview"])
+        self.tunable = self.kinds in (["sentence-transformers"], ["pooled"])
         """Whether gradients reach it; BURT keeps word vectors and older encoders fixed."""
 
     @cached_property
@@ -67,7 +66,7 @@ class Model:
         """Its frozen vectors."""
         return open_model(self.spec, seed=self.seed)
 
-    def tower(self) -> nn.Module:
+    def tower(self) -> Tower:
         """A fresh copy for training."""
         device = pick_device("auto")
         if self.kinds == ["pooled"]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from torch import nn
 
 from corpora.pairs.phrases import WordPhrasePairs
 from corpora.support.errors import UserError
@@ -19,11 +18,11 @@ from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import accuracy
 from senteval_runner.protocol.features import design, pair_blocks
+from senteval_runner.towers.transformer import Tower
 from senteval_runner.vectors.embed import SentenceVectors
-from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, fixed
 from studies.finetune.heads import PairHead, Siamese
-from studies.finetune.loop import Task, fit
+from studies.finetune.loop import LoopConfig, Task, fit
 
 EPOCHS = 2
 BATCH = 16
@@ -55,7 +54,7 @@ def frozen_accuracy(
 
 
 def tuned_accuracy(
-    tower: nn.Module,
+    tower: Tower,
     train: WordPhrasePairs,
     test: WordPhrasePairs,
     *,
@@ -80,7 +79,7 @@ def tuned_accuracy(
     """
     if len(set(train.same)) < 2:
         raise UserError("SemEval-2013 5(a): the training pairs are of one class")
-    net = Siamese(tower, {"same": PairHead(tower.dim, 2, "uv-diff", seed)})  # type: ignore[arg-type]
+    net = Siamese(tower, {"same": PairHead(tower.dim, 2, "uv-diff", seed)})
     fitted, scored = (
         Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64)) for pairs in (train, test)
     )

@@ -16,7 +16,7 @@ from studies.burt.__main__ import cli
 from studies.burt.config import Ablation, BurtConfig
 from studies.burt.data import read_data
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
-from studies.finetune.config import LoopConfig
+from studies.finetune.loop import LoopConfig
 from studies.kit.data import published, read_presets
 from studies.kit.runner import run_study
 from tests.conftest import ROOT
@@ -162,7 +162,10 @@ def test_a_block_trains_every_row_from_one_backbone(files: dict[str, Path], tmp_
 
 
 def test_the_preset_has_the_papers_values() -> None:
-    settings, loop = BurtConfig(output=Path("x"), **read_presets(BurtConfig)["paper"]), LoopConfig()
+    settings, loop = (
+        BurtConfig(output=Path("x"), **read_presets(BurtConfig)["paper"]),
+        LoopConfig(learning_rate=2e-5),
+    )
     assert (settings.batch_size, settings.negatives, settings.per_class) == (16, 3, 354_000)
     assert (settings.pooling, settings.concatenation, settings.objectives) == ("mean", "uv-diff", ALL)
     assert (studies.burt.train.DROPOUT, studies.burt.data.MAX_WORDS) == (0.1, 6)
