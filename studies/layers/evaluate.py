@@ -164,9 +164,8 @@ def choose(name: str, backbone: Backbone, config: LayersConfig) -> Subject:
     layers = backbone.layers if named == "all" else chosen(named, backbone.layers, backbone.name)
     rows = [(layer,) for layer in backbone.layers if layer in layers]
     joins = chosen_joins(() if whole else config.concatenate, backbone.layers, backbone.name)
-    units = [
-        Unit(row, pooling) for row in [*rows, *joins] for pooling in backbone.poolings if pooling in wanted
-    ]
+    poolings = [pooling for pooling in backbone.poolings if pooling in wanted]
+    units = [Unit(*pair) for pair in product([*rows, *joins], poolings)]
     needed = {column for unit in units for column in unit.columns()}
     backbone.columns = [column for column in backbone.columns if column in needed]
     return Subject(name=name, backbone=backbone, part=backbone.part(config.cache, STORAGE), units=units)

@@ -162,10 +162,8 @@ def test_a_block_trains_every_row_from_one_backbone(files: dict[str, Path], tmp_
 
 
 def test_the_preset_has_the_papers_values() -> None:
-    settings, loop = (
-        BurtConfig(output=Path("x"), **read_presets(BurtConfig)["paper"]),
-        LoopConfig(learning_rate=2e-5),
-    )
+    settings = BurtConfig(output=Path("x"), **read_presets(BurtConfig)["paper"])
+    loop = LoopConfig(learning_rate=settings.learning_rate)
     assert (settings.batch_size, settings.negatives, settings.per_class) == (16, 3, 354_000)
     assert (settings.pooling, settings.concatenation, settings.objectives) == ("mean", "uv-diff", ALL)
     assert (studies.burt.train.DROPOUT, studies.burt.data.MAX_WORDS) == (0.1, 6)
