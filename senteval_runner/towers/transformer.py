@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 
 class Tower(nn.Module):
-    """A Hugging Face encoder and a pooling, as a sentence-transformers model.
-
-    Args:
-        model: a Transformer, a Pooling and what else makes its vectors.
-        pooling: the name of the model's own pooling; None where it does not matter.
-    """
+    """A sentence-transformers model, and the name of its own pooling (None where it does not matter)."""
 
     def __init__(self, model: SentenceTransformer, pooling: Pooling | None) -> None:
         super().__init__()
@@ -82,16 +77,16 @@ def load_tower(
     dropout: float | None = None,
     device: str | torch.device = "cpu",
 ) -> Tower:
-    """A tower from a name or a folder.
+    """A tower from the name or folder of a Hugging Face encoder or of a sentence-transformers model.
+
+    Of the latter its Transformer is taken; pooling and normalisation are replaced by ``pooling``.
 
     Args:
-        backbone: Hugging Face name, folder of a Hugging Face encoder or of a sentence-transformers model
-            (its Transformer is taken; its pooling and normalisation are replaced by ``pooling``).
+        backbone: name or folder.
         pooling: how word-piece vectors become one vector.
-        max_length: word pieces per text, special ones included; longer texts are cut. None is as many as the
-            encoder has positions for.
+        max_length: word pieces per text, special ones included; None is as many as the encoder reads.
         dropout: probability in every dropout layer; None keeps what the backbone has.
-        device: ``cpu`` or ``cuda``.
+        device: where the tower is.
 
     Raises:
         UserError: nothing loadable is found under that name.
@@ -114,12 +109,7 @@ def set_dropout(model: nn.Module, probability: float) -> None:
 
 
 def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.device = "cpu") -> Tower:
-    """A tower with the model's own pooling and all modules after it.
-
-    Args:
-        backbone: name or folder of a sentence-transformers model.
-        max_length: word pieces per text, special ones included; longer texts are cut.
-        device: ``cpu`` or ``cuda``.
+    """A sentence-transformers model as a tower, with its own pooling and all modules after it.
 
     Raises:
         UserError: nothing loadable is found under that name, or it does not begin with a transformer.

@@ -73,9 +73,6 @@ def _read_nli(config: BurtConfig, data: BurtData) -> None:
     names = ", ".join(path.name for path in config.nli)
     dropped = len(every) - len(labelled) + skipped.total()
     premises = len(labelled) - len(kept)
-    counts = f"dropped {dropped:,} without a three-way label, {premises:,} with an unseen premise"
-    if not len(kept):
-        raise UserError(f"nli: {names} leave no training pair: {counts}")
     if config.nli_dev:
         train = kept
         dev = nli_examples(row for path in config.nli_dev for row in read_nli(path))
@@ -85,7 +82,10 @@ def _read_nli(config: BurtConfig, data: BurtData) -> None:
     data.train["nli"] = fixed(train)
     data.texts += train.texts()
     data.hold("nli", held)
-    data.summary.append(f"nli ({names}): {len(train):,} pairs to train on, {len(held):,} held out; {counts}")
+    data.summary.append(
+        f"nli ({names}): {len(train):,} pairs to train on, {len(held):,} held out; dropped {dropped:,} "
+        f"without a three-way label, {premises:,} with an unseen premise"
+    )
 
 
 def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
@@ -116,10 +116,7 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
     if "classification" in config.objectives:
         three, three_held = (side.take(np.flatnonzero(side.target >= 0)) for side in (train, held))
         if len(set(three.target.tolist())) < len(CLASSES["classification"]):
-            raise UserError(
-                "classification needs PPDB 2.0 rows labelled Equivalence, (Forward|Reverse)Entailment "
-                "and Independent; the files have none of some kind: leave classification out of --objectives"
-            )
+            raise UserError(f"classification needs PPDB 2.0 rows labelled {', '.join(MERGED)}")
         data.train["classification"] = fixed(three)
         data.texts += three.texts()
         data.hold("classification", three_held)

@@ -167,11 +167,7 @@ def steps_per_epoch(cycle: Sequence[Objective], batches: Mapping[str, int]) -> i
 
     The sets differ in size by orders of magnitude. So an epoch is one pass over NLI, which gets half of the
     steps; without NLI it is one pass over the set that takes longest. The other sets repeat, reshuffled
-    at each of their passes.
-
-    Args:
-        cycle: one round of :func:`one_round`.
-        batches: batches in one pass of each set.
+    at each of their passes. ``batches`` are those of one pass of each set.
     """
     decisive: list[Objective] = ["nli"] if "nli" in cycle else list(dict.fromkeys(cycle))
     return max(-(-batches[name] * len(cycle) // cycle.count(name)) for name in decisive)

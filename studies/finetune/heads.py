@@ -26,14 +26,7 @@ def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
 
 
 class PairHead(nn.Module):
-    """Linear layer over :func:`combine`: logits [B, C] of a pair's class.
-
-    Args:
-        dim: D.
-        classes: C.
-        concatenation: which features.
-        seed: seed of the initial weights (torch's default for a linear layer).
-    """
+    """Linear layer over :func:`combine`; its initial weights (torch's default) depend on the seed alone."""
 
     def __init__(self, dim: int, classes: int, concatenation: Concatenation, seed: int) -> None:
         super().__init__()
@@ -47,12 +40,7 @@ class PairHead(nn.Module):
 
 
 class Siamese(nn.Module):
-    """A tower that embeds both texts of a pair, and a softmax head per task.
-
-    Args:
-        tower: the encoder.
-        heads: by task.
-    """
+    """A tower that embeds both texts of a pair, and a softmax head per task."""
 
     def __init__(self, tower: Tower, heads: Mapping[str, PairHead]) -> None:
         super().__init__()

@@ -136,23 +136,13 @@ def fit(
 ) -> list[Row]:
     """Train ``model`` in place; return one row of scores per evaluation.
 
-    Args:
-        model: tower and heads.
-        tasks: by name.
-        config: how the weights are trained.
-        steps: of the optimiser.
-        evaluate: returns scores by name (fractions); called in eval mode without gradients.
-        seed: seed of the dropout masks; streams have their own.
-        folder: folder of the saved states; a state found there is resumed.
-        cycle: step s trains task ``cycle[s % len(cycle)]``; by default the tasks in their order.
-        evaluate_every: steps between evaluations; there is also one before the first step and one after the
-            last; 0 is these two.
-        select: keep the weights with the highest score of this name; by default the last ones.
-        report: called with one line per evaluation.
+    Scores have names and are fractions; ``evaluate`` is called in eval mode without gradients, before the
+    first step, every ``evaluate_every`` steps (0: never) and after the last. Step s trains task
+    ``cycle[s % len(cycle)]``, by default the tasks in their order. The weights with the highest score
+    ``select`` are kept, by default the last ones. A state found in ``folder`` is resumed.
 
     Raises:
-        UserError: the loss or gradient is not finite (the last saved state stays), or the saved state
-            belongs to another run.
+        UserError: the loss or gradient is not finite, or the saved state belongs to another run.
         KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
     """
     cycle = cycle or tuple(tasks)

@@ -41,9 +41,7 @@ def frozen_accuracy(
     protocol = get_protocol("default")
     fewest = min(train.same.count(0), train.same.count(1))
     if fewest < protocol.kfold:
-        raise UserError(
-            f"SemEval-2013 5(a): {fewest} training pairs of a class, the folds need {protocol.kfold}"
-        )
+        raise UserError(f"SemEval-2013 5(a): {fewest} training pairs of a class, folds need {protocol.kfold}")
     u, v = (
         vectors([text.split() for text in side])
         for side in (train.words + test.words, train.phrases + test.phrases)
@@ -65,14 +63,7 @@ def tuned_accuracy(
 ) -> float:
     """Accuracy of tower and head, trained on ``train``; the tower's weights move.
 
-    Args:
-        tower: the encoder.
-        train: pairs that are trained on.
-        test: pairs that are scored.
-        folder: of the training's states; one found there is resumed.
-        seed: of head, batch order and dropout.
-        learning_rate: its peak.
-        epochs: passes over the training pairs.
+    Seed: of head, batch order and dropout. A state of training found in ``folder`` is resumed.
 
     Raises:
         UserError: the training pairs are of one class.
@@ -84,12 +75,11 @@ def tuned_accuracy(
         Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64)) for pairs in (train, test)
     )
     stream = Stream(fixed(fitted), BATCH, seed, "semeval2013")
-    steps = max(1, round(epochs * stream.batches_per_pass))
     fit(
         net,
         {"same": Task(stream, lambda examples: net.loss("same", examples))},
         LoopConfig(learning_rate=learning_rate),
-        steps=steps,
+        steps=max(1, round(epochs * stream.batches_per_pass)),
         evaluate=dict,
         seed=seed,
         folder=folder,
