@@ -30,13 +30,8 @@ class BurtConfig:
     """NLI training files: published SNLI/MultiNLI .jsonl, or .tsv of label, sentence1, sentence2."""
     nli_dev: tuple[Path, ...] = ()
     """NLI files scored during training; without them a fraction of --nli is held out (see --held-out)."""
-    nli_unseen: tuple[Path, ...] = ()
-    """NLI files to keep unseen: training pairs whose premise occurs in them are dropped and counted."""
     ppdb: tuple[Path, ...] = ()
     """PPDB files as published (1.0 or 2.0, plain or .gz), or .tsv/.txt of two phrases per line."""
-    paraphrase: tuple[Path, ...] = ()
-    """Labelled paraphrase pairs for identification beside PPDB: .tsv(.gz) of label (0/1), sentence1,
-    sentence2; they bring their own negatives."""
     objectives: tuple[Objective, ...] = ("nli", "identification", "classification")
     """Objectives to train. Missing data for one of them is an error."""
     pooling: Pooling = "mean"

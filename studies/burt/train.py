@@ -37,7 +37,7 @@ from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready
 from studies.kit.runner import Cell, Figures, Run
 
-FILES = ("nli", "nli_dev", "nli_unseen", "ppdb", "paraphrase")
+FILES = ("nli", "nli_dev", "ppdb")
 """Options that name data."""
 FREE_OPTIONS = {*FILES, "output", "preset", "ablation", "backbone"}
 """Options that do not decide the result, or by the content of what they name."""

@@ -26,7 +26,6 @@ from tests.studies.finetune.fixtures import (
     ppdb_line,
     write_jsonl,
     write_ppdb,
-    write_tsv,
 )
 
 ALL = ("nli", "identification", "classification")
@@ -39,7 +38,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "nli": write_jsonl(folder / "train.jsonl", nli_rows(400, 1)),
         "nli_dev": write_jsonl(folder / "dev.jsonl", nli_rows(150, 2)),
         "ppdb": write_ppdb(folder / "ppdb.txt"),
-        "paraphrase": write_tsv(folder / "para.tsv", [(i % 2, f"a {i}", f"b {i}") for i in range(40)]),
     }
 
 
@@ -57,7 +55,7 @@ def unlabelled(folder: Path) -> Path:
 
 
 def test_data_is_filtered_counted_and_split(files: dict[str, Path], tmp_path: Path) -> None:
-    data = read_data(config(files, tmp_path, paraphrase=(files["paraphrase"],), held_out=0.3))
+    data = read_data(config(files, tmp_path, held_out=0.3))
     nli, pairs, classes = (data.train[name](0) for name in ALL)  # type: ignore[index]
     assert not set(nli.first) & set(data.held["nli"].first) and len(data.held["nli"]) == 150
     positive = {
