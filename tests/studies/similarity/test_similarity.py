@@ -189,7 +189,7 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
         phrase_pairs(file, 1e-9)
     for line in ("a x ||| b ||| Abc=1 ||| 0-0", "a ||| b ||| Equivalence=1 ||| 0-0 ||| Equivalence"):
         file.write_text(f"[NP] ||| {line}\n")
-        with pytest.raises(UserError, match="no pair of phrases with the feature Equivalence"):
+        with pytest.raises(UserError, match="feature Equivalence"):
             phrase_pairs(file)
 
 
