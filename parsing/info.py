@@ -61,15 +61,11 @@ def main(config: InfoConfig) -> None:
 
 def id_counts(cache: TreeCache) -> dict[str, tuple[tuple[str, ...], Int]]:
     """Names of the ids and how often each occurs, as ``relation``, ``tag``, ``label`` and ``leaf_label``."""
-    names = {
-        "relation": cache.relations,
-        "tag": cache.tags,
-        "label": cache.labels,
-        "leaf_label": cache.labels,
-    }
-    counts = {
-        name: (ids, np.zeros(len(ids), np.int64)) for name, ids in names.items() if name in cache.fields
-    }
+    counts: dict[str, tuple[tuple[str, ...], Int]] = {}
+    for field in ("relation", "tag", "label", "leaf_label"):
+        if field in cache.fields:
+            names = getattr(cache, "labels" if "label" in field else f"{field}s")
+            counts[field] = names, np.zeros(len(names), np.int64)
     for start in range(0, len(cache), STEP):
         batch = cache.read(start, min(start + STEP, len(cache)), tuple(counts))
         for name, (_, total) in counts.items():
