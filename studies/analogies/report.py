@@ -13,7 +13,7 @@ import numpy as np
 from corpora.support.files import sha256_file
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Page, Section
-from senteval_runner.report.projections import NO_PLANE, has_plane, pca, tsne
+from senteval_runner.report.plots import NO_PLANE, has_plane, pca, tsne
 from senteval_runner.report.table import Cell, Column, Table
 from senteval_runner.vectors.encoders import open_model
 from studies.analogies.config import ScoreConfig

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Page, Section
-from senteval_runner.report.projections import NO_PLANE, has_plane, tsne
+from senteval_runner.report.plots import NO_PLANE, has_plane, tsne
 from senteval_runner.report.table import Cell, Column, Table
 from studies.faq.config import Sampling
 from studies.faq.data import Data

@@ -11,7 +11,7 @@ from scipy.stats import pearsonr, rankdata
 from senteval_runner import running
 from senteval_runner.protocol.correlation import row_pearsons
 from senteval_runner.protocol.results import TaskResult
-from senteval_runner.report.projections import pca, tsne
+from senteval_runner.report.plots import pca, tsne
 from senteval_runner.report.significance import paired_bootstrap, paired_bootstrap_of_all_pairs
 from tests.fixtures.browser import look
 from tests.senteval_runner.test_run import config
