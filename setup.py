@@ -9,9 +9,8 @@ EXTRAS = {
     "ray": ["ray>=2.30"],
     "report": ["matplotlib>=3.8", "tensorboard>=2.15"],
     "pandas": ["pandas>=2.2"],
-    "retrieval": ["ir-measures>=0.4", "bm25s>=0.2"],
+    "retrieval": ["bm25s>=0.2"],
     "vectors": ["gensim>=4.3"],
-    "zstd": ["zstandard>=0.22"],
     "docs": ["mkdocs-material>=9", "mkdocstrings[python]>=1", "latex2mathml>=3.78"],
 }
 # What `make test` installs; tests of the extras ray, triton, docs and dev are skipped without those.
@@ -21,11 +20,7 @@ TEST = [
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.8",
     "hypothesis>=6.100",
-    *(
-        package
-        for extra in ("burt", "dgl", "report", "retrieval", "vectors", "zstd")
-        for package in EXTRAS[extra]
-    ),
+    *(package for extra in ("burt", "dgl", "report", "retrieval", "vectors") for package in EXTRAS[extra]),
 ]
 DEV = [
     *TEST,
@@ -53,7 +48,6 @@ COMMANDS = [
     "parsing.train",
     "parsing.verify",
     "studies.burt.__main__",
-    "multiview.compact",
     "multiview.encode",
     "multiview.explain",
     "multiview.export",

@@ -23,7 +23,8 @@ import numpy as np
 from parsing.cache.format import NODE_FIELDS
 from parsing.cache.reader import TreeCache
 from parsing.pipeline.driver import run_corpus
-from parsing.pipeline.workers import ParserFactories
+from parsing.pipeline.workers import Pool
+from parsing.text_parser import TextParser
 from tests.parsing.pipeline.toy_corpus import ListCorpus
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
@@ -53,11 +54,8 @@ def synthetic(folder: Path, sentences: int) -> None:
     ends = np.cumsum(lengths).tolist()
     starts = [0, *ends[:-1]]
     corpus = ListCorpus([Sentence(tuple(words[a:b])) for a, b in zip(starts, ends, strict=True)])
-    run_corpus(
-        corpus,
-        folder,
-        ParserFactories(dependency=ToyDependencyParser, constituency=ToyConstituencyParser),
-    )
+    toys = TextParser(ToyDependencyParser(), ToyConstituencyParser())
+    run_corpus(corpus, folder, Pool(lambda: toys))
 
 
 def rate(work, count: int) -> float:

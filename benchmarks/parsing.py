@@ -29,15 +29,10 @@ from nltk.tree import Tree
 
 import parsing.constituency.model
 import parsing.constituency.span_head
-import parsing.dependency.parser
+import parsing.dependency.model
 from benchmarks.timing import Timer, compare, seconds, spread
 from parsing.constituency.model import SpanParser
-from parsing.constituency.task import score_parser
-from parsing.constituency.train import read_treebank
-from parsing.dependency.model import DependencyModel
-from parsing.dependency.parser import BiaffineParser
-from parsing.dependency.task import attachment_scores
-from parsing.dependency.train import read_dependencies
+from parsing.dependency.model import BiaffineParser, DependencyModel
 from parsing.models import (
     BUILTIN,
     BUILTIN_CONSTITUENCY,
@@ -46,7 +41,13 @@ from parsing.models import (
     load_dependency_parser,
 )
 from parsing.networks.model_folder import load_model_folder
-from parsing.pipeline.parse_shard import parse_sentences
+from parsing.text_parser import TextParser
+from parsing.training.scores import (
+    attachment_scores,
+    read_dependencies,
+    read_treebank,
+    score_constituency,
+)
 from parsing.trees.binarise import binarise
 from parsing.trees.brackets import from_parse, write_tree
 from parsing.trees.parsers import ConstituencyParse
@@ -59,14 +60,14 @@ def dependency(treebank: Path, model_folder: Path, alternations: int) -> dict[st
     """The dependency parser against supar."""
     from tests.oracles.supar import stock_predict, to_supar
 
-    folder = load_model_folder(model_folder, kind="dependency")
+    folder = load_model_folder(model_folder, "dependency")
     model = DependencyModel.from_folder(folder)
     gold = read_dependencies([treebank])
     sentences = [list(s.tokens) for s in gold]
     parses = BiaffineParser(model, folder.identity).parse(sentences)
     peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     start = time.perf_counter()
-    with Timer((parsing.dependency.parser, "decode_heads")) as timer:
+    with Timer((parsing.dependency.model, "decode_heads")) as timer:
         BiaffineParser(model, folder.identity).parse(sentences)
     decode_fraction = timer.total_s / (time.perf_counter() - start)
 
@@ -137,7 +138,7 @@ def constituency(treebank: Path, model_folder: Path, alternations: int) -> dict[
     print(f"  ours     {spread(rates, 0)} sentences/s")
     print(f"  benepar  {spread(their_rates, 0)} sentences/s (limit {limit} words)")
     print(f"  ratio    {spread(ratios)}; decoding {100 * decode_fraction:.1f} % of our time")
-    scores = score_parser(trained, gold)
+    scores = score_constituency(trained, gold)
     return {
         "const_vs_benepar": statistics.median(ratios),
         "const_sentences_per_s": statistics.median(rates),
@@ -180,11 +181,10 @@ def end_to_end(treebank: Path, dep_folder: Path, const_folder: Path, alternation
     supar, benepar = to_supar(arcs.model), to_benepar(spans.model)
 
     def ours(dependency: bool = True, constituency: bool = True) -> None:
-        parse_sentences(
-            sentences,
+        TextParser(
             BiaffineParser(arcs.model, arcs.identity) if dependency else None,
             SpanParser(spans.model, spans.identity) if constituency else None,
-        )
+        ).arrays(sentences)
 
     def one_by_one() -> None:
         ours(constituency=False)

@@ -32,10 +32,10 @@ from torch import Tensor
 from benchmarks.timing import alternate
 from corpora.treebanks import read_conllu
 from multiview.encoders.registry import Encoder, build_view
-from multiview.engines import workspace
+from multiview.engines import memory
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
 from parsing.networks.products import Products
-from parsing.pipeline.worker import give_memory_back
+from parsing.pipeline.workers import give_memory_back
 from parsing.trees.arrays import constituency_heights, dependency_heights
 from parsing.trees.binarise import binarise
 from parsing.trees.brackets import SpanTree, read_trees, to_parse
@@ -195,7 +195,7 @@ def summary(seconds: dict[str, list[float]]) -> dict[str, float]:
 def peak_mb(step: Step) -> float:
     """Highest resident memory during a step above that before it, in MB, sampled every millisecond."""
     page = os.sysconf("SC_PAGE_SIZE")
-    workspace.release()
+    memory.release()
     give_memory_back()  # memory that the allocator kept from earlier steps would hide the peak
 
     def resident() -> int:

@@ -21,17 +21,15 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO
 
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import UserError
 from corpora.support.progress import progress
 
 MAX_LINE_BYTES = 256 * 1024
-COMPRESSED = (".gz", ".xz", ".zst")
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+"""How to open a compressed file, by suffix."""
 _BLOCK_BYTES = 1 << 20
-# Compressed bytes read at once. Four can hold 128 KiB of one character, so these hold up to 8 MiB.
-_ZSTD_BYTES = 256
-_UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,50 +45,34 @@ class Line:
     """Cut at :data:`MAX_LINE_BYTES`."""
 
 
-def list_files(path: Path, suffixes: tuple[str, ...] | None = None) -> list[Path]:
+def list_files(path: Path, suffix: str | tuple[str, ...] = "") -> list[Path]:
     """The file itself, or every file below a folder, sorted by relative path; hidden ones left out.
 
     Args:
         path: a file or a folder.
-        suffixes: in a folder, keep only files with these suffixes (before a compression suffix).
+        suffix: in a folder, keep only files with this suffix, or one of these (before a compression suffix).
 
     Raises:
         UserError: ``path`` does not exist, a name is not UTF-8, or the folder holds no such file.
     """
-    if path.is_file():
-        return [_utf8_name(path)]
-    if not path.is_dir():
+    found = [path] if path.is_file() else []
+    if path.is_dir():
+        found = sorted(path.rglob("*"), key=lambda file: file.relative_to(path).parts)
+        found = [file for file in found if file.is_file() and stem(file).endswith(suffix)]
+        found = [file for file in found if not any(p.startswith(".") for p in file.relative_to(path).parts)]
+        if not found:
+            raise UserError(f"{path}: no {suffix}{' ' if suffix else ''}files in this folder")
+    if not found:
         raise UserError(f"{path}: no such file or folder")
-    found = []
-    for file in path.rglob("*"):
-        parts = file.relative_to(path).parts
-        if file.is_file() and not any(part.startswith(".") for part in parts):
-            found.append((parts, _utf8_name(file)))
-    files = [file for _, file in sorted(found) if suffixes is None or stem(file).endswith(suffixes)]
-    if not files:
-        raise UserError(f"{path}: no {' or '.join(suffixes) + ' ' if suffixes else ''}files in this folder")
-    return files
-
-
-def _utf8_name(path: Path) -> Path:
-    """``path``, if the name can be stored: documents are named after files.
-
-    Raises:
-        UserError: the name holds a byte that is not UTF-8.
-    """
-    if not is_encodable(str(path)):
-        raise UserError(f"{os.fsencode(path)!r}: the name is not UTF-8; rename it")
-    return path
+    for file in found:  # documents are named after files
+        if not is_encodable(str(file)):
+            raise UserError(f"{os.fsencode(file)!r}: the name is not UTF-8; rename it")
+    return found
 
 
 def stem(path: Path) -> str:
     """The file's name without a compression suffix."""
-    return path.name.removesuffix(path.suffix) if path.suffix in COMPRESSED else path.name
-
-
-def corpus_name(path: Path) -> str:
-    """The name of a corpus that is a file or folder: the file's name without suffixes."""
-    return path.resolve().name.split(".")[0] or "text"
+    return path.name.removesuffix(path.suffix) if path.suffix in OPENERS else path.name
 
 
 def relative_name(root: Path, file: Path) -> str:
@@ -99,12 +81,9 @@ def relative_name(root: Path, file: Path) -> str:
 
 
 def input_hash(root: Path, files: list[Path]) -> str:
-    """SHA-256 over the names and bytes of the input files, in order.
-
-    Compressed files are hashed as they are, which costs no more than reading them once (about 1 GB/s).
-    """
-    total = sum(file.stat().st_size for file in files)
+    """SHA-256 over the names and bytes of the input files, in order; compressed ones as they are."""
     whole = hashlib.sha256()
+    total = sum(file.stat().st_size for file in files)
     with progress(total=total, unit="B", description="hashing input") as bar:
         for file in files:
             one = hashlib.sha256()
@@ -116,84 +95,16 @@ def input_hash(root: Path, files: list[Path]) -> str:
     return whole.hexdigest()
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading, decompressing ``.gz``, ``.xz`` and ``.zst`` by suffix."""
-    if path.suffix == ".gz":
-        return io.BufferedReader(cast(io.RawIOBase, gzip.open(path, "rb")), _BLOCK_BYTES)
-    if path.suffix == ".xz":
-        return io.BufferedReader(cast(io.RawIOBase, lzma.open(path, "rb")), _BLOCK_BYTES)
-    if path.suffix == ".zst":
-        return io.BufferedReader(_ZstdFile(path), _BLOCK_BYTES)
-    return open(path, "rb", buffering=_BLOCK_BYTES)
-
-
-class _ZstdFile(io.RawIOBase):
-    """Consecutive Zstandard frames. Unlike the library's reader, a truncated last frame is an error."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            import zstandard
-        except ImportError:
-            raise MissingExtraError("zstandard", "zstd") from None
-        self._new_frame = zstandard.ZstdDecompressor().decompressobj
-        self._error = zstandard.ZstdError
-        self._file = open(path, "rb", buffering=_BLOCK_BYTES)  # noqa: SIM115 (closed by close)
-        self._frame = self._new_frame()
-        self._inside = False
-        self._ready = b""
-        self._input = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._ready:
-            self._input = self._input or self._file.read(_ZSTD_BYTES)
-            if not self._input:
-                if self._inside:
-                    raise EOFError("compressed file ended before the end of a frame")
-                return 0
-            self._decompress()
-        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-    def _decompress(self) -> None:
-        try:
-            self._ready = self._frame.decompress(self._input)
-        except self._error as error:
-            raise OSError(str(error)) from None
-        self._inside, self._input = True, b""
-        if self._frame.eof:
-            self._input = self._frame.unused_data
-            self._frame, self._inside = self._new_frame(), False
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
-def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
-    """The lines of a file, one at a time.
-
-    Raises:
-        UserError: the file is missing, truncated or corrupt, or is UTF-16; the message names it.
-    """
-    with readable(path) as stream:
-        yield from _cut_lines(path, stream, max_bytes)
-
-
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[BinaryIO]:
-    """:func:`open_bytes` with read errors that name the file.
+    """Open a file for reading, decompressing ``.gz`` and ``.xz``, with read errors that name the file.
 
     Raises:
         UserError: the file is missing, truncated, or not what its suffix says.
     """
     try:
-        with open_bytes(path) as stream:
-            yield stream
+        with OPENERS.get(path.suffix, open)(path, "rb") as stream:
+            yield io.BufferedReader(stream, _BLOCK_BYTES)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except IsADirectoryError:
@@ -202,33 +113,31 @@ def readable(path: Path) -> Iterator[BinaryIO]:
         raise UserError(f"{path}: cannot be read ({error}); is the file whole?") from None
 
 
-def _cut_lines(path: Path, stream: BinaryIO, max_bytes: int) -> Iterator[Line]:
-    number = 0
+def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
+    """The lines of a file, one at a time.
+
+    Raises:
+        UserError: the file is missing, truncated or corrupt, or is UTF-16; the message names it.
+    """
     limit = max_bytes + 2  # a line may end in CR LF
-    while raw := stream.readline(limit if number else limit + len(BOM_UTF8)):
-        number += 1
-        if number == 1:
-            if raw.startswith(_UTF16_MARKS):
-                raise UserError(f"{path}: UTF-16 text; convert it to UTF-8 (iconv -f utf-16 -t utf-8)")
-            raw = raw.removeprefix(BOM_UTF8)
-        if raw.endswith(b"\n"):
-            raw = raw.removesuffix(b"\n").removesuffix(b"\r")
-        elif len(raw) > max_bytes:
-            _skip_to_line_end(stream)
-        truncated = len(raw) > max_bytes
-        if truncated:
-            raw = _cut_at_character(raw, max_bytes)
-        text, replaced = decode(raw)
-        yield Line(number, text, replaced, truncated)
+    with readable(path) as stream:
+        number = 0
+        while raw := stream.readline(limit if number else limit + len(BOM_UTF8)):
+            number += 1
+            if number == 1:
+                if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+                    raise UserError(f"{path}: UTF-16 text; convert it to UTF-8 (iconv -f utf-16 -t utf-8)")
+                raw = raw.removeprefix(BOM_UTF8)
+            if raw.endswith(b"\n"):
+                raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+            elif len(raw) > max_bytes:  # read on to the end of this line
+                while (part := stream.readline(_BLOCK_BYTES)) and not part.endswith(b"\n"):
+                    pass
+            truncated = len(raw) > max_bytes
+            yield Line(number, *decode(_cut(raw, max_bytes) if truncated else raw), truncated)
 
 
-def _skip_to_line_end(stream: BinaryIO) -> None:
-    while part := stream.readline(_BLOCK_BYTES):
-        if part.endswith(b"\n"):
-            return
-
-
-def _cut_at_character(raw: bytes, max_bytes: int) -> bytes:
+def _cut(raw: bytes, max_bytes: int) -> bytes:
     """At most ``max_bytes`` bytes, without splitting a UTF-8 character (continuation bytes are 10xxxxxx)."""
     end = max_bytes
     while end > max_bytes - 4 and raw[end] & 0xC0 == 0x80:

@@ -12,7 +12,7 @@ pydocs          running     spacy          documentation that is on every machin
 umbc            running     spacy          UMBC WebBase, ``word_TAG`` files with ``space``
 senteval        lines       space          sentences of the SentEval tasks
 *.conllu, *.ptb gold        gold           treebanks, files or a folder of one kind; words are fixed
-file, folder    lines       spacy          UTF-8 text, also ``.gz``, ``.xz``, ``.zst``
+file, folder    lines       spacy          UTF-8 text, also ``.gz``, ``.xz``
 ==============  ==========  =============  ==========================================================
 """
 
@@ -55,51 +55,41 @@ def open_corpus(
     Raises:
         UserError: unknown corpus, or an option it does not support.
     """
-    sentences = parse_limit(limit)
-    name = str(spec)
-    folder = data_folder(data)
-    if split is not None and name != "pydocs":
-        raise UserError(f"--split {split}: only pydocs is split; {name} is read whole")
-    if name == "pydocs":
-        from corpora.pydocs import pydocs_corpus
-
-        return pydocs_corpus(
-            split=split, format=format or "running", tokenize=tokenize or "spacy", limit=sentences
-        )
-    if name == "umbc":
-        from corpora.umbc import umbc_corpus
-
-        return umbc_corpus(folder, format=format or "running", tokenize=tokenize, limit=sentences)
-    if name == "senteval":
-        from corpora.senteval.corpus import senteval_corpus
-
-        _refuse(name, format, "lines", tokenize, "space")
-        return senteval_corpus(folder, limit=sentences)
-    return _open_path(Path(spec), format, tokenize, sentences)
-
-
-def data_folder(data: Path | None) -> Path:
-    """Where named corpora lie: the folder given, else that of MULTIVIEW_DATA, else ``data``."""
-    return Path(data) if data is not None else Path(os.environ.get(DATA_VARIABLE) or "data")
-
-
-def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int | None) -> StreamCorpus:
+    from corpora.pydocs import pydocs_corpus
+    from corpora.senteval.corpus import senteval_corpus
     from corpora.text import text_corpus
     from corpora.treebanks import treebank_corpus, treebank_kind
+    from corpora.umbc import umbc_corpus
 
+    count, name, path = parse_limit(limit), str(spec), Path(spec)
+    if split is not None and name != "pydocs":
+        raise UserError(f"--split {split}: only pydocs is split; {name} is read whole")
+
+    def refuse(its_format: str, its_tokens: str | None = None) -> None:
+        if format not in (None, its_format):
+            raise UserError(f"--format {format}: {name} is always {its_format}")
+        if its_tokens and tokenize not in (None, its_tokens):
+            raise UserError(f"--tokenize {tokenize}: {name} is always {its_tokens}")
+
+    if name == "pydocs":
+        refuse("running")
+        return pydocs_corpus(split=split or "train", tokenize=tokenize or "spacy", limit=count)
+    if name == "umbc":
+        return umbc_corpus(data_folder(data), format=format or "running", tokenize=tokenize, limit=count)
+    if name == "senteval":
+        refuse("lines", "space")
+        return senteval_corpus(data_folder(data), limit=count)
     if not path.exists():
         beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
         near = did_you_mean(path.name, [*beside, *NAMED])
         raise UserError(f"{path}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}")
     kind = treebank_kind(path)
     if kind is not None:
-        _refuse(str(path), format, kind, tokenize, "gold")
-        return treebank_corpus(path, kind, limit=limit)
-    return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=limit)
+        refuse(kind, "gold")
+        return treebank_corpus(path, kind, limit=count)
+    return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=count)
 
 
-def _refuse(name: str, format: str | None, its_format: str, tokenize: str | None, its_tokens: str) -> None:
-    if format not in (None, its_format):
-        raise UserError(f"--format {format}: {name} is always {its_format}")
-    if tokenize not in (None, its_tokens):
-        raise UserError(f"--tokenize {tokenize}: {name} is always {its_tokens}")
+def data_folder(data: Path | None) -> Path:
+    """Where named corpora lie: the folder given, else that of MULTIVIEW_DATA, else ``data``."""
+    return Path(data) if data is not None else Path(os.environ.get(DATA_VARIABLE) or "data")

@@ -10,10 +10,9 @@ is an error that names file, line and what was expected.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from corpora.inputs import Line, read_lines
 from corpora.support.errors import UserError
@@ -61,18 +60,15 @@ class Row:
         return value
 
 
-def text_lines(path: Path) -> list[Line]:
-    """The non-blank lines of a UTF-8 text.
+def text_lines(path: Path, *, utf8: bool = True) -> Iterator[Line]:
+    """The non-blank lines of a text.
 
     Raises:
-        UserError: no such file, a damaged one, or another encoding.
+        UserError: no such file, a damaged one, a line over :data:`MAX_ROW_BYTES`, or with ``utf8`` another
+            encoding.
     """
-    return list(_lines(path, is_utf8=True))
-
-
-def _lines(path: Path, *, is_utf8: bool) -> Iterator[Line]:
     for line in read_lines(path, MAX_ROW_BYTES):
-        if line.replaced and is_utf8:
+        if line.replaced and utf8:
             raise UserError(f"{path}:{line.number}: not UTF-8 text; convert it")
         if line.truncated:
             raise UserError(f"{path}:{line.number}: longer than {MAX_ROW_BYTES >> 20} MiB")
@@ -81,28 +77,23 @@ def _lines(path: Path, *, is_utf8: bool) -> Iterator[Line]:
 
 
 def read_rows(
-    path: Path,
-    count: int,
-    *,
-    separator: Literal["tab", "blank", "either"] = "tab",
-    more: bool = False,
-    may_be_empty: bool = False,
+    path: Path, count: int, *, blanks: bool = False, more: bool = False, may_be_empty: bool = False
 ) -> Iterator[Row]:
     """The rows of a table without a header line.
 
     Args:
         path: the file.
         count: how many cells a row has.
-        separator: what separates cells; ``either`` is tabs in lines that have one, else blanks.
+        blanks: split lines without a tab at blanks.
         more: whether a row may have more cells, which are kept.
         may_be_empty: whether cells may be empty.
 
     Raises:
         UserError: the file cannot be read, a row has the wrong number of cells, or a cell is empty.
     """
-    for line in _lines(path, is_utf8=False):  # some older sets contain invalid bytes
-        by_tab = separator == "tab" or (separator == "either" and "\t" in line.text)
-        cells = tuple(cell.strip() for cell in line.text.split("\t" if by_tab else None))
+    for line in text_lines(path, utf8=False):  # some older sets contain invalid bytes
+        by_blanks = blanks and "\t" not in line.text
+        cells = tuple(cell.strip() for cell in line.text.split(None if by_blanks else "\t"))
         if len(cells) < count or (len(cells) > count and not more):
             raise bad_row(path, line.number, f"{count}{' or more' if more else ''} cells", line.text)
         if not may_be_empty and not all(cells[:count]):
@@ -125,7 +116,7 @@ def read_table(
         UserError: see :func:`text_lines`; a missing column, a row with the wrong number of cells, an empty
             cell, or a duplicate where cells must differ.
     """
-    lines = _lines(path, is_utf8=True)
+    lines = text_lines(path)
     first = next(lines, None)
     header = [] if first is None else first.text.split("\t")
     for name in columns:
@@ -158,46 +149,3 @@ def read_mapping(path: Path, key: str, value: str) -> dict[str, str]:
         UserError: see :func:`read_table`.
     """
     return {row.cells[0]: row.cells[1] for row in read_table(path, (key, value), unique=True)}
-
-
-def read_judgements(path: Path) -> Iterator[Row]:
-    """Query, document and relevance of each judgement.
-
-    A ``.txt`` file is TREC's: query, iteration, document, relevance between blanks. Others have a header.
-
-    Raises:
-        UserError: see :func:`read_rows` and :func:`read_table`.
-    """
-    if path.suffix != ".txt":
-        yield from read_table(path, ("query_id", "doc_id", "relevance"))
-        return
-    for row in read_rows(path, 4, separator="blank"):
-        query, _, document, grade = row.cells
-        yield Row(path, row.line, (query, document, grade))
-
-
-def relevant_pairs(
-    judgements: Iterable[Row], queries: Container[str], documents: Container[str], noun: str = "document"
-) -> Iterator[tuple[str, str]]:
-    """Query and document of every judgement with relevance above 0.
-
-    Args:
-        judgements: rows of :func:`read_judgements`.
-        queries: known query ids.
-        documents: known document ids.
-        noun: what messages call a document.
-
-    Raises:
-        UserError: an unknown query or document, or a relevance that is not a whole number.
-    """
-    for row in judgements:
-        query, document, grade = row.cells
-        if query not in queries or document not in documents:
-            unknown = f"query {query!r}" if query not in queries else f"{noun} {document!r}"
-            raise UserError(f"{row.where}: unknown {unknown}")
-        try:
-            is_relevant = int(grade) > 0
-        except ValueError:
-            raise UserError(f"{row.where}: relevance {grade!r} is not a whole number") from None
-        if is_relevant:
-            yield query, document

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from corpora.support.errors import UserError
 MAX_PIECE = 8192
 """Most sentences per :class:`Document`; longer documents arrive in pieces to bound memory."""
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
+_UNITS = {"": 1, "k": 10**3, "m": 10**6}
 
 
 @dataclass
@@ -99,9 +100,14 @@ class StreamCorpus:
 
     def __iter__(self) -> Iterator[Document]:
         self.counts = Counts()
-        for document in take_sentences(self._documents(self.counts), self._limit):
+        for document in self._documents(self.counts):
+            if self._limit is not None:
+                left = self._limit - self.counts.sentences
+                document = replace(document, sentences=document.sentences[:left])
             self.counts.add(document)
             yield document
+            if self.counts.sentences == self._limit:
+                return
         if not self.counts.sentences:
             about = self.describe().partition(": ")[2]
             where = self._path or f"corpus {self.name}"
@@ -109,38 +115,18 @@ class StreamCorpus:
 
 
 def parse_limit(text: str | int | None) -> int | None:
-    """``"40M"`` -> 40,000,000; ``"1.5k"`` -> 1,500; None or ``"none"`` -> None.
+    """``"40M"`` -> 40,000,000; ``"1.5k"`` -> 1,500; None -> None.
 
     Raises:
         UserError: not a positive whole number of sentences.
     """
-    if text is None or str(text).strip().lower() in {"", "none"}:
+    if text is None:
         return None
-    value = str(text).strip().lower().replace(",", "").replace("_", "")
-    unit = value[-1:] if value[-1:] in _UNITS else ""
-    try:
-        number = Decimal(value.removesuffix(unit)) * _UNITS[unit]
-        if not 1 <= number < 10**18 or number != int(number):
-            raise ValueError
-    except (ValueError, ArithmeticError):
-        raise UserError(f"--limit {text}: expected a number of sentences such as 5000, 1.5k or 40M") from None
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([km]?)", str(text).lower())
+    number = Decimal(found[1]) * _UNITS[found[2]] if found else Decimal(0)
+    if number < 1 or number != int(number):
+        raise UserError(f"--limit {text}: expected a number of sentences such as 5000, 1.5k or 40M")
     return int(number)
-
-
-def take_sentences(documents: Iterable[Document], limit: int | None) -> Iterator[Document]:
-    """Documents up to ``limit`` sentences in all; the last document is cut."""
-    left = limit
-    for document in documents:
-        if left is None:
-            yield document
-            continue
-        if len(document.sentences) > left:
-            document = replace(document, sentences=document.sentences[:left])
-        if document.sentences:
-            yield document
-        left -= len(document.sentences)
-        if left == 0:
-            return
 
 
 def in_pieces(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Document]:

@@ -7,7 +7,7 @@ second, which is little compared to parsing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, Protocol, cast
 
@@ -19,7 +19,7 @@ Tokens = tuple[str, ...]
 # space: 16,384 times "(" took 27 s, 16,384 characters of "'s's's" 43 s. No English word is this long, so
 # longer runs are cut into tokens of this many characters without spaCy.
 MAX_RUN = 200
-_LONG_RUN = re.compile(rf"\S{{{MAX_RUN + 1},}}")
+_LONG_RUN = re.compile(rf"(\S{{{MAX_RUN + 1},}})")
 # spaCy keeps every word type it has seen; restarting the pipeline now and then bounds memory.
 MAX_LEXEMES = 1_000_000
 
@@ -79,37 +79,21 @@ class SpacyTokenizer:
 
     def split_tokens(self, tokens: Sequence[str]) -> list[Tokens]:
         """Split tokenised running text into sentences with the sentencizer's rule."""
-        return [tuple(tokens[start:stop]) for start, stop in self.sentence_bounds(tokens)]
-
-    def sentence_bounds(self, tokens: Sequence[str]) -> list[tuple[int, int]]:
-        """Start and end of each sentence in tokenised running text."""
         from spacy.tokens import Doc
 
         self._check_memory()
         doc = self._split(Doc(self._nlp.vocab, words=list(tokens)))
-        return [(span.start, span.end) for span in doc.sents] if len(doc) else []
+        spans = doc.sents if len(doc) else ()
+        return [tuple(tokens[span.start : span.end]) for span in spans]
 
     def _words(self, text: str) -> list[str]:
         words: list[str] = []
-        for part, is_long in _runs(text):
-            if is_long:
-                words.extend(part[start : start + MAX_RUN] for start in range(0, len(part), MAX_RUN))
+        for number, part in enumerate(_LONG_RUN.split(text)):
+            if number % 2:
+                words += [part[start : start + MAX_RUN] for start in range(0, len(part), MAX_RUN)]
             else:
-                words.extend(token.text for token in self._nlp.tokenizer(part) if not token.is_space)
+                words += [token.text for token in self._nlp.tokenizer(part) if not token.is_space]
         return words
-
-
-def _runs(text: str) -> Iterator[tuple[str, bool]]:
-    """The parts of a text in order, and whether each is an over-long run without white space."""
-    if len(text) <= MAX_RUN:
-        yield text, False
-        return
-    position = 0
-    for match in _LONG_RUN.finditer(text):
-        yield text[position : match.start()], False
-        yield match.group(), True
-        position = match.end()
-    yield text[position:], False
 
 
 class SpaceTokenizer:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.documents import Document, Sentence
-from corpora.inputs import Line, corpus_name, input_hash, list_files, read_lines, relative_name, stem
+from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name, stem
 from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
@@ -63,7 +63,7 @@ def treebank_corpus(path: Path, kind: Kind, *, limit: int | None = None) -> Stre
                 yield from in_pieces(f"{name}#0", read_brackets(file))
 
     return StreamCorpus(
-        corpus_name(path),
+        path.resolve().name.split(".")[0],
         documents,
         about={"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"},
         hash_input=lambda: input_hash(path, files),

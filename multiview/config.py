@@ -37,9 +37,6 @@ SelfScore = Literal["minus-inf", "zero"]
 Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max"]
 """How states become a vector; what commas separate is concatenated and divided by its number."""
 
-Bits = Literal[8, 4]
-"""Of a number of a word vector in compact storage."""
-
 # How the laptop's defaults were chosen: neighbour recall@1 on held-out documentation after 45 CPU seconds on
 # 22k sentences. An untrained encoder has 0.09 to 0.10. Views with equal tables but different input weights
 # do not match each other at first: 0.113. With equal input weights it is 0.122; with recurrent weights at a

@@ -4,7 +4,7 @@
     python -m multiview.explain MODEL "A cat sat on the mat." "On a mat lay a cat." --output page.html
 
 In: a model folder, or ``builtin``, with the view dep or const, and two sentences. Out: text on standard
-output, and a page with pictures of the trees if one is asked for. :mod:`multiview.nodes.matching` says how
+output, and a page with pictures of the trees if one is asked for. :mod:`multiview.nodes.explanation` says how
 matches are chosen.
 """
 
@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import tyro
+from tyro.conf import Positional
 
 from corpora.support.cli import Command
 from corpora.support.config import Count, configuration
+from multiview.encode import ModelOptions
 
 
 @configuration
-class ExplainConfig:
+class ExplainConfig(ModelOptions):
     """Options of ``python -m multiview.explain``."""
 
-    model: Annotated[Path, tyro.conf.Positional]
-    """Model folder, or builtin."""
-    a: Annotated[str, tyro.conf.Positional]
+    a: Positional[str]
     """A sentence."""
-    b: Annotated[str, tyro.conf.Positional]
+    b: Positional[str]
     """Another sentence."""
     view: str = ""
     """Only this view; all by default."""
@@ -36,23 +34,13 @@ class ExplainConfig:
     """Matches for each view at most."""
     output: Path | None = None
     """Write a page (HTML) there, too."""
-    dep_model: str = ""
-    """Dependency parser the model was trained with, unless it is the builtin one."""
-    const_model: str = ""
-    """Constituency parser the model was trained with, unless it is the builtin one."""
-    device: str = "auto"
-    """cpu, cuda, ...; auto takes a GPU if there is one."""
 
 
 def main(config: ExplainConfig) -> None:
     """Print the matches, and write the page."""
     from corpora.support.files import write_text
-    from multiview.model import MultiViewEncoder
 
-    encoder = MultiViewEncoder.load(
-        config.model, config.device, dep_model=config.dep_model, const_model=config.const_model
-    )
-    explanation = encoder.explain(config.a, config.b, view=config.view or None, top=config.top)
+    explanation = config.load().explain(config.a, config.b, view=config.view or None, top=config.top)
     if config.output is not None:
         write_text(config.output, explanation.to_html())
     print(explanation)

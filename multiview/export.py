@@ -16,6 +16,7 @@ from tyro.conf import Positional
 from corpora.support.cli import Command
 from corpora.support.config import configuration
 from corpora.support.errors import UserError
+from corpora.support.files import write_json
 from multiview.folder.names import BUILTIN
 
 
@@ -31,17 +32,26 @@ class ExportConfig:
 
 def main(config: ExportConfig) -> None:
     """Export one folder."""
-    from multiview.sentence_transformers import export
+    from multiview.folder.files import read_model_record
+    from multiview.model import MultiViewEncoder
+    from multiview.sentence_transformers import __version__
 
-    folder = config.model
+    folder = config.output or config.model
     if config.output is not None:
-        from multiview.model import MultiViewEncoder
-
-        folder = config.output
         MultiViewEncoder.load(config.model, "cpu").save(folder)
     elif str(folder) == BUILTIN:
         raise UserError(f"{BUILTIN}: belongs to the installation; give --output FOLDER for a copy of it")
-    export(folder)
+    read_model_record(folder)
+    module = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transformers.MultiViewModule"}
+    write_json(folder / "modules.json", [module])
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {
+            "__version__": {"sentence_transformers": __version__},
+            "model_type": "SentenceTransformer",
+            "similarity_fn_name": "cosine",
+        },
+    )
     print(f"exported {folder}")
 
 

@@ -7,40 +7,38 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import tyro
+from tyro.conf import Positional
 
 from corpora.support.cli import Command
 from corpora.support.config import configuration
 from corpora.support.errors import UserError
-
-if TYPE_CHECKING:
-    from multiview.folder.files import MembersRecord, ModelRecord
 
 
 @configuration
 class InfoConfig:
     """Options of ``python -m multiview.info``."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Positional[Path]
     """Model folder, finished or in training, or builtin."""
-    plot: bool = False
-    """Draw curves.png again from the log."""
 
 
 def main(config: InfoConfig) -> int:
     """Print a summary of a model or run."""
-    from multiview.folder.files import read_model_record
+    from multiview.folder.files import member_names
     from multiview.folder.names import model_folder, near_model
-    from multiview.training.log import plot_curves, read_log
+    from multiview.training.log import read_log
 
     folder = model_folder(config.run)
     if not any((folder / name).exists() for name in ("config.json", "train.json", "trained")):
         near = near_model(folder).rstrip()
         raise UserError(f"{folder}: neither a model nor a training run{near and f'; {near}'}")
     if (folder / "config.json").exists():
-        _print_model(folder, read_model_record(folder))
+        names = member_names(folder)
+        if names != [""]:
+            print(f"model      {folder}: {' + '.join(names)}, concatenated")
+        for name in names:
+            _print_model(folder / name)
     log = read_log(folder / "log.jsonl")
     train = [line for line in log if line["kind"] == "train"]
     if train:
@@ -52,31 +50,21 @@ def main(config: InfoConfig) -> int:
     checkpoints = sorted(path.name for path in (folder / "checkpoints").glob("step-*"))
     if checkpoints:
         print(f"resumable  {', '.join(checkpoints)}")
-    if config.plot:
-        print(f"curves     {plot_curves(folder)}")
     return 0
 
 
-def _print_model(folder: Path, record: ModelRecord | MembersRecord) -> None:
-    from multiview.encoders.registry import view_or_base
-    from multiview.folder.files import MembersRecord, read_model_record
+def _print_model(folder: Path) -> None:
+    from multiview.encoders.registry import view_class
+    from multiview.folder.files import member_record
 
-    if isinstance(record, MembersRecord):
-        how = "each scaled to length 1, " if record.normalize_parts else ""
-        print(f"model      {folder}: {' + '.join(record.members)}, {how}concatenated")
-        for name in record.members:
-            part = read_model_record(folder / name)
-            if not isinstance(part, MembersRecord):
-                _print_model(folder / name, part)
-        return
+    record = member_record(folder)
     views, words = record.views, record.words
     dim, pooling = record.encoder.dim, record.encoder.pooling
-    sizes = [view_or_base(view).width_for(words.dim, dim, pooling) for view in views]
+    sizes = [view_class(view).width_for(words.dim, dim, pooling) for view in views]
     print(f"model      {folder}: views {', '.join(views)}, {sum(sizes)} dimensions")
     print(f"words      {words.mode}, size {words.dim}, {words.buckets} hash buckets, case {words.case}")
     if record.storage == "compact":
-        megabytes = sum(file.bytes for file in record.files.values()) / 1e6
-        print(f"storage    compact, {megabytes:.1f} MB")
+        print(f"storage    compact, {sum(file.bytes for file in record.files.values()) / 1e6:.1f} MB")
     for need, identity in sorted(record.parsers.items()):
         print(f"{need:<10} {identity.get('name', '?')} {identity.get('version', '')}")
     best = record.training.get("best", {})  # a fine-tuned model has none
@@ -92,6 +80,7 @@ cli = Command(
     "multiview.info",
     "Views, metrics and progress of a model or training run.",
     kept="nothing was changed",
+    plugins=True,
 )
 
 

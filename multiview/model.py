@@ -15,24 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, overload
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import Encoder
 from multiview.encoders.stack import ViewStack
-from multiview.folder.files import Member, load_members, normalizes_parts
+from multiview.folder.files import Member, load_members, read_model_record, save_model
 from multiview.folder.names import chosen_views, model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts
-from multiview.folder.saving import describe, refuse_foreign, save_encoder
-from multiview.nodes.states import NodeBatch, node_batch
-from multiview.similarity import CosineSimilarity
 from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, converted
@@ -42,36 +40,33 @@ from parsing.networks.threads import chosen_threads, torch_threads
 
 if TYPE_CHECKING:
     from multiview.nodes.explanation import Explanation
+    from multiview.nodes.states import NodeBatch
     from parsing.cache.reader import TreeCache
 
 FEW = 200
 """Fewer sentences are encoded by one thread."""
+Vectors = NDArray[np.floating] | Tensor
 
 
-class MultiViewEncoder(CosineSimilarity):
+class MultiViewEncoder:
     """Sentence encoder: the vectors of all views, concatenated.
 
     Args:
         members: networks whose vectors are concatenated, in this order.
         device: where to compute.
         name: for messages.
-        normalize_parts: scale the vectors of each network to length 1 before they are joined.
     """
 
     pretokenized = True
     """Sentences may be given as token lists (SentEval's adapters ask)."""
+    similarity_fn_name = "cosine"
+    """The name that sentence-transformers gives it."""
 
     def __init__(
-        self,
-        members: Sequence[Member],
-        *,
-        device: str | torch.device = "cpu",
-        name: str = "",
-        normalize_parts: bool = False,
+        self, members: Sequence[Member], *, device: str | torch.device = "cpu", name: str = ""
     ) -> None:
         self.members = list(members)
         self.name = name
-        self.normalize_parts = normalize_parts
         self.folder: Path | None = None
         self.device = torch.device(device)
         """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
@@ -101,12 +96,7 @@ class MultiViewEncoder(CosineSimilarity):
             UserError: the folder is incomplete or damaged; the file is named.
         """
         chosen, path = pick_device(device), model_folder(folder)
-        encoder = cls(
-            load_members(path, chosen),
-            device=chosen,
-            name=Path(folder).name,
-            normalize_parts=normalizes_parts(path),
-        )
+        encoder = cls(load_members(path, chosen), device=chosen, name=Path(folder).name)
         encoder.folder = path
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
@@ -165,47 +155,18 @@ class MultiViewEncoder(CosineSimilarity):
         """D, the size of a full vector."""
         return sum(member.network.dim for member in self.members)
 
-    @overload
-    def encode(
-        self,
-        inputs: str | Iterable[str | Tokens] | None,
-        *,
-        batch_size: int = ...,
-        show_progress_bar: bool | None = ...,
-        convert_to_numpy: bool = ...,
-        convert_to_tensor: Literal[False] = ...,
-        device: str | torch.device | None = ...,
-        normalize_embeddings: bool = ...,
-        views: Sequence[str] | None = ...,
-        trees: TreeCache | None = ...,
-    ) -> NDArray[np.float32]: ...
-    @overload
-    def encode(
-        self,
-        inputs: str | Iterable[str | Tokens] | None,
-        *,
-        batch_size: int = ...,
-        show_progress_bar: bool | None = ...,
-        convert_to_numpy: bool = ...,
-        convert_to_tensor: Literal[True],
-        device: str | torch.device | None = ...,
-        normalize_embeddings: bool = ...,
-        views: Sequence[str] | None = ...,
-        trees: TreeCache | None = ...,
-    ) -> Tensor: ...
     def encode(
         self,
         inputs: str | Iterable[str | Tokens] | None,
         *,
         batch_size: int = 512,
         show_progress_bar: bool | None = None,
-        convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         device: str | torch.device | None = None,
         normalize_embeddings: bool = False,
         views: Sequence[str] | None = None,
         trees: TreeCache | None = None,
-    ) -> NDArray[np.float32] | Tensor | list[Tensor]:
+    ) -> NDArray[np.float32]:
         """Vectors of sentences.
 
         Args:
@@ -213,8 +174,7 @@ class MultiViewEncoder(CosineSimilarity):
                 tokens. None encodes all sentences of ``trees`` in order.
             batch_size: sentences encoded at a time: the more, the more often they share words.
             show_progress_bar: None shows a bar in terminals and notebooks, a line every 30 s in logs.
-            convert_to_numpy: return an array; with both conversions off, a list of tensors.
-            convert_to_tensor: return a tensor on the device; wins over ``convert_to_numpy``.
+            convert_to_tensor: return a tensor on the device, which the type does not say.
             device: move the model to this device, for later calls as well.
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
             views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
@@ -229,26 +189,41 @@ class MultiViewEncoder(CosineSimilarity):
         """
         if device is not None:
             self._move(pick_device(device))
-        single = isinstance(inputs, str)
         texts: list[str | Tokens] | None = None
         if inputs is not None:
             texts = [inputs] if isinstance(inputs, str) else as_texts(inputs)
-        chosen = self._chosen(views)
-        threads = self._threads(batch_size, texts, trees)
         with torch_threads(1):  # parsing has no large products
-            vectors = self._encode_all(texts, chosen, max(batch_size, 1), show_progress_bar, trees, threads)
+            vectors = self._encode_all(
+                texts, self._chosen(views), max(batch_size, 1), show_progress_bar, trees
+            )
         if normalize_embeddings:
-            vectors = torch.nn.functional.normalize(vectors, dim=1)
-        result = vectors[0] if single else vectors
-        if convert_to_tensor:
-            return result
-        if convert_to_numpy or single:
-            return result.cpu().numpy()
-        return list(result)
+            vectors = normalize(vectors, dim=1)
+        result = vectors[0] if isinstance(inputs, str) else vectors
+        return result if convert_to_tensor else result.cpu().numpy()  # type: ignore[return-value]
 
     # Queries and documents get the same vectors: the model has no prompts. Libraries ask for both names.
     encode_query = encode
     encode_document = encode
+
+    def similarity(self, one: Vectors, other: Vectors) -> Tensor:
+        """Cosine of every vector of ``one`` with every vector of ``other``: [n, m].
+
+        Args:
+            one: vectors [n, D], or a single one [D].
+            other: vectors [m, D], or a single one [D].
+        """
+        left, right = _unit(one), _unit(other)
+        return left @ right.to(left.device).T
+
+    def similarity_pairwise(self, one: Vectors, other: Vectors) -> Tensor:
+        """Cosine of the vectors of ``one`` and ``other``, pair by pair: [n].
+
+        Args:
+            one: vectors [n, D], or a single one [D].
+            other: vectors [n, D], or a single one [D].
+        """
+        left, right = _unit(one), _unit(other)
+        return (left * right.to(left.device)).sum(dim=1)
 
     def save(self, folder: Path | str) -> None:
         """Write the model as it is now, an expanded vocabulary included; :meth:`load` reads it.
@@ -256,13 +231,25 @@ class MultiViewEncoder(CosineSimilarity):
         Raises:
             UserError: the folder holds something else.
         """
-        refuse_foreign(Path(folder))
-        save_encoder(self.members, Path(folder), self.folder, normalize_parts=self.normalize_parts)
-        self.folder = Path(folder)
+        folder = Path(folder)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            if not (folder / "config.json").is_file():
+                raise UserError(f"{folder}: holds something other than a model; save to another folder")
+            read_model_record(folder)
+        save_model(self.members, folder, self.folder)
+        self.folder = folder
 
     def __repr__(self) -> str:
-        parsers = {need: str(identity.get("name", "?")) for need, identity in self.reader.identities.items()}
-        return f"{type(self).__name__} {self.name} on {self.device}\n{describe(self.members, parsers)}"
+        networks = [member.network for member in self.members]
+        views = [f"{view} {width}" for n in networks for view, width in zip(n.views, n.widths, strict=True)]
+        words = [f"{len(n.words.vocabulary):,} {n.words.mode}, of size {n.words.dim}" for n in networks]
+        parsers = [f"{need} {who.get('name', '?')}" for need, who in sorted(self.reader.identities.items())]
+        return (
+            f"{type(self).__name__} {self.name} on {self.device}\n"
+            f"  views    {' + '.join(views)} = {self.get_sentence_embedding_dimension()} dimensions\n"
+            f"  words    {'; '.join(words)}\n"
+            f"  parsers  {', '.join(parsers) or 'none on record'}"
+        )
 
     def __sklearn_clone__(self) -> Self:
         """Scikit-learn copies an estimator's parameters; a model that nothing trains may be shared."""
@@ -306,64 +293,6 @@ class MultiViewEncoder(CosineSimilarity):
         """Vectors [B, D] of parsed sentences, all views; keeps gradients where they are enabled."""
         return self._vectors(batch, self._chosen(None))
 
-    def _move(self, device: torch.device) -> None:
-        if device != self.device:
-            self.device = device
-            self.reader.move(device)
-            for member in self.members:
-                member.network.to(device)
-
-    def _chosen(self, views: Sequence[str] | None) -> list[list[int]]:
-        """Positions of the wanted views per member."""
-        wanted = [views] if isinstance(views, str) else views
-        return chosen_views([member.network.views for member in self.members], wanted)
-
-    def _requires(self, chosen: list[list[int]]) -> set[str]:
-        """Annotations that the chosen encoders read."""
-        encoders = [
-            member.network.encoder_list[position]
-            for member, positions in zip(self.members, chosen, strict=True)
-            for position in positions
-        ]
-        return {need for encoder in encoders for need in encoder.requires}
-
-    def _threads(self, together: int, texts: Sequence[str | Tokens] | None, trees: TreeCache | None) -> int:
-        """Threads for the views; one for few sentences, done before the cores have been watched."""
-        total = len(texts if texts is not None else trees or ())
-        dim = max(member.network.config.dim for member in self.members)
-        return chosen_threads(together, dim, self.device) if total >= FEW else 1
-
-    @torch.inference_mode()
-    def _encode_all(
-        self,
-        texts: list[str | Tokens] | None,
-        chosen: list[list[int]],
-        batch_size: int,
-        show_progress_bar: bool | None,
-        trees: TreeCache | None,
-        threads: int,
-    ) -> Tensor:
-        """Vectors [n, D] in input order."""
-        requires = self._requires(chosen)
-        dims = self._dims(chosen)
-        total = len(texts) if texts is not None else len(trees) if trees is not None else 0
-        vectors = torch.zeros(total, sum(dims), device=self.device)
-        with progress(total=total, description="encode", show=show_progress_bar) as bar:
-            for places, batch in self.reader.batches(texts, requires, trees, batch_size):
-                with torch_threads(threads):
-                    found = self._vectors(batch, chosen)
-                finite = torch.isfinite(found).all(dim=1)
-                if not finite.all():
-                    row = int(finite.int().argmin())
-                    text = " ".join(list(batch.words())[row])
-                    raise UserError(
-                        f"{self.name}: the vector of sentence {int(places[row])}, {text[:60]!r}, is not "
-                        "finite; the model's weights are unusable"
-                    )
-                vectors[torch.from_numpy(places).to(self.device)] = found
-                bar.update(len(places))
-        return vectors
-
     @torch.inference_mode()
     def node_states(
         self,
@@ -381,20 +310,15 @@ class MultiViewEncoder(CosineSimilarity):
             views: only these, as in :meth:`encode`.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
         """
+        from multiview.nodes.states import node_batch
+
         chosen = self._chosen(views)
         texts = None if inputs is None else as_texts(inputs)
         requires = self._requires(chosen)
         if "const" in requires:
             requires |= {"labels"}
         for places, batch in self.reader.batches(texts, requires, trees, batch_size):
-            planned = [
-                (encoder, encoder.plan(batch), words) for encoder, *words in self._views(batch, chosen)
-            ]
-            states = (
-                (encoder, plan, *encoder.forward_nodes(x_UE, plan, token_N))
-                for encoder, plan, (x_UE, token_N) in planned
-            )
-            yield node_batch(places, batch, states)
+            yield node_batch(places, batch, self._views(batch, chosen))
 
     @torch.inference_mode()
     def explain(
@@ -422,23 +346,69 @@ class MultiViewEncoder(CosineSimilarity):
             vectors_BD = self._vectors(nodes.batch, self._chosen(views))
         return explain_pair(nodes, vectors_BD, self.reader.inventories(), top)
 
+    def _move(self, device: torch.device) -> None:
+        if device != self.device:
+            self.device = device
+            self.reader.move(device)
+            for member in self.members:
+                member.network.to(device)
+
+    def _chosen(self, views: Sequence[str] | None) -> list[list[int]]:
+        """Positions of the wanted views per member."""
+        wanted = [views] if isinstance(views, str) else views
+        return chosen_views([member.network.views for member in self.members], wanted)
+
+    def _encoders(self, chosen: list[list[int]]) -> list[tuple[ViewStack, int]]:
+        """Network and position of every chosen view."""
+        pairs = zip(self.members, chosen, strict=True)
+        return [(member.network, position) for member, positions in pairs for position in positions]
+
+    def _requires(self, chosen: list[list[int]]) -> set[str]:
+        """Annotations that the chosen encoders read."""
+        return {
+            need for network, place in self._encoders(chosen) for need in network.encoder_list[place].requires
+        }
+
+    @torch.inference_mode()
+    def _encode_all(
+        self,
+        texts: list[str | Tokens] | None,
+        chosen: list[list[int]],
+        batch_size: int,
+        show_progress_bar: bool | None,
+        trees: TreeCache | None,
+    ) -> Tensor:
+        """Vectors [n, D] in input order."""
+        total = len(texts if texts is not None else trees or ())
+        # One thread for few sentences: they are done before the idle cores have been counted.
+        dim = max(member.network.config.dim for member in self.members)
+        threads = chosen_threads(batch_size, dim, self.device) if total >= FEW else 1
+        width = sum(network.widths[place] for network, place in self._encoders(chosen))
+        vectors = torch.zeros(total, width, device=self.device)
+        with progress(total=total, description="encode", show=show_progress_bar) as bar:
+            for places, batch in self.reader.batches(texts, self._requires(chosen), trees, batch_size):
+                with torch_threads(threads):
+                    found = self._vectors(batch, chosen)
+                finite = torch.isfinite(found).all(dim=1)
+                if not finite.all():
+                    row = int(finite.int().argmin())
+                    text = " ".join(list(batch.words())[row])
+                    raise UserError(
+                        f"{self.name}: the vector of sentence {int(places[row])}, {text[:60]!r}, is not "
+                        "finite; the model's weights are unusable"
+                    )
+                vectors[torch.from_numpy(places).to(self.device)] = found
+                bar.update(len(places))
+        return vectors
+
     def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:
         """Concatenated vectors [B, D] of parsed sentences."""
-        views = [
-            encoder(x_UE, encoder.plan(batch), token_N)
-            for encoder, x_UE, token_N in self._views(batch, chosen)
+        scales = [network.scales[place] for network, place in self._encoders(chosen)]
+        views = zip(self._views(batch, chosen), scales, strict=True)
+        parts = [
+            encoder(x_UE, encoder.plan(batch), token_N) * scale for (encoder, x_UE, token_N), scale in views
         ]
-        scales = [m.network.scales[place] for m, of in zip(self.members, chosen, strict=True) for place in of]
-        vectors = torch.cat([view * s for view, s in zip(views, scales, strict=True)], dim=1).float()
-        if not self.normalize_parts:
-            return vectors
-        parts = vectors.split(self._dims(chosen), dim=1)
-        return torch.cat([torch.nn.functional.normalize(part, dim=1) for part in parts], dim=1)
-
-    def _dims(self, chosen: list[list[int]]) -> list[int]:
-        """Size of each member's part of a vector."""
-        widths = [member.network.widths for member in self.members]
-        return [sum(w[place] for place in places) for w, places in zip(widths, chosen, strict=True)]
+        return torch.cat(parts, dim=1).float()
 
     def _views(self, batch: Batch, chosen: list[list[int]]) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
         """Every chosen encoder with the batch's distinct words [U, E] and each token's word, int64 [N]."""
@@ -447,3 +417,8 @@ class MultiViewEncoder(CosineSimilarity):
         types = [batch.types[index] for index in used]
         for member, positions in zip(self.members, chosen, strict=True):
             yield from member.network.inputs(positions, types, inverse.astype(np.int64))
+
+
+def _unit(vectors: Vectors) -> Tensor:
+    """Rows of length 1, [n, D]; a zero vector stays zero."""
+    return normalize(torch.atleast_2d(torch.as_tensor(vectors)).float(), dim=1)

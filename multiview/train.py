@@ -54,10 +54,7 @@ def main(config: TrainConfig) -> int:
 
     for view in config.view_list:  # a misspelt one is refused before a corpus is read
         if view_class(view).weightless:
-            raise UserError(
-                f"--views {config.views}: {view} has nothing to train; python -m multiview.compact MODEL "
-                f"--add {view} adds it to a finished model"
-            )
+            raise UserError(f"--views {config.views}: {view} has nothing to train")
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:

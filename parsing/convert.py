@@ -5,14 +5,12 @@
 
 A library's checkpoint is a pickle: opening it runs whatever its author put in. This is the only place
 that opens one, and only with --trust-pickle. The folder that comes out holds numbers and JSON, loads without
-the library and parses as the checkpoint does in the library (weights are kept as float32). A supar
-checkpoint with a transformer names it: its tokenizer and configuration (not its weights) must be there.
+the library and parses as the checkpoint does in the library (weights are kept as float32).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,21 +56,20 @@ def unpickle(path: str) -> Any:
 def convert_dependency(config: Convert) -> None:
     """A supar biaffine parser to a model folder."""
     require_consent(config)
-    from parsing.libraries.supar import checkpoint_path, model_from_state, remarks, transformer_files
+    from parsing.libraries.supar import checkpoint_path, from_state
 
     path = checkpoint_path(config.checkpoint)
-    with transformer_files(path):
-        state = unpickle(path)
+    state = unpickle(path)
     if not isinstance(state, dict):
         raise UserError(f"{path}: holds a {type(state).__name__}, a supar checkpoint is a dictionary")
-    model = model_from_state(state, where=path)
+    model = from_state(state, where=path)
     content = {
         "kind": "dependency",
         "config": model.config_json(),
         "vocabulary": model.vocabulary_json(),
         "tensors": model.state_dict(),
     }
-    _store(config, content, f"supar checkpoint `{Path(path).name}`", Path(path), remarks(state))
+    _store(config, content, Path(path))
 
 
 def convert_constituency(config: Convert) -> None:
@@ -83,44 +80,21 @@ def convert_constituency(config: Convert) -> None:
     path = Path(config.checkpoint)
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    parts = from_checkpoint(unpickle(str(path)), where=str(path))
-    content = {"kind": "benepar", **vars(parts)}
-    _store(config, content, f"benepar checkpoint `{path.name}`", path)
+    _store(config, {"kind": "benepar", **from_checkpoint(unpickle(str(path)), where=str(path))}, path)
 
 
-def _store(
-    config: Convert,
-    content: dict[str, Any],
-    origin: str,
-    checkpoint: Path,
-    notes: Sequence[str] = (),
-) -> None:
-    """Write the model folder with a card.
-
-    Args:
-        config: the options.
-        content: kind, configuration, vocabulary and weights, as a model folder keeps them.
-        origin: the checkpoint, as the card names it.
-        checkpoint: its file.
-        notes: what a user should know, one sentence each.
-    """
-    from corpora.support.files import sha256_file
-    from parsing.networks.model_folder import save_model_folder
+def _store(config: Convert, content: dict[str, Any], checkpoint: Path) -> None:
+    """Write the model folder with a card; ``content`` is kind, configuration, vocabulary and weights."""
+    from corpora.support.files import sha256_file, write_text
+    from parsing.networks.model_folder import CARD, save_model_folder
 
     name = config.name or Path(config.checkpoint).name
+    identity = save_model_folder(config.output, **content, name=name, version="converted", half=False)
     card = (
-        f"# {name}\n\nConverted from the {origin} (sha256 {sha256_file(checkpoint)}); "
+        f"# {name}\n\nConverted from the checkpoint `{checkpoint.name}` (sha256 {sha256_file(checkpoint)}); "
         "its data, scores and licence are those of its authors.\n"
     )
-    identity = save_model_folder(
-        config.output,
-        **content,
-        name=name,
-        version="converted",
-        half=False,
-        card=card + "".join(f"\n{note}\n" for note in notes),
-    )
-    print("".join(f"note: {note}\n" for note in notes), end="")
+    write_text(config.output / CARD, card)
     names = "relations" if content["kind"] == "dependency" else "labels"
     print(f"{config.output}: {len(content['vocabulary'][names])} {names}, sha256 {identity['sha256'][:16]}")
 
@@ -149,7 +123,7 @@ cli = Commands(
             Convert,
             convert_dependency,
             "parsing.convert dep",
-            "a supar dependency parser (biaffine-dep or crf-dep; BiLSTM or transformer)",
+            "a supar dependency parser (biaffine-dep over words and characters)",
         ),
     },
     "parsing.convert",

@@ -7,7 +7,7 @@ a model folder. benepar's hold weights and plain values and are read by name or 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeVar
 
 from corpora.support.errors import UserError
 from parsing.networks.config import Precision
@@ -15,14 +15,13 @@ from parsing.networks.config import Precision
 if TYPE_CHECKING:
     import torch
 
-    from parsing.constituency.model import SpanParser
-    from parsing.constituency.subword_model import SubwordSpanParser
-    from parsing.libraries.benepar import BeneparParser
+    from parsing.networks.device import DeviceParser
     from parsing.trees.parsers import ConstituencyParser, DependencyParser
 
 BUILTIN = Path(__file__).parent / "builtin"
 BUILTIN_DEPENDENCY = "dep-v3"
 BUILTIN_CONSTITUENCY = "const-v3"
+Parser = TypeVar("Parser", bound="DeviceParser")
 
 
 def load_dependency_parser(
@@ -38,14 +37,11 @@ def load_dependency_parser(
     Raises:
         UserError: no such model, a damaged one, or one that has to be converted first.
     """
-    from parsing.dependency.stored import stored_parser
+    from parsing.dependency.model import BiaffineParser, DependencyModel
     from parsing.networks.model_folder import load_model_folder
 
-    parser = stored_parser(load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), kind="dependency"))
-    if precision == "bf16":
-        parser.use_bfloat16()
-    _move(parser, device)
-    return parser
+    folder = load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), "dependency")
+    return _set(BiaffineParser(DependencyModel.from_folder(folder), folder.identity), precision, device)
 
 
 def load_constituency_parser(
@@ -61,50 +57,36 @@ def load_constituency_parser(
     Raises:
         UserError: no such model, or a damaged one.
     """
-    parser = _constituency_parser(spec)
-    if precision == "bf16":
-        parser.use_bfloat16()
-    _move(parser, device)
-    return parser
-
-
-def _constituency_parser(spec: str) -> SpanParser | SubwordSpanParser | BeneparParser:
+    from parsing.constituency.model import ConstituencyModel, SpanParser
     from parsing.networks.model_folder import load_model_folder
 
     path = BUILTIN / BUILTIN_CONSTITUENCY if spec == "builtin" else Path(spec)
     if spec != "builtin" and (not path.is_dir() or (path / "benepar_model.bin").exists()):
         from parsing.libraries.benepar import load_benepar
 
-        return load_benepar(spec)
-    folder = load_model_folder(path, kind="constituency", other_kind="benepar")
+        return _set(load_benepar(spec), precision, device)
+    folder = load_model_folder(path, "constituency", "benepar")
     if folder.kind == "benepar":
         from parsing.libraries.benepar import from_folder
 
-        return from_folder(folder)
-    from parsing.constituency.stored import stored_parser
-
-    return stored_parser(folder)
+        return _set(from_folder(folder), precision, device)
+    return _set(SpanParser(ConstituencyModel.from_folder(folder), folder.identity), precision, device)
 
 
-class Movable(Protocol):
-    """A parser that can run on a device."""
-
-    def to(self, device: torch.device) -> None:
-        """Encode and score there from now on."""
-        ...
-
-
-def _move(parser: Movable, device: str | torch.device) -> None:
-    """Move a parser to the device that a name stands for.
+def _set(parser: Parser, precision: Precision, device: str | torch.device) -> Parser:
+    """The parser with this arithmetic on this device.
 
     Raises:
         UserError: there is no such device here.
     """
     from parsing.networks.device import pick_device
 
+    if precision == "bf16":
+        parser.use_bfloat16()
     chosen = pick_device(device)
     if chosen.type != "cpu":
         parser.to(chosen)
+    return parser
 
 
 def _folder(spec: str, kind: str, builtin: str) -> Path:

@@ -18,24 +18,40 @@ import functools
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import tyro
 from tyro.conf import Positional
 
 from corpora.support.cli import Command
-from corpora.support.config import Count, NotNegative, config_to_json, configuration
-from parsing import paper
+from corpora.support.config import Count, config_to_json, configuration
+from corpora.support.presets import Need, preset_defaults, refuse_missing
 from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
     from corpora.documents import Corpus
     from parsing.pipeline.driver import RunSummary
-    from parsing.pipeline.workers import ParserFactories, WorkerPool
+    from parsing.pipeline.workers import Pool
 
-VIEWS = ("dep", "const")
+NONE = "none"
+"""The model that stands for no trees of its kind."""
+PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
+"""Simoulin & Crabbé 2021, section 3.1: sentences of the tokenised corpus, in our reading the tagged files,
+whose words are taken as they are."""
+PAPER_PARSERS = {
+    "dep_model": Need(
+        "--dep-model FOLDER",
+        "a biaffine parser with BERT features instead of tags (section A.1)",
+        "https://github.com/yzhangcs/parser publishes biaffine-dep-en, with characters in place of BERT's "
+        "features: python -m parsing.convert dep biaffine-dep-en FOLDER --trust-pickle",
+    ),
+    "const_model": Need(
+        "--const-model NAME",
+        "the parser of Kitaev & Klein 2018 (section 2.2)",
+        "https://github.com/nikitakit/self-attentive-parser publishes benepar_en3; "
+        "python -c \"import benepar; benepar.download('benepar_en3')\" fetches it",
+    ),
+}
 
 
 @configuration
@@ -48,12 +64,10 @@ class ParseConfig:
     """paper: the sentences and parsers of Simoulin & Crabbé 2021, whose checkpoints have to be given."""
     output: Path | None = None
     """Folder of the tree cache; None is runs/trees/<corpus>."""
-    views: str = "dep,const"
-    """Which trees: dep, const, or both separated by a comma."""
     dep_model: str = "builtin"
-    """Dependency parser: builtin, a folder of parsing.train, or a library's name or file."""
+    """Dependency parser: builtin, a folder of parsing.train or parsing.convert, or none."""
     const_model: str = "builtin"
-    """Constituency parser: builtin, a folder of parsing.train, or a library's name or file."""
+    """Constituency parser: builtin, a folder, a benepar model's name or file, or none."""
     precision: Precision = "fp32"
     """Arithmetic of the parsers' encoders: bf16 is faster where the processor has it (AVX512-BF16, AMX) and
     changes about one tree in a hundred (parsing.score measures it), so it makes another cache."""
@@ -70,16 +84,13 @@ class ParseConfig:
     max_tokens: Count = 128
     """Longer sentences are not parsed: they keep their place, with a fallback tree and a flag."""
     workers: Count | None = None
-    """Worker processes (or Ray actors), one thread each; None is one per core."""
-    pool: Literal["local", "ray"] = "local"
-    """Workers are processes on this machine, or actors on a Ray cluster."""
-    address: str | None = None
-    """Address of a running Ray cluster; None starts one on this machine."""
+    """Worker processes (or Ray actors), one thread each; None is one per core, or one per GPU."""
+    ray: str | None = None
+    """Work on a Ray cluster: its address (auto, host:port), or local, which starts one on this machine."""
     device: str = "auto"
-    """Where sentences are encoded and scored: cpu, cuda (all GPUs of this machine) or cuda:N; auto takes GPUs
-    if there are any. Trees of a GPU may differ in rare cases, so they make another cache."""
-    gpus_per_worker: NotNegative = 0.0
-    """With --pool ray, GPUs of each actor; 0.25 puts four actors on one GPU, 0 keeps them on CPUs."""
+    """Where sentences are encoded and scored: cpu, cuda (all GPUs of this machine or cluster) or cuda:N; auto
+    takes GPUs of this machine if there are any. Trees of a GPU may differ in rare cases, so they make another
+    cache."""
     dry_run: bool = False
     """Print the resolved configuration and an estimate of time and disk, write nothing."""
 
@@ -87,16 +98,13 @@ class ParseConfig:
 def main(config: ParseConfig) -> None:
     """Parse the corpus, or print an estimate."""
     from corpora.registry import open_corpus
-    from corpora.support.errors import UserError
     from parsing.pipeline.driver import run_corpus
     from parsing.pipeline.estimate import dry_run, expected_sentences
-    from parsing.pipeline.local import available_cores
-    from parsing.pipeline.parse_shard import ShardOptions
+    from parsing.pipeline.workers import LocalPool, available_cores
+    from parsing.text_parser import load
 
     if config.preset == "paper":
-        _follow_paper(config)
-    if config.address is not None and config.pool != "ray":
-        raise UserError(f"--address {config.address}: needs --pool ray")
+        refuse_incomplete(config)
     corpus = open_corpus(
         config.corpus,
         format=config.format,
@@ -108,44 +116,61 @@ def main(config: ParseConfig) -> None:
     output = config.output or Path("runs/trees") / corpus.name
     refuse_own_input(config.corpus, output)
     devices = parsing_devices(config)
-    parsers = parser_factories(dataclasses.replace(config, device=devices[0]))
-    options = ShardOptions(max_tokens=config.max_tokens)
-    if devices != ["cpu"]:
-        options = ShardOptions.on_device(config.max_tokens)
+    makes = [
+        functools.partial(
+            load,
+            None if config.dep_model == NONE else config.dep_model,
+            None if config.const_model == NONE else config.const_model,
+            precision=config.precision,
+            device=device,
+            max_tokens=config.max_tokens,
+        )
+        for device in devices
+    ]
+    workers = config.workers or (available_cores() if devices == ["cpu"] else len(devices))
+    pool: Pool = LocalPool(makes, workers)
+    if config.ray is not None:
+        from parsing.pipeline.ray import RayPool
+
+        pool = RayPool(makes[0], config.workers, address=config.ray, gpus=int(devices != ["cpu"]))
     print(corpus.describe())
     if config.dry_run:
-        workers = len(devices) if devices != ["cpu"] else config.workers or available_cores()
-        config = dataclasses.replace(config, output=output)
-        print(dry_run(config, corpus, config.corpus, parsers, options, workers))
+        print(dry_run(dataclasses.replace(config, output=output), corpus, makes[0](), workers))
         return
     summary = run_corpus(
         corpus,
         output,
-        parsers,
-        options=options,
+        pool,
         expected=functools.partial(expected_sentences, corpus, config.corpus),
-        workers=config.workers,
-        pool=worker_pool(config),
         config={**config_to_json(config), "output": str(output), "command": command_of(config)},
     )
     print(report(corpus, output, summary))
 
 
-def _follow_paper(config: ParseConfig) -> None:
-    """Refuse what the preset cannot do without; say what the run changes of the paper's data."""
-    from corpora.registry import data_folder
+def refuse_incomplete(config: ParseConfig) -> None:
+    """Refuse a run of the preset that lacks the corpus or a parser.
 
-    models = {"dep": config.dep_model, "const": config.const_model}
-    wanted = {view: spec for view, spec in models.items() if view in config.views}
-    paper.refuse_incomplete(config.corpus, data_folder(config.data), wanted)
-    found = paper.deviations(
-        corpus=config.corpus,
-        limit=config.limit,
-        tokenize=config.tokenize,
-        precision=config.precision,
-        max_tokens=config.max_tokens,
-    )
-    print("".join(f"deviates   {text}\n" for text in found), end="")
+    Raises:
+        UserError: all that is missing, with where it is published.
+    """
+    from corpora.registry import data_folder
+    from corpora.support.errors import UserError
+    from corpora.umbc import SOURCE, find_folder
+    from parsing.libraries.benepar import is_downloaded
+
+    missing = []
+    data = data_folder(config.data)
+    if config.corpus == "umbc":
+        try:
+            find_folder(data)
+        except UserError:
+            missing.append(Need("--data FOLDER", f"UMBC WebBase, which is not in {data}", SOURCE))
+    for option, need in PAPER_PARSERS.items():
+        model = getattr(config, option)
+        here = model == NONE or Path(model).exists() or (option == "const_model" and is_downloaded(model))
+        if model == "builtin" or not here:
+            missing.append(need)
+    refuse_missing("paper", missing)
 
 
 def refuse_own_input(corpus: str, output: Path) -> None:
@@ -171,43 +196,19 @@ def parsing_devices(config: ParseConfig) -> list[str]:
     """The devices to parse on: ``["cpu"]``, or GPUs.
 
     Raises:
-        UserError: a device that is not here, or options that do not go together.
+        UserError: a device that is not here.
     """
-    from corpora.support.errors import UserError
-
-    if config.pool == "ray":
-        wanted = "cuda" if config.gpus_per_worker else "cpu"
-        if config.device not in ("auto", wanted):
-            advice = "--gpus-per-worker above 0" if wanted == "cpu" else "--device cuda"
-            raise UserError(f"--device {config.device}: with --pool ray it needs {advice}")
-        return [wanted]
-    if config.gpus_per_worker:
-        raise UserError(f"--gpus-per-worker {config.gpus_per_worker:g}: needs --pool ray")
-    if config.device == "cpu" or (config.device == "auto" and not _may_have_gpu()):
+    if config.ray is not None:  # the devices of the cluster, not of this machine
+        return ["cuda" if config.device.startswith("cuda") else "cpu"]
+    # It takes two seconds to ask torch; Linux shows the driver as a file.
+    may_be_here = sys.platform != "linux" or any(
+        map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))
+    )
+    if config.device == "cpu" or (config.device == "auto" and not may_be_here):
         return ["cpu"]
     from parsing.networks.device import devices_of
 
     return devices_of(config.device)
-
-
-def _may_have_gpu() -> bool:
-    """Whether it is worth two seconds to ask torch; Linux shows the driver as a file."""
-    return sys.platform != "linux" or any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
-
-
-def worker_pool(config: ParseConfig) -> Callable[[ParserFactories, int | None], WorkerPool]:
-    """What makes the pool of workers that ``config`` asks for."""
-    from parsing.pipeline.local import LocalPool
-
-    if config.pool == "ray":
-        from parsing.pipeline.ray import RayPool
-
-        return functools.partial(RayPool, address=config.address, gpus_per_worker=config.gpus_per_worker)
-    devices = parsing_devices(config)
-    if devices == ["cpu"]:
-        return LocalPool
-    on_devices = [parser_factories(dataclasses.replace(config, device=device)) for device in devices]
-    return functools.partial(LocalPool, devices=on_devices)
 
 
 def command_of(config: ParseConfig) -> str:
@@ -220,44 +221,18 @@ def command_of(config: ParseConfig) -> str:
     return shlex.join(words)
 
 
-def parser_factories(config: ParseConfig) -> ParserFactories:
-    """How workers load the parsers that ``config`` names, on its device.
-
-    Raises:
-        UserError: an unknown view, or no view.
-    """
-    from corpora.support.errors import UserError
-    from parsing.models import load_constituency_parser, load_dependency_parser
-    from parsing.pipeline.workers import ParserFactories
-
-    views = [view.strip() for view in config.views.split(",") if view.strip()]
-    unknown = [view for view in views if view not in VIEWS]
-    if unknown or not views:
-        raise UserError(f"--views {config.views}: expected dep, const or dep,const")
-    return ParserFactories(
-        dependency=functools.partial(
-            load_dependency_parser, config.dep_model, config.precision, config.device
-        )
-        if "dep" in views
-        else None,
-        constituency=functools.partial(
-            load_constituency_parser, config.const_model, config.precision, config.device
-        )
-        if "const" in views
-        else None,
-    )
-
-
 def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
     """One screen: what is in the cache, what was flagged and why, how long it took."""
-    size = sum(path.stat().st_size for path in output.glob("shard-*.h5"))
+    shards = summary.manifest.shards
+    size = sum((output / row.file).stat().st_size for row in shards)
+    tokens = summary.total("tokens")
     lines = [
         f"{corpus.name} -> {output}",
-        f"  {summary.sentences:,} sentences, {summary.tokens:,} tokens, {summary.documents:,} documents, "
-        f"{summary.shards:,} shards",
-        f"  {size / 1e6:.1f} MB, {size / max(summary.tokens, 1):.2f} bytes per token",
-        f"  flagged: {summary.flagged:,} sentences",
-        *(f"    {reason}: {count:,}" for reason, count in sorted(summary.reasons.items()) if count),
+        f"  {summary.total('sentences'):,} sentences, {tokens:,} tokens, "
+        f"{summary.total('documents'):,} documents, {len(shards):,} shards",
+        f"  {size / 1e6:.1f} MB, {size / tokens:.2f} bytes per token",
+        f"  flagged: {summary.total('flagged'):,} sentences",
+        *(f"    {reason}: {count:,}" for reason, count in summary.reasons().items()),
     ]
     if summary.parsed_now:
         rate = summary.parsed_now / summary.seconds
@@ -266,20 +241,8 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
         )
     else:
         lines.append("  everything was there already")
-    lines.append(f"  content sha256 {summary.content_sha256}")
+    lines.append(f"  content sha256 {summary.manifest.content_sha256()}")
     return "\n".join(lines)
-
-
-def defaults_from(args: Sequence[str]) -> ParseConfig:
-    """The defaults that ``--preset`` on a command line asks for."""
-    chosen = [
-        arg.partition("=")[2] or following
-        for arg, following in zip(args, [*args[1:], ""], strict=True)
-        if arg.partition("=")[0] == "--preset"
-    ]
-    if "paper" not in chosen:
-        return ParseConfig(corpus=tyro.MISSING)
-    return ParseConfig(corpus=tyro.MISSING, preset="paper", limit=paper.LIMIT, tokenize=paper.TOKENIZE)
 
 
 cli = Command(
@@ -287,7 +250,7 @@ cli = Command(
     main,
     "parsing.run",
     "Parse a corpus into a cache of dependency and constituency trees.",
-    defaults=defaults_from,
+    defaults=preset_defaults(ParseConfig, {"paper": PAPER}),
 )
 
 

@@ -51,9 +51,9 @@ class ScoreOptions:
 
 def score_dependency(config: ScoreOptions) -> None:
     """Attachment scores with and without punctuation."""
-    from parsing.dependency.task import score_parser
-    from parsing.dependency.train import read_dependencies
     from parsing.models import load_dependency_parser
+    from parsing.training.scores import read_dependencies
+    from parsing.training.scores import score_dependency as score_parser
     from parsing.trees.agreement import dependency_agreement
 
     def table(scores: Scores) -> list[str]:
@@ -72,9 +72,9 @@ def score_dependency(config: ScoreOptions) -> None:
 
 def score_constituency(config: ScoreOptions) -> None:
     """Labelled brackets without function tags and punctuation, and tags."""
-    from parsing.constituency.task import score_parser
-    from parsing.constituency.train import read_treebank
     from parsing.models import load_constituency_parser
+    from parsing.training.scores import read_treebank
+    from parsing.training.scores import score_constituency as score_parser
     from parsing.trees.agreement import constituency_agreement
 
     def table(scores: Scores) -> list[str]:

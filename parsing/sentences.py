@@ -91,6 +91,27 @@ class ParsedSentence:
         return f"<p>{escape(words)}</p>{trees}"
 
 
+class Trees(tuple[ParsedSentence, ...]):
+    """The sentences of a text, in order."""
+
+    def __repr__(self) -> str:
+        return f"<Trees of {len(self)} sentences, {sum(len(s.words) for s in self)} words; str() draws them>"
+
+    def __str__(self) -> str:
+        return "\n\n\n".join(str(sentence) for sentence in self)
+
+    def _repr_html_(self) -> str:
+        return "".join(sentence._repr_html_() for sentence in self)
+
+    def to_conllu(self) -> str:
+        """All sentences in CoNLL-U, tags in XPOS."""
+        return "".join(sentence.to_conllu() for sentence in self)
+
+    def to_ptb(self) -> str:
+        """All constituency trees in Penn Treebank brackets, one a line."""
+        return "".join(f"{sentence.to_ptb()}\n" for sentence in self)
+
+
 def batch_sentences(batch: Batch, inventories: Inventories) -> Iterator[ParsedSentence]:
     """The sentences of a batch that carries word types."""
     has_arcs, has_spans = "head" in batch.fields, "left" in batch.fields

@@ -6,7 +6,9 @@
     doc[1].head, doc[1].dep_, doc[1].tag_       # and doc.sents
     next(doc.sents)._.parse_string              # constituents: benepar's own extensions
 
-Sentences that an earlier component found are kept; otherwise spaCy's sentencizer rule splits.
+Sentences that an earlier component found are kept; otherwise spaCy's sentencizer rule splits. White-space
+tokens, which parsers cannot take, hang from the word before them (at the start of a document, from the first
+word) with the relation ``dep`` and the tag ``_SP``.
 
 Every pipeline that spaCy makes imports this module, ours for tokens too, so it imports nothing heavy (with
 benepar's extensions and what they import it took half of the time to a first sentence).
@@ -14,26 +16,130 @@ benepar's extensions and what they import it took half of the time to a first se
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
+import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
 
 from parsing.networks.config import Precision
 
-NAME = "multiview_parser"
+if TYPE_CHECKING:
+    from benepar.integrations.spacy_extensions import ConstituentData
+    from thinc.types import Ints2d
+
+    from parsing.sentences import ParsedSentence, Trees
+    from parsing.text_parser import TextParser
+
+Places = list[list[int]]
+"""The words of each parsed sentence, as positions in the document."""
+Row = tuple[int, int, str]
 
 
 @Language.factory(
-    NAME,
+    "multiview_parser",
     default_config={"dep": "builtin", "const": "builtin", "precision": "fp32", "max_tokens": 128},
     assigns=["token.head", "token.dep", "token.tag", "token.is_sent_start", "doc.sents"],
 )
 def make(
     nlp: Language, name: str, dep: str | None, const: str | None, precision: Precision, max_tokens: int
-) -> Callable[[Doc], Doc]:
+) -> ParserComponent:
     """The component; its options are those of :func:`parsing.load`."""
-    from parsing.spacy_documents import ParserComponent
     from parsing.text_parser import load
 
     return ParserComponent(load(dep, const, precision=precision, max_tokens=max_tokens))
+
+
+class ParserComponent:
+    """Fills heads, relations, tags, sentences and constituents of a :class:`spacy.tokens.Doc`."""
+
+    def __init__(self, parser: TextParser) -> None:
+        from spacy.pipeline import Sentencizer
+
+        import_module("benepar.integrations.spacy_extensions")  # registers the extensions
+        self.parser = parser
+        self._split = Sentencizer()
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Parse the document in place."""
+        if not doc.has_annotation("SENT_START"):
+            doc = self._split(doc)
+        places = [[token.i for token in span if not token.is_space] for span in doc.sents]
+        places = [words for words in places if words]
+        parsed = self.parser.parse([[doc[i].text for i in words] for words in places])
+        if places and self.parser.dependency is not None:
+            _set_arcs(doc, places, parsed)
+        if places and self.parser.constituency is not None:
+            _set_tags(doc, places, parsed)
+            doc._._constituent_data = _constituents(doc, places, parsed)
+        return doc
+
+
+def _set_arcs(doc: Doc, places: Places, parsed: Trees) -> None:
+    """Write heads and relations; the document's sentences follow from them."""
+    heads = np.arange(len(doc))  # a token that is its own head is a root
+    relations = ["dep"] * len(doc)
+    for words, sentence in zip(places, parsed, strict=True):
+        assert sentence.heads is not None and sentence.relations is not None
+        for i, head, relation in zip(words, sentence.heads, sentence.relations, strict=True):
+            heads[i] = words[head - 1] if head else i
+            relations[i] = relation if head else "ROOT"
+    before = places[0][0]
+    for token in doc:
+        if token.is_space:
+            heads[token.i] = before
+        else:
+            before = token.i
+    strings = doc.vocab.strings
+    columns = np.empty((len(doc), 2), np.uint64)
+    columns[:, 0] = (heads - np.arange(len(doc))).astype(np.int64).view(np.uint64)
+    columns[:, 1] = [strings.add(name) for name in relations]
+    doc.from_array(["HEAD", "DEP"], cast("Ints2d", columns))
+
+
+def _set_tags(doc: Doc, places: Places, parsed: Trees) -> None:
+    for token in doc:
+        if token.is_space:
+            token.tag_ = "_SP"
+    for words, sentence in zip(places, parsed, strict=True):
+        assert sentence.tags is not None
+        for i, tag in zip(words, sentence.tags, strict=True):
+            doc[i].tag_ = tag
+
+
+def _constituents(doc: Doc, places: Places, parsed: Trees) -> ConstituentData:
+    """The record of a document's constituents that benepar's extensions read."""
+    from benepar.integrations.spacy_extensions import ConstituentData
+
+    from parsing.trees.brackets import CHAIN
+
+    starts = [0, *(words[0] for words in places[1:]), len(doc)]
+    rows: list[Row] = []
+    for words, sentence, start, end in zip(places, parsed, starts[:-1], starts[1:], strict=True):
+        rows += _sentence_rows(words, sentence, start, end)
+    names = list(dict.fromkeys(label for _, _, label in rows))
+    ids = {name: i for i, name in enumerate(names)}
+    first = np.full(len(doc), -1)
+    for row, (start, _, _) in reversed(list(enumerate(rows))):
+        first[start] = row
+    return ConstituentData(
+        np.array([start for start, _, _ in rows], int),
+        np.array([end for _, end, _ in rows], int),
+        np.array([ids[label] for _, _, label in rows], int),
+        first,
+        [tuple(name.split(CHAIN)) if name else () for name in names],
+    )
+
+
+def _sentence_rows(words: list[int], sentence: ParsedSentence, start: int, end: int) -> list[Row]:
+    """(first token, one past the last, label) of each constituent in preorder, in the document.
+
+    As in benepar every token is a constituent, one without a label if the parser gave none. The whole
+    sentence covers the white space around it.
+    """
+    assert sentence.spans is not None
+    rows = {(i, i + 1): "" for i in range(start, end)}
+    rows |= {(words[a], words[b - 1] + 1): label for a, b, label in sentence.spans[1:]}
+    rows[start, end] = sentence.spans[0][2]
+    return [(a, b, rows[a, b]) for a, b in sorted(rows, key=lambda row: (row[0], -row[1]))]

@@ -1,4 +1,4 @@
-"""A parser by itself: text in, sentences with both trees out.
+"""Sentences to trees, as arrays and for people: the one path of ``parsing.run``, ``encode`` and spaCy.
 
     from parsing import load
 
@@ -7,66 +7,72 @@
     trees[0].heads, trees[0].spans
     trees.to_conllu(), trees.to_ptb()
 
-The sentences are those that ``parsing.run`` would cache: the same tokenizer, parsers and fallbacks.
+A sentence that a parser cannot take keeps its place with a fallback tree and a flag. Trees depend on the
+sentences alone, not on how many are parsed together.
+
+Shapes: B sentences, N tokens.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, overload
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from corpora.support.errors import UserError
-from corpora.tokenize import make_tokenizer
+import numpy as np
+
+from corpora.inputs import encodable, is_encodable
+from corpora.support.cli import LOGGER
+from corpora.support.errors import UserError, out_of_memory
+from corpora.tokenize import Tokenizer, make_tokenizer
+from parsing.cache.format import (
+    BLANK_TOKEN,
+    CONST_FALLBACK,
+    DEP_FALLBACK,
+    DUMMY_NAME,
+    EMPTY,
+    FALLBACK_NAME,
+    REPLACED_BYTES,
+    TOO_LONG,
+    VIEW_FIELDS,
+    Batch,
+    Inventories,
+    offsets_of,
+)
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.config import Precision
-from parsing.pipeline.parse_shard import MAX_TOKENS, inventories_of, parse_sentences
-from parsing.sentences import ParsedSentence, batch_sentences
-from parsing.trees.parsers import check_tokens
+from parsing.sentences import ParsedSentence, Trees, batch_sentences
+from parsing.trees import binarise
+from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
+from parsing.trees.parsers import (
+    ConstituencyParse,
+    ConstituencyParser,
+    DependencyParse,
+    DependencyParser,
+    DeviceLost,
+    Int,
+    Int32,
+    Int64,
+    UInt8,
+    check_tokens,
+)
 
 if TYPE_CHECKING:
-    from parsing.trees.parsers import ConstituencyParser, DependencyParser
+    import torch
 
+    from parsing.networks.parser import JointParser
+
+MAX_TOKENS = 128
 CHUNK = 2048
-"""Sentences parsed at once: enough for full batches, little memory."""
+"""Sentences of :meth:`TextParser.stream` parsed at once: enough for full batches, little memory."""
+SHOWN_FAULTS = 20
+"""Faults of one call that are told; all are flagged."""
 
-
-class Trees(Sequence[ParsedSentence]):
-    """The sentences of a text, in order."""
-
-    def __init__(self, sentences: Iterable[ParsedSentence]) -> None:
-        self._sentences = tuple(sentences)
-
-    @overload
-    def __getitem__(self, index: int) -> ParsedSentence: ...
-    @overload
-    def __getitem__(self, index: slice) -> Trees: ...
-    def __getitem__(self, index: int | slice) -> ParsedSentence | Trees:
-        if isinstance(index, slice):
-            return Trees(self._sentences[index])
-        return self._sentences[index]
-
-    def __len__(self) -> int:
-        return len(self._sentences)
-
-    def __repr__(self) -> str:
-        return f"<Trees of {len(self)} sentences, {sum(len(s.words) for s in self)} words; str() draws them>"
-
-    def __str__(self) -> str:
-        return "\n\n\n".join(map(str, self))
-
-    def _repr_html_(self) -> str:
-        return "".join(sentence._repr_html_() for sentence in self)
-
-    def to_conllu(self) -> str:
-        """All sentences in CoNLL-U, tags in XPOS."""
-        return "".join(sentence.to_conllu() for sentence in self)
-
-    def to_ptb(self) -> str:
-        """All constituency trees in Penn Treebank brackets, one a line."""
-        return "".join(f"{sentence.to_ptb()}\n" for sentence in self)
+Tokens = tuple[str, ...]
+Parse = TypeVar("Parse")
+log = logging.getLogger(LOGGER)
 
 
 class TextParser:
@@ -85,16 +91,22 @@ class TextParser:
         *,
         max_tokens: int = MAX_TOKENS,
     ) -> None:
-        if dependency is None and constituency is None:
-            raise UserError("dep and const are both None: nothing to parse with")
         self.dependency, self.constituency, self.max_tokens = dependency, constituency, max_tokens
         self.inventories = inventories_of(dependency, constituency)
-        self._tokenizer = make_tokenizer("spacy", running=True)
 
     def __repr__(self) -> str:
         parsers = (self.dependency, self.constituency)
         names = [f"{p.identity['name']} {p.identity['version']}" for p in parsers if p is not None]
         return f"TextParser({', '.join(names)})"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the trees of a sentence: the parsers and the limit; part of a cache's identity."""
+        return {
+            "dependency": dict(self.dependency.identity) if self.dependency else None,
+            "constituency": dict(self.constituency.identity) if self.constituency else None,
+            "options": {"max_tokens": self.max_tokens},
+        }
 
     def __call__(self, text: str) -> Trees:
         """Parse running text of any length.
@@ -105,6 +117,10 @@ class TextParser:
         if not isinstance(text, str):
             raise UserError(f"a text is a string, this is a {type(text).__name__}; .parse() takes tokens")
         return self.parse(self._tokenizer.sentences(text))
+
+    @functools.cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return make_tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
         """Parse tokenised sentences, [sentences][tokens].
@@ -120,9 +136,43 @@ class TextParser:
         first = 0
         while chunk := list(itertools.islice(rest, CHUNK)):
             check_tokens(chunk, first)
-            batch = parse_sentences(chunk, self.dependency, self.constituency, max_tokens=self.max_tokens)
-            yield from batch_sentences(batch, self.inventories)
+            yield from batch_sentences(self.arrays(chunk), self.inventories)
             first += len(chunk)
+
+    def arrays(
+        self,
+        sentences: Sequence[Sequence[str]],
+        flags: Sequence[int] | None = None,
+        faults: list[str] | None = None,
+    ) -> Batch:
+        """Parse tokenised sentences into the batch that a cache of them would return.
+
+        Args:
+            sentences: [B][tokens]; every one gets a place, whatever it holds.
+            flags: [B], set by the reader of the text: TOO_LONG (the line was cut), REPLACED_BYTES.
+            faults: what a parser did wrong is appended, a line per sentence; None logs it.
+        """
+        check_tokens(sentences)
+        stored, flags_B, parsable = prepare(sentences, flags, self.max_tokens)
+        found: list[str] = []
+        # Parsers that share an encoder run together, and each by itself on what that failed on.
+        joint = _joined(self.dependency, self.constituency)
+        both = {} if joint is None else parse_each(joint.parse, stored, parsable, "joint", [])
+        left = [i for i in parsable if i not in both]
+        arcs = spans = None
+        if self.dependency is not None:
+            arcs = {i: one for i, (one, _) in both.items()}
+            arcs |= parse_each(self.dependency.parse, stored, left, "dependency", found)
+        if self.constituency is not None:
+            spans = {i: other for i, (_, other) in both.items()}
+            spans |= parse_each(self.constituency.parse, stored, left, "constituency", found)
+        batch = assemble(stored, flags_B, self.inventories, arcs, spans, found)
+        if faults is not None:
+            faults += found[:SHOWN_FAULTS]
+        else:
+            for fault in found[:SHOWN_FAULTS]:
+                log.warning("%s", fault)
+        return batch
 
 
 def load(
@@ -130,39 +180,212 @@ def load(
     const: str | None = "builtin",
     *,
     precision: Precision = "fp32",
+    device: str | torch.device = "cpu",
     max_tokens: int = MAX_TOKENS,
-    trust_pickle: bool = False,
 ) -> TextParser:
     """The parsers of a specification, ready for text.
 
     Args:
-        dep: ``builtin``, a model folder, or a name that supar's authors publish (``biaffine-dep-en``);
-            None leaves dependencies out.
-        const: ``builtin``, a model folder, or a benepar model by name (``benepar_en3``) or file; None leaves
+        dep: ``builtin``, or a folder of parsing.train or parsing.convert; None leaves dependencies out.
+        const: ``builtin``, a folder, or a benepar model by name (``benepar_en3``) or file; None leaves
             constituents and tags out.
         precision: arithmetic of the encoders.
+        device: where to encode and score.
         max_tokens: longer sentences get a fallback tree and a flag.
-        trust_pickle: supar publishes pickles, which can run code when opened; with this one is fetched,
-            opened once and kept as a model folder in ``$XDG_CACHE_HOME/multiview/parsers``.
 
     Raises:
-        UserError: no such model, or one that needs ``trust_pickle``.
+        UserError: no such model, or one that has to be converted first.
     """
-    if dep is not None and trust_pickle and dep != "builtin" and not Path(dep).is_dir():
-        dep = str(_converted(dep))
+    if dep is None and const is None:
+        raise UserError("dep and const are both None: nothing to parse with")
     return TextParser(
-        None if dep is None else load_dependency_parser(dep, precision),
-        None if const is None else load_constituency_parser(const, precision),
+        None if dep is None else load_dependency_parser(dep, precision, device),
+        None if const is None else load_constituency_parser(const, precision, device),
         max_tokens=max_tokens,
     )
 
 
-def _converted(checkpoint: str) -> Path:
-    """The model folder of one of supar's checkpoints, converted the first time."""
-    from parsing.convert import Convert, convert_dependency
+def inventories_of(
+    dependency: DependencyParser | None, constituency: ConstituencyParser | None
+) -> Inventories:
+    """The parsers' names of ids, with the reserved last ones."""
+    return Inventories(
+        relations=(*dependency.relations, FALLBACK_NAME) if dependency else (),
+        labels=(*constituency.labels, DUMMY_NAME) if constituency else (),
+        tags=(*constituency.tags, FALLBACK_NAME) if constituency else (),
+    )
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "multiview" / "parsers" / Path(checkpoint).name
-    if not folder.is_dir():
-        convert_dependency(Convert(checkpoint=checkpoint, output=folder, trust_pickle=True))
-    return folder
+
+def _joined(
+    dependency: DependencyParser | None, constituency: ConstituencyParser | None
+) -> JointParser | None:
+    """Both parsers as one if they share an encoder; torch is not imported for others."""
+    if not (hasattr(dependency, "encoder_identity") and hasattr(constituency, "encoder_identity")):
+        return None
+    from parsing.networks.parser import join
+
+    return join(dependency, constituency)
+
+
+def prepare(
+    sentences: Sequence[Sequence[str]], flags: Sequence[int] | None, max_tokens: int
+) -> tuple[list[Tokens], UInt8, list[int]]:
+    """Tokens as they are stored, flags known before parsing, and the sentences to be parsed.
+
+    Returns:
+        The sentences, each of at least one token; uint8 [B] flags; the numbers of the sentences to parse.
+    """
+    stored: list[Tokens] = []
+    flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
+    parsable: list[int] = []
+    for i, tokens in enumerate(map(tuple, sentences)):
+        if not all(map(is_encodable, tokens)):
+            tokens = tuple(map(encodable, tokens))
+            flags_B[i] |= REPLACED_BYTES
+        blank = [not word or word.isspace() for word in tokens]
+        if all(blank):
+            flags_B[i] |= EMPTY
+            tokens = ("",)
+        elif len(tokens) > max_tokens:
+            flags_B[i] |= TOO_LONG
+        elif any(blank):
+            flags_B[i] |= BLANK_TOKEN
+        else:
+            parsable.append(i)
+        stored.append(tokens)
+    return stored, flags_B, parsable
+
+
+def parse_each(
+    parse: Callable[[Sequence[Tokens]], Sequence[Parse]],
+    sentences: list[Tokens],
+    which: list[int],
+    name: str,
+    faults: list[str],
+) -> dict[int, Parse]:
+    """Parses of the sentences ``which`` by number; where a batch fails, its halves are tried.
+
+    A sentence that fails alone is left out. What is no sentence's fault, a lack of memory or a lost device,
+    is raised: the trees must not depend on it.
+
+    Args:
+        parse: of a parser, whatever its library raises.
+        sentences: tokens.
+        which: numbers of the sentences to parse.
+        name: of the parser.
+        faults: what went wrong is appended, a line per sentence.
+    """
+    if not which:
+        return {}
+    try:
+        parses = parse([sentences[i] for i in which])
+        if len(parses) != len(which):
+            raise ValueError(f"{len(parses)} parses of {len(which)} sentences")
+        return dict(zip(which, parses, strict=True))
+    except Exception as error:
+        if out_of_memory(error) or isinstance(error, DeviceLost):
+            raise
+        if len(which) == 1:
+            faults.append(_fault(f"{name} parser", error, sentences[which[0]]))
+            return {}
+    half = len(which) // 2
+    found = parse_each(parse, sentences, which[:half], name, faults)
+    return found | parse_each(parse, sentences, which[half:], name, faults)
+
+
+def assemble(
+    sentences: Sequence[Tokens],
+    flags: UInt8,
+    inventories: Inventories,
+    arcs: dict[int, DependencyParse] | None,
+    spans: dict[int, ConstituencyParse] | None,
+    faults: list[str],
+) -> Batch:
+    """Sentences and their parses as a batch; those without a sound parse get fallback trees and flags.
+
+    Args:
+        sentences: [B], tokens as they are stored.
+        flags: uint8 [B], updated.
+        inventories: names of the ids.
+        arcs: dependency trees by number of the sentence; None leaves the view out.
+        spans: constituency trees, as for ``arcs``.
+        faults: what is wrong with a parse is appended, a line per sentence.
+    """
+    ids: dict[str, int] = {}
+    token = [ids.setdefault(word, len(ids)) for tokens in sentences for word in tokens]
+    offsets = offsets_of([len(tokens) for tokens in sentences])
+    arrays: dict[str, Int32] = {"token": np.array(token, np.int32)}
+    if arcs is not None:
+        arrays |= _dependency_arrays(sentences, offsets, flags, arcs, inventories, faults)
+    if spans is not None:
+        arrays |= _constituency_arrays(sentences, offsets, flags, spans, inventories, faults)
+    return Batch(sentence_offsets=offsets, flags=flags, fields=tuple(arrays), types=list(ids), **arrays)
+
+
+def _dependency_arrays(
+    sentences: Sequence[Tokens],
+    offsets: Int64,
+    flags: UInt8,
+    parses: dict[int, DependencyParse],
+    inventories: Inventories,
+    faults: list[str],
+) -> dict[str, Int32]:
+    lengths = np.diff(offsets)
+    fallback = len(inventories.relations) - 1
+    # The fallback first, for all: a chain, each word's head the one before it.
+    head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)).astype(np.int32)
+    relation = np.full(offsets[-1], fallback, np.int32)
+    parsed = np.zeros(len(sentences), bool)
+    for i, parse in parses.items():
+        n = int(lengths[i])
+        defect = "ids outside the parser's inventories, or not one per word"
+        if len(parse.heads) == n and _fits(parse.relations, n, fallback):
+            defect = DEFECTS[dependency_heights(parse.heads, np.array([0, n], np.int64))[1][0]]
+        if defect:
+            faults.append(_fault("dependency tree", defect, sentences[i]))
+            continue
+        head[offsets[i] : offsets[i + 1]] = parse.heads
+        relation[offsets[i] : offsets[i + 1]] = parse.relations
+        parsed[i] = True
+    flags[~parsed] |= DEP_FALLBACK
+    height, _ = dependency_heights(head, offsets)
+    return dict(zip(VIEW_FIELDS["dep"], (head, relation, height), strict=True))
+
+
+def _constituency_arrays(
+    sentences: Sequence[Tokens],
+    offsets: Int64,
+    flags: UInt8,
+    parses: dict[int, ConstituencyParse],
+    inventories: Inventories,
+    faults: list[str],
+) -> dict[str, Int32]:
+    dummy, no_tag = inventories.dummy_label, len(inventories.tags) - 1
+    tag = np.full(offsets[-1], no_tag, np.int32)
+    trees = []
+    for i, tokens in enumerate(sentences):
+        n, parse, tree = len(tokens), parses.get(i), None
+        if parse is not None:
+            try:
+                if not (_fits(parse.tags, n, no_tag) and _fits(parse.labels, len(parse.labels), dummy)):
+                    raise ValueError("ids outside the parser's inventories")
+                tree = binarise.binarise(parse, dummy)
+                tag[offsets[i] : offsets[i + 1]] = parse.tags
+            except ValueError as error:
+                faults.append(_fault("constituency tree", error, tokens))
+        if tree is None:
+            flags[i] |= CONST_FALLBACK
+            tree = binarise.left_branching(n, dummy)
+        trees.append(tree)
+    columns = [np.concatenate([getattr(tree, name) for tree in trees]) for name in VIEW_FIELDS["const"][1:5]]
+    height, _ = constituency_heights(columns[1], columns[2], offsets)
+    return dict(zip(VIEW_FIELDS["const"], (tag, *columns, height), strict=True))
+
+
+def _fits(values: Int, length: int, bound: int) -> bool:
+    """Whether ``values`` has ``length`` entries, all in ``0..bound-1``."""
+    return len(values) == length and bool(length == 0 or (values.min() >= 0 and values.max() < bound))
+
+
+def _fault(name: str, what: object, tokens: Sequence[str]) -> str:
+    return f"{name}: {what}; {' '.join(tokens)[:80]!r}"

@@ -29,9 +29,8 @@ pytestmark = pytest.mark.repo
 COMMAND = re.compile(
     r"python -m ((?:parsing|multiview|senteval_runner|studies)(?:\.\w+)+)((?:\\\n|[^`\n|#])*)"
 )
-SUBCOMMANDS = ("both", "dep", "const", "build", "run")
+SUBCOMMANDS = ("dep", "const", "build", "run")
 FIRST_WORD = {
-    "parsing.train": "dep",
     "parsing.convert": "dep",
     "parsing.score": "dep",
     "studies.analogies": "run",

@@ -17,11 +17,12 @@ from multiview.config import TrainConfig, preset
 from multiview.encoders.registry import build_view
 from multiview.training.distributed import _Gather
 from multiview.training.trainer import Trainer
-from parsing.joint.task import JointTask
 from parsing.models import load_constituency_parser, load_dependency_parser
-from parsing.networks.config import JointConfig
-from parsing.pipeline.worker import give_memory_back
+from parsing.networks.config import ModelConfig
+from parsing.pipeline.workers import give_memory_back
 from parsing.text_parser import TextParser
+from parsing.training.config import LoopConfig
+from parsing.training.parsers import ParserTask, Treebanks
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
 from parsing.trees.brackets import read_tree
 
@@ -254,10 +255,11 @@ def parser_training(bench: Bench) -> Result:
     trees = [read_tree(sentence.tree) for sentence in gold if sentence.tree is not None]
     losses, gradients = [], []
     for device in ("cpu", bench.device):
-        torch.manual_seed(1)
-        task = JointTask(gold, trees, gold, trees, JointConfig())
-        task.module.to(device).eval()
-        loss = task.loss(range(len(gold)))
+        task = ParserTask(
+            Treebanks(sentences=gold, trees=trees), ModelConfig(), LoopConfig(), torch.device(device)
+        )
+        task.module.eval()
+        loss = task.loss(list(range(len(gold))))
         loss.backward()
         losses.append(loss)
         gradients.append({name: p.grad for name, p in task.module.named_parameters() if p.grad is not None})

@@ -183,7 +183,7 @@ def _supar(bench: Bench, sentences: list[list[str]]) -> Callable[[], object]:
     from parsing.networks.model_folder import load_model_folder
     from tests.oracles.supar import stock_predict, to_supar
 
-    folder = load_model_folder(BUILTIN / BUILTIN_DEPENDENCY, kind="dependency")
+    folder = load_model_folder(BUILTIN / BUILTIN_DEPENDENCY, "dependency")
     stock = to_supar(DependencyModel.from_folder(folder))
     stock.model.to(bench.device)
     return lambda: stock_predict(stock, sentences)
@@ -195,7 +195,7 @@ def _benepar(bench: Bench, sentences: list[list[str]]) -> Callable[[], object]:
     from parsing.networks.model_folder import load_model_folder
     from tests.oracles.benepar import stock_parse, to_benepar
 
-    folder = load_model_folder(BUILTIN / BUILTIN_CONSTITUENCY, kind="constituency")
+    folder = load_model_folder(BUILTIN / BUILTIN_CONSTITUENCY, "constituency")
     stock = to_benepar(ConstituencyModel.from_folder(folder)).to(bench.device)
     return lambda: stock_parse(stock, sentences, subbatch_max_tokens=20_000)
 

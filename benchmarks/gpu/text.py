@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 from corpora.documents import Document, Sentence
 from parsing.cache.reader import TreeCache
-from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.pipeline.driver import run_corpus
-from parsing.pipeline.serial import SerialPool
-from parsing.pipeline.workers import ParserFactories
+from parsing.pipeline.workers import Pool
+from parsing.text_parser import load
 
 WORDS = {
     "det": "the a this every some",
@@ -72,9 +70,5 @@ class ToyText:
 def parsed_text(folder: Path, size: int) -> tuple[TreeCache, list[tuple[str, ...]]]:
     """A tree cache of so many sentences, made here, and the sentences."""
     text = ToyText(size)
-    parsers = ParserFactories(
-        dependency=functools.partial(load_dependency_parser, "builtin"),
-        constituency=functools.partial(load_constituency_parser, "builtin"),
-    )
-    run_corpus(text, folder, parsers, pool=SerialPool)
+    run_corpus(text, folder, Pool(load))
     return TreeCache.open(folder), text.sentences

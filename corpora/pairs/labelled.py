@@ -21,20 +21,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.inputs import Line, read_lines, stem
+from corpora.inputs import read_lines, stem
 from corpora.rows import bad_row, read_table
 from corpora.support.errors import UserError
 from corpora.support.files import parse_json
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")
-RELATIONS = (
-    "Equivalence",
-    "ForwardEntailment",
-    "ReverseEntailment",
-    "Independent",
-    "Exclusion",
-    "OtherRelated",
-)
+_ENTAILING = ("Equivalence", "ForwardEntailment", "ReverseEntailment")
+RELATIONS = (*_ENTAILING, "Independent", "Exclusion", "OtherRelated")
 """The relations PPDB 2.0 annotates."""
 _NLI_KEYS = ("gold_label", "sentence1", "sentence2")
 _QUORA_COLUMNS = ("question1", "question2", "is_duplicate")
@@ -63,11 +57,6 @@ class Paraphrase:
         return parsed
 
 
-def _count(skipped: Counter[str] | None, what: str) -> None:
-    if skipped is not None:
-        skipped[what] += 1
-
-
 def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, str, str]]:
     """(premise, hypothesis, label); published pairs without a majority label are skipped and counted.
 
@@ -78,29 +67,23 @@ def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[
     Raises:
         UserError: a line is not a JSON object with the three keys, or the table is malformed.
     """
+    skipped = Counter() if skipped is None else skipped
     if not stem(path).endswith(".jsonl"):
         for row in read_table(path, (*_SENTENCES, "label"), may_be_empty=_SENTENCES):
             first, second, label = row.cells
             yield first, second, label
         return
     for line in read_lines(path):
-        if not line.text.strip():
-            continue
-        label, first, second = _json_row(path, line)
+        value = None
+        with contextlib.suppress(UserError):
+            value = parse_json(line.text, where=path)
+        if not isinstance(value, dict) or not all(isinstance(value.get(key), str) for key in _NLI_KEYS):
+            raise bad_row(path, line.number, f"a JSON object with {', '.join(_NLI_KEYS)}", line.text)
+        label, first, second = (value[key] for key in _NLI_KEYS)
         if label == "-":
-            _count(skipped, "pairs without a majority label")
+            skipped["pairs without a majority label"] += 1
         else:
             yield first, second, label
-
-
-def _json_row(path: Path, line: Line) -> list[str]:
-    try:
-        row = parse_json(line.text, where=path)
-    except UserError:
-        row = None
-    if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in _NLI_KEYS):
-        raise bad_row(path, line.number, f"a JSON object with {', '.join(_NLI_KEYS)}", line.text)
-    return [row[key] for key in _NLI_KEYS]
 
 
 def read_binary(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, str, int]]:
@@ -115,7 +98,7 @@ def read_binary(path: Path, skipped: Counter[str] | None = None) -> Iterator[tup
     """
     header = next(read_lines(path), None)
     if header is not None and "is_duplicate" in header.text:
-        yield from _read_quora(path, skipped)
+        yield from _read_quora(path, Counter() if skipped is None else skipped)
         return
     for row in read_table(path, (*_SENTENCES, "label"), may_be_empty=_SENTENCES):
         first, second, label = row.cells
@@ -124,32 +107,26 @@ def read_binary(path: Path, skipped: Counter[str] | None = None) -> Iterator[tup
         yield first, second, int(label)
 
 
-def _read_quora(path: Path, skipped: Counter[str] | None) -> Iterator[tuple[str, str, int]]:
+def _read_quora(path: Path, skipped: Counter[str]) -> Iterator[tuple[str, str, int]]:
     """Read Quora's file, in which quoted fields may hold line breaks and some rows are unusable."""
-    rows = _quoted_rows(path)
-    names = next(rows)
-    if not set(_QUORA_COLUMNS) <= set(names):
-        raise UserError(f"{path}:1: expected the columns {', '.join(_QUORA_COLUMNS)}, found {names}")
-    places = [names.index(name) for name in _QUORA_COLUMNS]
-    for row in rows:
-        if len(row) != len(names) or row[places[2]] not in ("0", "1"):
-            _count(skipped, "rows with other columns")
-            continue
-        first, second, label = (row[place].strip() for place in places)
-        if first and second:
-            yield first, second, int(label)
-        else:
-            _count(skipped, "rows with an empty question")
-
-
-def _quoted_rows(path: Path) -> Iterator[list[str]]:
     rows = csv.reader((line.text + "\n" for line in read_lines(path)), delimiter="\t")
     try:
-        yield from rows
+        names = next(rows)
+        if not set(_QUORA_COLUMNS) <= set(names):
+            raise UserError(f"{path}:1: expected the columns {', '.join(_QUORA_COLUMNS)}, found {names}")
+        places = [names.index(name) for name in _QUORA_COLUMNS]
+        for row in rows:
+            if len(row) != len(names) or row[places[2]] not in ("0", "1"):
+                skipped["rows with other columns"] += 1
+                continue
+            first, second, label = (row[place].strip() for place in places)
+            if first and second:
+                yield first, second, int(label)
+            else:
+                skipped["rows with an empty question"] += 1
     except csv.Error as error:  # a quote that is never closed, a bare carriage return
-        raise UserError(
-            f"{path}:{rows.line_num}: cannot be read as tab-separated columns ({error})"
-        ) from None
+        where = f"{path}:{rows.line_num}"
+        raise UserError(f"{where}: cannot be read as tab-separated columns ({error})") from None
 
 
 def read_phrases(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, str, str | None]]:
@@ -184,11 +161,12 @@ def read_ppdb(path: Path, *, skipped: Counter[str] | None = None) -> Iterator[Pa
     Raises:
         UserError: no line of the file has these fields.
     """
+    skipped = Counter() if skipped is None else skipped
     found = False
     for line in read_lines(path):
         fields = [field.strip() for field in line.text.split("|||")]
         if len(fields) < 5 or not fields[1] or not fields[2]:
-            _count(skipped, "lines without the fields of PPDB")
+            skipped["lines without the fields of PPDB"] += 1
             continue
         found = True
         _, left, right, features, _, *rest = fields

@@ -4,8 +4,8 @@
 
 The distribution is four files of positive and negative pairs, a word, a tab and a phrase per line:
 ``en.trainSet.positiveInstances-v2``, ``...negativeInstances-v2``, ``en.testSet.positiveInstances-v2``,
-``...negativeInstances-v2``. They may be anywhere below the folder, also without ``-v2`` or with ``.txt``.
-The reader was tested on hand-made files only.
+``...negativeInstances-v2``. They may be anywhere below the folder, whatever follows ``Instances``. The reader
+was tested on hand-made files only.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from corpora.rows import read_rows
 from corpora.support.errors import UserError
 
 HOME = "SemEval-2013 task 5 (cs.york.ac.uk/semeval-2013/task5), subtask a, English"
-_TRAIN = ("en.trainSet.positiveInstances", "en.trainSet.negativeInstances")
-_TEST = ("en.testSet.positiveInstances", "en.testSet.negativeInstances")
-_ENDS = ("-v2", "", "-v2.txt", ".txt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,27 +40,21 @@ def read_semeval2013_5a(folder: Path) -> tuple[WordPhrasePairs, WordPhrasePairs]
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give the one that holds {HOME}")
-    files = {
-        stem: [path for end in _ENDS for path in sorted(folder.rglob(stem + end))]
-        for stem in (*_TRAIN, *_TEST)
-    }
-    missing = [f"{stem}-v2" for stem, found in files.items() if not found]
-    if missing:
-        raise UserError(f"{folder}: no file {', '.join(missing)} below it; get them from {HOME}")
-    return _read([files[stem][0] for stem in _TRAIN]), _read([files[stem][0] for stem in _TEST])
+    return _read(folder, "train"), _read(folder, "test")
 
 
-def _read(paths: list[Path]) -> WordPhrasePairs:
+def _read(folder: Path, split: str) -> WordPhrasePairs:
     """The pairs of two files: positive pairs, negative pairs."""
-    words: list[str] = []
-    phrases: list[str] = []
-    same: list[int] = []
-    for path, label in zip(paths, (1, 0), strict=True):
-        before = len(same)
-        for row in read_rows(path, 2):
-            words.append(row.cells[0])
-            phrases.append(row.cells[1])
-            same.append(label)
-        if len(same) == before:
+    rows, same = [], []
+    for kind, label in (("positive", 1), ("negative", 0)):
+        name = f"en.{split}Set.{kind}Instances"
+        path = next(iter(sorted(folder.rglob(f"{name}*"))), None)
+        if path is None:
+            raise UserError(f"{folder}: no file {name}-v2 below it; get it from {HOME}")
+        found = list(read_rows(path, 2))
+        if not found:
             raise UserError(f"{path}: holds no pairs")
+        rows += found
+        same += [label] * len(found)
+    words, phrases = ([row.cells[place] for row in rows] for place in (0, 1))
     return WordPhrasePairs(words=words, phrases=phrases, same=same)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import UserError
 from corpora.tokenize import Tokenizer
-
-SPLITS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question."""
+    """One question with K candidates."""
 
     id: str
     text: str
@@ -29,16 +26,6 @@ class Question:
     """Which candidates are relevant, [K]."""
     missed: int = 0
     """Relevant passages that are not candidates; they count against recall and average precision."""
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether it has a relevant passage, candidate or missed."""
-        return bool(self.relevant.any() or self.missed)
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether it is answered and has an irrelevant candidate."""
-        return self.is_answered and bool((~self.relevant).any())
 
 
 @dataclass(frozen=True)
@@ -54,8 +41,6 @@ class PassageSet:
     """The files it was read from."""
     notes: list[str] = field(default_factory=list)
     """What a reader of the scores must know."""
-    is_collection: bool = False
-    """Whether every dev and test question has all passages as candidates."""
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Questions, candidates and relevant candidates per split."""
@@ -70,7 +55,7 @@ class PassageSet:
 
     def used_passages(self) -> NDArray[np.int64]:
         """Indices of passages that are a candidate of some question, in increasing order."""
-        # Questions of a collection share one array, which is looked at once.
+        # Training questions of InsuranceQA share one array, which is looked at once.
         rows = {id(q.candidates): q.candidates for questions in self.splits.values() for q in questions}
         return np.unique(np.concatenate(list(rows.values()))) if rows else np.zeros(0, dtype=np.int64)
 
@@ -118,12 +103,15 @@ def filtered(data: PassageSet, keep: str, limit: int | None) -> PassageSet:
     Raises:
         UserError: a split has no question left.
     """
+
+    def is_kept(q: Question, wanted: str) -> bool:
+        answered = bool(q.relevant.any() or q.missed)
+        return wanted == "all" or (answered and (wanted == "answered" or not q.relevant.all()))
+
     splits, notes = {}, list(data.notes)
     for name, questions in data.splits.items():
         wanted = "mixed" if name == "train" else keep
-        kept = [
-            q for q in questions if wanted == "all" or (q.is_mixed if wanted == "mixed" else q.is_answered)
-        ]
+        kept = [q for q in questions if is_kept(q, wanted)]
         if len(kept) < len(questions):
             reason = "a relevant" if wanted == "answered" else "both a relevant and an irrelevant"
             notes.append(
@@ -134,23 +122,3 @@ def filtered(data: PassageSet, keep: str, limit: int | None) -> PassageSet:
             raise UserError(f"{data.name}: no question of {name} is left with --keep {keep}")
         splits[name] = kept[:limit]
     return replace(data, splits=splits, notes=notes)
-
-
-def split(count: int, train_fraction: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of training and test queries, each in increasing order; neither is empty (count ≥ 2)."""
-    order = np.random.default_rng(seed).permutation(count)
-    cut = min(max(1, round(train_fraction * count)), count - 1)
-    return np.sort(order[:cut]), np.sort(order[cut:])
-
-
-def metrics_library() -> Any:
-    """The ir-measures library.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        import ir_measures
-    except ImportError:
-        raise MissingExtraError("ir_measures", "retrieval") from None
-    return ir_measures

@@ -12,12 +12,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from multiview.encoders.init import xavier_blocks_
-from multiview.encoders.registry import Encoder, all_tokens, register_view
-from multiview.engines.kernels import kernels_for
-from multiview.engines.native_const import ConstSweep
-from multiview.engines.plan import ConstPlan, Plan, TreeBatch, plan_const
-from parsing.networks.products import Products
+from multiview.encoders.registry import Encoder, register_view, xavier_blocks_
+from multiview.engines.plan import ConstPlan, Plan, plan_const
+from multiview.engines.sweeps import ConstSweep
+from parsing.cache.format import Batch
 
 
 @register_view("const")
@@ -45,7 +43,7 @@ class ConstEncoder(Encoder):
         with torch.no_grad():
             self.bias.zero_()[3 * self.dim :] = self.forget_bias
 
-    def plan(self, batch: TreeBatch) -> Plan:
+    def plan(self, batch: Batch) -> Plan:
         """Reads ``left``, ``right`` and ``const_height``."""
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import plan_const_graph
@@ -53,13 +51,9 @@ class ConstEncoder(Encoder):
             return plan_const_graph(batch)
         return plan_const(batch)
 
-    def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """See :meth:`word_states`; of word vectors [N, E], one for each token."""
-        return self.word_states(x_NE, all_tokens(x_NE), plan)
-
-    def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Roots [B, D] and all states [2T - B, D] in slot order."""
-        weights = (self.input_weight, self.recurrent_weight, self.bias)
+        weights = self.input_weight, self.recurrent_weight, self.bias
         plan = plan.to(x_UE.device)
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import GraphPlan, const_states
@@ -67,7 +61,5 @@ class ConstEncoder(Encoder):
             assert isinstance(plan, GraphPlan)
             return const_states(nn.functional.embedding(token_N, x_UE), *weights, plan)
         assert isinstance(plan, ConstPlan)
-        kernels, products = kernels_for(x_UE, self.engine), Products.of(x_UE)
-        states: tuple[Tensor, Tensor]
-        states = ConstSweep.apply(x_UE, token_N, *weights, plan, kernels, products)  # type: ignore[no-untyped-call]
+        states: tuple[Tensor, Tensor] = ConstSweep.apply(x_UE, token_N, *weights, plan, self.engine)  # type: ignore[no-untyped-call]
         return states

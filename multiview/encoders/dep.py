@@ -15,12 +15,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from multiview.encoders.init import xavier_blocks_
-from multiview.encoders.registry import Encoder, all_tokens, register_view
-from multiview.engines.kernels import kernels_for
-from multiview.engines.native_dep import DepSweep
-from multiview.engines.plan import DepPlan, Plan, TreeBatch, plan_dep
-from parsing.networks.products import Products
+from multiview.encoders.registry import Encoder, register_view, xavier_blocks_
+from multiview.engines.plan import DepPlan, Plan, plan_dep
+from multiview.engines.sweeps import DepSweep
+from parsing.cache.format import Batch
 
 
 @register_view("dep")
@@ -54,7 +52,7 @@ class DepEncoder(Encoder):
         with torch.no_grad():
             self.bias.zero_()[4 * self.dim : 5 * self.dim] = self.forget_bias
 
-    def plan(self, batch: TreeBatch) -> Plan:
+    def plan(self, batch: Batch) -> Plan:
         """Reads ``head`` and ``dep_height``."""
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import plan_dep_graph
@@ -62,19 +60,10 @@ class DepEncoder(Encoder):
             return plan_dep_graph(batch)
         return plan_dep(batch)
 
-    def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """See :meth:`word_states`; of word vectors [N, E], one for each token."""
-        return self.word_states(x_NE, all_tokens(x_NE), plan)
-
-    def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Roots [B, D] and all states [T, D] in slot order."""
-        weights = (
-            self.input_weight,
-            self.parent_weight,
-            self.child_weight,
-            self.recurrent_weight,
-            self.bias,
-        )
+        words = self.input_weight, self.parent_weight
+        weights = *words, self.child_weight, self.recurrent_weight, self.bias
         plan = plan.to(x_UE.device)
         if self.engine == "dgl":
             from multiview.engines.dgl_engine import GraphPlan, dep_states
@@ -82,7 +71,5 @@ class DepEncoder(Encoder):
             assert isinstance(plan, GraphPlan)
             return dep_states(nn.functional.embedding(token_N, x_UE), *weights, plan)
         assert isinstance(plan, DepPlan)
-        kernels, products = kernels_for(x_UE, self.engine), Products.of(x_UE)
-        states: tuple[Tensor, Tensor]
-        states = DepSweep.apply(x_UE, token_N, *weights, plan, kernels, products)  # type: ignore[no-untyped-call]
+        states: tuple[Tensor, Tensor] = DepSweep.apply(x_UE, token_N, *weights, plan, self.engine)  # type: ignore[no-untyped-call]
         return states

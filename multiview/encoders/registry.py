@@ -11,15 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError, did_you_mean
 from multiview.config import Pooling, parts_of_pooling
-from multiview.engines.plan import Plan, TreeBatch
+from multiview.engines.plan import Plan
 from multiview.words.vocabulary import Vocabulary
+from parsing.cache.format import Batch
 
 ENGINES = ("native", "torch", "dgl")
 """``native``: the device's fastest kernels; ``torch``: the portable ones; ``dgl``: the reference."""
@@ -34,7 +35,8 @@ FIELDS = {
 
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
-_BUILTIN = ("seq", "dep", "const", "bag", "hash")
+_BUILTIN = {"seq": "seq", "dep": "dep", "const": "const", "bag": "weightless", "hash": "weightless"}
+"""Module of each view of this package."""
 _views: dict[str, type[Encoder]] = {}
 
 
@@ -57,7 +59,7 @@ class Encoder(nn.Module, ABC):
     pooling: Pooling = "root"
     """How states become a sentence vector."""
     weightless: ClassVar[bool] = False
-    """Whether the view has nothing to train; such views come after all others."""
+    """Whether the view has nothing to train; such views come after all others and are not pooled."""
 
     def __init__(
         self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
@@ -70,7 +72,7 @@ class Encoder(nn.Module, ABC):
         self.word_dim, self.dim, self.engine, self.forget_bias = word_dim, hidden, engine, forget_bias
 
     @abstractmethod
-    def plan(self, batch: TreeBatch) -> Plan:
+    def plan(self, batch: Batch) -> Plan:
         """Schedule of the batch. Numpy only, so that loader threads can make it; ``.to(device)`` moves it."""
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
@@ -86,23 +88,19 @@ class Encoder(nn.Module, ABC):
         """
         if token_N is not None and len(x_UE) > len(token_N):  # words of other sentences of the step as well
             x_UE, token_N = nn.functional.embedding(token_N, x_UE), None
-        token_N = all_tokens(x_UE) if token_N is None else token_N
-        root_BD, h_ND = self.word_states(x_UE, token_N, plan)
-        if self.pooling == "root":
+        token_N = _all_tokens(x_UE) if token_N is None else token_N
+        root_BD, h_ND = self.states(x_UE, token_N, plan)
+        if self.pooling == "root" or self.weightless:
             return root_BD
         if not plan.sentences:
             return root_BD.new_zeros(0, self.width)
         plan = plan.to(x_UE.device)
-        pooled = {}
-        for name in re.split("[+,]", self.pooling):
-            if name == "root":
-                pooled[name] = root_BD
-            else:
-                pooled[name] = pool_nodes(h_ND, plan, "max" if name == "max" else "mean")
+        names = re.split("[+,]", self.pooling)
+        pooled = [root_BD if name == "root" else pool_nodes(h_ND, plan, name) for name in names]
         if self.pooling == "root+mean":
-            return pooled["root"] + pooled["mean"]
-        # Divided by their number, because classifiers fit vectors of that length better (docs/recipe.md).
-        return torch.cat(list(pooled.values()), dim=1) / len(pooled)
+            return pooled[0] + pooled[1]
+        # Divided by their number, because classifiers fit vectors of that length better.
+        return torch.cat(pooled, dim=1) / len(pooled)
 
     @property
     def width(self) -> int:
@@ -121,38 +119,48 @@ class Encoder(nn.Module, ABC):
         n - 1 internal nodes. The arguments are those of :meth:`forward`.
         """
         plan = plan.to(x_UE.device)
-        h = self.word_states(x_UE, all_tokens(x_UE) if token_N is None else token_N, plan)[1]
+        h = self.states(x_UE, _all_tokens(x_UE) if token_N is None else token_N, plan)[1]
         return h.index_select(0, plan.tensor("node_slot")), plan.tensor("node_height")
 
     def use_words(self, vocabulary: Vocabulary) -> None:
-        """Hear of the model's words; most views read vectors alone."""
+        """Take the model's vocabulary; most views read vectors alone."""
 
     @abstractmethod
-    def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Sentence vectors [B, D] and states of all nodes [N, D] in slot order, from word vectors [N, E]."""
+    def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+        """Sentence vectors [B, D] and states of all nodes [N, D] in slot order.
 
-    def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """What :meth:`states` returns, from distinct words [U, E] and each token's word, int64 [N].
-
-        A view whose inputs cost much computes them once a word here.
+        Args:
+            x_UE: [U, E], vectors of distinct words, so that what is computed of words alone can be computed
+                once a word. ``nn.functional.embedding(token_N, x_UE)`` are the vectors of all tokens.
+            token_N: int64 [N], each token's word.
+            plan: from :meth:`plan`, on any device.
         """
-        # embedding, not index_select: its backward pass is deterministic on every device, and on a CPU
-        # 20x faster than index_add_ at 7k tokens, because it adds whole rows.
-        return self.states(nn.functional.embedding(token_N, x_UE), plan)
 
 
-def all_tokens(x_NE: Tensor) -> Tensor:
+def _all_tokens(x_NE: Tensor) -> Tensor:
     """The index of tokens that each have a vector of their own: 0 to N - 1."""
     return torch.arange(len(x_NE), device=x_NE.device)
 
 
-def pool_nodes(h_ND: Tensor, plan: Plan, how: Literal["mean", "max"]) -> Tensor:
+def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> Tensor:
+    """Xavier initialisation of each [rows, columns] block of a fused weight, in place.
+
+    Initialised as one matrix, a weight of [5D, 2D] would get values 1.7 times too small.
+    """
+    with torch.no_grad():
+        for block_row in weight.split(rows, 0):
+            for block in block_row.split(columns, 1):
+                nn.init.xavier_uniform_(block)
+    return weight
+
+
+def pool_nodes(h_ND: Tensor, plan: Plan, how: str) -> Tensor:
     """Mean or maximum [B, D] over the nodes of each sentence.
 
     Args:
         h_ND: [N, D], states in slot order.
         plan: the schedule, on the device of the states.
-        how: of the maximum, the gradient goes to one node.
+        how: ``mean``, or ``max``, whose gradient goes to one node.
     """
     # One pass that gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
     return nn.functional.embedding_bag(
@@ -189,7 +197,7 @@ def view_class(name: str) -> type[Encoder]:
         UserError: no view of that name.
     """
     if name in _BUILTIN:
-        import_module(f"multiview.encoders.{name}")
+        import_module(f"multiview.encoders.{_BUILTIN[name]}")
     if name in _views:
         return _views[name]
     installed = _installed()
@@ -203,14 +211,6 @@ def view_class(name: str) -> type[Encoder]:
     )
 
 
-def view_or_base(name: str) -> type[Encoder]:
-    """The class of a view, or the base class for one whose module is not here: enough for its size."""
-    try:
-        return view_class(name)
-    except UserError:
-        return Encoder
-
-
 def trained_views(views: Sequence[str]) -> list[str]:
     """Those of these views that have weights."""
     return [view for view in views if not view_class(view).weightless]
@@ -218,8 +218,8 @@ def trained_views(views: Sequence[str]) -> list[str]:
 
 def plugins_of(views: Collection[str]) -> list[str]:
     """Modules of other packages that define these views, without those that entry points find."""
-    installed = _installed() if set(views) - set(_BUILTIN) else {}
-    return sorted({view_class(v).__module__ for v in views if v not in _BUILTIN and v not in installed})
+    own = {view for view in views if view not in _BUILTIN}
+    return sorted({view_class(view).__module__ for view in own - (_installed().keys() if own else set())})
 
 
 def _path(view: type[Encoder]) -> tuple[str, str]:
@@ -246,24 +246,7 @@ def _load(entry: EntryPoint) -> type[Encoder]:
 
 
 def build_view(
-    name: str,
-    word_dim: int,
-    hidden: int,
-    engine: str = "native",
-    *,
-    forget_bias: float = 0.0,
-    pooling: Pooling = "root",
+    name: str, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
 ) -> Encoder:
-    """A new encoder; its weights are drawn from torch's global generator.
-
-    Args:
-        name: registered name of the view.
-        word_dim: width of the word vectors.
-        hidden: D, width of a sentence vector.
-        engine: ``native``, ``torch`` or ``dgl``.
-        forget_bias: initial value of the forget gates' bias.
-        pooling: how the states of a sentence become its vector.
-    """
-    encoder = view_class(name)(word_dim, hidden, engine, forget_bias=forget_bias)
-    encoder.pooling = pooling
-    return encoder
+    """A new encoder; its weights are drawn from torch's global generator. See :class:`Encoder`."""
+    return view_class(name)(word_dim, hidden, engine, forget_bias=forget_bias)

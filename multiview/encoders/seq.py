@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from corpora.support.errors import UserError
-from multiview.encoders.init import xavier_blocks_
-from multiview.encoders.registry import Encoder, register_view
-from multiview.engines.plan import IntArray, Plan, SequencePlan, TreeBatch, plan_sequence
+from multiview.encoders.registry import Encoder, register_view, xavier_blocks_
+from multiview.engines.plan import IntArray, Plan, SequencePlan, plan_sequence
+from parsing.cache.format import Batch
 from parsing.networks.products import Products
 
 
@@ -39,39 +39,34 @@ class SeqEncoder(Encoder):
             else:
                 nn.init.zeros_(parameter)
 
-    def plan(self, batch: TreeBatch) -> SequencePlan:
+    def plan(self, batch: Batch) -> SequencePlan:
         """Reads ``sentence_offsets``."""
         return plan_sequence(batch)
 
-    def states(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sentence vectors [B, D] and both directions' states at each word [T, D] in packed order."""
         assert isinstance(plan, SequencePlan)
         if not plan.sentences:
-            return x_NE.new_empty(0, self.dim), x_NE.new_empty(0, self.dim)
-        plan = plan.to(x_NE.device)
+            return x_UE.new_empty(0, self.dim), x_UE.new_empty(0, self.dim)
+        plan = plan.to(x_UE.device)
+        back_B = plan.tensor("unsorted_sentences")
+        # The inputs are most of the work, and torch's GRU computes them for every token. With a loop over
+        # positions they are computed once a word: twice as fast on a CPU, where a position takes no longer to
+        # launch than to compute. Training keeps torch's fused backward pass.
+        compiled = x_UE.device.type == "cpu" and x_UE.dtype in (torch.float32, torch.float64)
+        if compiled and not torch.is_grad_enabled():
+            token_T = token_N[plan.tensor("packed")]
+            ahead, back = (self._run(x_UE, token_T, plan.batch_sizes, suffix) for suffix in ("", "_reverse"))
+            last_BD = torch.cat([ahead[0], back[0]], dim=1).index_select(0, back_B)
+            return last_BD, torch.cat([ahead[1], back[1]], dim=1)
         packed = PackedSequence(
-            x_NE.index_select(0, plan.tensor("packed")),
+            nn.functional.embedding(token_N, x_UE).index_select(0, plan.tensor("packed")),
             torch.from_numpy(plan.batch_sizes),
             plan.tensor("sorted_sentences"),
-            plan.tensor("unsorted_sentences"),
+            back_B,
         )
         words, last = self.gru(packed)
         return last.transpose(0, 1).flatten(1), words.data
-
-    def word_states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """See :meth:`Encoder.word_states`."""
-        # The inputs are four fifths of the work (E = 640, D = 320), and torch's GRU computes them for every
-        # token. With a loop over positions they are computed once a word: twice as fast on a CPU, where a
-        # position takes no longer to launch than to compute. Training keeps torch's fused backward pass.
-        compiled = x_UE.device.type == "cpu" and x_UE.dtype in (torch.float32, torch.float64)
-        if torch.is_grad_enabled() or not compiled or not plan.sentences:
-            return super().word_states(x_UE, token_N, plan)
-        assert isinstance(plan, SequencePlan)
-        plan = plan.to(x_UE.device)
-        token_T = token_N[plan.tensor("packed")]
-        ahead, back = (self._run(x_UE, token_T, plan.batch_sizes, suffix) for suffix in ("", "_reverse"))
-        last_BD = torch.cat([ahead[0], back[0]], dim=1).index_select(0, plan.tensor("unsorted_sentences"))
-        return last_BD, torch.cat([ahead[1], back[1]], dim=1)
 
     def _run(
         self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, suffix: str

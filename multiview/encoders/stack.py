@@ -7,30 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.support.errors import UserError
 from multiview.config import EncoderConfig, Pooling
-from multiview.encoders.registry import Encoder, build_view, trained_views, view_class
+from multiview.encoders.registry import Encoder, build_view, trained_views
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
-
-
-class PlannedBatch(Protocol):
-    """Sentences that are encoded together."""
-
-    @property
-    def tokens(self) -> Sequence[Tensor]:
-        """int64 [N] per view, or a single entry for all: each token's word among the distinct ones."""
-
-    @property
-    def plans(self) -> Sequence[Plan]:
-        """One per view."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,18 +44,12 @@ class ViewStack(nn.Module):
         self.views = tuple(views)
         self.config = config
         self.encoders = nn.ModuleList(
-            build_view(
-                view,
-                words.dim,
-                config.dim,
-                config.engine,
-                forget_bias=config.forget_bias,
-                pooling=config.pooling,
-            )
+            build_view(view, words.dim, config.dim, config.engine, forget_bias=config.forget_bias)
             for view in views
         )
         self.words = words
         for encoder in self.encoder_list:
+            encoder.pooling = config.pooling
             encoder.use_words(words.trained_vocabulary)
         self.scales = (1.0,) * len(self.views)
         """Factor on each view's vectors when sentences are encoded; training knows none."""
@@ -100,40 +80,14 @@ class ViewStack(nn.Module):
         added = self.views[len(trained_views(self.views)) :]
         return Reading(self.config.pooling, added, self.scales)
 
-    def read(self, reading: Reading) -> None:
-        """Read the sentences of a network of trained views as another's are.
-
-        Raises:
-            UserError: a view to add has weights.
-        """
-        self.pool(reading.pooling)
-        self.add(reading.added)
-        self.scales = reading.scales
-
-    def pool(self, pooling: Pooling) -> None:
-        """Make sentence vectors in another way, of the same states."""
-        self.config = dataclasses.replace(self.config, pooling=pooling)
-        for encoder in self.encoder_list:
-            encoder.pooling = pooling
-
-    def add(self, views: Sequence[str]) -> None:
-        """Add views that have no weights, after the others.
-
-        Raises:
-            UserError: a view has weights, or is there already.
-        """
-        for view in views:
-            if not view_class(view).weightless:
-                raise UserError(
-                    f"view {view!r}: it has weights, which only training can make; add bag or hash"
-                )
-            if view in self.views:
-                raise UserError(f"view {view!r}: the model has it already ({', '.join(self.views)})")
-            encoder = build_view(view, self.words.dim, self.config.dim, self.config.engine)
-            encoder.use_words(self.words.trained_vocabulary)
-            self.encoders.append(encoder)
-            self.views += (view,)
-            self.scales += (1.0,)
+    def as_read(self, reading: Reading) -> ViewStack:
+        """The same network whose sentences are read in another way."""
+        config = dataclasses.replace(self.config, pooling=reading.pooling)
+        with torch.random.fork_rng(devices=[]):
+            other = ViewStack([*trained_views(self.views), *reading.added], self.words, config)
+        other.encoders.load_state_dict(self.encoders.state_dict())
+        other.scales = reading.scales
+        return other
 
     @torch.no_grad()
     def scale_and_equalise(self) -> None:
@@ -151,18 +105,18 @@ class ViewStack(nn.Module):
             if self.config.equal_inputs:
                 named["input_weight"].copy_(trees[0]["input_weight"])
 
-    def encode(self, batch: PlannedBatch, rows: Sequence[Tensor]) -> list[Tensor]:
+    def encode(self, tokens: Sequence[Tensor], plans: Sequence[Plan], rows: Sequence[Tensor]) -> list[Tensor]:
         """Sentence vectors [B, width] of each view.
 
         Args:
-            batch: tokens as indices into ``rows``, and a plan per view.
+            tokens: int64 [N] per view, or a single entry for all: each token's word among ``rows``.
+            plans: one per view.
             rows: word vectors [U, E] per view, or a single entry for all (fixed vectors).
         """
-        features = []
-        for position, (encoder, plan) in enumerate(zip(self.encoders, batch.plans, strict=True)):
-            token_N = batch.tokens[position % len(batch.tokens)]
-            features.append(encoder(rows[position % len(rows)], plan, token_N))
-        return features
+        return [
+            encoder(rows[position % len(rows)], plan, tokens[position % len(tokens)])
+            for position, (encoder, plan) in enumerate(zip(self.encoders, plans, strict=True))
+        ]
 
     def inputs(
         self, positions: Sequence[int], types: list[str], token: NDArray[np.int64]
@@ -183,9 +137,5 @@ class ViewStack(nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that a model folder keeps: encoders and word tables, on the CPU."""
-        kept = {
-            name: value
-            for name, value in self.state_dict().items()
-            if name.startswith(("encoders.", "words."))
-        }
+        kept = {n: v for n, v in self.state_dict().items() if n.startswith(("encoders.", "words."))}
         return {name: value.detach().cpu().contiguous() for name, value in kept.items()}

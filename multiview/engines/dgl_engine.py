@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +21,8 @@ from torch import Tensor
 
 from corpora.support.errors import MissingExtraError
 from multiview.engines.kernels_torch import NORM_FLOOR
-from multiview.engines.plan import IntArray, Plan, TreeBatch
+from multiview.engines.plan import IntArray, Plan
+from parsing.cache.format import Batch
 
 
 def load_dgl() -> Any:
@@ -51,12 +50,12 @@ def load_dgl() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPlan(Plan):
-    """The edges from children to parents of every sentence; ``to`` makes the graph and its frontiers."""
+    """The edges from children to parents of all sentences; ``to`` makes the graph and its frontiers."""
 
-    source: Sequence[IntArray]
-    """Children per sentence, sorted by (parent, side), since mailboxes follow the order of edges."""
-    target: Sequence[IntArray]
-    """Parents per sentence."""
+    source: IntArray
+    """int64 [E], children; those of a parent in order, since mailboxes follow the order of edges."""
+    target: IntArray
+    """int64 [E], their parents."""
     root: IntArray
     """int64 [B], node of each root."""
     word: IntArray
@@ -65,67 +64,53 @@ class GraphPlan(Plan):
     frontiers: Any = field(default=None, repr=False)
 
     def to(self, device: torch.device | str) -> Self:
-        """Index arrays, the batched graph and its topological frontiers on ``device``."""
+        """Index arrays, the graph and its topological frontiers on ``device``."""
         plan = super().to(device)
         if plan.graph is not None or not self.sentences:
             return plan
         dgl = load_dgl()
-        sizes = np.diff(self.node_offsets)
-        graph = dgl.batch(
-            [
-                dgl.graph((torch.from_numpy(source), torch.from_numpy(target)), num_nodes=int(size))
-                for source, target, size in zip(self.source, self.target, sizes, strict=True)
-            ]
-        )
+        edges = torch.from_numpy(self.source), torch.from_numpy(self.target)
+        graph = dgl.graph(edges, num_nodes=len(self.node_slot))
         frontiers = [nodes.to(device) for nodes in dgl.topological_nodes_generator(graph)]
         return replace(plan, graph=graph.to(device), frontiers=frontiers)
 
 
-def plan_const_graph(batch: TreeBatch) -> GraphPlan:
+def plan_const_graph(batch: Batch) -> GraphPlan:
     """Nodes are a sentence's n words, then its internal nodes; edges go from children to parents."""
     offsets = np.asarray(batch.sentence_offsets, dtype=np.int64)
-    sentences = len(offsets) - 1
-    node_offsets = 2 * offsets - np.arange(sentences + 1)
-    source, target, words, heights = [], [], [], []
-    for i in range(sentences):
-        n = int(offsets[i + 1] - offsets[i])
-        internal = slice(offsets[i] - i, offsets[i + 1] - i - 1)
-        children = np.stack([batch.left[internal], batch.right[internal]], axis=1)
-        source.append(children.reshape(-1).astype(np.int64))
-        target.append(np.repeat(np.arange(n, 2 * n - 1, dtype=np.int64), 2))
-        words.append(node_offsets[i] + np.arange(n))
-        heights += [np.zeros(n, np.int32), np.asarray(batch.const_height[internal], np.int32)]
+    lengths = np.diff(offsets)
+    node_offsets = 2 * offsets - np.arange(len(offsets))
+    word = np.arange(offsets[-1]) + np.repeat(node_offsets[:-1] - offsets[:-1], lengths)
+    start = np.repeat(node_offsets[:-1], lengths - 1)
+    parent = np.setdiff1d(np.arange(node_offsets[-1]), word, assume_unique=True)
+    height = np.zeros(node_offsets[-1], dtype=np.int32)
+    height[parent] = batch.const_height
     return GraphPlan(
-        sentences=sentences,
+        sentences=len(lengths),
         node_offsets=node_offsets,
-        source=source,
-        target=target,
+        source=(np.stack([batch.left, batch.right], axis=1) + start[:, None]).reshape(-1),
+        target=np.repeat(parent, 2),
         root=node_offsets[1:] - 1,
-        word=np.concatenate([np.zeros(0, np.int64), *words]),
+        word=word,
         node_slot=np.arange(node_offsets[-1]),
-        node_height=np.concatenate([np.zeros(0, np.int32), *heights]),
+        node_height=height,
     )
 
 
-def plan_dep_graph(batch: TreeBatch) -> GraphPlan:
+def plan_dep_graph(batch: Batch) -> GraphPlan:
     """Nodes are words; edges go from each dependent to its head."""
-    offsets = np.asarray(batch.sentence_offsets, dtype=np.int64)
-    source, target, roots = [], [], []
-    for start, stop in pairwise(offsets):
-        head = np.asarray(batch.head[start:stop], dtype=np.int64)
-        child = np.flatnonzero(head > 0)
-        source.append(child)
-        target.append(head[child] - 1)
-        roots.append(start + np.flatnonzero(head == 0)[0])
+    offsets = np.array(batch.sentence_offsets, dtype=np.int64)
+    start = np.repeat(offsets[:-1], np.diff(offsets))
+    child = np.flatnonzero(batch.head > 0)
     return GraphPlan(
         sentences=len(offsets) - 1,
         node_offsets=offsets,
-        source=source,
-        target=target,
-        root=np.asarray(roots, dtype=np.int64),
+        source=child,
+        target=(start + batch.head - 1)[child],
+        root=np.flatnonzero(np.asarray(batch.head) == 0),
         word=np.arange(offsets[-1]),
         node_slot=np.arange(offsets[-1]),
-        node_height=np.asarray(batch.dep_height, dtype=np.int32),
+        node_height=np.array(batch.dep_height, dtype=np.int32),
     )
 
 

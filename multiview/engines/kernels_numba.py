@@ -16,23 +16,19 @@ import numpy as np
 from numba import njit
 from torch import Tensor
 
-from multiview.engines.buffers import Attention, AttentionGradients, CellGradients, Cells, Level
-from multiview.engines.kernels_torch import NORM_FLOOR, Buffers
+from multiview.engines.kernels_torch import NORM_FLOOR
 from parsing.networks.activations import compiled, sigmoid, tanh
+
+BIAS_AFTERWARDS = False
+"""See ``kernels_torch``."""
 
 # Sums of products may be reordered by the compiler (a fixed order of its own), else they do not vectorise.
 _reordered = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 
 def array(tensor: Tensor) -> Any:
-    """A single buffer, likewise."""
+    """The array that shares a tensor's memory."""
     return tensor.detach().numpy()
-
-
-def view(buffers: Buffers) -> Buffers:
-    """A group of buffers as the arrays that share their memory."""
-    arrays: Any = map(array, buffers)
-    return type(buffers)(*arrays)
 
 
 @compiled
@@ -111,9 +107,10 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _leaf_forward(gates, bias, slot, h, c, count):  # type: ignore[no-untyped-def]
+def leaf_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped-def]
+    """See ``kernels_torch``."""
     hidden = h.shape[1]
-    for r in range(count):
+    for r in range(low, high):
         row, cell = gates[r], c[slot[r]]
         _activate_iou(row, bias, hidden)
         _through_input_gate(row, cell)
@@ -121,19 +118,21 @@ def _leaf_forward(gates, bias, slot, h, c, count):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _leaf_backward(gates, slot, c, dh, dc, dgates, dbias, count):  # type: ignore[no-untyped-def]
+def leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ignore[no-untyped-def]
+    """See ``kernels_torch``."""
     tanh_c, total = np.empty((2, c.shape[1]), c.dtype)
-    for r in range(count):
+    for r in range(low, high):
         s = slot[r]
         _cell_gradient(gates[r], c[s], dh[s], dc[s], dgates[r], dbias, tanh_c, total)
 
 
 @compiled
-def _const_forward(gates, bias, slot, h, c, low, high, words):  # type: ignore[no-untyped-def]
+def const_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped-def]
+    """See ``kernels_torch``."""
     hidden = h.shape[1]
     b_f = bias[3 * hidden :]
     for k in range(low, high):
-        row, s = gates[k], slot[words + k]
+        row, s = gates[k], slot[k]
         cell = c[s]
         _activate_iou(row, bias, hidden)
         _through_input_gate(row, cell)
@@ -147,12 +146,13 @@ def _const_forward(gates, bias, slot, h, c, low, high, words):  # type: ignore[n
 
 
 @compiled
-def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high, words):  # type: ignore[no-untyped-def]
+def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ignore[no-untyped-def]
+    """See ``kernels_torch``."""
     hidden = c.shape[1]
     tanh_c, total = np.empty((2, hidden), c.dtype)
     db_f = dbias[3 * hidden :]
     for k in range(low, high):
-        row, drow, s = gates[k], dgates[k], slot[words + k]
+        row, drow, s = gates[k], dgates[k], slot[k]
         _cell_gradient(row, c[s], dh[s], dc[s], drow, dbias, tanh_c, total)
         for side in range(2):
             columns = slice((3 + side) * hidden, (4 + side) * hidden)
@@ -161,9 +161,10 @@ def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high, words):  #
 
 
 @compiled
-def _dep_attend(  # type: ignore[no-untyped-def]
-    parents, children, bias, h, offsets, alpha, cosine, mixed, low, high
+def dep_attend(  # type: ignore[no-untyped-def]
+    parents, children, bias, h, offsets, edge_parent, alpha, cosine, mixed, low, high, edge_low, edge_high
 ):
+    """See ``kernels_torch``."""
     hidden = h.shape[1]
     b_q, b_p = bias[3 * hidden : 4 * hidden], bias[5 * hidden :]
     for k in range(low, high):
@@ -185,10 +186,11 @@ def _dep_attend(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _dep_attend_backward(  # type: ignore[no-untyped-def]
-    parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
-    accumulate, low, high
+def dep_attend_backward(  # type: ignore[no-untyped-def]
+    parents, children, h, offsets, edge_parent, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
+    accumulate, low, high, edge_low, edge_high
 ):  # fmt: skip
+    """See ``kernels_torch``."""
     hidden = h.shape[1]
     db_q, db_p = dbias[3 * hidden : 4 * hidden], dbias[5 * hidden :]
     scales = np.empty(3, h.dtype)  # in the states' type: a float64 scale would widen the loops over rows
@@ -225,14 +227,15 @@ def _dep_attend_backward(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _dep_forward(  # type: ignore[no-untyped-def]
-    gates, parents, children, bias, slot, h, c, offsets, leaves, low, high
+def dep_forward(  # type: ignore[no-untyped-def]
+    gates, parents, children, bias, slot, h, c, offsets, edge_parent, low, high, edge_low, edge_high
 ):
+    """See ``kernels_torch``."""
     hidden = h.shape[1]
     b_f = bias[4 * hidden : 5 * hidden]
     from_parent = np.empty(hidden, h.dtype)
     for k in range(low, high):
-        row, s = gates[leaves + k], slot[leaves + k]
+        row, s = gates[k], slot[k]
         cell, wf_x = c[s], parents[k, hidden:]
         _activate_iou(row, bias, hidden)
         _through_input_gate(row, cell)
@@ -248,17 +251,17 @@ def _dep_forward(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _dep_backward(  # type: ignore[no-untyped-def]
-    gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, dbias, leaves,
-    low, high
+def dep_backward(  # type: ignore[no-untyped-def]
+    gates, children, slot, c, offsets, edge_parent, dh, dc, dgates, dparents, dchildren, dbias,
+    low, high, edge_low, edge_high
 ):  # fmt: skip
+    """See ``kernels_torch``."""
     hidden = c.shape[1]
     tanh_c, total = np.empty((2, hidden), c.dtype)
     db_f = dbias[4 * hidden : 5 * hidden]
     for k in range(low, high):
-        r = leaves + k
-        s, dwf_x = slot[r], dparents[k, hidden:]
-        _cell_gradient(gates[r], c[s], dh[s], dc[s], dgates[r], dbias, tanh_c, total)
+        s, dwf_x = slot[k], dparents[k, hidden:]
+        _cell_gradient(gates[k], c[s], dh[s], dc[s], dgates[k], dbias, tanh_c, total)
         dwf_x[:] = 0
         for e in range(offsets[k], offsets[k + 1]):
             dforget = dchildren[e, hidden:]
@@ -295,86 +298,3 @@ def gru_forward(gates, token, hidden, bias, h, states, low, high):  # type: igno
             state[j] = n[j] + z[j] * (state[j] - n[j])
         for j in range(size):
             out[j] = state[j]
-
-
-def leaf_forward(cells: Cells, bias: Tensor, count: int) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, h, c = cells
-    _leaf_forward(gates, bias, slot, h, c, count)
-
-
-def leaf_backward(cells: Cells, gradients: CellGradients, count: int) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, _, c = cells
-    dgates, dbias, dh, dc = gradients
-    _leaf_backward(gates, slot, c, dh, dc, dgates, dbias, count)
-
-
-def const_forward(cells: Cells, bias: Tensor, words: int, low: int, high: int) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, h, c = cells
-    _const_forward(gates, bias, slot, h, c, low, high, words)
-
-
-def const_backward(cells: Cells, gradients: CellGradients, words: int, low: int, high: int) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, _, c = cells
-    dgates, dbias, dh, dc = gradients
-    _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high, words)
-
-
-def dep_attend(cells: Cells, attention: Attention, bias: Tensor, level: Level) -> None:
-    """See ``kernels_torch``."""
-    offsets, _, parents, children, alpha, cosine, mixed = attention
-    _dep_attend(parents, children, bias, cells.h, offsets, alpha, cosine, mixed, level.low, level.high)
-
-
-def dep_attend_backward(
-    cells: Cells,
-    attention: Attention,
-    gradients: CellGradients,
-    dattention: AttentionGradients,
-    level: Level,
-    *,
-    accumulate: bool,
-) -> None:
-    """See ``kernels_torch``."""
-    offsets, _, parents, children, alpha, cosine, _ = attention
-    dparents, dchildren, dmixed = dattention
-    _dep_attend_backward(
-        parents, children, cells.h, offsets, alpha, cosine, dmixed, dparents, dchildren, gradients.h,
-        gradients.bias, accumulate, level.low, level.high,
-    )  # fmt: skip
-
-
-def dep_forward(cells: Cells, attention: Attention, bias: Tensor, leaves: int, level: Level) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, h, c = cells
-    offsets, _, parents, children, *_ = attention
-    _dep_forward(gates, parents, children, bias, slot, h, c, offsets, leaves, level.low, level.high)
-
-
-def dep_backward(
-    cells: Cells,
-    attention: Attention,
-    gradients: CellGradients,
-    dattention: AttentionGradients,
-    leaves: int,
-    level: Level,
-) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, _, c = cells
-    dgates, dbias, dh, dc = gradients
-    dparents, dchildren, _ = dattention
-    _dep_backward(
-        gates, attention.children, slot, c, attention.offsets, dh, dc, dgates, dparents, dchildren, dbias,
-        leaves, level.low, level.high,
-    )  # fmt: skip
-
-
-def const_bias(dleaf: Tensor, gradients: CellGradients) -> None:
-    """See ``kernels_torch``."""
-
-
-def dep_bias(gradients: CellGradients, dattention: AttentionGradients) -> None:
-    """See ``kernels_torch``."""

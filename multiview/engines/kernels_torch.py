@@ -1,85 +1,85 @@
 """The element-wise steps in plain torch: they run on any device and are the oracle of the other kernels.
 
-The kernels take the buffers of the whole batch (see ``buffers``) and the range of one level, so that compiled
-kernels need no slicing. Activations replace the pre-activations in place; the backward pass needs them.
+The kernels take the buffers of the whole batch and the bounds of one level, so that compiled kernels need no
+slicing. Activations replace the pre-activations in place; the backward pass needs them. Nodes are numbered
+from the first of their kind: of N nodes, the leaves come before the I internal ones. A level's nodes are
+``low`` to ``high - 1``, their children the slots ``edge_low`` to ``edge_high - 1``.
 
-Shapes: n nodes of the level, m their children, I internal nodes, E edges, N nodes and as many slots, D
-hidden.
+| buffer | |
+|---|---|
+| ``gates`` | [N, 3D], or [I, 5D] for binary nodes: pre-activations without bias of i, o, u, f_l, f_r |
+| ``bias`` | [4D] of i, o, u, f, or [6D] of i, o, u, q, f, p |
+| ``slot`` | int64 [N]: slot of each node |
+| ``h``, ``c`` | [slots, D] |
+| ``offsets`` | int64 [I + 1]: slots of each internal node's children |
+| ``edge_parent`` | int64 [E]: internal node above each child's slot |
+| ``parents`` | [I, 2D]: W_q x, then q in its place; W_f x |
+| ``children`` | [E, 2D]: W_p h_k, then p_k in its place; U_f h_k, then f_k in its place |
+| ``alpha``, ``cosine`` | [E]: attention, and cosine of q and p_k |
+| ``mixed`` | [I, D]: h̃ |
+| ``dgates``, ``dbias``, ... | gradients; those of gates are of the pre-activations, ``dbias`` is added to |
+
+Shapes: N nodes, I internal nodes, E edges, D hidden.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import torch
 from torch import Tensor
 
-from multiview.engines.buffers import Attention, AttentionGradients, CellGradients, Cells, Level
-
-Buffers = TypeVar("Buffers", Cells, CellGradients, Attention, AttentionGradients)
-
 NORM_FLOOR = 1e-8
 """ε of the cosine: the smallest norm that is divided by."""
+BIAS_AFTERWARDS = False
+"""Whether the bias's gradient is summed after the sweep, not level by level."""
 
 
 def array(tensor: Tensor) -> Tensor:
-    """A single buffer of any shape, in the form in which the kernels take it."""
+    """A buffer in the form in which these kernels take it."""
     return tensor
 
 
-def view(buffers: Buffers) -> Buffers:
-    """A group of buffers in the form in which the kernels take it."""
-    return buffers
+def leaf_forward(
+    gates: Tensor, bias: Tensor, slot: Tensor, h: Tensor, c: Tensor, low: int, high: int
+) -> None:
+    """Nodes without children: c = i∘u, h = o∘tanh(c)."""
+    i, o, u = _activate_iou(gates[low:high], bias, h.shape[1])
+    _store(i * u, o, slot[low:high], h, c)
 
 
-def leaf_forward(cells: Cells, bias: Tensor, count: int) -> None:
-    """Nodes without children: c = i∘u, h = o∘tanh(c).
-
-    Args:
-        cells: of the leaves, which hold the first ranks; states are written.
-        bias: [≥ 3D], i, o, u first.
-        count: number of leaves.
-    """
-    gates, slot, h, c = cells
-    i, o, u = _activate_iou(gates[:count], bias, h.shape[1])
-    _store(i * u, o, slot[:count], h, c)
-
-
-def leaf_backward(cells: Cells, gradients: CellGradients, count: int) -> None:
+def leaf_backward(
+    gates: Tensor, slot: Tensor, c: Tensor, dh: Tensor, dc: Tensor, dgates: Tensor, dbias: Tensor,
+    low: int, high: int,
+) -> None:  # fmt: skip
     """Gradient of ``leaf_forward``: writes the gates' gradient and adds to the bias's."""
-    gates, slot, _, c = cells
-    dgates, dbias, dh, dc = gradients
-    cell = _through_output(gates[:count], slot[:count], c, dh, dc, dgates[:count])
-    _through_input(gates[:count], cell, dgates[:count])
-    dbias[: gates.shape[1]] += dgates[:count].sum(0)
+    rows, drows = gates[low:high], dgates[low:high]
+    cell = _through_output(rows, slot[low:high], c, dh, dc, drows)
+    _through_input(rows, cell, drows)
+    dbias[: gates.shape[1]] += drows.sum(0)
 
 
-def const_forward(cells: Cells, bias: Tensor, words: int, low: int, high: int) -> None:
+def const_forward(
+    gates: Tensor, bias: Tensor, slot: Tensor, h: Tensor, c: Tensor, low: int, high: int
+) -> None:
     """Binary nodes: c = i∘u + f_l∘c_l + f_r∘c_r, h = o∘tanh(c) (Tai et al. 2015, equations 9-14, N = 2).
 
-    Args:
-        cells: of internal nodes; node k has rank ``words + k``, its children slots 2k and 2k + 1.
-        bias: [4D], of i, o, u and of both forget gates.
-        words: T.
-        low: first internal node of the level.
-        high: one past its last.
+    The children of internal node k have the slots 2k and 2k + 1.
     """
-    gates, slot, h, c = cells
     hidden = h.shape[1]
     i, o, u = _activate_iou(gates[low:high], bias, hidden)
     forget = gates[low:high, 3 * hidden :].unflatten(1, (2, hidden))
     forget.add_(bias[3 * hidden :]).sigmoid_()
     kept = forget * c[2 * low : 2 * high].view(-1, 2, hidden)
-    _store(i * u + kept[:, 0] + kept[:, 1], o, slot[words + low : words + high], h, c)
+    _store(i * u + kept[:, 0] + kept[:, 1], o, slot[low:high], h, c)
 
 
-def const_backward(cells: Cells, gradients: CellGradients, words: int, low: int, high: int) -> None:
+def const_backward(
+    gates: Tensor, slot: Tensor, c: Tensor, dh: Tensor, dc: Tensor, dgates: Tensor, dbias: Tensor,
+    low: int, high: int,
+) -> None:  # fmt: skip
     """Gradient of ``const_forward``: writes that of gates and children's c and adds to that of the bias."""
-    gates, slot, _, c = cells
-    dgates, dbias, dh, dc = gradients
     hidden = c.shape[1]
     rows, drows = gates[low:high], dgates[low:high]
-    cell = _through_output(rows, slot[words + low : words + high], c, dh, dc, drows)
+    cell = _through_output(rows, slot[low:high], c, dh, dc, drows)
     _through_input(rows, cell, drows)
     forget = rows[:, 3 * hidden :].unflatten(1, (2, hidden))
     children = slice(2 * low, 2 * high)
@@ -91,27 +91,14 @@ def const_backward(cells: Cells, gradients: CellGradients, words: int, low: int,
     dbias[3 * hidden :] += dforget.sum((0, 1))
 
 
-def const_bias(dleaf: Tensor, gradients: CellGradients) -> None:
-    """Complete the bias's gradient after the sweep. Nothing to do here: these kernels add to it in the sweep.
-
-    Args:
-        dleaf: [T, 3D], gradient of the leaves' gates.
-        gradients: of the internal nodes.
-    """
-
-
-def dep_attend(cells: Cells, attention: Attention, bias: Tensor, level: Level) -> None:
+def dep_attend(
+    parents: Tensor, children: Tensor, bias: Tensor, h: Tensor, offsets: Tensor, edge_parent: Tensor,
+    alpha: Tensor, cosine: Tensor, mixed: Tensor, low: int, high: int, edge_low: int, edge_high: int,
+) -> None:  # fmt: skip
     """Attention over children: q = W_q x + b_q, p_k = W_p h_k + b_p, α = softmax(cos(q, p)), h̃ = Σ α_k h_k.
 
-    Args:
-        cells: h is read; the children fill the first E slots.
-        attention: products on entry; q, p_k, α, the cosines and h̃ on return.
-        bias: [6D], of i, o, u, q, f, p.
-        level: which nodes.
+    Writes q, p_k, α, the cosines and h̃.
     """
-    h = cells.h
-    offsets, edge_parent, parents, children, alpha, cosine, mixed = attention
-    low, high, edge_low, edge_high = level
     hidden = h.shape[1]
     nodes, edges = slice(low, high), slice(edge_low, edge_high)
     parent, offsets = edge_parent[edges] - low, offsets[low : high + 1] - edge_low
@@ -126,32 +113,16 @@ def dep_attend(cells: Cells, attention: Attention, bias: Tensor, level: Level) -
 
 
 def dep_attend_backward(
-    cells: Cells,
-    attention: Attention,
-    gradients: CellGradients,
-    dattention: AttentionGradients,
-    level: Level,
-    *,
-    accumulate: bool,
-) -> None:
+    parents: Tensor, children: Tensor, h: Tensor, offsets: Tensor, edge_parent: Tensor, alpha: Tensor,
+    cosine: Tensor, dmixed: Tensor, dparents: Tensor, dchildren: Tensor, dh: Tensor, dbias: Tensor,
+    accumulate: bool, low: int, high: int, edge_low: int, edge_high: int,
+) -> None:  # fmt: skip
     """Gradient of ``dep_attend``: writes that of q and p, and α_k dh̃ into the children's ``dh``.
 
     With s_k = cos_k: ds_k = α_k (dα_k - Σ α dα), ∂s/∂p = (q̂ - s p̂) / ‖p‖, ∂s/∂q = (p̂ - s q̂) / ‖q‖,
-    where the second terms vanish for norms below ε.
-
-    Args:
-        cells: h is read.
-        attention: as ``dep_attend`` left it.
-        gradients: h of the children is written or added to; the bias of q and p is added to.
-        dattention: mixed holds that of h̃; the first halves of parents and children are written.
-        level: which nodes.
-        accumulate: add to the gradient of h, which already holds that of the states as outputs.
+    where the second terms vanish for norms below ε. ``accumulate`` adds to ``dh``, which then already holds
+    the gradient of the states as outputs.
     """
-    h = cells.h
-    offsets, edge_parent, parents, children, alpha, cosine, _ = attention
-    dh, dbias = gradients.h, gradients.bias
-    dparents, dchildren, dmixed = dattention
-    low, high, edge_low, edge_high = level
     hidden = h.shape[1]
     nodes, edges = slice(low, high), slice(edge_low, edge_high)
     parent, offsets = edge_parent[edges] - low, offsets[low : high + 1] - edge_low
@@ -175,64 +146,45 @@ def dep_attend_backward(
     dbias[5 * hidden :] += dkeys.sum(0)
 
 
-def dep_forward(cells: Cells, attention: Attention, bias: Tensor, leaves: int, level: Level) -> None:
+def dep_forward(
+    gates: Tensor, parents: Tensor, children: Tensor, bias: Tensor, slot: Tensor, h: Tensor, c: Tensor,
+    offsets: Tensor, edge_parent: Tensor, low: int, high: int, edge_low: int, edge_high: int,
+) -> None:  # fmt: skip
     """Nodes with children: f_k = σ(W_f x + U_f h_k + b_f), c = i∘u + Σ f_k∘c_k, h = o∘tanh(c).
 
-    Args:
-        cells: gates by rank, W x + U h̃ on entry; internal node k has rank ``leaves + k``.
-        attention: reads the second halves of parents and children; f_k replaces the latter.
-        bias: [6D], of i, o, u, q, f, p.
-        leaves: number of leaves.
-        level: which nodes.
+    ``gates`` and ``slot`` are those of the internal nodes; f_k replaces the second half of ``children``.
     """
-    gates, slot, h, c = cells
-    offsets, edge_parent, parents, children, *_ = attention
-    low, high, edge_low, edge_high = level
     hidden = h.shape[1]
     nodes, edges = slice(low, high), slice(edge_low, edge_high)
     parent, offsets = edge_parent[edges] - low, offsets[low : high + 1] - edge_low
-    ranks = slice(leaves + low, leaves + high)
-    i, o, u = _activate_iou(gates[ranks], bias, hidden)
+    i, o, u = _activate_iou(gates[nodes], bias, hidden)
     from_parent = parents[nodes, hidden:] + bias[4 * hidden : 5 * hidden]
     forget = children[edges, hidden:].add_(from_parent[parent]).sigmoid_()
-    _store(i * u + _segment_sum(forget * c[edges], offsets), o, slot[ranks], h, c)
+    _store(i * u + _segment_sum(forget * c[edges], offsets), o, slot[nodes], h, c)
 
 
 def dep_backward(
-    cells: Cells,
-    attention: Attention,
-    gradients: CellGradients,
-    dattention: AttentionGradients,
-    leaves: int,
-    level: Level,
-) -> None:
+    gates: Tensor, children: Tensor, slot: Tensor, c: Tensor, offsets: Tensor, edge_parent: Tensor,
+    dh: Tensor, dc: Tensor, dgates: Tensor, dparents: Tensor, dchildren: Tensor, dbias: Tensor, low: int,
+    high: int, edge_low: int, edge_high: int,
+) -> None:  # fmt: skip
     """Gradient of ``dep_forward``.
 
-    Writes the second halves of ``dattention``, the children's ``dc`` and the nodes' ``dgates``; adds to the
-    bias of i, o, u, f.
+    Writes the second halves of ``dparents`` and ``dchildren``, the children's ``dc`` and the nodes'
+    ``dgates``; adds to the bias of i, o, u, f.
     """
-    gates, slot, _, c = cells
-    offsets, edge_parent, _, children, *_ = attention
-    dgates, dbias, dh, dc = gradients
-    dparents, dchildren, _ = dattention
-    low, high, edge_low, edge_high = level
     hidden = c.shape[1]
     nodes, edges = slice(low, high), slice(edge_low, edge_high)
     parent, offsets = edge_parent[edges] - low, offsets[low : high + 1] - edge_low
-    ranks = slice(leaves + low, leaves + high)
-    cell = _through_output(gates[ranks], slot[ranks], c, dh, dc, dgates[ranks])
-    _through_input(gates[ranks], cell, dgates[ranks])
+    cell = _through_output(gates[nodes], slot[nodes], c, dh, dc, dgates[nodes])
+    _through_input(gates[nodes], cell, dgates[nodes])
     cell, forget = cell[parent], children[edges, hidden:]
     dforget = cell * c[edges] * forget * (1 - forget)
     dc[edges] = cell * forget
     dchildren[edges, hidden:] = dforget
     dparents[nodes, hidden:] = _segment_sum(dforget, offsets)
-    dbias[: 3 * hidden] += dgates[ranks].sum(0)
+    dbias[: 3 * hidden] += dgates[nodes].sum(0)
     dbias[4 * hidden : 5 * hidden] += dforget.sum(0)
-
-
-def dep_bias(gradients: CellGradients, dattention: AttentionGradients) -> None:
-    """As ``const_bias``."""
 
 
 def _activate_iou(gates: Tensor, bias: Tensor, hidden: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,15 +11,17 @@ Shapes: as in ``kernels_torch``.
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable
+from typing import Any
+
 import triton
 import triton.language as tl
-from torch import Tensor
 
-from multiview.engines.buffers import Attention, AttentionGradients, CellGradients, Cells, Level
-from multiview.engines.kernels_torch import NORM_FLOOR, array, view
+from multiview.engines.kernels_torch import NORM_FLOOR, array
 
-__all__ = ["array", "view"]  # as in kernels_torch
+__all__ = ["array"]  # as in kernels_torch
+BIAS_AFTERWARDS = True
+"""See ``kernels_torch``: programs share no sums."""
 
 _BLOCK = 256  # columns of a program of the gate kernels; whole rows would leave small levels few programs
 
@@ -59,21 +61,21 @@ def _cell_gradient(gates, c, dh, dc, dgates, row, s, j, mask, D: tl.constexpr, c
 
 
 @triton.jit
-def _leaf_forward(gates, bias, slot, h, c, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    row = tl.program_id(0).to(tl.int64)
+def _leaf_forward(gates, bias, slot, h, c, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     _activate(gates, bias, h, c, 0.0, row, tl.load(slot + row), j, j < D, D, 3 * D)
 
 
 @triton.jit
-def _leaf_backward(gates, slot, c, dh, dc, dgates, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    row = tl.program_id(0).to(tl.int64)
+def _leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     _cell_gradient(gates, c, dh, dc, dgates, row, tl.load(slot + row), j, j < D, D, 3 * D)
 
 
 @triton.jit
-def _const_forward(gates, bias, slot, h, c, low, words, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _const_forward(gates, bias, slot, h, c, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = j < D
@@ -84,15 +86,15 @@ def _const_forward(gates, bias, slot, h, c, low, words, D: tl.constexpr, BLOCK: 
     tl.store(at + 3 * D, left, mask=mask)
     tl.store(at + 4 * D, right, mask=mask)
     kept = left * tl.load(child, mask=mask, other=0.0) + right * tl.load(child + D, mask=mask, other=0.0)
-    _activate(gates, bias, h, c, kept, k, tl.load(slot + words + k), j, mask, D, 5 * D)
+    _activate(gates, bias, h, c, kept, k, tl.load(slot + k), j, mask, D, 5 * D)
 
 
 @triton.jit
-def _const_backward(gates, slot, c, dh, dc, dgates, low, words, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = j < D
-    total = _cell_gradient(gates, c, dh, dc, dgates, k, tl.load(slot + words + k), j, mask, D, 5 * D)
+    total = _cell_gradient(gates, c, dh, dc, dgates, k, tl.load(slot + k), j, mask, D, 5 * D)
     for side in tl.static_range(2):
         at = k * 5 * D + (3 + side) * D + j
         child = (2 * k + side) * D + j
@@ -103,7 +105,7 @@ def _const_backward(gates, slot, c, dh, dc, dgates, low, words, D: tl.constexpr,
 
 @triton.jit
 def _attend(  # type: ignore[no-untyped-def]
-    parents, children, bias, h, offsets, alpha, cosine, mixed, low, floor: tl.constexpr,
+    parents, children, bias, h, offsets, edge_parent, alpha, cosine, mixed, low, floor: tl.constexpr,
     D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
@@ -135,8 +137,8 @@ def _attend(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _attend_backward(  # type: ignore[no-untyped-def]
-    parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, low,
-    floor: tl.constexpr, accumulate: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    parents, children, h, offsets, edge_parent, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
+    accumulate: tl.constexpr, low, floor: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.arange(0, BLOCK)
@@ -173,8 +175,9 @@ def _attend_backward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _dep_forward(  # type: ignore[no-untyped-def]
-    gates, parents, children, bias, slot, h, c, offsets, leaves, low, D: tl.constexpr, BLOCK: tl.constexpr
-):
+    gates, parents, children, bias, slot, h, c, offsets, edge_parent, low,
+    D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = j < D
@@ -186,19 +189,19 @@ def _dep_forward(  # type: ignore[no-untyped-def]
         f = tl.sigmoid(tl.load(at, mask=mask, other=0.0) + from_parent)
         tl.store(at, f, mask=mask)
         kept += f * tl.load(c + e * D + j, mask=mask, other=0.0)
-    _activate(gates, bias, h, c, kept, leaves + k, tl.load(slot + leaves + k), j, mask, D, 3 * D)
+    _activate(gates, bias, h, c, kept, k, tl.load(slot + k), j, mask, D, 3 * D)
 
 
 @triton.jit
 def _dep_backward(  # type: ignore[no-untyped-def]
-    gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, leaves, low,
+    gates, children, slot, c, offsets, edge_parent, dh, dc, dgates, dparents, dchildren, dbias, low,
     D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = j < D
-    s = tl.load(slot + leaves + k)
-    total = _cell_gradient(gates, c, dh, dc, dgates, leaves + k, s, j, mask, D, 3 * D)
+    s = tl.load(slot + k)
+    total = _cell_gradient(gates, c, dh, dc, dgates, k, s, j, mask, D, 3 * D)
     dforget_input = total * 0
     for e in range(tl.load(offsets + k), tl.load(offsets + k + 1)):
         f = tl.load(children + e * 2 * D + D + j, mask=mask, other=0.0)
@@ -209,122 +212,34 @@ def _dep_backward(  # type: ignore[no-untyped-def]
     tl.store(dparents + k * 2 * D + D + j, dforget_input, mask=mask)
 
 
-def _grid(rows: int, hidden: int) -> tuple[int, int]:
-    return rows, triton.cdiv(hidden, _BLOCK)
+def _launcher(kernel: Any, states: int, bounds: int, *, whole: bool = False) -> Callable[..., None]:
+    """A kernel under the arguments of ``kernels_torch``.
+
+    Args:
+        kernel: takes the same buffers, and the first node.
+        states: position of a buffer [slots, D] among them.
+        bounds: how many bounds of the level follow the buffers.
+        whole: a program has whole rows, not a block of columns.
+    """
+
+    def launch(*arguments: Any) -> None:
+        buffers, (low, high, *_) = arguments[:-bounds], arguments[-bounds:]
+        hidden = buffers[states].shape[1]
+        if whole:
+            block = triton.next_power_of_2(hidden)
+            warps = min(max(block // 256, 1), 16)
+            kernel[(high - low,)](*buffers, low, floor=NORM_FLOOR, D=hidden, BLOCK=block, num_warps=warps)
+        elif high > low:
+            kernel[high - low, triton.cdiv(hidden, _BLOCK)](*buffers, low, D=hidden, BLOCK=_BLOCK)
+
+    return launch
 
 
-def _whole_rows(hidden: int) -> dict[str, int]:
-    block = triton.next_power_of_2(hidden)
-    return {"D": hidden, "BLOCK": block, "num_warps": min(max(block // 256, 1), 16)}
-
-
-def leaf_forward(cells: Cells, bias: Tensor, count: int) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, h, c = cells
-    if count:
-        _leaf_forward[_grid(count, h.shape[1])](gates, bias, slot, h, c, D=h.shape[1], BLOCK=_BLOCK)
-
-
-def leaf_backward(cells: Cells, gradients: CellGradients, count: int) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, _, c = cells
-    dgates, _, dh, dc = gradients
-    if count:
-        hidden = c.shape[1]
-        _leaf_backward[_grid(count, hidden)](gates, slot, c, dh, dc, dgates, D=hidden, BLOCK=_BLOCK)
-
-
-def const_forward(cells: Cells, bias: Tensor, words: int, low: int, high: int) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, h, c = cells
-    hidden = h.shape[1]
-    _const_forward[_grid(high - low, hidden)](gates, bias, slot, h, c, low, words, D=hidden, BLOCK=_BLOCK)
-
-
-def const_backward(cells: Cells, gradients: CellGradients, words: int, low: int, high: int) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, _, c = cells
-    dgates, _, dh, dc = gradients
-    hidden = c.shape[1]
-    _const_backward[_grid(high - low, hidden)](
-        gates, slot, c, dh, dc, dgates, low, words, D=hidden, BLOCK=_BLOCK
-    )
-
-
-def const_bias(dleaf: Tensor, gradients: CellGradients) -> None:
-    """See ``kernels_torch``."""
-    dgates, dbias, *_ = gradients
-    hidden = len(dbias) // 4
-    dbias[: 3 * hidden] = dleaf.sum(0) + dgates[:, : 3 * hidden].sum(0)
-    dbias[3 * hidden :] = dgates[:, 3 * hidden :].sum(0).view(2, hidden).sum(0)
-
-
-def dep_attend(cells: Cells, attention: Attention, bias: Tensor, level: Level) -> None:
-    """See ``kernels_torch``."""
-    h = cells.h
-    offsets, _, parents, children, alpha, cosine, mixed = attention
-    low, high, *_ = level
-    _attend[(high - low,)](
-        parents, children, bias, h, offsets, alpha, cosine, mixed, low, NORM_FLOOR, **_whole_rows(h.shape[1])
-    )
-
-
-def dep_attend_backward(
-    cells: Cells,
-    attention: Attention,
-    gradients: CellGradients,
-    dattention: AttentionGradients,
-    level: Level,
-    *,
-    accumulate: bool,
-) -> None:
-    """See ``kernels_torch``."""
-    h = cells.h
-    offsets, _, parents, children, alpha, cosine, _ = attention
-    dh = gradients.h
-    dparents, dchildren, dmixed = dattention
-    low, high, *_ = level
-    _attend_backward[(high - low,)](
-        parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, low,
-        NORM_FLOOR, accumulate, **_whole_rows(h.shape[1]),
-    )  # fmt: skip
-
-
-def dep_forward(cells: Cells, attention: Attention, bias: Tensor, leaves: int, level: Level) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, h, c = cells
-    offsets, _, parents, children, *_ = attention
-    low, high, *_ = level
-    hidden = h.shape[1]
-    _dep_forward[_grid(high - low, hidden)](
-        gates, parents, children, bias, slot, h, c, offsets, leaves, low, D=hidden, BLOCK=_BLOCK
-    )
-
-
-def dep_backward(
-    cells: Cells,
-    attention: Attention,
-    gradients: CellGradients,
-    dattention: AttentionGradients,
-    leaves: int,
-    level: Level,
-) -> None:
-    """See ``kernels_torch``."""
-    gates, slot, _, c = cells
-    offsets, _, _, children, *_ = attention
-    dgates, _, dh, dc = gradients
-    dparents, dchildren, _ = dattention
-    low, high, *_ = level
-    hidden = c.shape[1]
-    _dep_backward[_grid(high - low, hidden)](
-        gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, leaves, low,
-        D=hidden, BLOCK=_BLOCK,
-    )  # fmt: skip
-
-
-def dep_bias(gradients: CellGradients, dattention: AttentionGradients) -> None:
-    """See ``kernels_torch``."""
-    dgates, dbias, *_ = gradients
-    dparents, dchildren, _ = dattention
-    hidden = len(dbias) // 6
-    torch.cat([dgates.sum(0), dparents.sum(0), dchildren[:, :hidden].sum(0)], out=dbias)
+leaf_forward = _launcher(_leaf_forward, states=3, bounds=2)
+leaf_backward = _launcher(_leaf_backward, states=2, bounds=2)
+const_forward = _launcher(_const_forward, states=3, bounds=2)
+const_backward = _launcher(_const_backward, states=2, bounds=2)
+dep_attend = _launcher(_attend, states=3, bounds=4, whole=True)
+dep_attend_backward = _launcher(_attend_backward, states=2, bounds=4, whole=True)
+dep_forward = _launcher(_dep_forward, states=5, bounds=4)
+dep_backward = _launcher(_dep_backward, states=3, bounds=4)

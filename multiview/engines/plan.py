@@ -1,12 +1,10 @@
 """In which order the tree nodes of a batch are computed, and where each state is kept.
 
-A plan only holds integers. The loader thread computes it with numba, so the training loop spends no time on
-it; numba is imported with the first plan (:mod:`multiview.engines.layouts`). Each node has a *rank*, its
-place in a stable counting sort by height, so a level is a range of ranks. Its state is kept in a *slot*.
-Slots are ordered by (rank of the parent, side), with the roots last, in sentence order. Every node but a root
-has one parent, so this is a permutation, and the children of a level are one contiguous slice of states. The
-recursive product therefore needs no gather and no concatenation, and the gradient of every slot is written
-once.
+A plan only holds integers, which loader threads compute with numpy. Each node has a *rank*, its place in a
+stable sort by height, so a level is a range of ranks. Its state is kept in a *slot*. Slots are ordered by
+(rank of the parent, side), with the roots last, in sentence order. Every node but a root has one parent, so
+this is a permutation, and the children of a level are one contiguous slice of states. The recursive product
+therefore needs no gather and no concatenation, and the gradient of every slot is written once.
 
 Shapes: B sentences, T tokens, N nodes (T for dependency trees, 2T - B for constituency trees), I internal
 nodes, E edges (N - B), L levels of internal nodes.
@@ -16,45 +14,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.engines.buffers import Level
-from multiview.engines.transfer import to_device
+from multiview.engines.memory import to_device
+from parsing.cache.format import Batch, offsets_of
 
 IntArray = NDArray[np.integer]
-
-
-class TreeBatch(Protocol):
-    """What a plan reads: concatenated sentences with token offsets and the trees of a view."""
-
-    @property
-    def sentence_offsets(self) -> IntArray:
-        """int64 [B + 1], from 0; every sentence has at least one token."""
-
-    @property
-    def head(self) -> IntArray:
-        """Integers [T], 1-based within the sentence, 0 for the root."""
-
-    @property
-    def dep_height(self) -> IntArray:
-        """Integers [T]: 0 for a word without dependents, else 1 + that of its highest dependent."""
-
-    @property
-    def left(self) -> IntArray:
-        """Integers [T - B], left child of each internal node: words 0..n-1, internal nodes n..2n-2."""
-
-    @property
-    def right(self) -> IntArray:
-        """Integers [T - B], right child."""
-
-    @property
-    def const_height(self) -> IntArray:
-        """Integers [T - B]: 1 + that of the higher child; words have height 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,11 +107,11 @@ class DepPlan(Plan):
         """I, the number of words with dependents."""
         return len(self.order) - self.leaves
 
-    def levels(self) -> list[Level]:
-        """Internal nodes of each level and their children's slots, lowest level first."""
+    def levels(self) -> list[tuple[int, int, int, int]]:
+        """Internal nodes of each level and their children's slots: ``(low, high, edge_low, edge_high)``."""
         nodes = pairwise(self.level_offsets.tolist())
         edges = pairwise(self.child_offsets[self.level_offsets].tolist())
-        return [Level(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
+        return [(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +128,7 @@ class SequencePlan(Plan):
     """int64 [B]: the inverse of ``sorted_sentences``."""
 
 
-def plan_words(batch: TreeBatch) -> Plan:
+def plan_words(batch: Batch) -> Plan:
     """The words of each sentence in order, for views without a recursion."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     tokens = int(offsets[-1])
@@ -170,81 +140,126 @@ def plan_words(batch: TreeBatch) -> Plan:
     )
 
 
-def plan_const(batch: TreeBatch) -> ConstPlan:
+def plan_const(batch: Batch) -> ConstPlan:
     """Schedule of the batch's constituency trees.
 
     Raises:
         ValueError: a height is not above its children's, or an internal node is used twice.
     """
-    from multiview.engines.layouts import const_layout
-
-    offsets = np.ascontiguousarray(batch.sentence_offsets, dtype=np.int64)
-    levels, slot, node_slot, height, bad = const_layout(
-        offsets, _int32(batch.left), _int32(batch.right), _int32(batch.const_height)
+    # Nodes are numbered here as all words, then all internal nodes; a sentence has n and n - 1 of them.
+    offsets = np.array(batch.sentence_offsets, dtype=np.int64)
+    lengths, every_B = np.diff(offsets), np.arange(len(offsets) - 1)
+    tokens = int(offsets[-1])
+    internal = tokens - len(every_B)
+    sentence_T, sentence_I = np.repeat(every_B, lengths), np.repeat(every_B, lengths - 1)
+    words_I1 = lengths[sentence_I, None]
+    height_I = np.array(batch.const_height, dtype=np.int32)
+    height_N = np.append(np.zeros(tokens, dtype=np.int32), height_I)
+    child_I2 = np.stack([batch.left, batch.right], axis=1).astype(np.int64)
+    outside_I2 = (child_I2 < 0) | (child_I2 >= 2 * words_I1 - 1)
+    first_I1 = offsets[sentence_I, None]
+    child_I2 += first_I1 + (tokens - sentence_I[:, None] - words_I1) * (child_I2 >= words_I1)
+    child_I2 = np.where(outside_I2, first_I1, child_I2)
+    root_B = np.where(lengths == 1, offsets[:-1], tokens + offsets[1:] - every_B - 2)
+    unsorted_I = height_N[child_I2].max(axis=1, initial=0) >= height_I
+    used_N = np.bincount(np.append(child_I2, root_B), minlength=tokens + internal)
+    _refuse(
+        "left, right and const_height are no binary tree",
+        sentence_I[outside_I2.any(axis=1) | unsorted_I | (height_I > internal)],
+        np.append(sentence_T, sentence_I)[used_N != 1],
     )
-    if bad >= 0:
-        raise ValueError(f"sentence {bad} of the batch: left, right and const_height are no binary tree")
+    order_I = np.argsort(height_I, kind="stable")
+    rank_N = np.arange(tokens + internal)
+    rank_N[tokens + order_I] = np.arange(tokens, tokens + internal)
+    slot_N = np.empty(tokens + internal, dtype=np.int64)
+    slot_N[np.append(child_I2[order_I], root_B)] = np.arange(tokens + internal)
+    slot, node_slot, height = np.empty_like(slot_N), np.empty_like(slot_N), np.empty_like(height_N)
+    slot[rank_N] = slot_N
+    # In sentence order, a sentence's words come before its internal nodes.
+    place_N = np.arange(tokens + internal)
+    place_N[:tokens] += (offsets[:-1] - every_B)[sentence_T]
+    place_N[tokens:] += offsets[sentence_I + 1] - tokens
+    node_slot[place_N], height[place_N] = slot_N, height_N
     return ConstPlan(
-        sentences=len(offsets) - 1,
+        sentences=len(every_B),
         node_offsets=2 * offsets - np.arange(len(offsets)),
-        tokens=int(offsets[-1]),
-        level_offsets=levels,
+        tokens=tokens,
+        level_offsets=offsets_of(np.bincount(height_I)[1:]),
         slot=slot,
         node_slot=node_slot,
         node_height=height,
     )
 
 
-def plan_dep(batch: TreeBatch) -> DepPlan:
+def plan_dep(batch: Batch) -> DepPlan:
     """Schedule of the batch's dependency trees.
 
     Raises:
         ValueError: a sentence without exactly one root, or a height that is not above its dependents'.
     """
-    from multiview.engines.layouts import dep_layout
-
-    offsets = np.ascontiguousarray(batch.sentence_offsets, dtype=np.int64)
-    height = _int32(batch.dep_height)
-    leaves, levels, child_offsets, edge_parent, order, slot, node_slot, bad = dep_layout(
-        offsets, _int32(batch.head), height
-    )
-    if bad >= 0:
-        raise ValueError(f"sentence {bad} of the batch: head and dep_height are no tree with one root")
-    return DepPlan(
-        sentences=len(offsets) - 1,
-        node_offsets=offsets.copy(),  # the cache's arrays are read-only, and torch needs writable ones
-        leaves=leaves,
-        level_offsets=levels,
-        child_offsets=child_offsets,
-        edge_parent=edge_parent,
-        order=order,
-        slot=slot,
-        node_slot=node_slot,
-        node_height=height.copy(),
-    )
-
-
-def plan_sequence(batch: TreeBatch) -> SequencePlan:
-    """The batch as a packed sequence, as ``pack_padded_sequence`` would order it, but without padding."""
-    from multiview.engines.layouts import packed_layout
-
-    offsets = np.ascontiguousarray(batch.sentence_offsets, dtype=np.int64)
+    offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths = np.diff(offsets)
+    tokens = int(offsets[-1])
+    sentence_T = np.repeat(np.arange(len(lengths)), lengths)
+    head_T, height_T = np.asarray(batch.head), np.array(batch.dep_height, dtype=np.int32)
+    words_T = lengths[sentence_T]
+    outside_T = (head_T < 0) | (head_T > words_T) | (height_T < 0) | (height_T >= words_T)
+    child_E, root_B = np.flatnonzero(head_T != 0), np.flatnonzero(head_T == 0)
+    parent_E = np.where(outside_T, np.arange(tokens), offsets[sentence_T] + head_T - 1)[child_E]
+    children_T = np.bincount(parent_E, minlength=tokens)
+    unsorted_T = outside_T | ((children_T > 0) != (height_T > 0))
+    unsorted_T[child_E] |= height_T[parent_E] <= height_T[child_E]
+    roots_B = np.bincount(sentence_T[root_B], minlength=len(lengths))
+    _refuse(
+        "head and dep_height are no tree with one root", sentence_T[unsorted_T], np.flatnonzero(roots_B != 1)
+    )
+    order = np.argsort(height_T, kind="stable")
+    leaves = int((height_T == 0).sum())
+    rank_T = np.empty_like(order)
+    rank_T[order] = np.arange(tokens)
+    above_E = rank_T[parent_E] - leaves
+    siblings = np.argsort(above_E, kind="stable")  # they keep their order
+    slot_T = np.empty_like(order)
+    slot_T[np.append(child_E[siblings], root_B)] = np.arange(tokens)
+    return DepPlan(
+        sentences=len(lengths),
+        node_offsets=offsets,
+        leaves=leaves,
+        level_offsets=offsets_of(np.bincount(height_T)[1:]),
+        child_offsets=offsets_of(children_T[order[leaves:]]),
+        edge_parent=above_E[siblings],
+        order=order,
+        slot=slot_T[order],
+        node_slot=slot_T,
+        node_height=height_T,
+    )
+
+
+def plan_sequence(batch: Batch) -> SequencePlan:
+    """The batch as a packed sequence, as ``pack_padded_sequence`` would order it, but without padding."""
+    offsets = np.array(batch.sentence_offsets, dtype=np.int64)
+    lengths, tokens = np.diff(offsets), int(offsets[-1])
     by_length = np.argsort(-lengths, kind="stable")
-    inverse = np.empty_like(by_length)
-    inverse[by_length] = np.arange(len(by_length))
-    packed, batch_sizes, row = packed_layout(offsets, by_length)
+    column_B = np.empty_like(by_length)
+    column_B[by_length] = np.arange(len(by_length))
+    batch_sizes = len(lengths) - np.cumsum(np.bincount(lengths)[:-1])
+    step_T = np.arange(tokens) - np.repeat(offsets[:-1], lengths)
+    row_T = offsets_of(batch_sizes)[step_T] + np.repeat(column_B, lengths)
+    packed = np.empty_like(row_T)
+    packed[row_T] = np.arange(tokens)
     return SequencePlan(
         sentences=len(lengths),
-        node_offsets=offsets.copy(),
+        node_offsets=offsets,
         packed=packed,
         batch_sizes=batch_sizes,
         sorted_sentences=by_length,
-        unsorted_sentences=inverse,
-        node_slot=row,
-        node_height=np.zeros(len(packed), dtype=np.int32),
+        unsorted_sentences=column_B,
+        node_slot=row_T,
+        node_height=np.zeros(tokens, dtype=np.int32),
     )
 
 
-def _int32(array: IntArray) -> IntArray:
-    return np.ascontiguousarray(array, dtype=np.int32)
+def _refuse(what: str, *bad: IntArray) -> None:
+    sentences = np.concatenate(bad)
+    if len(sentences):
+        raise ValueError(f"sentence {sentences.min()} of the batch: {what}")

@@ -29,85 +29,55 @@ def training_command(config: TrainConfig) -> str:
 
 def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) -> str:
     """The card of one model, as Markdown."""
-    network, words = member.network, member.network.words
-    step = training["step"]
-    metrics = []
+    network, words, step = member.network, member.network.words, training["step"]
     shown = [(config.start_name, training["untrained"]), (f"step {step}", training["best"])]
-    for name, values in shown if step else shown[:1]:
-        if values.get("anchors"):
-            metrics.append(f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |")
-    if metrics:
-        metrics = [
-            "## Metrics",
-            "",
-            "On a validation set of the same corpus: recall@1 is the fraction of sentences whose nearest of "
-            f"400 by cosine is the sentence before or after it. {_selected(config)}",
-            "",
-            "| | validation loss | recall@1 |",
-            "|---|---|---|",
-            *metrics,
-            "",
-        ]
+    metrics = [
+        f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |\n"
+        for name, values in shown[: 2 if step else 1]
+        if values.get("anchors")
+    ]
     parsers = [
-        f"- {need}: {identity.get('name', '?')} {identity.get('version', '')}"
+        f"- {need}: {identity.get('name', '?')} {identity.get('version', '')}\n"
         for need, identity in sorted(member.parsers.items())
     ]
     kind = "fixed" if words.mode == "fixed" else "trained"
-    if words.origin:
-        kind += f", {words.origin}"
-    lines = [
-        f"# {config.model_name}",
-        "",
+    kept = f"The weights are those of step {step}, which had seen {training['sentences']:,} sentences."
+    if not step:
+        kept = (
+            "The weights are those of the start, which had seen no sentence: no validation since was better. "
+            "Training did not help."
+        )
+    parts = [
+        f"# {config.model_name}\n\n"
         f"Sentence encoder of {len(network.views)} views ({', '.join(network.views)}), "
-        f"{network.widths[0]} dimensions each, concatenated; {len(words.vocabulary)} words, {kind}.",
-        "",
-        *(f"    import {module}" for module in plugins_of(network.views)),
-        "    from multiview.model import MultiViewEncoder",
-        f'    MultiViewEncoder.load("{config.folder}").encode(["A sentence."])',
-        "",
-        "## Training",
-        "",
-        f"    {training_command(config)}",
-        "",
+        f"{network.widths[0]} dimensions each, concatenated; {len(words.vocabulary)} words, {kind}"
+        f"{words.origin and f', {words.origin}'}.\n\n",
+        *(f"    import {module}\n" for module in plugins_of(network.views)),
+        "    from multiview.model import MultiViewEncoder\n"
+        f'    MultiViewEncoder.load("{config.folder}").encode(["A sentence."])\n\n',
+        f"## Training\n\n    {training_command(config)}\n\n"
         f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
-        f"{_kept(step, training['sentences'])} The configuration is in config.json.",
-        "",
-        *_teacher(config),
-        *(["Parsers it reads trees from:", "", *parsers, ""] if parsers else []),
-        *metrics,
-        "## Limits",
-        "",
-        "English of the corpus above; other text, other languages and single words are untested.",
+        f"{kept} The configuration is in config.json.\n\n",
     ]
-    return "\n".join(lines) + "\n"
-
-
-def _selected(config: TrainConfig) -> str:
-    """How the step was chosen."""
-    if config.validation.select == "both":
-        return "The step of the highest recall@1 divided by loss is kept, the start included."
-    return "The step of the highest recall@1 is kept, the start included."
-
-
-def _teacher(config: TrainConfig) -> list[str]:
-    """Whom the views learned from besides each other."""
-    if config.teacher.vectors is None:
-        return []
-    return [
-        f"The views also learned from a sentence encoder's vectors of the corpus, `{config.teacher.vectors}` "
-        "(its teacher.json names it); what that encoder was trained on counts for this model too.",
-        "",
-    ]
-
-
-def _kept(step: int, sentences: int) -> str:
-    """Which weights the folder holds."""
-    if step:
-        return f"The weights are those of step {step}, which had seen {sentences:,} sentences."
-    return (
-        "The weights are those of the start, which had seen no sentence: no validation since was better. "
-        "Training did not help."
-    )
+    if config.teacher.vectors is not None:
+        parts.append(
+            "The views also learned from a sentence encoder's vectors of the corpus, "
+            f"`{config.teacher.vectors}` (its teacher.json names it); what that encoder was trained on "
+            "counts for this model too.\n\n"
+        )
+    if parsers:
+        parts += ["Parsers it reads trees from:\n\n", *parsers, "\n"]
+    if metrics:
+        chosen = "recall@1 divided by loss" if config.validation.select == "both" else "recall@1"
+        parts += [
+            "## Metrics\n\nOn a validation set of the same corpus: recall@1 is the fraction of sentences "
+            "whose nearest of 400 by cosine is the sentence before or after it. The step of the highest "
+            f"{chosen} is kept, the start included.\n\n| | validation loss | recall@1 |\n|---|---|---|\n",
+            *metrics,
+            "\n",
+        ]
+    limits = "English of the corpus above; other text, other languages and single words are untested."
+    return "".join([*parts, f"## Limits\n\n{limits}\n"])
 
 
 def combined_card(config: TrainConfig) -> str:

@@ -12,20 +12,10 @@ from pathlib import Path
 from corpora.inputs import stem
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json
-from multiview.folder.files import (
-    TIME,
-    load_members,
-    member_names,
-    member_record,
-    model_sha256,
-    normalizes_parts,
-    save_member,
-    save_members,
-)
+from multiview.folder.files import load_members, member_names, member_record, model_sha256, save_model
 from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
 from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted
-from multiview.words.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,19 +71,10 @@ def expand_into(folder: Path, target: Path, vectors: WordVectors) -> None:
     """
     if not has_trained_words(folder):
         raise UserError(f"{folder}: has fixed word vectors only; there is no trained vocabulary to expand")
-    members, names = load_members(folder), member_names(folder)
-    for name, member in zip(names, members, strict=True):
-        source = folder / name
-        added = member.network.words.expand(vectors)
-        card = (source / "README.md").read_text(encoding="utf-8")
-        if added:
-            card += f"\nVocabulary expanded by {added} words, by least squares from {vectors.about}.\n"
-        if (source / TIME).exists():
-            write_json(target / name / TIME, read_json(source / TIME))
-        save_member(target / name, member, card=card, training=member_record(source).training)
-    if names != [""]:
-        card = (folder / "README.md").read_text(encoding="utf-8")
-        save_members(target, names, card=card, normalize_parts=normalizes_parts(folder))
+    members = load_members(folder)
+    added = [member.network.words.expand(vectors) for member in members]
+    note = "\nVocabulary expanded by {} words, by least squares from {}.\n"
+    save_model(members, target, folder, [note.format(n, vectors.about) if n else "" for n in added])
 
 
 def known_words(folder: Path, counts: Counter[str]) -> tuple[KnownWords, KnownWords]:
@@ -103,15 +84,12 @@ def known_words(folder: Path, counts: Counter[str]) -> tuple[KnownWords, KnownWo
         folder: of the expanded model.
         counts: occurrences of the text's words.
     """
-    for name in member_names(folder):
-        record = member_record(folder / name).words
-        if record.mode == "trained":
-            table = WordTable.load(folder / name, record, views=0)
-            return _known(table.trained_vocabulary, counts), _known(table.vocabulary, counts)
-    raise UserError(f"{folder}: has fixed word vectors only")
-
-
-def _known(vocabulary: Vocabulary, counts: Counter[str]) -> KnownWords:
-    # Row 0 is the unknown word; hash buckets follow the listed words.
-    known = [count for word, count in counts.items() if 0 < vocabulary.row(word) <= len(vocabulary)]
-    return KnownWords(words=len(vocabulary), types=len(known), tokens=sum(known))
+    records = {name: member_record(folder / name).words for name in member_names(folder)}
+    name = next(name for name, record in records.items() if record.mode == "trained")
+    table = WordTable.load(folder / name, records[name], views=0)
+    found = []
+    for vocabulary in (table.trained_vocabulary, table.vocabulary):
+        # Row 0 is the unknown word; hash buckets follow the listed words.
+        known = [count for word, count in counts.items() if 0 < vocabulary.row(word) <= len(vocabulary)]
+        found.append(KnownWords(words=len(vocabulary), types=len(known), tokens=sum(known)))
+    return found[0], found[1]

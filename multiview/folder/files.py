@@ -1,21 +1,27 @@
 """A model on disk: config.json, model.safetensors, vocab.txt, README.md; vectors.npy with fixed words.
 
-A compact model (:mod:`multiview.folder.storage`) has all its vectors in model.safetensors. config.json
-records sizes and SHA-256 of the other files and has a seal of its own; all are checked when a model is
-loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose vectors are
-concatenated, such as the paper's two configurations. Nothing in a folder is executable or pickled.
+config.json records sizes and SHA-256 of the other files and has a seal of its own; all are checked when a
+model is loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose
+vectors are concatenated, such as the paper's two configurations. Nothing in a folder is executable or
+pickled.
+
+The builtin encoder is stored compactly (``storage``), all its vectors in model.safetensors: word vectors are
+pairs of 4-bit numbers plus 8 in a byte (the first in the lower half; 0 fills an odd row up), matrices are
+int8, both with a bfloat16 scale per row; all else is float16.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from corpora.support.config import CountOrNone, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
@@ -26,14 +32,14 @@ from corpora.support.files import (
     read_json,
     read_record,
     sha256_file,
+    write_json,
     write_record,
     write_text,
 )
-from multiview.config import Bits, EncoderConfig
+from multiview.config import EncoderConfig
 from multiview.encoders.registry import trained_views
 from multiview.encoders.stack import Reading, ViewStack
 from multiview.folder.names import near_model
-from multiview.folder.storage import Storage, pack, unpack
 from multiview.words.table import VECTORS, WordsRecord, WordTable
 from multiview.words.vectors import Float
 
@@ -43,6 +49,8 @@ TIME = "time.json"
 """Seconds of training: apart from config.json, which is a function of the run's options alone."""
 KINDS = {"dep": "dependency", "const": "constituency"}
 """The parser of each annotation, as a tree cache names it."""
+FIXED, SCALE = "words.fixed", ".scale"
+"""In compact storage: the name of fixed word vectors; follows a tensor's name in that of its scales."""
 
 
 @dataclass
@@ -78,10 +86,16 @@ class ModelRecord:
     corpus: dict[str, Any]
     training: dict[str, Any]
     files: dict[str, FileRecord]
-    storage: Storage = "float32"
+    storage: Literal["float32", "compact"] = "float32"
     """How the weights are stored; they are float32 in memory."""
     scales: tuple[float, ...] = ()
     """Factor on each view's vectors; empty: 1."""
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The files that the model consists of, besides config.json."""
+        words = [name for name in self.words.files if self.storage == "float32" or name != VECTORS]
+        return (WEIGHTS, *words)
 
 
 @configuration
@@ -90,8 +104,6 @@ class MembersRecord:
 
     format: int
     members: tuple[str, ...]
-    normalize_parts: bool = False
-    """Whether the vectors of each member are scaled to length 1 before they are joined."""
 
 
 def read_model_record(folder: Path) -> ModelRecord | MembersRecord:
@@ -120,86 +132,6 @@ def read_model_record(folder: Path) -> ModelRecord | MembersRecord:
     return members
 
 
-def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
-    """The parser of each annotation, from a tree cache's identity."""
-    return {need: identity[key] for need, key in KINDS.items() if identity.get(key)}
-
-
-def save_member(
-    folder: Path,
-    member: Member,
-    *,
-    card: str,
-    training: dict[str, Any],
-    storage: Storage = "float32",
-    bits: Bits = 8,
-) -> None:
-    """Write a model. All files are complete before the first one is replaced; config.json comes last.
-
-    Args:
-        folder: the model folder.
-        member: network and identities.
-        card: text of README.md.
-        training: configuration and metrics, recorded in config.json.
-        storage: how to store the weights.
-        bits: of a number of a word vector in compact storage.
-
-    Raises:
-        UserError: weights that compact storage cannot hold.
-    """
-    network = member.network
-    stored = network.weights()
-    if storage == "compact":
-        if network.words.expanded:
-            raise UserError("compact storage does not hold an expanded vocabulary; take the model without it")
-        stored = pack(stored, network.words.fixed, bits)
-    network.words.save(folder, vectors=storage == "float32")
-    write_text(folder / "README.md", card)
-    with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:
-        save_file(stored, weights)
-        files = _files(network.words.record(), storage)
-        written = {name: folder / name for name in files} | {WEIGHTS: weights}
-        write_record(last, _config(member, training, storage, written))
-
-
-def _config(
-    member: Member, training: dict[str, Any], storage: Storage, written: dict[str, Path]
-) -> dict[str, Any]:
-    """What config.json says; ``written`` is where each file lies now."""
-    network = member.network
-    reading = member.reading or network.reading
-    return {
-        "format": FORMAT,
-        "views": [*trained_views(network.views), *reading.added],
-        "scales": reading.scales,
-        "encoder": config_to_json(replace(network.config, pooling=reading.pooling)),
-        "words": config_to_json(network.words.record()),
-        "parsers": member.parsers,
-        "corpus": member.corpus,
-        "training": training,
-        "storage": storage,
-        "files": {name: file_record(path) for name, path in written.items()},
-    }
-
-
-def save_members(folder: Path, names: list[str], *, card: str, normalize_parts: bool = False) -> None:
-    """Make a folder of models from finished subfolders ``names``."""
-    write_text(folder / "README.md", card)
-    values = {"format": FORMAT, "members": names, "normalize_parts": normalize_parts}
-    write_record(folder / "config.json", values)
-
-
-def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
-    """Load a model folder.
-
-    Raises:
-        UserError: a file is missing, damaged or of another format; it is named.
-    """
-    folder = Path(folder)
-    parts = [folder / name for name in member_names(folder)]
-    return [_load_member(part, member_record(part), torch.device(device)) for part in parts]
-
-
 def member_names(folder: Path) -> list[str]:
     """Subfolders of a folder of several models; ``[""]`` where the folder is itself the model.
 
@@ -208,12 +140,6 @@ def member_names(folder: Path) -> list[str]:
     """
     record = read_model_record(folder)
     return list(record.members) if isinstance(record, MembersRecord) else [""]
-
-
-def normalizes_parts(folder: Path) -> bool:
-    """Whether the vectors of the models in a folder are scaled to length 1 before they are joined."""
-    record = read_model_record(folder)
-    return isinstance(record, MembersRecord) and record.normalize_parts
 
 
 def member_record(folder: Path) -> ModelRecord:
@@ -226,6 +152,11 @@ def member_record(folder: Path) -> ModelRecord:
     if isinstance(record, MembersRecord):
         raise UserError(f"{folder / 'config.json'}: lists members; only the outer folder may")
     return record
+
+
+def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
+    """The parser of each annotation, from a tree cache's identity."""
+    return {need: identity[key] for need, key in KINDS.items() if identity.get(key)}
 
 
 def model_sha256(folder: Path) -> str:
@@ -246,34 +177,110 @@ def training_hours(folder: Path) -> float | None:
     return sum(float(read_json(record)["seconds"]) for record in records) / 3600
 
 
+def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
+    """Write a model. All files are complete before the first one is replaced; config.json comes last.
+
+    Args:
+        folder: the model folder.
+        member: network and identities.
+        card: text of README.md.
+        training: configuration and metrics, recorded in config.json.
+    """
+    network = member.network
+    reading, words = member.reading or network.reading, network.words.record()
+    network.words.save(folder)
+    write_text(folder / "README.md", card)
+    with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:
+        save_file(network.weights(), weights)
+        written = {WEIGHTS: weights, **{name: folder / name for name in words.files}}
+        values = {
+            "format": FORMAT,
+            "views": [*trained_views(network.views), *reading.added],
+            "scales": reading.scales,
+            "encoder": config_to_json(replace(network.config, pooling=reading.pooling)),
+            "words": config_to_json(words),
+            "parsers": member.parsers,
+            "corpus": member.corpus,
+            "training": training,
+            "storage": "float32",
+            "files": {name: file_record(path) for name, path in written.items()},
+        }
+        write_record(last, values)
+
+
+def save_members(folder: Path, names: list[str], *, card: str) -> None:
+    """Make a folder of models from finished subfolders ``names``."""
+    write_text(folder / "README.md", card)
+    write_record(folder / "config.json", {"format": FORMAT, "members": names})
+
+
+def save_model(
+    members: Sequence[Member], target: Path, source: Path | None, notes: Sequence[str] = ()
+) -> None:
+    """Write networks as a model folder: a plain one, or a folder of several models.
+
+    Args:
+        members: the networks.
+        target: the folder; a model in it is replaced.
+        source: the folder they were loaded from; its cards and records of training are kept.
+        notes: what is added to the card of each.
+    """
+    names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
+    if source is not None:
+        names = member_names(source)
+    for place, (name, member) in enumerate(zip(names, members, strict=True)):
+        card, training = f"# Untrained model\n\nViews {', '.join(member.network.views)}.\n", {}
+        if source is not None:
+            card, training = _card(source / name), member_record(source / name).training
+            if (source / name / TIME).exists():
+                write_json(target / name / TIME, read_json(source / name / TIME))
+        save_member(target / name, member, card=card + "".join(notes[place : place + 1]), training=training)
+    if names != [""]:
+        save_members(target, names, card="# Several models\n" if source is None else _card(source))
+
+
+def _card(folder: Path) -> str:
+    return (folder / "README.md").read_text(encoding="utf-8")
+
+
+def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
+    """Load a model folder.
+
+    Raises:
+        UserError: a file is missing, damaged or of another format; it is named.
+    """
+    folder = Path(folder)
+    parts = [folder / name for name in member_names(folder)]
+    return [_load_member(part, member_record(part), torch.device(device)) for part in parts]
+
+
 def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
-    for name in _files(record.words, record.storage):
+    config, path = folder / "config.json", folder / WEIGHTS
+    for name in record.required:
         if name not in record.files:
-            raise UserError(f"{folder / 'config.json'}: files: does not list {name}")
+            raise UserError(f"{config}: files: does not list {name}")
         check_file(folder / name, record.files[name].bytes, record.files[name].sha256)
-    path = folder / WEIGHTS
+    fixed = None
     try:
         weights = load_file(path)
-        fixed = None
         if record.storage == "compact":
-            weights, fixed = unpack(weights, fixed=record.words.mode == "fixed")
-    except (OSError, SafetensorError, UserError) as error:
+            weights = unpack(weights)
+            if record.words.mode == "fixed":
+                fixed = weights.pop(FIXED).numpy()
+    except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
     words = _check_sizes(folder, record, weights, fixed)
     network = ViewStack(record.views, words, record.encoder)
     network.load_state_dict(weights)
-    if record.scales:
-        if len(record.scales) != len(record.views):
-            raise UserError(
-                f"{folder / 'config.json'}: scales: {len(record.scales)} for {len(record.views)} views"
-            )
-        network.scales = record.scales
+    if record.scales and len(record.scales) != len(record.views):
+        raise UserError(f"{config}: scales: {len(record.scales)} for {len(record.views)} views")
+    network.scales = record.scales or network.scales
     network.to(device).eval()
     return Member(network, dict(record.parsers), record.corpus)
 
 
 def _check_sizes(
-    folder: Path, record: ModelRecord, weights: dict[str, torch.Tensor], fixed: Float | None
+    folder: Path, record: ModelRecord, weights: dict[str, Tensor], fixed: Float | None
 ) -> WordTable:
     """The model's words, after comparing all sizes: a config.json may ask for any amount of memory.
 
@@ -300,6 +307,27 @@ def _check_sizes(
     return words.empty_copy()
 
 
-def _files(words: WordsRecord, storage: Storage) -> tuple[str, ...]:
-    """The files that a model consists of, besides config.json."""
-    return (WEIGHTS, *(name for name in words.files if storage == "float32" or name != VECTORS))
+def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Float32 weights by name, of compact ones.
+
+    A bfloat16 has 8 significant bits, so a number times its scale is exact in float32.
+
+    Raises:
+        UserError: numbers of 8 or 4 bits without a scale per row.
+    """
+    weights: dict[str, Tensor] = {}
+    for name, value in packed.items():
+        if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
+            continue
+        if value.dtype not in (torch.int8, torch.uint8):
+            weights[name] = value.float()
+            continue
+        scale = packed.get(name + SCALE)
+        if value.ndim != 2 or scale is None or scale.shape != value.shape[:1]:
+            raise UserError(f"{name} is {value.dtype} {list(value.shape)} without a scale per row")
+        if value.dtype == torch.uint8:
+            both = torch.stack([value & 15, value >> 4], dim=2).flatten(1).to(torch.int8)
+            filled = both.shape[1] > 0 and not bool(both[:, -1].any())
+            value = (both[:, :-1] if filled else both) - 8
+        weights[name] = value.float() * scale.float()[:, None]
+    return weights

@@ -25,10 +25,7 @@ def model_folder(name: Path | str) -> Path:
     if str(name) != BUILTIN:
         return Path(name)
     if not (BUILTIN_FOLDER / "config.json").is_file():
-        raise UserError(
-            f"{BUILTIN}: this installation has no builtin encoder; give a model folder, which "
-            "python -m multiview.train makes"
-        )
+        raise UserError(f"{BUILTIN}: this installation has no builtin encoder; give a model folder")
     return BUILTIN_FOLDER
 
 
@@ -65,10 +62,8 @@ def chosen_views(views: Sequence[Sequence[str]], wanted: Sequence[str] | None) -
         return [list(range(len(names))) for names in views]
     labels = [[{name, f"{place}-{name}"} for place, name in enumerate(names)] for names in views]
     known = {label for part in labels for both in part for label in both}
-    if not wanted:
-        names = ", ".join(name for part in views for name in part)
-        raise UserError(f"views=[]: choose of {names}, or None for all")
-    for view in wanted:
-        if view not in known:
-            raise UserError(f"view {view!r}: this model has {', '.join(sorted(known))}")
+    unknown = [view for view in wanted if view not in known]
+    if unknown or not wanted:
+        what = f"view {unknown[0]!r}" if unknown else "views=[]"
+        raise UserError(f"{what}: this model has {', '.join(sorted(known))}")
     return [[place for place, both in enumerate(part) if both & set(wanted)] for part in labels]

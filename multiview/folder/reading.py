@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from corpora.support.errors import UserError
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
-from parsing.cache.format import NODE_FIELDS, Batch, Inventories
+from parsing.cache.format import NODE_FIELDS, Batch, Inventories, offsets_of
 from parsing.trees.parsers import same_trees
 
 if TYPE_CHECKING:
@@ -83,11 +83,8 @@ class Reader:
             if self.device != "cpu":
                 options["device"] = self.device
             parser = load(self.parser_spec(need), **options)
-            if identity and not same_trees(parser.identity, identity):
-                raise UserError(
-                    f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; here is "
-                    f"{_short(parser.identity)}: give that one as --{need}-model, or encode from a tree cache"
-                )
+            advice = f"give that one as --{need}-model, or encode from a tree cache"
+            self._check(need, parser.identity, "here is", advice)
             self._parsers[need] = parser
         return self._parsers[need]
 
@@ -111,32 +108,29 @@ class Reader:
         Raises:
             UserError: it is not the one the model was trained with.
         """
-        identity = self.identities.get(need)
-        if identity and not same_trees(parser.identity, identity):
-            raise UserError(f"{KINDS[need]} parser {_short(parser.identity)} is not {_short(identity)}")
+        self._check(need, parser.identity, "this is", "give the model that one")
         self._parsers[need] = parser
+
+    def _check(self, need: str, found: Any, where: str, advice: str) -> None:
+        identity = self.identities.get(need)
+        if identity and not same_trees(found or {}, identity):
+            raise UserError(
+                f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; {where} "
+                f"{_short(found)}: {advice}"
+            )
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: set[str]) -> Batch:
         """Parse tokenised sentences into one batch with word types."""
-        from parsing.pipeline.parse_shard import parse_sentences
+        from parsing.text_parser import TextParser
 
         dependency, constituency = (self.parser(n) if n in requires else None for n in ("dep", "const"))
-        return parse_sentences(sentences, dependency, constituency)
+        return TextParser(dependency, constituency).arrays(sentences)
 
     def inventories(self) -> Inventories:
         """Names of the ids in the trees that :meth:`parse` made."""
-        from parsing.pipeline.parse_shard import inventories_of
+        from parsing.text_parser import inventories_of
 
         return inventories_of(self._parsers.get("dep"), self._parsers.get("const"))
-
-    def from_cache(self, trees: TreeCache, start: int, stop: int, requires: set[str]) -> Batch:
-        """Sentences of a cache as one batch with word types.
-
-        Raises:
-            UserError: the cache lacks an annotation, or was made by other parsers.
-        """
-        self.check_trees(trees, requires)
-        return trees.read(start, stop, fields_of(requires))
 
     def check_trees(self, trees: TreeCache, requires: set[str]) -> None:
         """Refuse a cache that the model cannot read.
@@ -147,12 +141,8 @@ class Reader:
         for need in sorted(requires & KINDS.keys()):
             if not trees.has(need):
                 raise UserError(f"{trees.folder}: has no {need} trees")
-            identity, made_by = self.identities.get(need), trees.identity.get(KINDS[need])
-            if identity and not same_trees(made_by or {}, identity):
-                raise UserError(
-                    f"{trees.folder}: parsed by {_short(made_by)}, the model was trained on trees of "
-                    f"{_short(identity)}; parse the text again with that parser"
-                )
+            by, advice = trees.identity.get(KINDS[need]), "parse the text again with that parser"
+            self._check(need, by, f"{trees.folder} was parsed by", advice)
 
     def batches(
         self,
@@ -185,18 +175,28 @@ class Reader:
         self, texts: Sequence[str | Tokens] | None, requires: set[str], trees: TreeCache | None
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
         """Places in the input and parsed sentences, a chunk at a time."""
+        fields = fields_of(requires)
+        if trees is not None:
+            self.check_trees(trees, requires)
         if texts is None:
             if trees is None:
                 raise UserError("encode(None) encodes a tree cache: give trees=")
             for start in range(0, len(trees), CHUNK_SENTENCES):
                 stop = min(start + CHUNK_SENTENCES, len(trees))
-                yield np.arange(start, stop), self.from_cache(trees, start, stop, requires)
+                yield np.arange(start, stop), trees.read(start, stop, fields)
             return
         tokens = [self.tokens(text) for text in texts]
         left = np.arange(len(tokens))
         if trees is not None:
             left, found = self.look_up(trees, tokens)
-            yield from self._found(trees, found, requires)
+            rows = np.array(sorted(found), dtype=np.int64)
+            while len(rows):
+                here = rows[rows < rows[0] + CHUNK_SENTENCES]
+                batch = trees.read(int(here[0]), int(here[-1]) + 1, fields)
+                same = [found[row] for row in here.tolist()]
+                repeats = np.repeat(here - here[0], [len(places) for places in same])
+                yield np.concatenate(same), select(batch, repeats)
+                rows = rows[len(here) :]
         for start in range(0, len(left), CHUNK_SENTENCES):
             places = left[start : start + CHUNK_SENTENCES]
             yield places, self.parse([tokens[place] for place in places], requires)
@@ -207,8 +207,8 @@ class Reader:
         """Places of the sentences that a cache lacks, int64 [n], and places by cache row of the others."""
         if self._index is None or self._index[0] is not trees:
             index: dict[tuple[str, ...], int] = {}
-            for start in range(0, len(trees), 8192):
-                batch = trees.read(start, min(start + 8192, len(trees)), ("token",))
+            for start in range(0, len(trees), CHUNK_SENTENCES):
+                batch = trees.read(start, min(start + CHUNK_SENTENCES, len(trees)), ("token",))
                 for row, words in enumerate(batch.words(), start=start):
                     index.setdefault(tuple(words), row)
             self._index = (trees, index)
@@ -221,20 +221,6 @@ class Reader:
                 left.append(place)
         return np.array(left, dtype=np.int64), found
 
-    def _found(
-        self, trees: TreeCache, found: dict[int, list[int]], requires: set[str]
-    ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Places in the input and their trees, one chunk of the cache at a time."""
-        rows = np.array(sorted(found), dtype=np.int64)
-        while len(rows):
-            start = int(rows[0])
-            here = rows[rows < start + CHUNK_SENTENCES]
-            batch = self.from_cache(trees, start, int(here[-1]) + 1, requires)
-            places = [place for row in here for place in found[int(row)]]
-            repeats = np.repeat(here - start, [len(found[int(row)]) for row in here])
-            yield np.array(places, dtype=np.int64), select(batch, repeats)
-            rows = rows[len(here) :]
-
 
 def as_texts(inputs: Iterable[object]) -> list[str | Tokens]:
     """Sentences as strings or tokens, from a list, tuple, array or column of a table.
@@ -242,9 +228,9 @@ def as_texts(inputs: Iterable[object]) -> list[str | Tokens]:
     Raises:
         UserError: an element (its index is named) is neither a string nor tokens.
     """
-    texts: list[str | Tokens] = []
     if isinstance(inputs, bytes) or not isinstance(inputs, Iterable):
         raise UserError(f"encode: {inputs!r:.60} is neither a string nor a list of sentences")
+    texts: list[str | Tokens] = []
     for index, text in enumerate(inputs):
         if isinstance(text, str):
             texts.append(text)
@@ -261,8 +247,9 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         UserError: no such file, an empty one, or a line (it is named) that is not UTF-8.
     """
+    advice = "give a text file with one sentence per line, or a tree cache"
     if not path.is_file():
-        raise UserError(f"{path}: no such file; give a text file with one sentence per line, or a tree cache")
+        raise UserError(f"{path}: no such file; {advice}")
     lines = path.read_bytes().split(b"\n")
     texts = []
     for number, line in enumerate(lines[:-1] if lines[-1] == b"" else lines, start=1):
@@ -271,7 +258,7 @@ def read_lines(path: Path) -> list[str]:
         except UnicodeDecodeError as error:
             raise UserError(f"{path}, line {number}: not UTF-8 at byte {error.start}; convert it") from None
     if not texts:
-        raise UserError(f"{path}: empty; give a text file with one sentence per line, or a tree cache")
+        raise UserError(f"{path}: empty; {advice}")
     return texts
 
 
@@ -279,12 +266,14 @@ def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
     """The sentences ``rows`` (integers [B]) of a batch, in that order; repeats are allowed."""
     lengths = np.diff(batch.sentence_offsets)[rows]
     tokens = _ranges(batch.sentence_offsets[:-1][rows], lengths)
-    nodes = _ranges((batch.sentence_offsets[:-1] - np.arange(len(batch)))[rows], lengths - 1)
-    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    nodes = _ranges(batch.node_offsets[:-1][rows], lengths - 1)
     arrays = {f: getattr(batch, f)[nodes if f in NODE_FIELDS else tokens] for f in batch.fields}
     return Batch(
-        sentence_offsets=offsets, flags=batch.flags[rows], fields=batch.fields, types=batch.types, **arrays
+        sentence_offsets=offsets_of(lengths),
+        flags=batch.flags[rows],
+        fields=batch.fields,
+        types=batch.types,
+        **arrays,
     )
 
 

@@ -1,6 +1,16 @@
 """Why two sentences are close: the subtrees that match best, drawn on both trees.
 
-Legend of dimension suffixes: B the two sentences, N nodes, W words of a sentence, D embedding size.
+Pairs of subtrees are ranked by the cosine of their vectors times the square root of the words of the smaller
+one, so that of two pairs about as close the larger one comes first. The best pair is taken, then the best of
+those that are left, and so on:
+
+- a subtree is in one match at most;
+- a pair inside a match, on both sides, says nothing new and is left out;
+- so are the two whole sentences, whose cosine is shown anyway, pairs whose cosine is not positive, the same
+  single word twice, and single punctuation marks.
+
+Legend of dimension suffixes: B the two sentences, N subtrees of the first, M of the second, W words of a
+sentence, D embedding size.
 """
 
 from __future__ import annotations
@@ -13,14 +23,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import cosine_similarity, normalize
 
 from corpora.support.errors import UserError
-from multiview.nodes.matching import best_matches
-from multiview.nodes.states import NodeBatch, Subtrees, Tree, ViewNodes, positions_of, subtrees_of, words_of
-from parsing.cache.format import TOO_LONG, Inventories
+from multiview.nodes.states import NodeBatch, Tree
+from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, TOO_LONG, Batch, Inventories
 from parsing.sentences import ParsedSentence, batch_sentences
-from parsing.trees.draw import shown
-from parsing.trees.page import figure, page
+from parsing.trees.draw import figure, page, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,6 @@ class Explanation:
     """What of two sentences matches, by view.
 
     ``str`` draws it as text, a notebook shows pictures, :meth:`to_html` makes a page.
-    :mod:`multiview.nodes.matching` says how matches are chosen.
     """
 
     a: ParsedSentence
@@ -70,7 +78,8 @@ class Explanation:
     def __str__(self) -> str:
         parts = [f"A  {_text(self.a)}\nB  {_text(self.b)}", self._closeness()]
         for view in self.trees:
-            parts.append("\n".join([f"{view}:", *(self._lines(view) or ["  no subtrees match"])]))
+            lines = [f"  [{m.number}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for m in self._of(view)]
+            parts.append("\n".join([f"{view}:", *(lines or ["  no subtrees match"])]))
             parts += [f"{side}, {view}\n{self._drawing(view, side, svg=False)}" for side in "AB"]
         return "\n\n".join(parts)
 
@@ -78,7 +87,14 @@ class Explanation:
         parts = [f"<p><b>A</b> {escape(_text(self.a))}<br><b>B</b> {escape(_text(self.b))}</p>"]
         parts.append(f"<p>{escape(self._closeness())}</p>")
         for view in self.trees:
-            parts += [f"<h3>{escape(view)}</h3>", self._table(view)]
+            rows = [
+                f'<tr><td>[{m.number}]</td><td>{m.cosine:.4f}</td><td class="text">{escape(m.a.words)}</td>'
+                f'<td class="text">{escape(m.b.words)}</td></tr>'
+                for m in self._of(view)
+            ]
+            head = '<tr><th></th><th>cosine</th><th class="text">in A</th><th class="text">in B</th></tr>'
+            table = f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+            parts += [f"<h3>{escape(view)}</h3>", table if rows else "<p>No subtrees match.</p>"]
             parts += [figure(f"{side}, {view}", self._drawing(view, side, svg=True)) for side in "AB"]
         return "\n".join(parts)
 
@@ -93,42 +109,24 @@ class Explanation:
     def _of(self, view: str) -> list[Match]:
         return [match for match in self.matches if match.view == view]
 
-    def _lines(self, view: str) -> list[str]:
-        """A line per match."""
-        return [f"  [{m.number}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for m in self._of(view)]
-
-    def _table(self, view: str) -> str:
-        if not self._of(view):
-            return "<p>No subtrees match.</p>"
-        rows = [
-            f"<tr><td>[{match.number}]</td><td>{match.cosine:.4f}</td>"
-            f'<td class="text">{escape(match.a.words)}</td><td class="text">{escape(match.b.words)}</td></tr>'
-            for match in self._of(view)
-        ]
-        head = '<tr><th></th><th>cosine</th><th class="text">in A</th><th class="text">in B</th></tr>'
-        return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
-
     def _drawing(self, view: str, side: str, *, svg: bool) -> str:
         """The tree of one sentence; a number in brackets is at the top of each subtree that matches."""
         sentence = self.a if side == "A" else self.b
-        marked = [(match.a if side == "A" else match.b, f"[{match.number}]") for match in self._of(view)]
+        marked = [(match.a if side == "A" else match.b, f" [{match.number}]") for match in self._of(view)]
         if self.trees[view] == "dep":
             relations = list(sentence.relations or ())
             for subtree, mark in marked:
-                relations[subtree.top] += f" {mark}"
-            drawn = replace(sentence, relations=relations, spans=None)
-        else:
-            tags, spans = list(sentence.tags or ()), list(sentence.spans or ())
-            places = {span[:2]: index for index, span in enumerate(spans)}
-            for subtree, mark in marked:
-                start, end = subtree.positions[0], subtree.positions[-1] + 1
-                if (start, end) in places:
-                    label = f"{spans[places[start, end]][2]} {mark}"
-                    spans[places[start, end]] = (start, end, label)
-                else:  # a word without a constituent of its own
-                    tags[start] += f" {mark}"
-            drawn = replace(sentence, tags=tags, spans=spans, heads=None)
-        return drawn.drawings(svg=svg)[0]
+                relations[subtree.top] += mark
+            return replace(sentence, relations=relations, spans=None).drawings(svg=svg)[0]
+        tags, spans = list(sentence.tags or ()), list(sentence.spans or ())
+        places = {span[:2]: index for index, span in enumerate(spans)}
+        for subtree, mark in marked:
+            place = places.get((subtree.positions[0], subtree.positions[-1] + 1))
+            if place is None:  # a word without a constituent of its own
+                tags[subtree.top] += mark
+            else:
+                spans[place] = (*spans[place][:2], spans[place][2] + mark)
+        return replace(sentence, tags=tags, spans=spans, heads=None).drawings(svg=svg)[0]
 
 
 def explain_pair(nodes: NodeBatch, vectors_BD: Tensor, inventories: Inventories, top: int) -> Explanation:
@@ -147,70 +145,119 @@ def explain_pair(nodes: NodeBatch, vectors_BD: Tensor, inventories: Inventories,
     if not trees:
         names = ", ".join(view.view for view in nodes.views)
         raise UserError(f"explain: no trees in {names}; it needs a model with the view dep or const")
-    order = np.argsort(nodes.places)
+    order = np.argsort(nodes.places).tolist()
     sentences = list(batch_sentences(nodes.batch, inventories))
-    a, b = (sentences[row] for row in order)
-    for sentence in (a, b):
+    pair = [sentences[row] for row in order]
+    for sentence in pair:
         if sentence.flags & TOO_LONG:
             raise UserError(
                 f"explain: {_text(sentence)[:60]!r} ... has {len(sentence.words)} words, too many for the "
                 "parsers; there is no tree to explain"
             )
-    parts = torch.split(vectors_BD.float(), [view.width for view in nodes.views], dim=1)
     matches = []
     for view in nodes.views:
-        if view.tree:
-            subtrees = subtrees_of(nodes.batch, view.tree, inventories.dummy_label)
-            matches += _matches(view, subtrees, a, b, order, top)
+        if not view.tree:
+            continue
+        covers, rows, subtrees = [], [], []
+        for row, sentence in zip(order, pair, strict=True):
+            cover_NW, named_N = covers_of(nodes.batch, row, view.tree, inventories.dummy_label)
+            covers.append(cover_NW[named_N])
+            rows.append(normalize(view.h_ND[view.sentence_N == row].cpu()[torch.from_numpy(named_N)].float()))
+            # The nodes of a dependency tree are its words.
+            tops = np.flatnonzero(named_N) if view.tree == "dep" else cover_NW[named_N].argmax(1)
+            pairs = zip(covers[-1], tops.tolist(), strict=True)
+            subtrees.append([_subtree(sentence, cover_W, top_word) for cover_W, top_word in pairs])
+        cosine_NM = (rows[0] @ rows[1].T).numpy()
+        trivial = [[_trivial(one, other) for other in subtrees[1]] for one in subtrees[0]]
+        trivial_NM = np.array(trivial, dtype=bool).reshape(cosine_NM.shape)
+        best = best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top)
+        matches += [
+            Match(view.view, number, subtrees[0][one], subtrees[1][other], float(cosine_NM[one, other]))
+            for number, (one, other) in enumerate(best, start=1)
+        ]
+    parts = vectors_BD.float().split([view.width for view in nodes.views], dim=1)
+    named = zip((view.view for view in nodes.views), parts, strict=True)
     return Explanation(
-        a=a,
-        b=b,
+        a=pair[0],
+        b=pair[1],
         cosine=_cosine(vectors_BD.float()),
-        cosines={view.view: _cosine(part) for view, part in zip(nodes.views, parts, strict=True)},
+        cosines={view: _cosine(part_BD) for view, part_BD in named},
         trees=trees,
         matches=tuple(matches),
     )
 
 
-def _matches(
-    view: ViewNodes,
-    subtrees: Subtrees,
-    a: ParsedSentence,
-    b: ParsedSentence,
-    order: NDArray[np.int64],
+def covers_of(
+    batch: Batch, row: int, tree: Tree, dummy_label: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which words are under each node of a sentence, bool [N, W], and which nodes are subtrees, bool [N].
+
+    Nodes that only binarisation made are none, and those of a stand-in for a tree that no parser could give.
+
+    Args:
+        batch: with the fields of the tree, ``label`` included.
+        row: which sentence.
+        tree: ``dep`` or ``const``.
+        dummy_label: label of the nodes that binarisation adds.
+    """
+    start, stop = batch.sentence_offsets[row : row + 2].tolist()
+    cover_NW = np.eye(stop - start, dtype=bool)
+    named_N = np.ones(stop - start, dtype=bool)
+    if tree == "dep":
+        head = batch.head[start:stop]
+        for word in range(stop - start):
+            above = word
+            while above >= 0:
+                cover_NW[above, word] = True
+                above = head[above] - 1
+    else:
+        inner = slice(start - row, stop - row - 1)
+        for left, right in zip(batch.left[inner], batch.right[inner], strict=True):
+            cover_NW = np.vstack([cover_NW, cover_NW[left] | cover_NW[right]])
+        named_N = np.append(named_N, batch.label[inner] != dummy_label)
+    fallback = batch.flags[row] & (DEP_FALLBACK if tree == "dep" else CONST_FALLBACK)
+    return cover_NW, named_N & (not fallback)
+
+
+def best_matches(
+    cosine_NM: NDArray[np.floating],
+    covers_NW: NDArray[np.bool_],
+    covers_MW: NDArray[np.bool_],
+    trivial_NM: NDArray[np.bool_],
     top: int,
-) -> list[Match]:
-    """The matches of one view."""
-    sides, covers, rows = [], [], []
-    for sentence, row in zip((a, b), order, strict=True):
-        own = np.arange(subtrees.offset_B[row], subtrees.offset_B[row + 1])
-        own = own[subtrees.named_N[own] & subtrees.parsed_N[own]]
-        found = [_subtree(sentence, subtrees, int(node), int(subtrees.offset_B[row])) for node in own]
-        covers_NW = np.zeros((len(own), len(sentence.words)), dtype=bool)
-        for line, subtree in zip(covers_NW, found, strict=True):
-            line[list(subtree.positions)] = True
-        sides.append(found)
-        covers.append(covers_NW)
-        rows.append(
-            torch.nn.functional.normalize(view.h_ND[torch.from_numpy(own).to(view.h_ND.device)].float())
-        )
-    cosine_NM = (rows[0] @ rows[1].T).cpu().numpy()
-    trivial_NM = np.array([[_trivial(one, other) for other in sides[1]] for one in sides[0]], dtype=bool)
-    trivial_NM = trivial_NM.reshape(cosine_NM.shape)
-    return [
-        Match(view.view, number, sides[0][one], sides[1][other], float(cosine_NM[one, other]))
-        for number, (one, other) in enumerate(
-            best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top), start=1
-        )
-    ]
+) -> list[tuple[int, int]]:
+    """The matches, best first; of equal ones the first in row order.
+
+    Args:
+        cosine_NM: [N, M], cosine of every pair of subtrees.
+        covers_NW: bool [N, W], whether a word is under a subtree of the first sentence.
+        covers_MW: bool [M, W], the same for the second; its W is another.
+        trivial_NM: bool [N, M], pairs to leave out.
+        top: matches at most.
+    """
+    size_N, size_M = covers_NW.sum(1), covers_MW.sum(1)
+    score_NM = cosine_NM * np.sqrt(np.minimum(size_N[:, None], size_M))
+    whole_NM = (size_N == covers_NW.shape[1])[:, None] & (size_M == covers_MW.shape[1])
+    score_NM[whole_NM | trivial_NM | (cosine_NM <= 0)] = 0
+    matches: list[tuple[int, int]] = []
+    while len(matches) < top and score_NM.size:
+        one, other = divmod(int(score_NM.argmax()), score_NM.shape[1])
+        if score_NM[one, other] <= 0:
+            break
+        matches.append((one, other))
+        score_NM[one], score_NM[:, other] = 0, 0
+        inside_N = ~(covers_NW & ~covers_NW[one]).any(1)
+        inside_M = ~(covers_MW & ~covers_MW[other]).any(1)
+        score_NM[np.ix_(inside_N, inside_M)] = 0
+    return matches
 
 
-def _subtree(sentence: ParsedSentence, subtrees: Subtrees, node: int, start: int) -> Subtree:
-    positions = positions_of(subtrees, node, sentence.heads or ())
-    words = words_of([shown(word) for word in sentence.words], positions)
-    # The nodes of a dependency tree are its words.
-    top = node - start if node - start in positions else positions[0]
-    return Subtree(positions, words, top)
+def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> Subtree:
+    positions = np.flatnonzero(cover_W).tolist()
+    words = []
+    for before, position in zip([positions[0] - 1, *positions], positions, strict=False):
+        words += ["…"] * (position > before + 1) + [shown(sentence.words[position])]
+    return Subtree(tuple(positions), " ".join(words), top)
 
 
 def _trivial(one: Subtree, other: Subtree) -> bool:
@@ -221,8 +268,7 @@ def _trivial(one: Subtree, other: Subtree) -> bool:
 
 
 def _cosine(vectors_BD: Tensor) -> float:
-    """Of two vectors."""
-    return float(torch.nn.functional.cosine_similarity(vectors_BD[0], vectors_BD[1], dim=0))
+    return float(cosine_similarity(vectors_BD[0], vectors_BD[1], dim=0))
 
 
 def _text(sentence: ParsedSentence) -> str:

@@ -26,8 +26,8 @@ from torch import Tensor
 from corpora.support.errors import UserError
 from multiview.config import ObjectiveConfig
 from multiview.encoders.registry import Encoder, fields_of
+from multiview.engines.memory import to_device
 from multiview.engines.plan import Plan
-from multiview.engines.transfer import to_device
 from multiview.teacher import TeacherMatrix
 from multiview.training.objective import (
     UNUSABLE_FLAGS,

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.engines.transfer import to_device
+from multiview.engines.memory import to_device
 from multiview.training.data import Rows
 
 

@@ -74,7 +74,7 @@ def _group_backward(
 
     def encode(micro_batch: MicroBatch) -> list[Tensor]:
         with torch.autocast(rows[0].device.type, torch.bfloat16, enabled=autocast):
-            return network.encode(micro_batch, rows)
+            return network.encode(micro_batch.tokens, micro_batch.plans, rows)
 
     objective, micro_batches = network.objective, group.micro_batches
     if len(micro_batches) == 1:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from multiview.config import Boundary, Denominator, ObjectiveConfig, SelfScore, TeacherConfig
-from multiview.engines.transfer import to_device
+from multiview.engines.memory import to_device
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
 # A sentence in which only bytes were replaced still has real trees, so it stays usable.

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from multiview.training.network import MultiViewNetwork
-from parsing.networks.adam_state import adam_tensors, load_adam
-from parsing.networks.schedule import cosine, ramp
+from parsing.training.checkpoints import adam_tensors, load_adam
+from parsing.training.task import cosine, ramp
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

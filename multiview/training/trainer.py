@@ -27,9 +27,9 @@ from multiview.training.optimiser import Optimiser, learning_rate_factor
 from multiview.training.unread import Unread
 from multiview.training.validation import ValidationScores, ValidationSet
 from parsing.cache.reader import TreeCache
-from parsing.networks.checkpoints import Checkpoint, Checkpoints
 from parsing.networks.device import pick_device
 from parsing.networks.threads import chosen_threads
+from parsing.training.checkpoints import Checkpoint, Checkpoints
 
 log = logging.getLogger(LOGGER)
 KeepModel = Callable[["Trainer"], None]

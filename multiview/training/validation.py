@@ -73,8 +73,9 @@ class ValidationSet:
             step = step.to(device)
             group = step.groups[0]
             words = step.rows.leaves(network.words)
+            (batch,) = group.micro_batches
             with torch.autocast(words[0].device.type, torch.bfloat16, enabled=autocast):
-                features = network.encode(group.micro_batches[0], words)
+                features = network.encode(batch.tokens, batch.plans, words)
             value = network.objective(features, group.targets, teacher=group.teacher)
             loss += value.loss.double()
             anchors += value.anchors

@@ -1,4 +1,4 @@
-"""What a tree cache is made of: fields, flags, batches, manifest rows.
+"""Trees as arrays: a batch of sentences, its fields and flags; the same in memory and in a tree cache.
 
 Shapes: B sentences, N tokens; a sentence of n tokens has n leaves and n - 1 internal nodes.
 """
@@ -7,21 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from annotated_types import Ge, Lt
 
 from parsing.trees.parsers import Int, Int32, Int64, UInt8
-
-Arrays = dict[str, Int]
-"""Arrays of a shard by name."""
-
-Number = Annotated[int, Ge(0), Lt(1 << 48)]
-"""A count in a manifest."""
-
-FORMAT_VERSION = 1
-SHARD_SENTENCES = 8192
 
 # Flags of a sentence, bits of one byte. Training skips sentences with a fallback tree.
 DEP_FALLBACK = 1
@@ -34,12 +24,15 @@ REPLACED_BYTES = 8
 """Undecodable bytes, NULs or lone surrogates were replaced in the text."""
 EMPTY = 16
 """No token but blanks: stored as one token ``""``."""
+BLANK_TOKEN = 32
+"""A blank token among others, which parsers cannot take."""
 FLAG_NAMES = {
     DEP_FALLBACK: "dependency fallback",
     CONST_FALLBACK: "constituency fallback",
     TOO_LONG: "too long",
     REPLACED_BYTES: "replaced bytes",
     EMPTY: "empty",
+    BLANK_TOKEN: "blank token",
 }
 
 # One value per token, or one per internal node; "dep" and "const" are the views they belong to.
@@ -52,6 +45,23 @@ VIEW_FIELDS = {
 # Reserved last names of the inventories, for fallback trees and the nodes that binarisation adds.
 FALLBACK_NAME = "_"
 DUMMY_NAME = "<dummy>"
+
+
+def flag_reasons(flags: UInt8) -> dict[str, int]:
+    """How many sentences are flagged, by reason; a fallback that nothing else explains is a fault."""
+    dep, const = (flags & DEP_FALLBACK) > 0, (flags & CONST_FALLBACK) > 0
+    empty, blank, long = ((flags & bit) > 0 for bit in (EMPTY, BLANK_TOKEN, TOO_LONG))
+    explained = empty | blank | long
+    found = {
+        "empty": empty,
+        "blank token": blank,
+        "too long": long & (dep | const),
+        "cut by the reader": long & ~(dep | const),
+        "replaced bytes": (flags & REPLACED_BYTES) > 0,
+        "dependency fault": dep & ~explained,
+        "constituency fault": const & ~explained,
+    }
+    return {name: int(np.count_nonzero(where)) for name, where in found.items() if where.any()}
 
 
 def offsets_of(lengths: Sequence[int] | Int) -> Int64:
@@ -79,7 +89,7 @@ class WordIds(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventories:
-    """Names of the ids in a cache; the same in every shard."""
+    """Names of the ids in trees; the same in every shard of a cache."""
 
     relations: tuple[str, ...] = ()
     """Dependency relations; the last is ``_``, carried by fallback trees."""
@@ -106,12 +116,12 @@ class Batch:
     sentence_offsets: Int64
     """int64 [B+1], where each sentence's tokens start, from 0."""
     flags: UInt8
-    """uint8 [B], bits DEP_FALLBACK ... EMPTY."""
+    """uint8 [B], bits DEP_FALLBACK ... BLANK_TOKEN."""
     fields: tuple[str, ...]
     token: Int32 = field(default_factory=absent)
     """int32 [N], ids into ``types``, or those of the given vocabulary."""
     types: list[str] | None = None
-    """Word types (possibly with duplicates and types the batch does not use); None with a vocabulary."""
+    """Word types (possibly some that the batch does not use); None with a vocabulary."""
     head: Int32 = field(default_factory=absent)
     """int32 [N], 1-based head within the sentence, 0 for the root."""
     relation: Int32 = field(default_factory=absent)
@@ -146,52 +156,24 @@ class Batch:
             yield [self.types[t] for t in self.token[start:stop]]
 
 
-def view_fields(views: Sequence[str]) -> tuple[str, ...]:
-    """The cache fields of ``views`` (of ``dep``, ``const``), ``token`` first."""
-    return ("token", *(name for view in views for name in VIEW_FIELDS[view]))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShardResult:
-    """The result of parsing one shard: arrays in the narrowest stored width, and counts."""
-
-    index: int
-    """Number of the shard, from 0; it starts at sentence ``index * shard_sentences``."""
-    arrays: Arrays
-    """``token``, ``type_bytes``, ``type_offsets``, ``sentence_offsets``, ``document_offsets``,
-    ``document_id_bytes``, ``document_id_offsets``, ``flags`` and the fields of the parsed views."""
-    continues: bool
-    """The first sentence belongs to the previous shard's last document."""
-    reasons: dict[str, int]
-    """How many sentences were flagged, by reason."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShardRow:
-    """A shard's line in the manifest."""
-
-    index: Number
-    sha256: str
-    """Of the content (arrays and header), not of the file: compressors may differ."""
-    sentences: Number
-    tokens: Number
-    documents: Number
-    """Documents that start in this shard."""
-    types: Number
-    flagged: Number
-    """Sentences with any flag."""
-    reasons: dict[str, Number]
-    file_bytes: Number
-    """Size of the file."""
-    file_sha256: str
-    """Of the file, checked before HDF5 opens it."""
-
-    @property
-    def file(self) -> str:
-        """File name inside the cache's folder."""
-        return shard_name(self.index)
-
-
-def shard_name(index: int) -> str:
-    """File name of shard ``index``."""
-    return f"shard-{index:06d}.h5"
+def join(batches: Sequence[Batch]) -> Batch:
+    """Successive batches of the same fields as one, in which each word type is listed once."""
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(batch, name) for batch in batches]) for name in first.fields
+    }
+    if first.types is not None:
+        ids: dict[str, int] = {}
+        tokens = []
+        for batch in batches:
+            ours = np.array([ids.setdefault(word, len(ids)) for word in batch.types or ()], np.int32)
+            tokens.append(ours[batch.token])
+        arrays["token"], arrays["types"] = np.concatenate(tokens), list(ids)
+    return Batch(
+        sentence_offsets=offsets_of(np.concatenate([np.diff(batch.sentence_offsets) for batch in batches])),
+        flags=np.concatenate([batch.flags for batch in batches]),
+        fields=first.fields,
+        **arrays,
+    )

@@ -2,77 +2,89 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass, field
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from corpora.support.config import Count, config_from_json, configuration
+from annotated_types import Ge, Lt
+
+from corpora.support.config import Count, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import json_digest, read_json, write_text
-from parsing.cache.checksums import remedy
-from parsing.cache.format import FORMAT_VERSION, SHARD_SENTENCES, Inventories, Number, ShardRow
+from corpora.support.files import SEAL, json_digest, read_json, read_record, write_text
+from parsing.cache.format import Inventories
 
 NAME = "manifest.json"
+FORMAT_VERSION = 2
+SHARD_SENTENCES = 8192
+
+Number = Annotated[int, Ge(0), Lt(1 << 48)]
+"""A count in a manifest."""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardRow:
+    """A shard's line in the manifest."""
+
+    index: Number
+    file: str
+    """Path inside the cache's folder."""
+    sha256: str
+    """Of the file, checked before HDF5 opens it."""
+    sentences: Number
+    tokens: Number
+    documents: Number
+    """Documents that start in this shard."""
+    flagged: Number
+    """Sentences with any flag."""
+    reasons: dict[str, Number]
+    """How many sentences were flagged, by reason."""
+
+
+@configuration
 class Manifest:
     """Identity, inventories and the finished shards of one cache."""
 
+    format_version: int = FORMAT_VERSION
     identity: dict[str, Any]
     """Corpus, parsers and options: everything that determines the content."""
-    inventories: Inventories
-    shard_sentences: int = SHARD_SENTENCES
+    relations: tuple[str, ...]
+    labels: tuple[str, ...]
+    tags: tuple[str, ...]
+    shard_sentences: Count = SHARD_SENTENCES
     complete: bool = False
     """The whole corpus is parsed."""
-    rows: dict[int, ShardRow] = field(default_factory=dict)
-    """Finished shards by index; while a run is under way there may be gaps."""
+    shards: tuple[ShardRow, ...] = ()
+    """Finished shards in order; while a run is under way there may be gaps."""
+
+    @property
+    def inventories(self) -> Inventories:
+        """Names of the trees' ids."""
+        return Inventories(relations=self.relations, labels=self.labels, tags=self.tags)
 
     def prefix(self) -> list[ShardRow]:
         """The rows from shard 0 up to the first gap."""
-        rows: list[ShardRow] = []
-        while len(rows) in self.rows:
-            rows.append(self.rows[len(rows)])
-        return rows
+        gap = next((place for place, row in enumerate(self.shards) if row.index != place), None)
+        return list(self.shards[:gap])
 
     def content_sha256(self) -> str:
-        """Hex SHA-256 over the identity and the content hashes of the shards, in order."""
+        """Hex SHA-256 over the identity and the shards' files, in order."""
         digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode())
-        for index in sorted(self.rows):
-            digest.update(f"\n{index} {self.rows[index].sha256}".encode())
+        for row in self.shards:
+            digest.update(f"\n{row.index} {row.sha256}".encode())
         return digest.hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Replace the manifest in ``folder`` atomically.
-
-        Raises:
-            UserError: the folder cannot be written.
-        """
-        rows = [dataclasses.asdict(self.rows[i]) for i in sorted(self.rows)]
-        head = {
-            "format_version": FORMAT_VERSION,
-            "identity": self.identity,
-            "relations": self.inventories.relations,
-            "labels": self.inventories.labels,
-            "tags": self.inventories.tags,
-            "shard_sentences": self.shard_sentences,
-            "complete": self.complete,
-            "content_sha256": self.content_sha256() if self.complete else None,
-            "sentences": sum(row.sentences for row in self.rows.values()),
-            "tokens": sum(row.tokens for row in self.rows.values()),
-        }
-        head["manifest_sha256"] = json_digest({**head, "shards": rows}, 64)
+        """Replace the manifest in ``folder`` atomically."""
+        head = config_to_json(self)
+        rows = head.pop("shards")
+        head[SEAL] = json_digest({**head, "shards": rows}, 64)
         # One line per shard: quick to write 5,000 times, and readable.
-        lines = [json.dumps(row, sort_keys=True) for row in rows]
-        text = json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False)
-        text = text[:-2] + ',\n "shards": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
-        try:
-            write_text(folder / NAME, text)
-        except OSError as error:
-            raise UserError(f"{folder / NAME}: cannot be written ({error.strerror})") from None
+        lines = ",\n  ".join(json.dumps(row, sort_keys=True) for row in rows)
+        text = json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False).removesuffix("\n}")
+        write_text(folder / NAME, f'{text},\n "shards": [\n  {lines}\n ]\n}}\n')
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -91,38 +103,16 @@ class Manifest:
                 f"{path}: format version {version}, this program reads {FORMAT_VERSION}; parse again into "
                 "another folder"
             )
-        stored = config_from_json(_Stored, value, where=path)
-        rows = list(stored.shards)
-        if [row.index for row in rows] != sorted({row.index for row in rows}):
-            raise UserError(f"{path}: damaged manifest (its shards are not in order)")
-        unsealed = {key: part for key, part in value.items() if key != "manifest_sha256"}
-        if json_digest(unsealed, 64) != stored.manifest_sha256:
-            raise UserError(f"{path}: damaged manifest (its SHA-256 is not its content's); {remedy(path)}")
-        return cls(
-            identity=stored.identity,
-            inventories=Inventories(relations=stored.relations, labels=stored.labels, tags=stored.tags),
-            shard_sentences=stored.shard_sentences,
-            complete=stored.complete,
-            rows={row.index: row for row in rows},
-        )
+        return config_from_json(cls, read_record(path), where=path)
 
 
-@configuration
-class _Stored:
-    """The keys of ``manifest.json``."""
-
-    format_version: int
-    identity: dict[str, Any]
-    relations: tuple[str, ...]
-    labels: tuple[str, ...]
-    tags: tuple[str, ...]
-    shard_sentences: Count
-    complete: bool
-    content_sha256: str | None
-    sentences: Number
-    tokens: Number
-    shards: tuple[ShardRow, ...]
-    manifest_sha256: str
+def remedy(folder: Path) -> str:
+    """The end of a message about a damaged or missing shard: the command that restores it."""
+    try:  # parsing.run saves its command
+        command = f"{read_json(folder / 'config.json')['command']} --output {shlex.quote(str(folder))}"
+    except (UserError, KeyError, TypeError):
+        return "make the cache again from where it came"
+    return f"run: {command} (it makes only what is missing)"
 
 
 def difference(stored: Any, wanted: Any, at: str = "") -> str | None:

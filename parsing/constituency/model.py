@@ -10,43 +10,47 @@ N words (packed), D encoder output, S spans.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from corpora.support.config import config_from_json, config_to_json
+from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from parsing.constituency.decode import decode_batch
 from parsing.constituency.span_head import DeviceSpanScorer, SpanHead, SpanScorer, project
-from parsing.networks.config import ConstituencyConfig
-from parsing.networks.device import DeviceParser, Stages, pick, to_host
-from parsing.networks.features import ParserVocabulary, TypeTable
-from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights, sizes_from
-from parsing.networks.sentence_encoder import EncoderIdentity, SentenceEncoder, TypeVectors
-from parsing.trees.parsers import ConstituencyParse, check_tokens
+from parsing.networks.config import EncoderConfig, SpanConfig
+from parsing.networks.device import Stages, pick, to_host
+from parsing.networks.features import ParserVocabulary
+from parsing.networks.model_folder import VOCABULARY, ModelFolder
+from parsing.networks.parser import EncodedModel, EncodedParser
+from parsing.trees.parsers import ConstituencyParse
 
 
-class SpanModel(nn.Module, ABC):
-    """The two heads over any encoder's states; a subclass calls :meth:`add_heads` once."""
+class ConstituencyModel(EncodedModel):
+    """Encoder, span head and tag head.
 
-    def add_heads(
-        self, width: int, labels: Sequence[str], tags: Sequence[str], config: ConstituencyConfig
+    Args:
+        vocabulary: words and characters.
+        labels: span labels, the null label ``""`` first (it has no weights).
+        tags: part-of-speech tags.
+        encoder: sizes and dropout of the encoder, which has an end boundary: the last span ends there.
+        config: sizes of the heads.
+    """
+
+    def __init__(
+        self,
+        vocabulary: ParserVocabulary,
+        labels: Sequence[str],
+        tags: Sequence[str],
+        encoder: EncoderConfig,
+        config: SpanConfig,
     ) -> None:
-        """Make the layers.
-
-        Args:
-            width: D, size of a contextual state.
-            labels: span labels, the null label ``""`` first (it has no weights).
-            tags: part-of-speech tags.
-            config: sizes.
-        """
+        super().__init__(vocabulary, encoder)
         self.config = config
         self.labels, self.tags = tuple(labels), tuple(tags)
-        self.width = width
+        width = self.encoder.output_dim
         self.span_head = SpanHead(width, config.label_hidden, len(labels) - 1)
         self.tag_head = nn.Sequential(
             nn.Linear(width, config.tag_hidden),
@@ -55,69 +59,9 @@ class SpanModel(nn.Module, ABC):
             nn.Linear(config.tag_hidden, len(tags)),
         )
 
-    @abstractmethod
-    def use_bfloat16(self) -> None:
-        """Run the encoder in bfloat16 from now on, at inference; the heads stay fp32."""
-
-    @abstractmethod
     def config_json(self) -> dict[str, object]:
         """Configuration for the model folder."""
-
-    @abstractmethod
-    def vocabulary_json(self) -> dict[str, object]:
-        """Vocabulary for the model folder."""
-
-
-Model = TypeVar("Model", bound=SpanModel)
-
-
-def label_names(folder: ModelFolder) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Labels and tags of a model folder.
-
-    Raises:
-        UserError: there are none, or the null label is not the first.
-    """
-    labels, tags = folder.names("labels"), folder.names("tags")
-    if labels[0] != "":
-        raise UserError(f"{folder.path / VOCABULARY}: the first label must be the empty one")
-    return labels, tags
-
-
-class ConstituencyModel(SpanModel):
-    """The heads over the word and character BiLSTM.
-
-    Args:
-        vocabulary: words and characters.
-        labels: span labels, the null label ``""`` first (it has no weights).
-        tags: part-of-speech tags.
-        config: sizes and dropout rates.
-    """
-
-    def __init__(
-        self,
-        vocabulary: ParserVocabulary,
-        labels: Sequence[str],
-        tags: Sequence[str],
-        config: ConstituencyConfig,
-    ) -> None:
-        super().__init__()
-        if not config.encoder.end_boundary:
-            raise UserError("end_boundary: a constituency model needs it (its last span ends there)")
-        self.vocabulary = vocabulary
-        self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), config.encoder)
-        self.add_heads(self.encoder.output_dim, labels, tags, config)
-
-    def use_bfloat16(self) -> None:
-        """See :meth:`parsing.networks.sentence_encoder.SentenceEncoder.use_bfloat16`."""
-        self.encoder.use_bfloat16()
-
-    def config_json(self) -> dict[str, object]:
-        """Configuration for the model folder."""
-        return config_to_json(self.config)
-
-    def vocabulary_json(self) -> dict[str, object]:
-        """Vocabulary for the model folder."""
-        return {**config_to_json(self.vocabulary), "labels": list(self.labels), "tags": list(self.tags)}
+        return {"encoder": config_to_json(self.encoder.config), **config_to_json(self.config)}
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> ConstituencyModel:
@@ -126,13 +70,11 @@ class ConstituencyModel(SpanModel):
         Raises:
             UserError: the folder does not fit this version.
         """
-        config = config_from_json(ConstituencyConfig, folder.config, where=folder.path / CONFIG)
-        labels, tags = label_names(folder)
-        vocabulary = ParserVocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
-        with sizes_from(folder):
-            model = cls(vocabulary, labels, tags, config)
-        load_weights(model, folder)
-        return model.eval()
+        encoder, config = folder.part(EncoderConfig, "encoder"), folder.part(SpanConfig)
+        labels, tags = folder.names("labels"), folder.names("tags")
+        if labels[0] != "":
+            raise UserError(f"{folder.path / VOCABULARY}: the first label must be the empty one")
+        return folder.build(lambda: cls(folder.parser_vocabulary(), labels, tags, encoder, config))
 
 
 def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
@@ -188,66 +130,16 @@ def parse_states(
     ]
 
 
-class BatchedSpanParser(DeviceParser, Generic[Model]):
-    """The part that is the same for every encoder: batches, spans, tags.
-
-    Args:
-        model: weights in place, on the CPU; put into eval mode.
-        identity: name, version and sha256 of the weights.
-        batch_positions: padded positions run at once (2,000 states of 384 floats are 3 MB); None takes the
-            device's default.
-    """
-
-    def __init__(self, model: Model, identity: dict[str, str], *, batch_positions: int | None = None) -> None:
-        super().__init__(model, identity, batch_positions)
-        self.model, self.labels, self.tags = model, model.labels, model.tags
-
-    @abstractmethod
-    def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Contextual states [B, T, D] of a batch and n + 2, positions of each sentence, [B], on the host."""
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
-        """One parse per sentence, in order."""
-        check_tokens(sentences)
-        return self.runner.run(
-            [len(tokens) + 2 for tokens in sentences],
-            lambda members: self._parse_batch([sentences[i] for i in members]),
-        )
-
-    def reduce_precision(self) -> None:
-        """See :meth:`parsing.networks.device.DeviceParser.reduce_precision`."""
-        self.model.use_bfloat16()
-
-    def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[ConstituencyParse]:
-        """Trees and tags from encoder states; the arguments are what :meth:`states` returns."""
-        model = self.model
-        force = model.config.force_root
-        return parse_states(model.span_head, model.tag_head, states_BTD, positions_B, force=force)
-
-    @torch.inference_mode()
-    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Stages[ConstituencyParse]:
-        return (yield from self.parse_states(*self.states(sentences)))
-
-
-class SpanParser(BatchedSpanParser[ConstituencyModel]):
+class SpanParser(EncodedParser[ConstituencyParse]):
     """A :class:`ConstituencyModel` as a :class:`parsing.trees.parsers.ConstituencyParser`."""
 
     def __init__(
         self, model: ConstituencyModel, identity: dict[str, str], *, batch_positions: int | None = None
     ) -> None:
         super().__init__(model, identity, batch_positions=batch_positions)
-        self._vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
+        self.model, self.labels, self.tags = model, model.labels, model.tags
 
-    def to(self, device: torch.device) -> None:
-        """See :meth:`BatchedSpanParser.to`."""
-        super().to(device)
-        self._vectors.forget()
-
-    def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """See :meth:`BatchedSpanParser.states`."""
-        batch = self._vectors.batch(sentences)
-        return self.model.encoder(batch, self._vectors), batch.lengths_B
-
-    def encoder_identity(self) -> EncoderIdentity:
-        """What the states depend on."""
-        return self._vectors.identity()
+    def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[ConstituencyParse]:
+        """Trees and tags from encoder states; the arguments are what :meth:`states` returns."""
+        heads = self.model.span_head, self.model.tag_head
+        return parse_states(*heads, states_BTD, positions_B, force=self.model.config.force_root)

@@ -13,7 +13,6 @@ M relation space, R relations, N tokens of a batch.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,10 +23,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from corpora.support.config import config_to_json
+from parsing.dependency.decode import decode_heads
 from parsing.networks.config import EncoderConfig, ScorerConfig
-from parsing.networks.features import ParserVocabulary, WordBatch
-from parsing.networks.model_folder import VOCABULARY, ModelFolder, load_weights, sizes_from
-from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors, shared_dropout
+from parsing.networks.device import Stages, to_host
+from parsing.networks.features import ParserVocabulary
+from parsing.networks.model_folder import ModelFolder
+from parsing.networks.parser import EncodedModel, EncodedParser
+from parsing.networks.sentence_encoder import shared_dropout
+from parsing.trees.parsers import DependencyParse
 
 Float = NDArray[np.floating]
 
@@ -37,20 +40,29 @@ RELATION_CHUNK = 128
 """Tokens whose relations are scored at once."""
 
 
-class BiaffineScorers(nn.Module, ABC):
-    """The scorers over any encoder's states; a subclass calls :meth:`add_scorers` once."""
+class DependencyModel(EncodedModel):
+    """Encoder and biaffine scorers; see the module's docstring.
 
-    def add_scorers(self, width: int, relations: Sequence[str], scorer: ScorerConfig) -> None:
-        """Make the layers.
+    Args:
+        vocabulary: words and characters.
+        relations: names of the relations.
+        encoder: sizes and dropout of the encoder.
+        scorer: sizes and dropout of the scorers.
+    """
 
-        Args:
-            width: D, size of a contextual state.
-            relations: names of the relations.
-            scorer: sizes and dropout.
-        """
+    def __init__(
+        self,
+        vocabulary: ParserVocabulary,
+        relations: Sequence[str],
+        encoder: EncoderConfig,
+        scorer: ScorerConfig,
+    ) -> None:
+        super().__init__(vocabulary, encoder)
         self.relations = tuple(relations)
         self.scorer = scorer
-        arc, relation = scorer.arc_dim, scorer.relation_dim
+        self.end_positions = int(encoder.end_boundary)
+        """Positions after the last word, 1 with an encoder that spans share; no head is there."""
+        width, arc, relation = self.encoder.output_dim, scorer.arc_dim, scorer.relation_dim
         self.arc_dependent, self.arc_head = nn.Linear(width, arc), nn.Linear(width, arc)
         self.relation_dependent, self.relation_head = nn.Linear(width, relation), nn.Linear(width, relation)
         for layer in (self.arc_dependent, self.arc_head, self.relation_dependent, self.relation_head):
@@ -59,9 +71,20 @@ class BiaffineScorers(nn.Module, ABC):
         self.arc_weight = nn.Parameter(torch.zeros(arc + 1, arc))
         self.relation_weight = nn.Parameter(torch.zeros(len(self.relations), relation + 1, relation + 1))
 
-    @abstractmethod
-    def use_bfloat16(self) -> None:
-        """Run the encoder in bfloat16 from now on, at inference; the scorers stay fp32."""
+    def config_json(self) -> dict[str, object]:
+        """Configuration for the model folder."""
+        return {"encoder": config_to_json(self.encoder.config), "scorer": config_to_json(self.scorer)}
+
+    @classmethod
+    def from_folder(cls, folder: ModelFolder) -> DependencyModel:
+        """Build the model a folder holds, in eval mode.
+
+        Raises:
+            UserError: the folder does not fit this version.
+        """
+        encoder, scorer = folder.part(EncoderConfig, "encoder"), folder.part(ScorerConfig, "scorer")
+        relations = folder.names("relations")
+        return folder.build(lambda: cls(folder.parser_vocabulary(), relations, encoder, scorer))
 
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:
         rate = self.scorer.dropout if self.training else 0.0
@@ -140,46 +163,33 @@ def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
             out_NR[n, r] = total
 
 
-class DependencyModel(BiaffineScorers):
-    """Encoder and biaffine scorers; see the module's docstring."""
+class BiaffineParser(EncodedParser[DependencyParse]):
+    """A :class:`DependencyModel` as a :class:`parsing.trees.parsers.DependencyParser`.
+
+    Per batch: one [B, T, T] product for arcs, compiled decoding, relations at the predicted heads only.
+    """
 
     def __init__(
-        self,
-        vocabulary: ParserVocabulary,
-        relations: Sequence[str],
-        encoder: EncoderConfig,
-        scorer: ScorerConfig,
+        self, model: DependencyModel, identity: dict[str, str], *, batch_positions: int | None = None
     ) -> None:
-        super().__init__()
-        self.vocabulary = vocabulary
-        self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
-        self.end_positions = int(encoder.end_boundary)
-        """Positions after the last word, 1 with an encoder that spans share; no head is there."""
-        self.add_scorers(self.encoder.output_dim, relations, scorer)
+        super().__init__(model, identity, batch_positions=batch_positions)
+        self.model, self.relations = model, model.relations
 
-    def encode(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
-        """Contextual states x, [B, T, D]."""
-        result: Tensor = self.encoder(batch, vectors)
-        return result
-
-    def use_bfloat16(self) -> None:
-        """See :meth:`parsing.networks.sentence_encoder.SentenceEncoder.use_bfloat16`."""
-        self.encoder.use_bfloat16()
-
-    def config_json(self) -> dict[str, object]:
-        """Configuration for the model folder."""
-        return {"encoder": config_to_json(self.encoder.config), "scorer": config_to_json(self.scorer)}
-
-    def vocabulary_json(self) -> dict[str, object]:
-        """Vocabulary for the model folder."""
-        return {**config_to_json(self.vocabulary), "relations": list(self.relations)}
-
-    @classmethod
-    def from_folder(cls, folder: ModelFolder) -> DependencyModel:
-        """Build the model a folder holds, in eval mode."""
-        vocabulary = ParserVocabulary.from_json(folder.vocabulary, where=folder.path / VOCABULARY)
-        encoder, scorer = folder.part(EncoderConfig, "encoder"), folder.part(ScorerConfig, "scorer")
-        with sizes_from(folder):
-            model = cls(vocabulary, folder.names("relations"), encoder, scorer)
-        load_weights(model, folder)
-        return model.eval()
+    @torch.inference_mode()
+    def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[DependencyParse]:
+        """Trees from encoder states; the arguments are what :meth:`states` returns."""
+        tokens_B = positions_B.numpy() - 1 - self.model.end_positions
+        mask_BT = torch.arange(states_BTD.shape[1]) < torch.from_numpy(tokens_B)[:, None] + 1
+        scores = to_host(self.model.arc_scores(states_BTD, mask_BT.to(states_BTD.device)))
+        yield
+        heads_N, _ = decode_heads(np.asarray(scores(), np.float32), tokens_B)
+        sentence_N = np.repeat(np.arange(len(tokens_B)), tokens_B)
+        position_N = np.arange(len(heads_N)) - np.repeat(np.cumsum(tokens_B) - tokens_B, tokens_B) + 1
+        sentence, position, heads = (
+            torch.from_numpy(values_N).to(states_BTD.device) for values_N in (sentence_N, position_N, heads_N)
+        )
+        relations = to_host(self.model.relation_scores(states_BTD, (sentence, position), heads).argmax(1))
+        yield
+        cuts = np.cumsum(tokens_B)[:-1]
+        columns = (np.split(values.astype(np.int32), cuts) for values in (heads_N, relations()))
+        return list(map(DependencyParse, *columns))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from parsing.constituency.model import parse_states
 from parsing.networks.device import DeviceParser, Stages
-from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder, load_weights
+from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder
 from parsing.trees.parsers import ConstituencyParse, check_tokens
 
 VERSION = "0.2.0"
@@ -255,19 +254,8 @@ def load_benepar(name_or_path: str) -> BeneparParser:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeneparCheckpoint:
-    """What a model folder keeps of a benepar checkpoint with a character LSTM."""
-
-    config: dict[str, Any]
-    """benepar's hyperparameters."""
-    vocabulary: dict[str, Any]
-    """``tags``, ``labels`` and ``characters``, each name to index."""
-    tensors: dict[str, Tensor]
-
-
-def from_checkpoint(data: Any, *, where: str) -> BeneparCheckpoint:
-    """The parts of a checkpoint that benepar's training wrote.
+def from_checkpoint(data: Any, *, where: str) -> dict[str, Any]:
+    """Configuration, vocabulary and tensors of a checkpoint that benepar's training wrote.
 
     Raises:
         UserError: not benepar's, or a model with a pretrained transformer.
@@ -281,7 +269,7 @@ def from_checkpoint(data: Any, *, where: str) -> BeneparCheckpoint:
         raise UserError(f"{where}: not a benepar checkpoint ({error!r})") from None
     if not hparams.get("use_chars_lstm"):
         raise UserError(f"{where}: uses a pretrained transformer; give the file itself as --const-model")
-    return BeneparCheckpoint(config={"hparams": hparams}, vocabulary=vocabulary, tensors=tensors)
+    return {"config": {"hparams": hparams}, "vocabulary": vocabulary, "tensors": tensors}
 
 
 def from_folder(folder: ModelFolder) -> BeneparParser:
@@ -293,10 +281,9 @@ def from_folder(folder: ModelFolder) -> BeneparParser:
     hparams = {"force_root_constituent": True, **folder.mapping(CONFIG, "hparams")}
     vocabularies = {f"{name}_vocab": folder.mapping(VOCABULARY, key) for key, name in _VOCABULARIES.items()}
     try:
-        parser = ChartParser(hparams=HParams(**hparams), **vocabularies)
+        parser = folder.build(lambda: ChartParser(hparams=HParams(**hparams), **vocabularies))
     except (KeyError, AttributeError) as error:
         raise UserError(f"{folder.path}: not a converted benepar model ({error!r})") from None
-    load_weights(parser, folder)
     return BeneparParser(parser, folder.identity)
 
 

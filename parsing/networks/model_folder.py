@@ -7,12 +7,13 @@ identity (name, version, one SHA-256 over all three) becomes part of a tree cach
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -21,9 +22,11 @@ from torch import Tensor
 
 from corpora.support.config import Config, config_from_json
 from corpora.support.errors import UserError, out_of_memory
-from corpora.support.files import atomic_path, read_json, sha256_file, write_json, write_text
+from corpora.support.files import atomic_path, read_json, sha256_file, write_json
+from parsing.networks.features import ParserVocabulary
 
 FORMAT = 1
+Module = TypeVar("Module", bound=torch.nn.Module)
 CONFIG, VOCABULARY, WEIGHTS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
 
 
@@ -43,13 +46,48 @@ class ModelFolder:
     identity: dict[str, str]
     """``name``, ``version`` and ``sha256``."""
 
-    def part(self, config_type: type[Config], key: str) -> Config:
-        """One part of the configuration; missing values take their defaults.
+    def part(self, config_type: type[Config], key: str = "") -> Config:
+        """The configuration, or one part of it; values of older versions are ignored.
 
         Raises:
             UserError: it does not fit ``config_type``.
         """
-        return config_from_json(config_type, self.config.get(key, {}), where=self.path / CONFIG)
+        values = self.config.get(key) if key else self.config
+        known = {field.name for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
+        if isinstance(values, dict):
+            values = {name: value for name, value in values.items() if name in known}
+        return config_from_json(config_type, values, where=self.path / CONFIG)
+
+    def parser_vocabulary(self) -> ParserVocabulary:
+        """Words and characters.
+
+        Raises:
+            UserError: there are none.
+        """
+        return ParserVocabulary.from_json(self.vocabulary, where=self.path / VOCABULARY)
+
+    def build(self, make: Callable[[], Module]) -> Module:
+        """A module with the folder's weights, in eval mode.
+
+        Raises:
+            UserError: a size in the folder that no tensor can have, or weights of another configuration.
+        """
+        try:
+            module = make()
+        except (OverflowError, RuntimeError, TypeError) as error:
+            if out_of_memory(error):
+                raise
+            reason = str(error).splitlines()[0]
+            raise UserError(f"{self.path / CONFIG}: sizes out of range ({reason})") from None
+        expected = {k: tuple(v.shape) for k, v in module.state_dict().items()}
+        found = {k: tuple(v.shape) for k, v in self.tensors.items()}
+        if expected != found:
+            name = sorted(set(expected.items()) ^ set(found.items()))[0][0]
+            raise UserError(
+                f"{self.path / WEIGHTS}: {name} is {found.get(name)}, {CONFIG} implies {expected.get(name)}"
+            )
+        module.load_state_dict(self.tensors)
+        return module.eval()
 
     def names(self, key: str) -> tuple[str, ...]:
         """One list of the vocabulary: relations, labels or tags.
@@ -83,8 +121,7 @@ def save_model_folder(
     config: Mapping[str, object],
     vocabulary: Mapping[str, object],
     tensors: Mapping[str, Tensor],
-    half: bool,
-    card: str,
+    half: bool = True,
 ) -> dict[str, str]:
     """Write a model folder; each file is atomic and ``config.json`` comes last.
 
@@ -97,7 +134,6 @@ def save_model_folder(
         vocabulary: words, characters, labels, JSON values.
         tensors: weights by parameter name.
         half: store float16 (half the size; parsing still runs in float32).
-        card: text of the model card.
 
     Returns:
         The folder's identity.
@@ -111,7 +147,6 @@ def save_model_folder(
         # Compact: an indented list of 10,000 words is a line per word.
         text = json.dumps(vocabulary, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         temporary.write_text(text + "\n", encoding="utf-8")
-    write_text(path / CARD, card)
     content = {
         "format": FORMAT,
         "kind": kind,
@@ -130,13 +165,12 @@ def _identity(config: Mapping[str, object]) -> dict[str, str]:
     return {"name": str(config["name"]), "version": str(config["version"]), "sha256": digest}
 
 
-def load_model_folder(path: Path, *, kind: str, other_kind: str | None = None) -> ModelFolder:
+def load_model_folder(path: Path, *kinds: str) -> ModelFolder:
     """Read and verify a model folder.
 
     Args:
         path: the folder.
-        kind: the kind of model wanted.
-        other_kind: another kind that is accepted.
+        kinds: the kinds of model wanted.
 
     Raises:
         UserError: no model folder, another kind or format version, or a damaged file; one line.
@@ -152,8 +186,8 @@ def load_model_folder(path: Path, *, kind: str, other_kind: str | None = None) -
             raise UserError(
                 f"{path / CONFIG}: {key!r} is missing or no {form.__name__}; copy the folder again"
             )
-        if key == "kind" and config["kind"] not in (kind, other_kind):
-            raise UserError(f"{path / CONFIG}: a {config['kind']} model where a {kind} model is needed")
+        if key == "kind" and config["kind"] not in kinds:
+            raise UserError(f"{path / CONFIG}: a {config['kind']} model where a {kinds[0]} model is needed")
     for file in (VOCABULARY, WEIGHTS):
         if not (path / file).is_file():
             raise UserError(f"{path / file}: missing; the model folder is incomplete")
@@ -171,35 +205,3 @@ def load_model_folder(path: Path, *, kind: str, other_kind: str | None = None) -
         tensors={k: v.float() for k, v in tensors.items()},
         identity=_identity(config),
     )
-
-
-@contextlib.contextmanager
-def sizes_from(folder: ModelFolder) -> Iterator[None]:
-    """While a module is made: a size in the folder that no tensor can have is reported in one line.
-
-    Raises:
-        UserError: instead of torch's error.
-    """
-    try:
-        yield
-    except (OverflowError, RuntimeError, TypeError) as error:
-        if out_of_memory(error):
-            raise
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{folder.path / CONFIG}: sizes out of range ({reason})") from None
-
-
-def load_weights(module: torch.nn.Module, folder: ModelFolder) -> None:
-    """Put a folder's weights into a module.
-
-    Raises:
-        UserError: names or shapes differ (weights of another configuration).
-    """
-    expected = {k: tuple(v.shape) for k, v in module.state_dict().items()}
-    found = {k: tuple(v.shape) for k, v in folder.tensors.items()}
-    if expected != found:
-        name = sorted(set(expected.items()) ^ set(found.items()))[0][0]
-        raise UserError(
-            f"{folder.path / WEIGHTS}: {name} is {found.get(name)}, {CONFIG} implies {expected.get(name)}"
-        )
-    module.load_state_dict(folder.tensors)

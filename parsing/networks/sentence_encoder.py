@@ -16,7 +16,6 @@ Shape suffixes: B sentences, T positions, U types, C characters, E input, D hidd
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,26 +24,16 @@ from torch import Tensor, nn
 
 from parsing.networks import recurrence
 from parsing.networks.config import EncoderConfig
-from parsing.networks.features import PAD, UNKNOWN, TypeTable, WordBatch, make_batch
+from parsing.networks.features import PAD, TypeTable, WordBatch, make_batch
 from parsing.networks.recurrence import Packing
 
 EncoderIdentity = tuple[str, torch.dtype, torch.device]
 """What :meth:`TypeVectors.identity` returns."""
 
 
-class DropoutRandom(threading.local):
-    """Where dropout takes its random numbers from; each thread has its own source."""
-
-    generator: torch.Generator | None = None
-    """None is torch's own."""
-
-
-DROPOUT_RANDOM = DropoutRandom()
-
-
 def kept(like: Tensor, rate: float) -> Tensor:
     """1 with the probability ``1 - rate``, else 0, in the shape of ``like``."""
-    return torch.empty_like(like).bernoulli_(1 - rate, generator=DROPOUT_RANDOM.generator)
+    return torch.empty_like(like).bernoulli_(1 - rate)
 
 
 def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:
@@ -159,16 +148,15 @@ class SentenceEncoder(nn.Module):
         n_words: entries of the word vocabulary.
         n_characters: entries of the character vocabulary.
         config: sizes and dropout rates.
-        extra_dim: width of vectors that a caller of :meth:`contextualize` adds after the characters.
     """
 
-    def __init__(self, n_words: int, n_characters: int, config: EncoderConfig, *, extra_dim: int = 0) -> None:
+    def __init__(self, n_words: int, n_characters: int, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
         self.words = nn.Embedding(n_words, config.word_dim)
         self.characters = CharacterEncoder(n_characters, config.character_dim, config.character_hidden)
         self.input_dim = config.word_dim + self.characters.output_dim
-        widths = [self.input_dim + extra_dim, *[2 * config.hidden] * (config.layers - 1)]
+        widths = [self.input_dim, *[2 * config.hidden] * (config.layers - 1)]
         self.layers = nn.ModuleList(BidirectionalLayer(width, config.hidden) for width in widths)
         self.output_dim = 2 * config.hidden
         with torch.no_grad():
@@ -186,10 +174,6 @@ class SentenceEncoder(nn.Module):
             return vectors_UE[batch.types_BT]
         types_BT = batch.types_BT.to(self.words.weight.device)
         words_BT = batch.words_U.to(types_BT.device)[types_BT]
-        if self.config.word_dropout:
-            shape, source = words_BT.shape, DROPOUT_RANDOM.generator
-            hidden_BT = torch.rand(shape, generator=source, device=words_BT.device) < self.config.word_dropout
-            words_BT = words_BT.masked_fill(hidden_BT, UNKNOWN)
         characters_UE = self.characters(batch.characters_UC, batch.character_counts_U)
         # embedding() rather than indexing: its backward is a sum by row, much faster than index_put.
         character_BTE = nn.functional.embedding(types_BT, characters_UE)

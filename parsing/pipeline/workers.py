@@ -1,151 +1,215 @@
-"""The interface of worker pools, which run ``parse_shard`` for the driver."""
+"""Where parts of a corpus are parsed: in this process, or in processes that take parts as they are idle.
+
+A pool calls methods of its :class:`Worker` objects and returns futures; that of a cluster is in
+:mod:`parsing.pipeline.ray`. Workers have no say in what comes out.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import logging
+import multiprocessing
+import os
+import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from typing import Any, Self
 
 from corpora.support.cli import LOGGER
-from corpora.support.errors import UserError
-from parsing.cache.format import Inventories, ShardResult
-from parsing.pipeline.parse_shard import ShardOptions, inventories_of
-from parsing.pipeline.split import ShardSpec
-from parsing.trees.parsers import ConstituencyParser, DependencyParser
+from corpora.support.environment import environment
+from corpora.support.errors import UserError, out_of_memory
+from parsing.cache.format import Batch, Inventories
+from parsing.text_parser import TextParser
 
-Parsed = tuple[ShardSpec, ShardResult]
-"""A part of a shard and the result of parsing it."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ParserFactories:
-    """How a worker makes its parsers; called in the worker, so they must be picklable."""
-
-    dependency: Callable[[], DependencyParser] | None = None
-    constituency: Callable[[], ConstituencyParser] | None = None
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+FEWER = "take fewer --workers, or free memory; the same command resumes"
+MakeParser = Callable[[], TextParser]
+"""Loads the parsers where they are to work; it must be picklable for a pool of processes."""
+log = logging.getLogger(LOGGER)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoadedParsers:
-    """A worker's parsers."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some sentences of a shard."""
 
-    dependency: DependencyParser | None
-    constituency: ConstituencyParser | None
+    shard: int
+    start: int
+    """The first sentence's place in the shard."""
+    sentences: list[tuple[str, ...]]
+    flags: list[int]
+    """Set by the reader of the text."""
 
-    @classmethod
-    def make(cls, factories: ParserFactories, *, one_thread: bool = True) -> LoadedParsers:
-        """Make the parsers; by default they leave the process one thread, because workers run in parallel."""
-        loaded = cls(
-            dependency=factories.dependency() if factories.dependency else None,
-            constituency=factories.constituency() if factories.constituency else None,
-        )
-        if one_thread and "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(1)
-        return loaded
-
-    def describe(self) -> ParserDescription:
-        """Identities and inventories, for the manifest."""
-        return ParserDescription(
-            dependency=dict(self.dependency.identity) if self.dependency else None,
-            constituency=dict(self.constituency.identity) if self.constituency else None,
-            inventories=inventories_of(self.dependency, self.constituency),
-        )
+    def __str__(self) -> str:
+        return f"shard {self.shard}, sentences {self.start} to {self.start + len(self.sentences)}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ParserDescription:
-    """Identities of the parsers, and the names of their ids."""
+class Worker:
+    """Parsers that are loaded once, when they are first needed."""
 
-    dependency: dict[str, Any] | None
-    constituency: dict[str, Any] | None
-    inventories: Inventories
+    def __init__(self, make: MakeParser) -> None:
+        self._make = make
 
+    @functools.cached_property
+    def parser(self) -> TextParser:
+        """The parsers."""
+        return self._make()
 
-class WorkerPool(Protocol):
-    """Workers that parse; a context manager that starts and ends them."""
+    def describe(self) -> tuple[dict[str, Any], Inventories]:
+        """What decides the trees, and the names of their ids."""
+        return self.parser.identity, self.parser.inventories
 
-    def describe(self) -> ParserDescription:
-        """The parsers' description, once the first worker has loaded them."""
-        ...
-
-    def run(self, options: ShardOptions, parts: Iterator[ShardSpec]) -> Generator[Parsed, None, None]:
-        """Parse every part of every shard; results come in the order in which they finish.
-
-        Raises:
-            UserError: the corpus could not be read, no worker is left, or a part's workers died twice.
-            RuntimeError: the parsers failed twice on one part.
-        """
-        ...
-
-    def __enter__(self) -> WorkerPool: ...
-
-    def __exit__(self, *exception: object) -> None: ...
+    def parse(self, sentences: Sequence[Sequence[str]], flags: Sequence[int]) -> tuple[Batch, list[str]]:
+        """Trees of a part, and the faults to tell the user of."""
+        faults: list[str] = []
+        return self.parser.arrays(sentences, flags, faults), faults
 
 
-class Messages(logging.Handler):
-    """Collects a worker's log lines for the driver to write; keeps the first ``LIMIT`` per part."""
+class Pool(AbstractContextManager["Pool"]):
+    """Parses in this process: for a few sentences that is faster than starting workers.
 
-    LIMIT = 20
+    Args:
+        make: loads the parsers.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
+    size = 1
+    """Workers."""
 
-    @classmethod
-    def install(cls) -> Messages:
-        """Send this process's log lines to a new collector and nowhere else."""
-        messages = cls()
-        logger = logging.getLogger(LOGGER)
-        logger.propagate = False
-        logger.addHandler(messages)
-        return messages
+    def __init__(self, make: MakeParser) -> None:
+        self._worker = Worker(make)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line unless ``LIMIT`` is reached."""
-        if len(self.lines) < self.LIMIT:
-            self.lines.append(record.getMessage())
+    def __exit__(self, *error: object) -> None: ...
 
-    def take(self) -> list[str]:
-        """The lines since the last call."""
-        lines, self.lines = self.lines, []
-        return lines
+    def submit(self, method: str, *args: Any) -> Future[Any]:
+        """Call a method of a worker; here at once, and its error is raised."""
+        future: Future[Any] = Future()
+        future.set_result(getattr(self._worker, method)(*args))
+        return future
 
 
-MORE_MEMORY = "take fewer --workers, or free memory; the same command resumes"
+class LocalPool(Pool):
+    """Parses in spawned processes on this machine, one thread each.
+
+    Args:
+        makes: loads the parsers; several, one per GPU, are shared evenly by the processes.
+        workers: number of processes; None is one per core.
+    """
+
+    def __init__(self, makes: MakeParser | Sequence[MakeParser], workers: int | None = None) -> None:
+        self._makes = [makes] if callable(makes) else list(makes)
+        self.size = workers or available_cores()
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+    def submit(self, method: str, *args: Any) -> Future[Any]:
+        """Call a method of the next idle process's worker; all are started anew once one has died."""
+        try:
+            return self._executor.submit(_call, method, *args)
+        except BrokenExecutor:
+            self._start()
+            return self._executor.submit(_call, method, *args)
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        begin = (self._makes, context.Value("i", 0))
+        self._executor = ProcessPoolExecutor(self.size, context, _begin, begin)
+        with environment(**ONE_THREAD):
+            for _ in range(self.size):  # starts a process each, which loads its parsers
+                self._executor.submit(_call, "describe")
 
 
-def no_worker_left(reason: str) -> UserError:
-    """The error that ends a run when the last of its workers could not load the parsers."""
-    return UserError(f"no worker could load the parsers ({reason}); {MORE_MEMORY}")
+_worker: Worker
+"""Of this process, if it is one of a :class:`LocalPool`."""
 
 
-@dataclass
-class Failures:
-    """Counts the failures of each part; the last of its attempts ends the run."""
+def _begin(makes: Sequence[MakeParser], started: Any) -> None:
+    """Begin a process, which takes its turn among ``makes`` and ends with its parent, however that ends."""
+    global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    with started.get_lock():
+        _worker = Worker(makes[started.value % len(makes)])
+        started.value += 1
 
-    attempts: int = 2
-    counts: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def add(self, spec: ShardSpec, reason: str, *, is_bug: bool) -> None:
-        """Record a failure of ``spec``, which will be tried again.
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
-        Args:
-            spec: the part.
-            reason: what went wrong, perhaps a traceback.
-            is_bug: the parsing raised an error; otherwise its process was killed or had no memory.
 
-        Raises:
-            RuntimeError: it failed too often, at last by a bug; the message names the shard and its part.
-            UserError: it failed too often, the last time for lack of memory.
-        """
-        key = spec.index, spec.part
-        self.counts[key] = self.counts.get(key, 0) + 1
-        where = f"shard {spec.index}, part {spec.part + 1} of {spec.parts}"
-        if self.counts[key] >= self.attempts:
-            if is_bug:
-                raise RuntimeError(f"{where}: failed {self.attempts} times; {reason}")
-            reason = reason.strip().splitlines()[-1]
-            raise UserError(f"{where}: failed {self.attempts} times; {reason}; {MORE_MEMORY}")
-        logging.getLogger(LOGGER).warning("%s: %s; trying again", where, reason.splitlines()[-1])
+def _call(method: str, *args: Any) -> Any:
+    """Call a method of this process's worker."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    try:
+        return getattr(_worker, method)(*args)
+    finally:
+        give_memory_back()
+
+
+def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch]]:
+    """Trees of every part, in the order in which they are done.
+
+    A part that fails, or whose worker dies, is tried again, then with nothing else at work: there may be no
+    memory for two, and it shows which part is at fault. Dead workers are replaced.
+
+    Raises:
+        UserError: the corpus could not be read, the device is lost, or a part's workers died or had no memory
+            twice.
+        RuntimeError: the parsers failed twice on one part.
+    """
+    running: dict[Future[tuple[Batch, list[str]]], Part] = {}
+    again: list[Part] = []
+    while True:
+        alone = bool(again) and not running
+        while (alone or not again) and len(running) < (1 if alone else 2 * pool.size):
+            part = again.pop() if alone else next(parts, None)
+            if part is None:
+                break
+            running[pool.submit("parse", part.sentences, part.flags)] = part
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            part = running.pop(future)
+            try:
+                batch, faults = future.result()
+            except UserError:
+                raise
+            except Exception as error:
+                no_memory = isinstance(error, BrokenExecutor) or out_of_memory(error)
+                reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+                if alone and no_memory:
+                    raise UserError(f"{part}: its worker failed twice ({reason}); {FEWER}") from None
+                if alone:
+                    raise RuntimeError(f"{part}: failed twice") from error
+                log.warning("%s: its worker failed (%s); trying again", part, reason)
+                again.append(part)
+            else:
+                for fault in faults:
+                    log.warning("%s", fault)
+                yield part, batch
+
+
+def available_cores() -> int:
+    """Cores this process may use (a container may have fewer than the machine)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def give_memory_back() -> None:
+    """Return freed memory to the system: glibc keeps the fragments left by batches of changing shapes."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

@@ -19,18 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from parsing.trees.arrays import constituency_spans
 from parsing.trees.parsers import ConstituencyParse, Int
 
 NULL_LABEL = 0
 """Index of the empty label in every parser's ``labels``."""
-
-# What the compiled functions return instead of raising (an exception costs numba its cache).
-_PROBLEMS = (
-    "",
-    "the first span is not the whole sentence",
-    "a span is empty or reaches beyond the sentence",
-    "spans cross, repeat or are not in preorder",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +60,9 @@ def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:
     )
     if (parse.labels == dummy_label).any():
         raise ValueError(f"a span has the dummy label {dummy_label}")
-    problem = _fill_tree(
-        parse.starts,
-        parse.ends,
-        parse.labels,
-        dummy_label,
-        tree.leaf_label,
-        tree.left,
-        tree.right,
-        tree.label,
-    )
-    if problem:
-        raise ValueError(f"no tree of {n} words: {_PROBLEMS[problem]}")
+    spans = parse.starts, parse.ends, parse.labels
+    if not _fill_tree(*spans, dummy_label, tree.leaf_label, tree.left, tree.right, tree.label):
+        raise ValueError(f"the spans are no tree of {n} words: the whole sentence first, then in preorder")
     return tree
 
 
@@ -91,9 +75,13 @@ def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyPar
         dummy_label: what :func:`binarise` was given.
     """
     n = len(tree.leaf_label)
-    starts, ends, labels = (np.empty(2 * n, np.int32) for _ in range(3))
-    m = _fill_spans(tree.leaf_label, tree.left, tree.right, tree.label, dummy_label, starts, ends, labels)
-    return ConstituencyParse(tags=tags, starts=starts[:m], ends=ends[:m], labels=labels[:m])
+    first, last = constituency_spans(tree.left, tree.right, np.array([0, n], np.int64))
+    labels = np.concatenate([tree.leaf_label, tree.label])
+    kept = labels != np.repeat([NULL_LABEL, dummy_label], [n, n - 1])
+    kept[-1] = True
+    order = np.lexsort((-last, first))  # preorder: no two nodes of a binary tree have the same words
+    order = order[kept[order]]
+    return ConstituencyParse(tags=tags, starts=first[order], ends=last[order] + 1, labels=labels[order])
 
 
 def left_branching(n: int, dummy_label: int, root_label: int = NULL_LABEL) -> BinaryTree:
@@ -127,24 +115,24 @@ def _fill_tree(
     left: Int,
     right: Int,
     label: Int,
-) -> int:
-    """Fill the arrays of a tree in one pass over words and spans; return an index of _PROBLEMS."""
+) -> bool:
+    """Fill the arrays of a tree in one pass over words and spans; False if they are no tree.
+
+    A raised exception would cost numba its cache.
+    """
     n, m = len(leaf_label), len(starts)
     if m == 0 or starts[0] != 0 or ends[0] != n:
-        return 1
+        return False
     open_end = np.empty(m, np.int32)
     open_label = np.empty(m, np.int32)
     open_node = np.empty(m, np.int32)  # what the children so far were joined into, -1 for none
     depth, span, made = 0, 0, 0
     for word in range(n):
         while span < m and starts[span] == word and ends[span] > word + 1:
-            if ends[span] > n:
-                return 2
-            if depth > 0 and (
-                ends[span] > open_end[depth - 1]
-                or (ends[span] == open_end[depth - 1] and open_node[depth - 1] < 0)
-            ):
-                return 3
+            # Beyond what is open above it, or a repetition of that.
+            above = open_end[depth - 1] if depth > 0 else n + 1
+            if ends[span] > above or (ends[span] == above and open_node[depth - 1] < 0) or ends[span] > n:
+                return False
             open_end[depth], open_label[depth], open_node[depth] = ends[span], labels[span], -1
             depth += 1
             span += 1
@@ -166,41 +154,5 @@ def _fill_tree(
                 break
             depth -= 1
         if span < m and starts[span] <= word:
-            return 2 if ends[span] <= starts[span] else 3
-    return 0 if span == m else 2
-
-
-@njit(cache=True)
-def _fill_spans(
-    leaf_label: Int,
-    left: Int,
-    right: Int,
-    label: Int,
-    dummy: int,
-    starts: Int,
-    ends: Int,
-    labels: Int,
-) -> int:
-    """Write the spans of a binary tree in preorder; return how many."""
-    n = len(leaf_label)
-    first = np.empty(2 * n - 1, np.int32)
-    last = np.empty(2 * n - 1, np.int32)
-    for node in range(n):
-        first[node] = last[node] = node
-    for i in range(n - 1):
-        first[n + i], last[n + i] = first[left[i]], last[right[i]]
-    stack = np.empty(2 * n - 1, np.int32)
-    stack[0] = root = 2 * n - 2
-    depth, m = 1, 0
-    while depth > 0:
-        depth -= 1
-        node = stack[depth]
-        own = leaf_label[node] if node < n else label[node - n]
-        if node == root or (own != 0 if node < n else own != dummy):
-            starts[m], ends[m], labels[m] = first[node], last[node] + 1, own
-            m += 1
-        if node >= n:
-            stack[depth] = right[node - n]
-            stack[depth + 1] = left[node - n]
-            depth += 2
-    return m
+            return False
+    return span == m

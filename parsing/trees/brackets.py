@@ -19,12 +19,14 @@ from pathlib import Path
 import numpy as np
 
 from corpora.support.errors import UserError
-from corpora.treebanks import BRACKET_PARTS, TRACE, escape, read_brackets, unescape
+from corpora.treebanks import TRACE, escape, read_brackets, unescape
 from parsing.trees.parsers import ConstituencyParse
 
 CHAIN = "::"
 """Between the labels of a unary chain, outermost first."""
 WRAPPERS = frozenset({"", "TOP", "ROOT", "S1", "VROOT"})
+# A tag with its word, the begin of a phrase, its end, or what is neither.
+PARTS = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|\(\s*([^\s()]*)|(\))|(\S)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +39,6 @@ class SpanTree:
     """Part-of-speech tag per word."""
     spans: tuple[tuple[int, int, str], ...]
     """(first word, one past the last, label) in preorder; the whole sentence first."""
-
-
-@dataclass(slots=True)
-class _Node:
-    """A node while it is read: a phrase has children, a preterminal one word."""
-
-    label: str
-    children: list[_Node]
-    word: str | None = None
 
 
 def read_trees(path: Path) -> Iterator[SpanTree]:
@@ -70,18 +63,41 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
     Raises:
         UserError: the brackets do not match, or a node has no words.
     """
-    node = _prune(_read_node(text, where))
-    if node is None:
-        raise UserError(f"{where}: no words in {text[:60]!r}")
-    if node.label in WRAPPERS and node.word is None:
-        node = node.children[0] if len(node.children) == 1 else _Node("", node.children)
     words: list[str] = []
     tags: list[str] = []
-    spans: list[tuple[int, int, str]] = []
-    _collect(node, words, tags, spans)
-    if not spans or spans[0][:2] != (0, len(words)):  # one word without a chain above it
-        spans.insert(0, (0, len(words), ""))
-    return SpanTree(tuple(words), tuple(tags), tuple(spans))
+    found: list[tuple[int, int, str]] = []  # children before their parents
+    # Of each open node its label, the words before it and its children: sentences may be nested deeply.
+    above: list[tuple[str, int]] = []
+    children = [0]
+    for tag, word, label, close, other in PARTS.findall(text):
+        if other or (children[0] and not above) or (close and not (above and children[-1])):
+            break
+        if close:
+            children.pop()
+            label, start = above.pop()
+            label = strip_function(label)
+            if start < len(words) and (above or label not in WRAPPERS):
+                found.append((start, len(words), label))
+        elif not word:
+            above.append((label, len(words)))
+            children.append(0)
+            continue
+        elif tag != TRACE:
+            words.append(unescape(word))
+            tags.append(tag)
+        children[-1] += 1
+    else:
+        if words and not above:
+            chains: dict[tuple[int, int], list[str]] = {}
+            for start, end, label in reversed(found):
+                chains.setdefault((start, end), []).append(label)
+            chains.setdefault((0, len(words)), [""])
+            spans = sorted(chains, key=lambda span: (span[0], -span[1]))
+            named = tuple((start, end, CHAIN.join(chains[start, end])) for start, end in spans)
+            return SpanTree(tuple(words), tuple(tags), named)
+    raise UserError(
+        f"{where}: not one tree of words in brackets, each with a tag of its own, (TAG word): {text[:60]!r}"
+    )
 
 
 def write_tree(tree: SpanTree, *, wrapper: str = "TOP") -> str:
@@ -144,75 +160,6 @@ def labels_and_tags(trees: Iterable[SpanTree]) -> tuple[list[str], list[str]]:
 def strip_function(label: str) -> str:
     """``NP-SBJ-1=2`` is ``NP``; a label that starts with a dash (``-LRB-``) stays."""
     return label if label.startswith("-") else re.split(r"[-=|]", label, maxsplit=1)[0]
-
-
-def _read_node(text: str, where: str) -> _Node:
-    """Brackets to nodes, without recursion: sentences of thousands of words are nested deeply."""
-    top = _Node("", [])
-    stack = [top]
-    previous = ""
-    for symbol in BRACKET_PARTS.findall(text):
-        if symbol == "(":
-            if stack[-1].word is not None or (len(stack) == 1 and top.children):
-                raise UserError(f"{where}: a bracket opens after a word or a whole tree; write (TAG word)")
-            node = _Node("", [])
-            stack[-1].children.append(node)
-            stack.append(node)
-        elif symbol == ")":
-            if len(stack) == 1:
-                raise UserError(f"{where}: a bracket closes that was never opened")
-            node = stack.pop()
-            if node.word is None and not node.children:
-                raise UserError(f"{where}: node ({node.label}) is empty")
-        elif previous == "(":
-            stack[-1].label = symbol
-        elif len(stack) == 1 or stack[-1].word is not None or stack[-1].children:
-            raise UserError(f"{where}: word {symbol!r} has no tag of its own; write (TAG {symbol})")
-        else:
-            stack[-1].word = unescape(symbol)
-        previous = symbol
-    if len(stack) > 1 or not top.children:
-        raise UserError(f"{where}: {len(stack) - 1} bracket(s) are never closed")
-    return top.children[0]
-
-
-def _prune(root: _Node) -> _Node | None:
-    """Remove traces and what they leave empty, and strip function tags; None when nothing is left."""
-    order = [root]
-    for node in order:
-        order += node.children
-    for node in reversed(order):  # children first
-        if node.word is None:
-            node.children = [
-                c for c in node.children if c.children or (c.word is not None and c.label != TRACE)
-            ]
-            node.label = strip_function(node.label)
-    return root if root.children or (root.word is not None and root.label != TRACE) else None
-
-
-def _collect(root: _Node, words: list[str], tags: list[str], spans: list[tuple[int, int, str]]) -> None:
-    """Words, tags and preorder spans of a pruned tree, unary chains joined."""
-    stack: list[_Node | int] = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, int):  # all words of this span have been collected
-            start, _, label = spans[node]
-            spans[node] = (start, len(words), label)
-            continue
-        chain = []
-        while node.word is None:
-            chain.append(node.label)
-            if len(node.children) > 1:
-                break
-            node = node.children[0]
-        if chain:
-            stack.append(len(spans))
-            spans.append((len(words), -1, CHAIN.join(chain)))
-        if node.word is None:
-            stack.extend(reversed(node.children))
-        else:
-            words.append(node.word)
-            tags.append(node.label)
 
 
 def _escape(word: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
+from typing import Any
 
 from corpora.support.errors import printable
 
@@ -45,16 +46,12 @@ def dependency_text(
 def constituency_text(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
     """One constituent per line, indented; words with their tags."""
     lines = []
-    waiting = list(reversed(spans))
-    ends: list[int] = []  # of the constituents that are open
-    for position, (word, tag) in enumerate(zip(words, tags, strict=True)):
-        while waiting and waiting[-1][0] == position:
-            _, end, label = waiting.pop()
-            lines.append("  " * len(ends) + (printable(label) or "·"))
-            ends.append(end)
-        lines.append("  " * len(ends) + f"{shown(tag)} {shown(word)}")
-        while ends and ends[-1] == position + 1:
-            ends.pop()
+    stack: list[tuple[Any, str]] = [(_nested(words, tags, spans), "")]
+    while stack:
+        (label, *children), indent = stack.pop()
+        leaf = isinstance(children[0], str)
+        lines.append(f"{indent}{label} {children[0]}" if leaf else f"{indent}{label}")
+        stack += [] if leaf else [(child, indent + "  ") for child in reversed(children)]
     return "\n".join(lines)
 
 
@@ -89,13 +86,19 @@ def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[
     """The tree from the top, a word under each tag."""
     import svgling
 
+    drawing: str = svgling.draw_tree(_nested(words, tags, spans)).get_svg().tostring()
+    return drawing
+
+
+def _nested(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> list[Any]:
+    """A tree as nested lists, [label, child, ...] and [tag, word]."""
     waiting = list(reversed(spans))
-    top: list[object] = []
-    path, ends = [top], [len(words) + 1]
+    path: list[list[Any]] = [[]]
+    ends = [len(words) + 1]
     for position, (word, tag) in enumerate(zip(words, tags, strict=True)):
         while waiting and waiting[-1][0] == position:
             _, end, label = waiting.pop()
-            node: list[object] = [printable(label) or "·"]
+            node = [printable(label) or "·"]
             path[-1].append(node)
             path.append(node)
             ends.append(end)
@@ -103,10 +106,36 @@ def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[
         while ends[-1] == position + 1:
             path.pop()
             ends.pop()
-    drawing: str = svgling.draw_tree(top[0]).get_svg().tostring()
-    return drawing
+    tree: list[Any] = path[0][0]
+    return tree
 
 
 def shown(name: str) -> str:
     """A word, tag, label or relation without characters that would upset a terminal or XML."""
     return printable(name) or "∅"
+
+
+PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<style>
+:root{{color-scheme:light dark}}
+body{{font:15px/1.5 system-ui,sans-serif;margin:2em;background:Canvas;color:CanvasText}}
+h1{{font-size:1.4em}}h1,p,td{{overflow-wrap:anywhere}}
+th,td{{text-align:right;padding:.2em 1em .2em 0;vertical-align:top}}
+.text{{text-align:left}}
+</style></head>
+<body><h1>{title}</h1>
+{body}
+</body></html>
+"""
+
+
+def page(title: str, body: str) -> str:
+    """The page; ``title`` is text, ``body`` HTML."""
+    return PAGE.format(title=escape(title), body=body)
+
+
+def figure(caption: str, svg: str) -> str:
+    """A drawing with its caption (text). It scrolls by itself, and is black on white in the dark, too."""
+    paper = "overflow-x:auto;background:#fff;color:#000"
+    return f'<figure style="margin:1em 0">{escape(caption)}<div style="{paper}">{svg}</div></figure>'

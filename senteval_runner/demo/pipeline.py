@@ -27,13 +27,10 @@ if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
     from senteval_runner.demo.retrieval import RetrievalScores
 
-REWEIGHED, ADAPTED, SCRATCH = "reweighed", "adapted", "dep-const"
-"""The models: the installation's encoder with other factors on its views; that continued on this text; one
-that has seen nothing but this text."""
-# docs/recipe.md has the trials. In documentation neighbours are sentences with the same rare words, so the
-# hash gets four times its factor, words that the encoder has never seen vectors of their own, and every
-# word's vector a share that no other word has.
-FACTORS = ("0.75", "0.75", "0.5", "0.75", "56")
+ADAPTED, SCRATCH = "adapted", "dep-const"
+"""The models: the installation's encoder, continued on this text; one that has seen nothing but this text."""
+# In documentation neighbours are sentences with the same rare words, so words that the encoder has never seen
+# get vectors of their own, and every word's vector a share that no other word has.
 ADAPTING = (
     *("--words", "tuned", "--table.identity", "0.5", "--vocabulary.buckets", "5000"),
     *("--objective.score", "cosine", "--objective.same", "1", "--objective.duplicates", "masked"),
@@ -134,21 +131,15 @@ def steps(config: DemoConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
         size = ("--loop.max-minutes", str(minutes), "--seed", str(config.seed))
         return ("multiview.train", *options, *where, *size)
 
-    start = str(models / REWEIGHED)
-    sample = ("--sample", str(trees / "pydocs-heldout"), "--output", start)
     scratch = train(SCRATCH, config.scratch_minutes, "--views", "dep,const")
     return {
-        "parse training text": ("1/6 parse the training text", parse("train", config.sentences)),
-        "parse held-out text": ("2/6 parse the held-out packages", parse("heldout", config.held_out)),
-        "reweigh": (
-            "3/6 more weight on words and spelling",
-            ("multiview.compact", "builtin", "--scale", *FACTORS, *sample),
-        ),
+        "parse training text": ("1/5 parse the training text", parse("train", config.sentences)),
+        "parse held-out text": ("2/5 parse the held-out packages", parse("heldout", config.held_out)),
         "adapt": (
-            "4/6 adapt the encoder in the package",
-            train(ADAPTED, config.minutes, "--init", start, *ADAPTING),
+            "3/5 adapt the encoder in the package",
+            train(ADAPTED, config.minutes, "--init", "builtin", *ADAPTING),
         ),
-        "train": ("5/6 train two views from nothing", scratch),
+        "train": ("4/5 train two views from nothing", scratch),
     }
 
 
@@ -157,7 +148,7 @@ def main(config: DemoConfig) -> None:
     trees, models = config.output / "trees", config.output / "models"
     train_trees, held_out_trees = trees / "pydocs-train", trees / "pydocs-heldout"
     seconds = {name: run_step(title, *words) for name, (title, words) in steps(config).items()}
-    print("\n== 6/6 neighbour retrieval on the held-out packages", flush=True)
+    print("\n== 5/5 neighbour retrieval on the held-out packages", flush=True)
     began = time.monotonic()
     scores = evaluate(models, train_trees, held_out_trees)
     seconds["evaluate"] = time.monotonic() - began

@@ -68,7 +68,7 @@ class MultiViewTower(nn.Module):
         for name, member in zip(names, self.encoder.members, strict=True):
             save_member(folder / name if several else folder, member, card=card, training=training)
         if several:
-            save_members(folder, names, card=card, normalize_parts=self.encoder.normalize_parts)
+            save_members(folder, names, card=card)
 
     def _parse(self, texts: Sequence[str]) -> Batch:
         return self.encoder.reader.parse(

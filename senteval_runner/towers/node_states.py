@@ -63,7 +63,8 @@ class TreeBackbone:
         """The encoder on its device, read at the roots: the columns pool by themselves."""
         model = load_multiview(self.source, self.config.device)
         for member in model.members:
-            member.network.pool("root")
+            for encoder in member.network.encoder_list:
+                encoder.pooling = "root"
             member.network.scales = (1.0,) * len(member.network.views)
         return model
 

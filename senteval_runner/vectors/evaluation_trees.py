@@ -13,20 +13,20 @@ import contextlib
 import functools
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, locked
-from parsing.cache.format import ShardRow
 from parsing.pipeline.driver import run_corpus
 
 if TYPE_CHECKING:
     from multiview.folder.reading import Reader
     from multiview.model import MultiViewEncoder
+    from parsing.cache.manifest import ShardRow
     from parsing.cache.reader import TreeCache
-    from parsing.pipeline.workers import ParserFactories
+    from parsing.pipeline.workers import Pool
 
 Tokens = tuple[str, ...]
 DEFAULT_FOLDER = Path("runs/trees")
@@ -89,8 +89,8 @@ class EvaluationTrees:
     def _parse(self, sentences: list[Tokens], output: Path, reader: Reader, needs: set[str]) -> None:
         from corpora.documents import Sentence
         from corpora.stream import StreamCorpus, in_pieces
-        from parsing.pipeline.local import LocalPool
-        from parsing.pipeline.serial import SerialPool
+        from parsing.pipeline.workers import LocalPool, Pool
+        from parsing.text_parser import TextParser, load
 
         corpus = StreamCorpus(
             "senteval",
@@ -98,15 +98,16 @@ class EvaluationTrees:
             about={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},
             hash_input=lambda: _digest(sentences, 64),
         )
-        small = len(sentences) < WORTH_WORKERS
+        pool: Pool
+        if len(sentences) < WORTH_WORKERS:  # with the model's parsers themselves
+            parsers = (reader.parser(need) if need in needs else None for need in ("dep", "const"))
+            parser = TextParser(*parsers)
+            pool = Pool(lambda: parser)
+        else:
+            specs = (reader.parser_spec(need) if need in needs else None for need in ("dep", "const"))
+            pool = LocalPool(functools.partial(load, *specs), self.workers)
         summary = run_corpus(
-            corpus,
-            output,
-            _loaded(reader, needs) if small else _to_load(reader, needs),
-            workers=self.workers,
-            shard_sentences=SHARD_SENTENCES,
-            expected=lambda: len(sentences),
-            pool=SerialPool if small else LocalPool,
+            corpus, output, pool, shard_sentences=SHARD_SENTENCES, expected=lambda: len(sentences)
         )
         print(f"parsed {summary.parsed_now:,} sentences in {summary.seconds:.1f} s into {output}")
 
@@ -125,37 +126,23 @@ def find_caches(folder: Path, identities: dict[str, Any]) -> TreeCache | None:
     from parsing.cache.manifest import Manifest
     from parsing.cache.reader import TreeCache
 
-    rows: dict[int, ShardRow] = {}
+    rows: list[ShardRow] = []
     first: Manifest | None = None
     for path in sorted([*folder.glob("senteval*/manifest.json"), *folder.glob("senteval-*/*/manifest.json")]):
         manifest = Manifest.read(path.parent)
         if any(manifest.identity.get(KINDS[need]) != dict(who) for need, who in identities.items()):
             continue
         first = first or manifest
-        for row in manifest.rows.values():
+        for row in manifest.shards:
             place = str((path.parent / row.file).relative_to(folder))
-            rows[len(rows)] = _PlacedRow(**{**asdict(row), "index": len(rows), "place": place})
+            rows.append(replace(row, index=len(rows), file=place))
     if first is None or not rows:
         return None
     identity = {KINDS[need]: dict(who) for need, who in identities.items()}
-    joined = Manifest(
-        identity={"corpus": {"name": "senteval"}, **identity},
-        inventories=first.inventories,
-        complete=True,
-        rows=rows,
+    joined = replace(
+        first, identity={"corpus": {"name": "senteval"}, **identity}, complete=True, shards=tuple(rows)
     )
     return TreeCache(folder, joined)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _PlacedRow(ShardRow):
-    """A manifest's row whose shard lies in a subfolder of the joined cache."""
-
-    place: str
-
-    @property
-    def file(self) -> str:
-        return self.place
 
 
 def _digest(sentences: Sequence[Tokens], length: int = 12) -> str:
@@ -164,28 +151,6 @@ def _digest(sentences: Sequence[Tokens], length: int = 12) -> str:
     for sentence in sentences:
         digest.update("\t".join(sentence).encode("utf-8", "surrogatepass") + b"\n")
     return digest.hexdigest()[:length]
-
-
-def _loaded(reader: Reader, needs: set[str]) -> ParserFactories:
-    """The model's parsers themselves, for parsing in this process."""
-    from parsing.pipeline.workers import ParserFactories
-
-    return ParserFactories(
-        dependency=(lambda: reader.parser("dep")) if "dep" in needs else None,
-        constituency=(lambda: reader.parser("const")) if "const" in needs else None,
-    )
-
-
-def _to_load(reader: Reader, needs: set[str]) -> ParserFactories:
-    """How worker processes load the model's parsers."""
-    from parsing.models import load_constituency_parser, load_dependency_parser
-    from parsing.pipeline.workers import ParserFactories
-
-    dep, const = (reader.parser_spec(need) for need in ("dep", "const"))
-    return ParserFactories(
-        dependency=functools.partial(load_dependency_parser, dep) if "dep" in needs else None,
-        constituency=functools.partial(load_constituency_parser, const) if "const" in needs else None,
-    )
 
 
 def open_trees(model: MultiViewEncoder, trees: EvaluationTrees | Path | None = None) -> TreeCache | None:

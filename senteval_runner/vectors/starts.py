@@ -21,7 +21,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from multiview.config import TrainConfig
 from multiview.encoders.stack import Reading
-from multiview.folder.files import Member, member_names, member_record, normalizes_parts
+from multiview.folder.files import Member, member_names, member_record
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
@@ -81,9 +81,7 @@ def load_start(spec: StartSpec, device: str | torch.device | None = None) -> Mul
     """
     folder, trees = model_folder(spec.model), TreeCache.open(spec.corpus)
     members = [_start(folder / name, trees) for name in member_names(folder)]
-    return MultiViewEncoder(
-        members, device=pick_device(device), name=spec.name, normalize_parts=normalizes_parts(folder)
-    )
+    return MultiViewEncoder(members, device=pick_device(device), name=spec.name)
 
 
 def _start(folder: Path, trees: TreeCache) -> Member:
@@ -103,5 +101,5 @@ def _start(folder: Path, trees: TreeCache) -> Member:
     with torch.random.fork_rng(devices=[]):
         network = Trainer(dataclasses.replace(config, device="cpu"), trees).network
     added = tuple(record.views[len(network.views) :])
-    network.read(Reading(record.encoder.pooling, added, record.scales or (1.0,) * len(record.views)))
-    return Member(network, dict(record.parsers), record.corpus)
+    reading = Reading(record.encoder.pooling, added, record.scales or (1.0,) * len(record.views))
+    return Member(network.as_read(reading), dict(record.parsers), record.corpus)

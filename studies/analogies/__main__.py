@@ -1,11 +1,10 @@
 """Analogies of words, phrases and sentences.
 
-    python -m studies.analogies build --cache runs/trees/brown --vectors glove.txt \
-        --output runs/analogies/data
+    python -m studies.analogies build --google questions-words.txt --cache runs/trees/wikipedia \
+        --vectors glove.txt --output runs/analogies/data
     python -m studies.analogies run MODEL [A+B ...] --questions runs/analogies/data/questions.tsv
 
-``build`` makes the questions (UNI Table 3) from the project's facts and the contexts of a tree cache:
-``questions.tsv``, ``build.json`` (options, tree cache, counts, mean lengths). ``run`` scores models on them
+``build`` makes the questions (UNI Table 3): ``questions.tsv``, ``build.json``. ``run`` scores models on them
 (UNI Tables 4 and 6): ``results.json``, ``tables.md``, ``report.html``. Models are named as in
 ``senteval_runner.run``.
 """
@@ -20,14 +19,14 @@ from studies.analogies.config import BuildConfig, ScoreConfig
 
 def build(config: BuildConfig) -> None:
     """Write the questions."""
-    from studies.analogies.write import build
+    from studies.analogies.build import build
 
     build(config)
 
 
 def run(config: ScoreConfig) -> None:
     """Score the models and write the report."""
-    from studies.analogies.run import run
+    from studies.analogies.report import run
 
     run(config)
 

@@ -1,116 +1,230 @@
 """Building the questions: pairs of facts, wrong answers, contexts.
 
-Pairs. UNI's questions are those of Google's file. Without the file the possible questions are all ordered
-pairs of the project's facts that share no word. If there are more than in UNI's Table 3, as many are drawn
-at random.
+Pairs. UNI's questions are those of Google's file. Without it they are ordered pairs of the project's facts
+(``lexicon.tsv``) that share no word, as many as in UNI's Table 3, drawn at random.
 
-Words. Every category has five candidates (UNI Table 1): the answer and the four best others of a vector
-file's whole vocabulary (:mod:`rank`), or of the category's own words.
+Words. Five candidates (UNI Table 1): the answer and the four words of a vector file that are nearest to
+b − a + c. (UNI takes the five best and adds the answer where it is not among them, which makes five or six.)
+Where the file lacks a word of the question, and without a file, the category's own words stand in.
 
-Phrases and sentences. Every pair of a category gets one context per level (:mod:`contexts`) into which the
-questions are set (:mod:`texts`). There are five or two candidates (UNI Table 3). Semantic wrong answers are
-the four best of the category's own words, which keeps the contexts grammatical; a participle's is the past
-tense, a comparative's the superlative, a negative's the negated negative.
+Semantic phrases and sentences. UNI's example has one context, found around A's word, in two wordings,
+
+    the streets of Athens : the roads of Greece = the roads of Baghdad : the streets of Iraq
+
+so counting words leads away from the answer. How the four wrong answers are worded is not stated. Here they
+have the wording of B and C: then word averages score 0 %, as GloVe does in the paper, far below chance. They
+are the best of the category's own words, which keeps the contexts grammatical.
+
+Participles and comparatives have a context for each pair; the one wrong answer is the past tense or the
+superlative. Negation (UNI Table 5) has one wording: B is "not" A, and the wrong answer denies the right one,
+
+    the plan was clear : the plan was not clear = the ant is known : the ant is unknown (or: is not unknown)
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
+import numpy as np
+
+from corpora.rows import read_table
+from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
-from studies.analogies.contexts import Frames
-from studies.analogies.lexicon import CATEGORIES, LEVELS, Category, Pair, Terms, load_pairs
-from studies.analogies.questions import Question
-from studies.analogies.rank import Ranking
-from studies.analogies.texts import Analogy, context_texts, word_texts
+from corpora.support.files import sha256_file, write_json
+from multiview.words.vectors import WordVectors, load_word_vectors
+from parsing.cache.reader import TreeCache
+from senteval_runner.protocol.features import unit
+from senteval_runner.report.table import Cell, Column, Table
+from senteval_runner.vectors.encoders import VECTOR_CACHE
+from studies.analogies.config import BuildConfig
+from studies.analogies.contexts import FOLDER, Frame, Frames, collect_frames, fill
+from studies.analogies.questions import (
+    CATEGORIES,
+    LEVELS,
+    Category,
+    Question,
+    Terms,
+    read_google,
+    write_questions,
+)
+from studies.analogies.score import Float
 
+WRONG_WORDS = 4
+SPARE = 12
+"""Words looked at beyond those wanted: the question's own, and other spellings of one word."""
+Pair = tuple[str, str]
 Google = Mapping[str, Sequence[Terms]]
 """Questions by section."""
-Best = Callable[[Sequence[str], int], tuple[str, ...]]
-"""(words, count) to the best ``count`` of them for one question."""
-WRONG_WORDS = 4
-"""Of a word question, in every category."""
 
 
-def all_pairs(category: Category, google: Google | None) -> list[tuple[Pair, Pair]]:
-    """All possible questions of a category, in the source's order."""
+@cache
+def load_pairs() -> dict[str, dict[Pair, list[str]]]:
+    """The project's pairs by category, in the numbers of UNI's Table 3, with wrong answers of contexts.
+
+    These are the past tense of a participle, the superlative of a comparative, other pronouns for "she" and
+    "her"; none where they are chosen per question.
+    """
+    pairs: dict[str, dict[Pair, list[str]]] = {name: {} for name in CATEGORIES}
+    columns = ("category", "left", "right", "distractors")
+    for row in read_table(FOLDER / "lexicon.tsv", columns, may_be_empty=("distractors",)):
+        category, left, right, distractors = row.cells
+        pairs[category][left, right] = distractors.split()
+    return pairs
+
+
+def content_words() -> frozenset[str]:
+    """Lower-cased words of all semantic pairs, which no context may contain outside its slot."""
+    found = {name: pairs for name, pairs in load_pairs().items() if CATEGORIES[name].semantic}
+    texts = [" ".join([*pair, *wrong]) for pairs in found.values() for pair, wrong in pairs.items()]
+    return frozenset(" ".join(texts).lower().split()) | {"him", "himself", "herself"}
+
+
+def all_questions(category: Category, google: Google | None) -> list[Terms]:
+    """All possible word questions of a category, in the source's order."""
+    if google is not None:
+        return list(google.get(category.google, ()))
     facts = load_pairs()[category.name]
-    if google is None:
-        return [(p, q) for p in facts for q in facts if p.left != q.left and p.right != q.right]
-    known = {(p.left, p.right): p for p in facts}
-
-    def pair(left: str, right: str) -> Pair:
-        return known.get((left, right), Pair(category.name, left, right))
-
-    return [(pair(a, b), pair(c, d)) for a, b, c, d in google.get(category.google, ())]
+    return [(a, b, c, d) for a, b in facts for c, d in facts if a != c and b != d]
 
 
-def analogies(
-    category: Category,
-    google: Google | None,
-    ranking: Ranking | None,
-    *,
-    whole: bool,
-    seed: int,
-    limit: int | None,
-) -> list[Analogy]:
-    """The questions of a category with their wrong answers: all possible ones, or a random choice of them.
+class Ranking:
+    """Words of a file by cosine with b − a + c, all vectors scaled to length 1.
+
+    Args:
+        vectors: word vectors; an unknown word is looked up in lower case.
+    """
+
+    def __init__(self, vectors: WordVectors) -> None:
+        self.words = vectors.words
+        self.rows = {word: row for row, word in enumerate(vectors.words)}
+        self.unit_WE = unit(vectors.vectors)
+
+    def row(self, word: str) -> int | None:
+        """Where a word stands in the file, or its lower case; None if it is unknown."""
+        return self.rows.get(word, self.rows.get(word.lower()))
+
+    def scores(self, question: Terms) -> Float | None:
+        """Of all words, [W]; None where a, b or c has no vector."""
+        rows = [self.row(word) for word in question[:3]]
+        if None in rows:
+            return None
+        a_E, b_E, c_E = self.unit_WE[np.array(rows)]
+        scores: Float = self.unit_WE @ (b_E - a_E + c_E)
+        return scores
+
+    def nearest(self, question: Terms) -> list[str]:
+        """The best four words of the whole file, without the question's own; none where it lacks one of them.
+
+        A word counts once, whatever its capitals. Where a file knows the answer in lower case alone, its
+        words take the answer's capital, or the one capitalised candidate would be the right one.
+        """
+        score_W = self.scores(question)
+        if score_W is None:
+            return []
+        top = np.argpartition(score_W, -min(WRONG_WORDS + SPARE, len(self.words)))[-WRONG_WORDS - SPARE :]
+        seen = {word.lower() for word in question}
+        capital = question[3][0].isupper() and question[3] not in self.rows
+        others: list[str] = []
+        for row in top[np.lexsort((top, -score_W[top]))]:
+            word = self.words[row]
+            # "|" stands between the candidates of a file.
+            if word.lower() not in seen and word.isprintable() and "|" not in word:
+                seen.add(word.lower())
+                others.append(word[0].upper() + word[1:] if capital else word)
+        return others[:WRONG_WORDS]
+
+    def among(self, question: Terms, pool: list[str]) -> list[str]:
+        """``pool``, best first; words without a vector follow in the pool's order."""
+        score_W = self.scores(question)
+        if score_W is None:
+            return pool
+        known = {word: score_W[row] for word in pool if (row := self.row(word)) is not None}
+        return sorted(pool, key=lambda word: -known.get(word, -np.inf))
+
+
+def wrong_answers(
+    category: Category, asked: Sequence[Terms], ranking: Ranking | None, generator: random.Random
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Per question the wrong words, and what wrong phrases and sentences have in their slots.
 
     Args:
         category: the relation.
-        google: Google's questions, or None for the project's facts.
-        ranking: ranks the wrong answers; None takes random ones.
-        whole: take the wrong words from the ranking's whole vocabulary, or from the category's own words if
-            the vocabulary lacks a word of the question.
-        seed: seed of the random choices.
-        limit: most questions; None for UNI's number.
+        asked: its word questions.
+        ranking: ranks the wrong answers; None takes random ones of the category.
+        generator: of the random choices.
+
+    Raises:
+        UserError: no wrong answer is known for a participle or comparative.
     """
-    both = all_pairs(category, google)
-    generator = random.Random(f"{seed} {category.name}")
-    wanted = min(category.questions, limit or category.questions, len(both))
-    asked = [both[i] for i in sorted(generator.sample(range(len(both)), wanted))]
-    used = dict.fromkeys(pair for pairs in both for pair in pairs)
-    words = sorted({word for p in used for word in (p.left, p.right, *p.distractors)})
-    slot_words = sorted({word for p in used if not p.distractors for word in (p.left, p.right)})
-    terms = [(p.left, p.right, q.left, q.right) for p, q in asked]
-    nearest = ranking.nearest(terms, WRONG_WORDS) if ranking and whole else [()] * len(terms)
+    facts = load_pairs()[category.name]
+    used = dict.fromkeys(pair for a, b, c, d in asked for pair in ((a, b), (c, d)))
+    words = sorted({word for pair in used for word in (*pair, *facts.get(pair, ()))})
+    plain = sorted({word for pair in used if not facts.get(pair) for word in pair})
 
-    def question(pairs: tuple[Pair, Pair], own: Terms, near: tuple[str, ...]) -> Analogy:
-        def best(pool: Sequence[str], count: int, also: Sequence[str] = ()) -> tuple[str, ...]:
-            taken = {word.lower() for word in (*own, *also)}
-            left = [word for word in generator.sample(pool, len(pool)) if word.lower() not in taken]
-            return ranking.among(own, left, count) if ranking else tuple(left[:count])
+    def best(pool: list[str], question: Terms, taken: Sequence[str]) -> list[str]:
+        seen = {word.lower() for word in taken}
+        left = [word for word in generator.sample(pool, len(pool)) if word.lower() not in seen]
+        return ranking.among(question, left) if ranking else left
 
-        wrong_words = near + best(words, WRONG_WORDS - len(near), near)
-        return Analogy(*pairs, wrong_words, _wrong_slots(category, pairs[1], own, slot_words, best))
+    for question in asked:
+        near = ranking.nearest(question) if ranking else []
+        wrong = [*near, *best(words, question, [*question, *near])][:WRONG_WORDS]
+        slots = [word for word in facts.get(question[2:], ()) if word not in question]
+        if category.kind == "predicate":
+            slots = [f"not {question[3]}"]
+        elif category.semantic and not slots:
+            slots = best(plain, question, question)
+        if category.kind and not slots:
+            raise UserError(
+                f"{category.google}: no wrong answer beside {question[3]!r} is known for contexts"
+            )
+        yield wrong, slots[: category.candidates - 1]
 
-    return [question(*row) for row in zip(asked, terms, nearest, strict=True)]
+
+def slot_text(kind: str, level: str, word: str, *, is_right: bool) -> str:
+    """The slot text of a word: "the boy", "her friend", "are walking" (a pair's right word in a sentence)."""
+    if kind == "person" and word not in ("he", "she", "they", "we", "it", "you"):
+        return f"{word} friend" if word in ("his", "her", "their", "our", "its", "your") else f"the {word}"
+    return f"are {word}" if kind == "verb" and level == "sentence" and is_right else word
 
 
-def _wrong_slots(
-    category: Category, pair: Pair, own: Terms, words: Sequence[str], best: Best
-) -> tuple[str, ...]:
-    """The slot texts of the wrong phrases and sentences for a question that ends in ``pair``."""
-    contexts = category.contexts
-    if contexts is None:
-        return ()
-    if contexts.kind == "predicate":
-        return (f"not {pair.right}",)
-    if pair.distractors:
-        return tuple(word for word in pair.distractors if word not in own)[: contexts.candidates - 1]
-    if not category.semantic:
-        raise UserError(f"{category.google}: no wrong answer beside {pair.right!r} is known for contexts")
-    return best(words, contexts.candidates - 1)
+def in_context(
+    category: Category, level: str, terms: Terms, wrong: Sequence[str], here: Frame, there: Frame
+) -> tuple[list[str], list[str], str]:
+    """A phrase or sentence question: a, b, c and the answer, the wrong answers, where the contexts come from.
+
+    Args:
+        category: one that has contexts.
+        level: phrase or sentence.
+        terms: of the word question.
+        wrong: what the wrong answers have in their slots.
+        here: the context of the first pair.
+        there: of the second pair.
+    """
+    source = f"{here.source} {there.source}"
+    if category.kind == "predicate":
+        a, _, c, d = terms
+        texts = [fill(here.left, a), fill(here.left, f"not {a}"), fill(there.left, c), fill(there.left, d)]
+        return texts, [fill(there.left, word) for word in wrong], source
+    wordings, wording = [here.left, here.right, there.left, there.right], there.right
+    if category.semantic:
+        wordings, wording, source = [here.left, here.right, here.right, here.left], here.right, here.source
+    texts = [
+        fill(frame, slot_text(category.kind, level, word, is_right=place % 2 == 1))
+        for place, (frame, word) in enumerate(zip(wordings, terms, strict=True))
+    ]
+    others = [fill(wording, slot_text(category.kind, level, word, is_right=False)) for word in wrong]
+    return texts, others, source
 
 
 def build_questions(
     frames: Frames,
-    ranking: Ranking | None,
+    ranking: Ranking | None = None,
     *,
     google: Google | None = None,
-    whole: bool = False,
-    shared: bool = True,
     seed: int,
     limit: int | None = None,
 ) -> list[Question]:
@@ -119,34 +233,83 @@ def build_questions(
     Args:
         frames: contexts by kind and level.
         ranking: ranks the wrong answers; None takes random ones.
-        google: Google's questions by section; None for the project's facts.
-        whole: see :func:`analogies`.
-        shared: see :func:`studies.analogies.texts.context_texts`.
+        google: Google's questions; None for the project's facts.
         seed: seed of questions, contexts and candidate order.
         limit: most questions per category; None for UNI's numbers.
 
     Raises:
         UserError: a question of Google's file that cannot be asked.
     """
-    questions: list[Question] = []
+    questions: dict[str, list[Question]] = {level: [] for level in LEVELS}
     for category in CATEGORIES.values():
-        asked = analogies(category, google, ranking, whole=whole, seed=seed, limit=limit)
-        for level in LEVELS if category.contexts else LEVELS[:1]:
-            texts = (
-                word_texts(asked)
-                if level == "word"
-                else context_texts(category, level, asked, frames, shared=shared, seed=seed)
-            )
-            for number, (terms, wrong, source) in enumerate(texts):
-                identity = f"{category.name}-{level}-{number:04d}"
-                candidates = [terms[3], *wrong]
-                random.Random(f"{seed} {identity}").shuffle(candidates)
-                word_id = f"{category.name}-word-{number:04d}"
-                question = Question(
-                    identity, word_id, level, category.name, *terms, tuple(candidates), source
-                )
-                fault = question.fault()
-                if fault is not None:
+        generator = random.Random(f"{seed} {category.name}")
+        possible = all_questions(category, google)
+        wanted = min(category.questions, limit or category.questions, len(possible))
+        asked = [possible[i] for i in sorted(generator.sample(range(len(possible)), wanted))]
+        wrong = list(wrong_answers(category, asked, ranking, generator))
+        pairs = list(dict.fromkeys(pair for terms in asked for pair in (terms[:2], terms[2:])))
+        for level in LEVELS if category.kind else LEVELS[:1]:
+            found = frames.get((category.kind, level), [])
+            order = generator.sample(found, len(found))
+            context = {pair: order[i % len(order)] for i, pair in enumerate(pairs)} if order else {}
+            for number, (terms, (words, slots)) in enumerate(zip(asked, wrong, strict=True)):
+                identity, linked = (f"{category.name}-{name}-{number:04d}" for name in (level, "word"))
+                texts, others, source = [*terms], words, "lexicon"
+                if level != "word":
+                    here, there = context[terms[:2]], context[terms[2:]]
+                    texts, others, source = in_context(category, level, terms, slots, here, there)
+                candidates = tuple(generator.sample([texts[3], *others], 1 + len(others)))
+                a, b, c, d = texts
+                question = Question(identity, linked, level, category.name, a, b, c, d, candidates, source)
+                if fault := question.fault():
                     raise UserError(f"{identity}: {fault}")
-                questions.append(question)
-    return sorted(questions, key=lambda q: LEVELS.index(q.level))
+                questions[level].append(question)
+    return [question for found in questions.values() for question in found]
+
+
+def build(config: BuildConfig) -> None:
+    """Write the questions, and a summary of them.
+
+    Raises:
+        UserError: an input is missing, or the cache lacks one kind of trees.
+    """
+    google = None if config.google is None else read_google(config.google)
+    cache = TreeCache.open(config.cache) if config.cache else None
+    if cache is not None and not (cache.has("dep") and cache.has("const")):
+        raise UserError(f"{config.cache}: needs dependency and constituency trees; parse with both")
+    ranking = None if config.vectors is None else Ranking(load_word_vectors(config.vectors, VECTOR_CACHE))
+    frames = collect_frames(cache, content_words())
+    questions = build_questions(frames, ranking, google=google, seed=config.seed, limit=config.limit)
+    path = config.output / "questions.tsv"
+    write_questions(path, questions)
+    table = length_table(questions)
+    write_json(
+        config.output / "build.json",
+        {
+            "config": config_to_json(config),
+            "cache": cache.identity if cache else None,
+            "google_sha256": sha256_file(config.google) if config.google else None,
+            "frames": Counter(frame.source.split(":")[0] for found in frames.values() for frame in found),
+            "lengths": table.rows,
+            "questions_sha256": sha256_file(path),
+        },
+    )
+    print(table.markdown())
+    print(f"{path}: {len(questions):,} questions")
+
+
+def length_table(questions: Sequence[Question]) -> Table:
+    """By category: the number of word questions, and mean tokens of a, b, c and the answer beside UNI's."""
+    columns = [Column(f"{level}{whose}", digits=1) for level in LEVELS[1:] for whose in ("", ", UNI")]
+    tokens: dict[tuple[str, str], list[int]] = {}
+    for q in questions:
+        lengths = [len(text.split()) for text in (q.a, q.b, q.c, q.answer)]
+        tokens.setdefault((q.category, q.level), []).extend(lengths)
+    rows: list[list[Cell]] = []
+    for name, category in CATEGORIES.items():
+        row: list[Cell] = [name, len(tokens.get((name, "word"), ())) // 4]
+        for level, published in zip(LEVELS[1:], category.tokens, strict=True):
+            found = tokens.get((name, level))
+            row += [float(np.mean(found)), published] if found else [None, None]
+        rows.append(row)
+    return Table(["category", "questions", *columns], rows, title="Mean tokens (UNI: Table 2)")

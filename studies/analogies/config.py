@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -12,27 +12,19 @@ from corpora.support.config import Count, configuration
 
 @configuration
 class BuildConfig:
-    """Options of ``build``."""
+    """Options of ``build``: with all three inputs the questions are made as UNI makes them."""
 
     output: Path = Path("runs/analogies/data")
     """Folder for questions.tsv and build.json."""
-    preset: Literal["paper"] | None = None
-    """``paper`` builds the questions like UNI: from Google's file, a tree cache of Wikipedia, and GloVe."""
     google: Path | None = None
-    """Google's questions-words.txt, the source of all questions (UNI); None draws them at random from the
-    project's own facts."""
+    """Google's questions-words.txt (github.com/tmikolov/word2vec), the source of all questions (UNI); None
+    draws them at random from the project's own facts."""
     cache: Path | None = None
-    """Tree cache with both kinds of trees to take contexts from; None uses only hand-made contexts."""
+    """Tree cache with both kinds of trees to take contexts from (UNI: English Wikipedia); None uses only
+    hand-made contexts."""
     vectors: Path | None = None
-    """Word vectors that rank the wrong answers."""
-    candidates: Literal["vocabulary", "category"] = "vocabulary"
-    """Wrong answers of word questions: from the whole vocabulary of --vectors (UNI), or from the category's
-    own words (random ones without --vectors)."""
-    contexts: Literal["shared", "own"] = "shared"
-    """shared: both pairs of a semantic question are in one context, whose two wordings lead away from the
-    answer (UNI); own: each pair has its own, and all candidates have one wording."""
-    sentences: Count = 100_000
-    """Most sentences to read from the cache."""
+    """Word vectors whose vocabulary gives the wrong words (UNI: GloVe, nlp.stanford.edu/projects/glove); None
+    draws them from the category's own words."""
     limit: Count | None = None
     """Most questions per category and level; None makes as many as UNI's Table 3."""
     seed: int = 0
@@ -49,9 +41,3 @@ class ScoreConfig:
     """Questions that ``build`` wrote."""
     output: Path = Path("runs/analogies/report")
     """Folder for results.json, tables.md and report.html."""
-    google: Path | None = None
-    """Google's questions-words.txt: open-vocabulary 3CosAdd over the words of the file, by section."""
-    normalize_parts: bool = False
-    """Scale the parts of A+B to length 1 first."""
-    random_seed: int = 0
-    """Seed of random encoders."""

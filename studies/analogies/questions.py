@@ -1,34 +1,74 @@
-"""Analogy questions and their file.
+"""Analogy questions: their categories, the file that holds them, and Google's.
 
-``questions.tsv`` has one question per line: a is to b as c is to the answer, which is among the
-candidates. ``word_question_id`` names the word question that a phrase or sentence question was made
-from (a word question names itself); ``source`` tells where both contexts come from.
+UNI's questions are Google's, put into contexts: its Table 3 counts the questions of seven of the file's
+fourteen sections (1,322 comparatives where the file has 1,332). The other seven are asked of words alone.
+
+``questions.tsv`` has one question per line: a is to b as c is to the answer, which is among the candidates.
+``word_question_id`` names the word question that a phrase or sentence question was made from (a word question
+names itself); ``source`` tells where its contexts come from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from corpora.rows import Row, read_table
+from corpora.rows import Row, bad_row, read_table, text_lines
 from corpora.support.errors import UserError
 from corpora.support.files import write_text
-from studies.analogies.lexicon import CATEGORIES, LEVELS
 
-COLUMNS = (
-    "question_id",
-    "word_question_id",
-    "level",
-    "category",
-    "a",
-    "b",
-    "c",
-    "answer",
-    "candidates",
-    "source",
-)
-BETWEEN = " | "
+LEVELS = ("word", "phrase", "sentence")
+Terms = tuple[str, str, str, str]
+"""a is to b as c is to d."""
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """One relation: a section of Google's questions."""
+
+    name: str
+    google: str
+    """Its section of ``questions-words.txt``."""
+    questions: int
+    """How many are asked: UNI's Table 3; for a relation of words alone, all of Google's."""
+    kind: str = ""
+    """What stands in the slot of its contexts: place, person, verb, adjective or predicate; empty where the
+    relation is asked of words alone."""
+    tokens: tuple[float, float] = (0, 0)
+    """UNI, Table 2: mean length of phrases and sentences."""
+
+    @property
+    def semantic(self) -> bool:
+        """Whether the relation is one of meaning, not of grammar."""
+        return self.kind in ("place", "person") or self.google == "currency"
+
+    @property
+    def candidates(self) -> int:
+        """Of phrases and sentences (UNI, Table 3: #c)."""
+        return 5 if self.semantic else 2
+
+
+CATEGORIES = {
+    category.name: category
+    for category in (
+        Category("capital-common", "capital-common-countries", 506, "place", (6.0, 12.0)),
+        Category("capital-world", "capital-world", 4524, "place", (6.0, 12.0)),
+        Category("city-state", "city-in-state", 2467, "place", (6.0, 12.0)),
+        Category("male-female", "family", 506, "person", (4.1, 10.1)),
+        Category("present-participle", "gram5-present-participle", 1056, "verb", (4.8, 8.8)),
+        Category("positive-comparative", "gram3-comparative", 1322, "adjective", (3.4, 6.1)),
+        Category("positive-negative", "gram2-opposite", 812, "predicate", (4.4, 9.2)),
+        Category("country-currency", "currency", 866),
+        Category("adjective-adverb", "gram1-adjective-to-adverb", 992),
+        Category("positive-superlative", "gram4-superlative", 1122),
+        Category("country-nationality", "gram6-nationality-adjective", 1599),
+        Category("past-tense", "gram7-past-tense", 1560),
+        Category("singular-plural", "gram8-plural", 1332),
+        Category("verb-third-person", "gram9-plural-verbs", 870),
+    )
+}
+"""UNI's seven relations, then those that Google's file has for words alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,39 +106,56 @@ class Question:
         return f"candidate {shared.pop()!r} is a term of the question" if shared else None
 
 
+COLUMNS = tuple(Question.__dataclass_fields__)
+BETWEEN = " | "
+"""Between the candidates in their cell."""
+
+
 def write_questions(path: Path, questions: Sequence[Question]) -> None:
     """Write the file."""
-    write_text(path, "\n".join(("\t".join(COLUMNS), *map(question_line, questions))) + "\n")
-
-
-def question_line(q: Question) -> str:
-    """A question's line in the file."""
-    cells = (q.question_id, q.word_question_id, q.level, q.category, q.a, q.b, q.c, q.answer)
-    return "\t".join((*cells, BETWEEN.join(q.candidates), q.source))
+    rows = [[BETWEEN.join(x) if isinstance(x, tuple) else x for x in astuple(q)] for q in questions]
+    write_text(path, "\n".join("\t".join(row) for row in [COLUMNS, *rows]) + "\n")
 
 
 def read_questions(path: Path) -> list[Question]:
     """Read the file.
 
     Raises:
-        UserError: see :func:`corpora.rows.read_table`; a bad row (see :meth:`Question.fault`),
-            or a link to no word question.
+        UserError: a bad table or row (see :meth:`Question.fault`), or a link to no word question.
     """
-    questions: dict[str, Question] = {}
-    rows: dict[str, Row] = {}
+    questions: dict[str, tuple[Question, Row]] = {}
     for row in read_table(path, COLUMNS, unique=True):
-        named = dict(zip(COLUMNS, row.cells, strict=True))
-        candidates = tuple(named.pop("candidates").split(BETWEEN))
-        question = Question(**named, candidates=candidates)
-        fault = question.fault()
-        if fault is not None:
+        cells = dict(zip(COLUMNS, row.cells, strict=True))
+        candidates = tuple(cells.pop("candidates").split(BETWEEN))
+        question = Question(**cells, candidates=candidates)
+        if fault := question.fault():
             raise UserError(f"{row.where}: {fault}")
-        questions[question.question_id], rows[question.question_id] = question, row
-    for question in questions.values():
-        linked = questions.get(question.word_question_id)
+        questions[question.question_id] = question, row
+    for question, row in questions.values():
+        linked, _ = questions.get(question.word_question_id, (None, None))
         if linked is None or linked.level != "word":
-            raise UserError(
-                f"{rows[question.question_id].where}: word_question_id "
-                f"{question.word_question_id!r} is no word question of this file"
-            )
-    return list(questions.values())
+            link = question.word_question_id
+            raise UserError(f"{row.where}: word_question_id {link!r} is no word question of this file")
+    return [question for question, _ in questions.values()]
+
+
+def read_google(path: Path) -> dict[str, list[Terms]]:
+    """Google's ``questions-words.txt``: ``: section`` lines, then four words (a b c d) per line.
+
+    Raises:
+        UserError: missing file, a line of another number of words, words before the first section, or none of
+            the file's own sections.
+    """
+    sections: dict[str, list[Terms]] = {}
+    current: list[Terms] | None = None
+    for line in text_lines(path):
+        words = line.text.split()
+        if words[0] == ":":
+            current = sections.setdefault(" ".join(words[1:]), [])
+        elif current is None or len(words) != 4:
+            raise bad_row(path, line.number, "': section' or four words after one", line.text)
+        else:
+            current.append((words[0], words[1], words[2], words[3]))
+    if not any(sections.get(category.google) for category in CATEGORIES.values()):
+        raise UserError(f"{path}: has none of the sections of questions-words.txt")
+    return sections

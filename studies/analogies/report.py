@@ -1,21 +1,27 @@
-"""Report of the analogy task: UNI's Tables 4 and 6 and its Figures 1 to 4 for our models."""
+"""Scores of models on the questions and their report: UNI's Tables 4 and 6 and its Figures 1 to 4."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 
 import numpy as np
 
+from corpora.support.config import config_to_json
+from corpora.support.errors import UserError
+from corpora.support.files import sha256_file, write_json, write_text
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Page, Section
 from senteval_runner.report.projections import NO_PLANE, has_plane, pca, tsne
-from senteval_runner.report.table import Cell, Column, Table
-from studies.analogies.lexicon import CATEGORIES, LEVELS
-from studies.analogies.questions import Question
-from studies.analogies.score import AnalogyScores, Float, OpenScores, TextVectors
+from senteval_runner.report.table import Column, Table
+from senteval_runner.vectors.embed import as_vectors
+from senteval_runner.vectors.encoders import resolve_encoder
+from studies.analogies.config import ScoreConfig
+from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
+from studies.analogies.score import AnalogyScores, Float, TextVectors, score_analogies
 
 AVERAGES = {"semantic": "sem", "syntactic": "syn", "average": "Avg."}
-RATES = [(level, rate) for level in LEVELS[1:] for rate in ("PPR", "PNR")]
+RATES = ("PPR", "PNR")
 TRANSFER_NOTE = (
     "PPR (PNR): of the semantic questions that are right (wrong) in words, the percentage that is right in "
     "phrases or sentences."
@@ -26,76 +32,83 @@ DIFFERENCES_SHOWN = 15
 """Per category and level."""
 MERGED = {"capital-common": "capital-country", "capital-world": "capital-country"}
 """UNI calls the two sets of capitals one category."""
+ByModel = Mapping[str, AnalogyScores]
 
 
-def tables(scores: Mapping[str, AnalogyScores], opened: Mapping[str, OpenScores]) -> Page:
-    """Everything that follows from scores alone.
+def run(config: ScoreConfig) -> None:
+    """Score the models and write the report.
 
-    Args:
-        scores: by model.
-        opened: open-vocabulary scores by model.
+    Raises:
+        UserError: no model, or a file that cannot be read.
     """
+    if not config.models:
+        raise UserError("no model given; name one or more, see --help")
+    questions = read_questions(config.questions)
+    vectors = {spec: TextVectors(questions, as_vectors(resolve_encoder(spec))) for spec in config.models}
+    scores = {spec: score_analogies(questions, found) for spec, found in vectors.items()}
+    page = tables(scores)
+    write_text(config.output / "tables.md", page.markdown())
+    drawn = figures(questions, scores, vectors)
+    write_text(config.output / "report.html", replace(page, sections=[*page.sections, *drawn]).html())
+    write_json(
+        config.output / "results.json",
+        {
+            "config": config_to_json(config),
+            "questions_sha256": sha256_file(config.questions),
+            "models": {spec: asdict(found) for spec, found in scores.items()},
+        },
+    )
+    print(page.markdown())
+    print(f"{config.output}/report.html, results.json, tables.md")
+
+
+def tables(scores: ByModel) -> Page:
+    """Everything that follows from scores alone, by model."""
+    averages = {
+        f"{level} {short}": {name: one.averages.get(level, {}).get(key) for name, one in scores.items()}
+        for level in LEVELS
+        for key, short in AVERAGES.items()
+    }
+    averages["All"] = {name: one.overall for name, one in scores.items()}
+    transfer = {
+        f"{level} {rate}": {name: one.transfer.get(level, {}).get(rate) for name, one in scores.items()}
+        for level in LEVELS[1:]
+        for rate in RATES
+    }
     levels = [level for level in LEVELS if any(level in one.accuracy for one in scores.values())]
     return Page(
         "Analogies of words, phrases and sentences",
         [
-            Section("Accuracy (%)", [average_table(scores)]),
-            *(Section(f"Accuracy by category, {level}s (%)", [_accuracy(scores, level)]) for level in levels),
-            Section("Transfer from words (%)", [_transfer(scores)], note=TRANSFER_NOTE),
-            Section("Open vocabulary", [_open(opened)]),
+            Section("Accuracy (%)", [_percentages(averages, scores)]),
+            *(
+                Section(
+                    f"Accuracy by category, {level}s (%)", [_percentages(_accuracy(scores, level), scores)]
+                )
+                for level in levels
+            ),
+            Section("Transfer from words (%)", [_percentages(transfer, scores)], note=TRANSFER_NOTE),
         ],
     )
 
 
-def average_table(scores: Mapping[str, AnalogyScores]) -> Table:
-    """One row per model (UNI Table 4)."""
-    cells = [(level, key) for level in LEVELS for key in AVERAGES]
+def _accuracy(scores: ByModel, level: str) -> dict[str, dict[str, float | None]]:
+    """By category that is asked at this level, and by model."""
+    found = {name: one.accuracy.get(level, {}) for name, one in scores.items()}
+    asked = [category for category in CATEGORIES if any(category in one for one in found.values())]
+    return {category: {name: one.get(category) for name, one in found.items()} for category in asked}
+
+
+def _percentages(columns: Mapping[str, Mapping[str, float | None]], models: ByModel) -> Table:
+    """One row per model."""
     rows = [
-        [
-            name,
-            *(_percent(one.averages.get(level, {}).get(key)) for level, key in cells),
-            _percent(one.overall),
-        ]
-        for name, one in scores.items()
+        [name, *(None if (value := column[name]) is None else 100 * value for column in columns.values())]
+        for name in models
     ]
-    names = [*(f"{level} {AVERAGES[key]}" for level, key in cells), "All"]
-    return Table(["model", *(Column(name, digits=1, best="high") for name in names)], rows)
-
-
-def _accuracy(scores: Mapping[str, AnalogyScores], level: str) -> Table:
-    """One row per model, one column per category that is asked at this level."""
-    at_level = {name: one.accuracy[level] for name, one in scores.items() if level in one.accuracy}
-    asked = [name for name in CATEGORIES if any(name in found for found in at_level.values())]
-    rows = [[name, *(_percent(found.get(c)) for c in asked)] for name, found in at_level.items()]
-    return Table(["model", *(Column(name, digits=1, best="high") for name in asked)], rows)
-
-
-def _transfer(scores: Mapping[str, AnalogyScores]) -> Table:
-    """One row per model (UNI Table 6)."""
-    rows = [
-        [name, *(_percent(one.transfer.get(level, {}).get(rate)) for level, rate in RATES)]
-        for name, one in scores.items()
-    ]
-    columns = [Column(f"{level} {rate}", digits=1, best="high") for level, rate in RATES]
-    return Table(["model", *columns], rows)
-
-
-def _open(opened: Mapping[str, OpenScores]) -> Table:
-    """One row per model and set of questions."""
-    rows: list[list[Cell]] = [
-        [spec, name, 100 * accuracy, count]
-        for spec, sets in opened.items()
-        for name, (accuracy, count) in sets.items()
-    ]
-    return Table(["model", "section", Column("%", digits=1), "questions"], rows)
-
-
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100 * value
+    return Table(["model", *(Column(name, digits=1, best="high") for name in columns)], rows)
 
 
 def figures(
-    questions: Sequence[Question], scores: Mapping[str, AnalogyScores], vectors: Mapping[str, TextVectors]
+    questions: Sequence[Question], scores: ByModel, vectors: Mapping[str, TextVectors]
 ) -> Iterator[Section]:
     """Ranks of the right answers, and pairs in the plane, per model."""
     for name, one in scores.items():
@@ -104,14 +117,12 @@ def figures(
         yield Section(f"{name}: pairs in the plane", planes)
 
 
-Pairs = dict[tuple[str, str], tuple[str, str]]
-"""Texts of a pair at a level, by the pair's words."""
-
-
-def pair_texts(questions: Sequence[Question], level: str, category: str) -> Pairs:
-    """The distinct pairs of a category at a level, in the file's order."""
+def pair_texts(
+    questions: Sequence[Question], level: str, category: str
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """The distinct pairs of a category at a level by the pair's words, in the file's order."""
     words = {q.question_id: q for q in questions if q.level == "word"}
-    found: Pairs = {}
+    found: dict[tuple[str, str], tuple[str, str]] = {}
     for q in questions:
         if q.level == level and q.category == category:
             word = words[q.word_question_id]
@@ -141,7 +152,7 @@ def pattern(questions: Sequence[Question], vectors: TextVectors) -> Block:
 
 def differences(questions: Sequence[Question], vectors: TextVectors) -> Block:
     """Right minus left of pairs of all categories and levels, coloured by category (UNI Figure 4)."""
-    asked = [name for name, category in CATEGORIES.items() if category.contexts]
+    asked = [name for name, category in CATEGORIES.items() if category.kind]
     names = list(dict.fromkeys(MERGED.get(name, name) for name in asked))
     rows: list[Float] = []
     classes: list[int] = []

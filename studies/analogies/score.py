@@ -1,4 +1,4 @@
-"""Scoring of analogies: ranks, accuracies, transfer between levels, open vocabulary.
+"""Scoring of analogies: ranks, accuracies, transfer between levels.
 
 A question a : b = c : d is answered by 3CosAdd: the candidate whose vector has the highest cosine with
 b − a + c, all vectors scaled to length 1 first. Ties count against the answer: a candidate within 1e-6 of
@@ -16,7 +16,7 @@ word question it was made from. With P (N) the questions whose word question is 
     PPR = |PP| / |P|        what is right in words stays right
     PNR = |PN| / |N|        what is wrong in words is right in context
 
-Legend of dimension suffixes: Q questions, K candidates, D embedding size, W words.
+Legend of dimension suffixes: Q questions, K candidates, D embedding size.
 """
 
 from __future__ import annotations
@@ -29,12 +29,9 @@ from numpy.typing import NDArray
 
 from senteval_runner.protocol.features import unit
 from senteval_runner.vectors.embed import SentenceVectors
-from studies.analogies.lexicon import CATEGORIES, LEVELS, Terms
-from studies.analogies.questions import Question
+from studies.analogies.questions import CATEGORIES, LEVELS, Question
 
 Float = NDArray[np.floating]
-OpenScores = dict[str, tuple[float, int]]
-"""Open-vocabulary accuracy and number of questions, by set."""
 TIE = 1e-6
 BLOCK = 1024
 
@@ -93,8 +90,6 @@ class AnalogyScores:
     """level -> category -> number of questions whose answer came 1st, 2nd, ... (UNI Figures 1 and 2)."""
     transfer: dict[str, dict[str, float | None]]
     """level -> ``PPR``, ``PNR``; None where no word question is right (wrong)."""
-    questions: dict[str, int]
-    """Number per level."""
 
 
 def averages(ranks: Mapping[str, Sequence[int]]) -> dict[str, float]:
@@ -158,34 +153,4 @@ def score_analogies(questions: Sequence[Question], vectors: TextVectors) -> Anal
             for level, found in levels.items()
         },
         transfer={level: transfer_rates(questions, right, level) for level in LEVELS[1:] if level in levels},
-        questions={level: sum(map(len, found.values())) for level, found in levels.items()},
     )
-
-
-def open_accuracy(questions: Sequence[Terms], words: Sequence[str], vectors_WD: Float) -> tuple[float, int]:
-    """Open-vocabulary 3CosAdd: is d nearest to b − a + c among all words but a, b and c?
-
-    Args:
-        questions: (a, b, c, d).
-        words: the W words to choose from.
-        vectors_WD: their vectors.
-
-    Returns:
-        Fraction of right answers among the questions whose four words are known, and the number of those.
-    """
-    rows = {word: row for row, word in enumerate(words)}
-    known = [[rows[w] for w in question] for question in questions if all(w in rows for w in question)]
-    if not known:
-        return 0.0, 0
-    unit_WD = unit(vectors_WD.astype(np.float32))
-    right = 0
-    for start in range(0, len(known), BLOCK):
-        index_Q4 = np.array(known[start : start + BLOCK])
-        a, b, c, d = index_Q4.T
-        score_QW = unit(unit_WD[b] - unit_WD[a] + unit_WD[c]) @ unit_WD.T
-        each = np.arange(len(index_Q4))
-        answer_Q = score_QW[each, d].copy()
-        for term in (a, b, c, d):
-            score_QW[each, term] = -np.inf
-        right += int((score_QW.max(axis=1) < answer_Q - TIE).sum())
-    return right / len(known), len(known)

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command
-from corpora.support.presets import preset_defaults
 from studies.burt.config import BurtConfig
-from studies.burt.paper import PRESETS, refuse_missing_inputs
+from studies.kit.runner import Run, command
+
+if TYPE_CHECKING:
+    from senteval_runner.report.page import Page
 
 
-def main(config: BurtConfig) -> None:
-    """Train one model, or the rows of an ablation; print the scores."""
-    from studies.burt.ablation import ablate
-    from studies.burt.train import describe, train
+def study(config: BurtConfig, run: Run) -> Page:
+    """Train one model, or the rows of an ablation."""
+    from studies.burt.train import train_all
 
-    if config.preset is not None:
-        refuse_missing_inputs(config)
-    if config.ablation:
-        print(ablate(config))
-    else:
-        print(describe(config, train(config)))
+    return train_all(config, run)
 
 
-cli = Command(
+cli = command(
     BurtConfig,
-    main,
+    study,
     "studies.burt",
     "Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
-    defaults=preset_defaults(BurtConfig, PRESETS),
-    owns=lambda config: config.output,
-    kept="the last saved state is kept; the same command resumes",
 )
 
 

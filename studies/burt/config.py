@@ -8,7 +8,7 @@ from typing import Literal
 
 from corpora.support.config import Count, CountOrNone, Fraction, Positive, configuration
 from senteval_runner.towers.config import Pieces, Pooling
-from studies.finetune.config import Concatenation, LoopConfig, TinyConfig
+from studies.finetune.config import Concatenation, TinyConfig
 
 Objective = Literal["nli", "identification", "classification"]
 Ablation = Literal["objectives", "pooling", "concatenation", "negatives"]
@@ -20,8 +20,8 @@ class BurtConfig:
     """Train a Siamese encoder on NLI, paraphrase identification and pairwise text classification."""
 
     output: Path
-    """Result: an ordinary sentence-transformers folder (--ablation: one per row, below it). A run that was
-    stopped there is continued."""
+    """Result: an ordinary sentence-transformers folder (--ablation: one per row, below it) and the report. A
+    run that was stopped there is continued."""
     preset: Literal["paper"] | None = None
     """paper: BURT on BERT-base with the paper's data; ALBURT with --backbone albert-base-v2."""
     ablation: Ablation | None = None
@@ -39,16 +39,12 @@ class BurtConfig:
     paraphrase: tuple[Path, ...] = ()
     """Labelled paraphrase pairs for identification beside PPDB: .tsv(.gz) of label (0/1), sentence1,
     sentence2; they bring their own negatives."""
-    paraphrase_dev: tuple[Path, ...] = ()
-    """Labelled paraphrase pairs scored during training."""
     similarity: tuple[Path, ...] = ()
     """Word or phrase similarity files (two phrases and a score per line, tabs), scored by cosine before,
     during and after training; never trained on."""
     corpus: Path | None = None
     """Text (one sentence per line, .gz/.xz/.zst) for a tiny backbone's vocabulary and pre-training; without
     it, the training texts."""
-    corpus_lines: Count = 200_000
-    """Most lines read from --corpus."""
     objectives: tuple[Objective, ...] = ("nli", "identification", "classification")
     """Objectives to train. Missing data for one of them is an error."""
     pooling: Pooling = "mean"
@@ -59,31 +55,21 @@ class BurtConfig:
     """Sampled negatives per PPDB pair, drawn afresh each pass (BURT: k = 3)."""
     per_class: Count = 354_000
     """Most PPDB pairs of each label, drawn at random, all cut to the smallest (BURT: 354k, UNI: 343k)."""
-    max_words: Count = 6
-    """Longest phrase taken from PPDB, in words (BURT: 6)."""
     max_length: Pieces = 128
     """Longest text in word pieces; longer ones are cut (not stated in BURT)."""
     limit: CountOrNone = 0
     """Most training rows per file (a fixed random choice); 0 takes all."""
     held_out: Fraction = 0.02
     """Fraction of each training set held out for scores during training and as phrase test set, by a hash."""
-    dev_rows: CountOrNone = 2000
-    """Most rows per scored set during training."""
     batch_size: Count = 16
     """Pairs per step (BURT: 16)."""
     epochs: Positive = 2.0
     """Passes over the NLI set (UNI: 2; BURT does not say); without NLI, the largest set. Others cycle."""
-    dropout: Fraction = 0.1
-    """Probability in every dropout layer (BURT: 0.1)."""
-    loop: LoopConfig = field(default_factory=LoopConfig)
-    """Optimiser."""
+    learning_rate: Positive = 2e-5
+    """Peak rate (UNI: 2e-5; BURT does not say)."""
     tiny: TinyConfig = field(default_factory=TinyConfig)
     """The tiny backbone."""
     evaluate_every: Count = 1000
     """Steps between scores."""
-    save_every: Count = 200
-    """Steps between saved states."""
     seed: int = 1
     """Seed of new weights, batch order, negatives and dropout."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to train."""

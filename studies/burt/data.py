@@ -3,63 +3,68 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from corpora.inputs import read_lines
-from corpora.pairs.labelled import read_binary, read_nli, read_phrases
+from corpora.pairs.labelled import NLI_LABELS, read_binary, read_nli, read_phrases
 from corpora.rows import read_rows
 from corpora.support.errors import UserError
-from corpora.support.split import hold_out
-from studies.burt.config import BurtConfig
-from studies.burt.objectives import CLASSES
-from studies.burt.prepare import (
-    Phrases,
-    at_most,
-    balanced,
-    classification_examples,
-    hold_out_phrases,
-    nli_examples,
-    usable,
-    without_premises,
-)
-from studies.finetune.examples import Examples
+from corpora.support.split import hold_out, normalised, pair_in_fraction
+from studies.burt.config import BurtConfig, Objective
+from studies.finetune.examples import Examples, Fixed, Joined, Source, WithNegatives, rng
+
+CLASSES: dict[Objective, tuple[str, ...]] = {
+    "nli": NLI_LABELS,
+    "identification": ("different", "paraphrase"),
+    "classification": ("equivalence", "entailment", "independent"),
+}
+MERGED = {
+    "Equivalence": "equivalence",
+    "ForwardEntailment": "entailment",
+    "ReverseEntailment": "entailment",
+    "Independent": "independent",
+}
+"""The labels of PPDB 2.0 that are kept; Exclusion and OtherRelated are dropped (BURT)."""
+MAX_WORDS = 6
+"""Of a phrase (BURT)."""
+HELD_ROWS = 2000
+"""Most held-out rows that are scored during training."""
+T = TypeVar("T")
 
 
-def _none() -> Examples:
-    return Examples.of_pairs(())
+class Phrases(NamedTuple):
+    """A row of PPDB: two phrases and the entailment label (None in PPDB 1.0), merged by :func:`usable`."""
+
+    a: str
+    b: str
+    label: str | None
 
 
 @dataclass
 class BurtData:
-    """Training and held-out examples of each objective; empty if it is not trained."""
+    """Training and held-out examples by objective."""
 
-    nli: Examples = field(default_factory=_none)
-    nli_dev: Examples = field(default_factory=_none)
-    pairs: list[tuple[str, str]] = field(default_factory=list)
-    """Positive pairs of identification, which get sampled negatives: all PPDB pairs that are kept."""
-    pairs_dev: list[tuple[str, str]] = field(default_factory=list)
-    labelled: Examples = field(default_factory=_none)
-    """Paraphrase pairs with labelled negatives."""
-    labelled_dev: Examples = field(default_factory=_none)
-    classes: Examples = field(default_factory=_none)
-    classes_dev: Examples = field(default_factory=_none)
+    train: dict[Objective, Source] = field(default_factory=dict)
+    held: dict[Objective, Examples] = field(default_factory=dict)
     similarity: dict[str, Examples] = field(default_factory=dict)
-    """By file name; only scored, never trained on."""
+    """By file name; only scored."""
+    texts: list[str] = field(default_factory=list)
+    """To train on."""
+    held_texts: list[str] = field(default_factory=list)
     summary: list[str] = field(default_factory=list)
     """What was read, kept and dropped, one line per set."""
 
-    def texts(self) -> Iterator[str]:
-        """Every text of every set."""
-        for pair in (*self.pairs, *self.pairs_dev):
-            yield from pair
-        labelled = (self.nli, self.nli_dev, self.labelled, self.labelled_dev, self.classes, self.classes_dev)
-        for examples in (*labelled, *self.similarity.values()):
-            yield from examples.texts()
+    def hold(self, objective: Objective, source: Source) -> None:
+        """A fixed random choice of at most :data:`HELD_ROWS` held-out examples."""
+        if len(source):
+            examples = source.draw(0)
+            order = np.random.default_rng(0).permutation(len(examples))[:HELD_ROWS]
+            self.held[objective] = examples.take(np.sort(order))
+            self.held_texts += self.held[objective].texts()
 
 
 def read_data(config: BurtConfig) -> BurtData:
@@ -68,27 +73,19 @@ def read_data(config: BurtConfig) -> BurtData:
     Raises:
         UserError: an objective has no data, or a file is malformed.
     """
-    if not config.objectives or len(set(config.objectives)) < len(config.objectives):
-        raise UserError("--objectives: name each of nli, identification, classification at most once")
     data = BurtData()
     if "nli" in config.objectives:
         _read_nli(config, data)
-    if "identification" in config.objectives or "classification" in config.objectives:
+    if {"identification", "classification"} & set(config.objectives):
         _read_paraphrases(config, data)
     for path in config.similarity:
-        data.similarity[path.stem] = _read_similarity(path)
+        rows = list(read_rows(path, 3))
+        gold = np.array([row.number(2) for row in rows], dtype=np.float32)
+        data.similarity[path.stem] = Examples(
+            [row.cells[0] for row in rows], [row.cells[1] for row in rows], gold
+        )
+        data.held_texts += data.similarity[path.stem].texts()
     return data
-
-
-def corpus_texts(config: BurtConfig, data: BurtData) -> list[str]:
-    """Text for a tiny backbone: the first lines of ``--corpus``, or the training texts."""
-    if config.corpus is not None:
-        lines = (line.text.strip() for line in read_lines(config.corpus))
-        return list(islice((text for text in lines if text), config.corpus_lines))
-    texts: list[str] = [phrase for pair in data.pairs for phrase in pair]
-    for examples in (data.nli, data.labelled, data.classes):
-        texts += examples.texts()
-    return texts
 
 
 def _read_nli(config: BurtConfig, data: BurtData) -> None:
@@ -98,22 +95,23 @@ def _read_nli(config: BurtConfig, data: BurtData) -> None:
     rows = (row for path in config.nli for row in at_most(read_nli(path, skipped), config.limit))
     examples, dropped = nli_examples(rows)
     dropped += skipped.total()
-    kept = without_premises(
-        examples, (row[0] for path in (*config.nli_dev, *config.nli_unseen) for row in read_nli(path))
+    unseen = (row[0] for path in (*config.nli_dev, *config.nli_unseen) for row in read_nli(path))
+    kept = without_premises(examples, unseen)
+    counts = (
+        f"dropped {dropped:,} without a three-way label, {len(examples) - len(kept):,} with an unseen premise"
     )
     if not len(kept):
-        raise UserError(
-            f"nli: {_names(config.nli)} leave no training pair: {dropped:,} without a three-way label "
-            f"({', '.join(CLASSES['nli'])}), {len(examples):,} with a premise of --nli-dev or --nli-unseen"
-        )
+        raise UserError(f"nli: {_names(config.nli)} leave no training pair: {counts}")
     if config.nli_dev:
-        data.nli = kept
-        data.nli_dev, _ = nli_examples(row for path in config.nli_dev for row in read_nli(path))
+        train = kept
+        held, _ = nli_examples(row for path in config.nli_dev for row in read_nli(path))
     else:
-        data.nli, data.nli_dev = hold_out(kept, config.held_out)
+        train, held = hold_out(kept, config.held_out)
+    data.train["nli"] = Fixed(train)
+    data.texts += train.texts()
+    data.hold("nli", Fixed(held))
     data.summary.append(
-        f"nli ({_names(config.nli)}): {len(data.nli):,} pairs to train on, {len(data.nli_dev):,} held out; "
-        f"dropped {dropped:,} without a three-way label, {len(examples) - len(kept):,} with an unseen premise"
+        f"nli ({_names(config.nli)}): {len(train):,} pairs to train on, {len(held):,} held out; {counts}"
     )
 
 
@@ -124,62 +122,135 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
     skipped: Counter[str] = Counter()
     for path in config.ppdb:
         rows += (Phrases(*row) for row in at_most(read_phrases(path, skipped), config.limit))
-    taken = usable(rows, config.max_words)
+    taken = usable(rows)
     train, held = (
         balanced(side, config.per_class, config.seed) for side in hold_out_phrases(taken, config.held_out)
     )
     if config.ppdb:
         data.summary.append(
             f"ppdb ({_names(config.ppdb)}): {len(taken):,} of {len(rows):,} rows have two different phrases "
-            f"of at most {config.max_words} words and a label that is kept; {_by_label(train)} to train on, "
+            f"of at most {MAX_WORDS} words and a label that is kept; {len(train):,} to train on, "
             f"{len(held):,} held out; {skipped.total():,} lines are not PPDB's"
         )
     if "identification" in config.objectives:
-        data.pairs, data.pairs_dev = ([(row.a, row.b) for row in side] for side in (train, held))
-        _read_labelled(config, data)
-        data.summary.append(
-            f"identification: {len(data.pairs):,} positive pairs, {config.negatives} sampled negatives each, "
-            f"and {len(data.labelled):,} labelled pairs to train on; "
-            f"{len(data.pairs_dev):,} and {len(data.labelled_dev):,} held out"
-        )
+        _identification(config, data, train, held)
     if "classification" in config.objectives:
-        data.classes, data.classes_dev = classification_examples(train), classification_examples(held)
-        if len(np.unique(data.classes.target)) < len(CLASSES["classification"]):
+        examples = classification_examples(train)
+        if len(np.unique(examples.target)) < len(CLASSES["classification"]):
             raise UserError(
                 "classification needs PPDB 2.0 rows labelled Equivalence, (Forward|Reverse)Entailment "
                 "and Independent; the files have none of some kind: leave classification out of --objectives"
             )
-        data.summary.append(
-            f"classification: {len(data.classes):,} pairs in three equal classes to train on, "
-            f"{len(data.classes_dev):,} held out"
-        )
+        data.train["classification"] = Fixed(examples)
+        data.texts += examples.texts()
+        data.hold("classification", Fixed(classification_examples(held)))
+        data.summary.append(f"classification: {len(examples):,} pairs in three equal classes to train on")
 
 
-def _by_label(rows: Iterable[Phrases]) -> str:
-    """``5 equivalence, 5 entailment, 5 independent, 2 unlabelled``."""
-    counts = Counter(row.label or "unlabelled" for row in rows)
-    return ", ".join(f"{count:,} {label}" for label, count in counts.items()) or "none"
-
-
-def _read_labelled(config: BurtConfig, data: BurtData) -> None:
-    data.labelled = Examples.of_pairs(
-        row for path in config.paraphrase for row in at_most(read_binary(path), config.limit)
+def _identification(config: BurtConfig, data: BurtData, train: list[Phrases], held: list[Phrases]) -> None:
+    """PPDB's pairs with sampled negatives, and the labelled pairs."""
+    labelled, labelled_held = hold_out(
+        Examples.of_pairs(
+            row for path in config.paraphrase for row in at_most(read_binary(path), config.limit)
+        ),
+        config.held_out,
     )
-    if config.paraphrase_dev:
-        data.labelled_dev = Examples.of_pairs(
-            row for path in config.paraphrase_dev for row in read_binary(path)
-        )
-    else:
-        data.labelled, data.labelled_dev = hold_out(data.labelled, config.held_out)
+    pairs, pairs_held = ([(row.a, row.b) for row in side] for side in (train, held))
+    sampled = WithNegatives(pairs, config.negatives, config.seed, others=pairs_held)
+    held_out = WithNegatives(pairs_held, config.negatives, config.seed, "held out", others=pairs)
+    data.train["identification"] = Joined([one for one in (sampled, Fixed(labelled)) if len(one)])
+    data.hold("identification", Joined([one for one in (held_out, Fixed(labelled_held)) if len(one)]))
+    data.texts += [*(text for pair in pairs for text in pair), *labelled.texts()]
+    # Negatives of either side are phrases of both.
+    data.held_texts += [text for pair in pairs_held for text in pair]
+    data.summary.append(
+        f"identification: {len(pairs):,} positive pairs, {config.negatives} sampled negatives each, and "
+        f"{len(labelled):,} labelled pairs; {len(pairs_held):,} and {len(labelled_held):,} more held out"
+    )
 
 
-def _read_similarity(path: Path) -> Examples:
-    first, second, gold = [], [], []
-    for row in read_rows(path, 3):
-        first.append(row.cells[0])
-        second.append(row.cells[1])
-        gold.append(row.number(2))
-    return Examples(first, second, np.array(gold, dtype=np.float32))
+def at_most(rows: Iterable[T], limit: int) -> Iterable[T]:
+    """A fixed random choice of at most ``limit`` rows (0: all).
+
+    Files may be sorted, so the first rows would be a biased choice. This is reservoir sampling: one pass with
+    ``limit`` rows in memory; row i replaces a random kept row with probability limit / (i + 1).
+    """
+    if not limit:
+        return rows
+    generator = rng(0, "limit")
+    kept: list[T] = []
+    for place, row in enumerate(rows):
+        if place < limit:
+            kept.append(row)
+        elif (slot := int(generator.integers(place + 1))) < limit:
+            kept[slot] = row
+    return kept
+
+
+def usable(rows: Iterable[Phrases]) -> list[Phrases]:
+    """The rows that training takes, with merged labels.
+
+    Their phrases differ and have at most :data:`MAX_WORDS` words each; Exclusion and OtherRelated are gone. A
+    pair counts once in each direction: PPDB lists both, and BURT's 3 x 354k pairs out of 1.53M leave no
+    room for one alone.
+    """
+    kept: dict[tuple[str, str], Phrases] = {}
+    for row in rows:
+        short = max(len(row.a.split()), len(row.b.split())) <= MAX_WORDS
+        if short and row.a != row.b and (row.label is None or row.label in MERGED):
+            label = None if row.label is None else MERGED[row.label]
+            kept.setdefault((row.a, row.b), Phrases(row.a, row.b, label))
+    return list(kept.values())
+
+
+def hold_out_phrases(rows: Iterable[Phrases], fraction: float) -> tuple[list[Phrases], list[Phrases]]:
+    """(training, held out); both directions of a pair are on one side."""
+    sides: tuple[list[Phrases], list[Phrases]] = ([], [])
+    for row in rows:
+        sides[pair_in_fraction(row.a, row.b, fraction)].append(row)
+    return sides
+
+
+def balanced(rows: Iterable[Phrases], per_class: int, seed: int) -> list[Phrases]:
+    """A random choice of at most ``per_class`` rows of each label, every label cut to the smallest.
+
+    Unlabelled rows (PPDB 1.0) follow, all of them.
+    """
+    groups: dict[str | None, list[Phrases]] = {}
+    for row in rows:
+        groups.setdefault(row.label, []).append(row)
+    unlabelled = groups.pop(None, [])
+    size = min([per_class, *map(len, groups.values())])
+    kept: list[Phrases] = []
+    for label in CLASSES["classification"]:
+        group = groups.get(label, [])
+        order = rng(seed, f"balance/{label}").permutation(len(group))[:size]
+        kept += [group[i] for i in order]
+    return kept + unlabelled
+
+
+def classification_examples(rows: Iterable[Phrases]) -> Examples:
+    """Pairwise text classification: the labelled rows, classes as in ``CLASSES["classification"]``."""
+    ids = {label: place for place, label in enumerate(CLASSES["classification"])}
+    return Examples.of_pairs((row.a, row.b, ids[row.label]) for row in rows if row.label is not None)
+
+
+def nli_examples(rows: Iterable[tuple[str, str, str]]) -> tuple[Examples, int]:
+    """Three-way examples from (premise, hypothesis, label), and how many rows had another label.
+
+    Those are ``-`` (no majority) and the two-way ``not_entailment``.
+    """
+    ids = {label: place for place, label in enumerate(CLASSES["nli"])}
+    every = [(premise, hypothesis, ids.get(label, -1)) for premise, hypothesis, label in rows]
+    kept = [row for row in every if row[2] >= 0]
+    return Examples.of_pairs(kept), len(every) - len(kept)
+
+
+def without_premises(examples: Examples, unseen: Iterable[str]) -> Examples:
+    """Drop examples whose first text is among ``unseen`` (up to case, spaces and punctuation)."""
+    forbidden = {normalised(text) for text in unseen}
+    rows = [row for row, text in enumerate(examples.first) if normalised(text) not in forbidden]
+    return examples.take(np.array(rows, dtype=np.int64))
 
 
 def _names(paths: Iterable[Path]) -> str:

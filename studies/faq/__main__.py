@@ -1,37 +1,32 @@
 """FAQ retrieval: TF-IDF, BM25 and encoders, frozen and tuned on retrieved negatives (UNI Table 8).
 
     python -m studies.faq insurance --preset paper
-    python -m studies.faq stackfaq covidfaq --split random --models all-MiniLM-L6-v2 runs/models/demo
+    python -m studies.faq insurance --models all-MiniLM-L6-v2 runs/models/demo
 
-A set is a folder with ``faq.tsv``, ``qrels.tsv`` and the queries (see :mod:`corpora.ranking.faq`).
-Output: ``results.json``, ``tables.md``, ``report.html``.
+A set is a folder with ``faq.tsv``, ``queries-train.tsv``, ``queries-test.tsv`` and ``qrels.tsv`` (see
+:mod:`corpora.ranking.faq`).
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command
-from corpora.support.presets import preset_defaults
-from studies.faq.config import PRESETS, FaqConfig
+from studies.faq.config import FaqConfig
+from studies.kit.runner import Run, command
 
-
-def main(config: FaqConfig) -> None:
-    """Evaluate and report."""
-    from studies.faq.run import run
-
-    run(config)
+if TYPE_CHECKING:
+    from senteval_runner.report.page import Page
 
 
-cli = Command(
-    FaqConfig,
-    main,
-    "studies.faq",
-    "FAQ retrieval.",
-    owns=lambda config: config.output,
-    defaults=preset_defaults(FaqConfig, PRESETS),
-    plugins=True,
-)
+def study(config: FaqConfig, run: Run) -> Page:
+    """Score every method on every set."""
+    from studies.faq.evaluate import evaluate
+
+    return evaluate(config, run)
+
+
+cli = command(FaqConfig, study, "studies.faq", "FAQ retrieval.", plugins=True)
 
 
 if __name__ == "__main__":

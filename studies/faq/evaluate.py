@@ -1,196 +1,85 @@
-"""Scores of every method on a FAQ set (UNI Table 8).
+"""Scores of every method on a FAQ set (UNI Table 8): nothing trained, then everything trained.
 
-The files of a set fix which queries train and which test, and every seed trains on the same queries, so Std.
-is the deviation over trainings. Our own variant splits the queries at random for every seed; then untrained
-methods have a deviation too.
+A method gives one score per query and entry; higher is better. The files of a set fix which queries train and
+which test, so the deviation is over trainings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypedDict
+from collections.abc import Mapping
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.ranking.faq import FaqSet
-from corpora.ranking.lexical import Scores
-from corpora.ranking.questions import split
+from corpora.ranking.faq import read_faq
+from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.support.errors import UserError
-from corpora.support.progress import progress
-from senteval_runner.protocol.features import unit
-from senteval_runner.vectors.embed import SentenceVectors
-from studies.faq.config import FaqConfig, Sampling, Side, TuningConfig
-from studies.faq.rank import LEXICAL, measure
-from studies.faq.siamese import negative_count, retrieved_negatives, tune, tuned_scores
+from senteval_runner.report.page import Page
+from senteval_runner.vectors.encoders import open_model
+from studies.faq.config import FaqConfig, Sampling
+from studies.faq.data import Data
+from studies.faq.report import Rows, page
+from studies.faq.train import LabelledPairs, tune
+from studies.kit.runner import Cell, Figures, Run
 
-Vectors = Mapping[str, Mapping[str, NDArray[np.floating]]]
-"""Unit vectors of ``query`` [Q, D], ``question`` and ``answer`` [N, D], by model."""
-SIDES: tuple[Side, ...] = ("question", "answer")
-
-
-class Row(TypedDict):
-    """Scores of one method on one set."""
-
-    set: str
-    side: str
-    method: str
-    sampling: Sampling | None
-    """None: not trained."""
-    accuracy: float
-    accuracy_sd: float | None
-    """Population standard deviation over the seeds; None if all seeds are the same."""
-    mrr: float
-    mrr_sd: float | None
+LEXICAL = {"TF-IDF": Tfidf, "BM25": Bm25}
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One training run: which queries are trained on and which are scored."""
-
-    model: str
-    side: str
-    sampling: Sampling
-    seed: int
-    train: NDArray[np.int64]
-    test: NDArray[np.int64]
-
-
-Tuner = Callable[[Job], Scores]
-"""Trains on a job's training queries and scores its test queries: [test, N]."""
-
-
-def relevance(faq: FaqSet, query_ids: Sequence[str]) -> NDArray[np.bool_]:
-    """Which entries answer which query: bool [Q, N]."""
-    column = {entry.doc_id: place for place, entry in enumerate(faq.entries)}
-    table = np.zeros((len(query_ids), len(column)), dtype=bool)
-    for row, query in enumerate(query_ids):
-        table[row, [column[doc] for doc in faq.relevant[query]]] = True
-    return table
-
-
-def side_texts(faq: FaqSet, side: str) -> list[str]:
-    """The entries' questions, or their answers."""
-    return [getattr(entry, side) for entry in faq.entries]
-
-
-def embed_faq(faq: FaqSet, encode: SentenceVectors) -> dict[str, NDArray[np.floating]]:
-    """Unit vectors of ``query`` [Q, D], ``question`` and ``answer`` [N, D]."""
-    texts: dict[str, list[str]] = {"query": list(faq.queries.values())}
-    texts |= {side: side_texts(faq, side) for side in SIDES}
-    return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
-
-
-def splits(faq: FaqSet, config: FaqConfig) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Rows of training and test queries, each in rising order, for every seed.
+def evaluate(config: FaqConfig, run: Run) -> Page:
+    """Score every method on every set.
 
     Raises:
-        UserError: the set does not fix them, or has too few queries to split.
+        UserError: a set or model that cannot be opened.
     """
-    count = len(faq.queries)
-    if config.split == "random":
-        if count < 2:
-            raise UserError(f"{faq.name}: needs two queries or more to split")
-        return [split(count, config.train_fraction, seed) for seed in range(config.runs)]
-    if faq.train is None:
-        raise UserError(
-            f"{faq.name}: no queries-train.tsv and queries-test.tsv; write them, or give --split random"
-        )
-    trains = np.array([query in faq.train for query in faq.queries])
-    return [(np.flatnonzero(trains), np.flatnonzero(~trains))] * config.runs
+    found_sets = [Data.of(read_faq(folder)) for folder in dict.fromkeys(config.sets)]
+    sets = {data.name: data for data in found_sets}
+    if len(sets) < len(found_sets):
+        raise UserError(f"two sets have one name ({', '.join(sets)}); rename a folder")
+    retriever = [config.retriever] if config.retriever and "retrieved" in config.sampling else []
+    models = {spec: open_model(spec, cache=None) for spec in [*config.models, *retriever]}
 
+    @cache
+    def vectors(name: str, model: str) -> Mapping[str, NDArray[np.floating]]:
+        return sets[name].embed(models[model].vectors)
 
-def retrieved(
-    vectors: Vectors, job: Job, relevant_QN: NDArray[np.bool_], count: int, retriever: str | None
-) -> NDArray[np.int64] | None:
-    """The wrong entries of a job's training queries, best first: int64 [train, K]; None if they are random.
+    def cosines(name: str, model: str) -> Scores:
+        found = vectors(name, model)
+        scores: Scores = found["query"] @ found["question"].T
+        return scores
 
-    Args:
-        vectors: frozen vectors of the models and the retriever.
-        job: the training.
-        relevant_QN: which entries answer its training queries, [train, N].
-        count: number K of wrong entries.
-        retriever: the model that ranks; None is the job's own.
-    """
-    if job.sampling == "random":
-        return None
-    frozen = vectors[retriever or job.model]
-    return retrieved_negatives(frozen["query"][job.train] @ frozen[job.side].T, relevant_QN, count)
+    def frozen(name: str, method: str, folder: Path) -> Figures:
+        data = sets[name]
+        if method in LEXICAL:
+            index = LEXICAL[method](data.questions)
+            return data.measure(np.array([index.scores(data.queries[row]) for row in data.test]))
+        return data.measure(cosines(name, method)[data.test])
 
+    def tuned(name: str, model: str, sampling: Sampling, seed: int, folder: Path) -> Figures:
+        data = sets[name]
+        guide = cosines(name, config.retriever or model)[data.train] if sampling == "retrieved" else None
+        asked = [data.queries[row] for row in data.train]
+        pairs = LabelledPairs(asked, data.questions, data.relevant_QN[data.train], guide, seed)
+        net = tune(model, pairs, config, folder, run.log)
+        return data.measure(net.scores([data.queries[row] for row in data.test], data.questions))
 
-def map_tuner(
-    vectors: Vectors, relevant_QN: NDArray[np.bool_], config: TuningConfig, retriever: str | None = None
-) -> Tuner:
-    """A tuner of a Siamese map on the frozen vectors of a model.
-
-    Args:
-        vectors: frozen vectors of the models and the retriever.
-        relevant_QN: which entries answer which query.
-        config: how the map is trained.
-        retriever: see :func:`retrieved`.
-    """
-
-    def tuner(job: Job) -> Scores:
-        query_QD, entry_ND = vectors[job.model]["query"], vectors[job.model][job.side]
-        relevant = relevant_QN[job.train]
-        count = negative_count(relevant, config.negatives)
-        wrong_QK = retrieved(vectors, job, relevant, count, retriever)
-        model = tune(query_QD[job.train], entry_ND, relevant, config, retrieved_QK=wrong_QK, seed=job.seed)
-        return tuned_scores(model, query_QD[job.test], entry_ND)
-
-    return tuner
-
-
-def evaluate_faq(
-    faq: FaqSet, models: Sequence[str], vectors: Vectors, tuner: Tuner, config: FaqConfig
-) -> list[Row]:
-    """One row per side and method, in the order of UNI's Table 8: nothing trained, then everything trained.
-
-    Args:
-        faq: the set.
-        models: which of ``vectors`` are evaluated.
-        vectors: output of :func:`embed_faq` by model name.
-        tuner: trains and scores a job.
-        config: sides, kinds of negatives, seeds and split.
-    """
-    ids = list(faq.queries)
-    queries = list(faq.queries.values())
-    parts = splits(faq, config)
-
-    def row(side: Side, method: str, sampling: Sampling | None, scores_by_seed: Sequence[Scores]) -> Row:
-        found = [
-            measure(faq, [ids[i] for i in test], scores)
-            for scores, (_, test) in zip(scores_by_seed, parts, strict=True)
-        ]
-        accuracy, mrr = (np.array([scores[metric] for scores in found]) for metric in ("accuracy", "mrr"))
-        varies = sampling is not None or config.split == "random"
-        return Row(
-            set=faq.name,
-            side=side,
-            method=method,
-            sampling=sampling,
-            accuracy=float(accuracy.mean()),
-            accuracy_sd=float(accuracy.std()) if varies else None,
-            mrr=float(mrr.mean()),
-            mrr_sd=float(mrr.std()) if varies else None,
-        )
-
-    rows: list[Row] = []
-    total = len(config.sides) * (len(LEXICAL) + len(models) * (1 + len(config.sampling) * config.runs))
-    with progress(total=total, unit="fit", description=faq.name) as bar:
-        for side in config.sides:
-            texts = side_texts(faq, side)
-            tables = {name: ranker(queries, texts) for name, ranker in LEXICAL.items()}
-            tables |= {name: vectors[name]["query"] @ vectors[name][side].T for name in models}
-            for name, scores_QN in tables.items():
-                rows.append(row(side, name, None, [scores_QN[test] for _, test in parts]))
-                bar.update(1)
-            for sampling in config.sampling:
-                for name in models:
-                    tuned = []
-                    for seed, (train, test) in enumerate(parts):
-                        tuned.append(tuner(Job(name, side, sampling, seed, train, test)))
-                        bar.update(1)
-                    rows.append(row(side, name, sampling, tuned))
-    return rows
+    cells: dict[tuple[str, str, Sampling | None, int], Cell] = {}
+    options: list[object] = [config.epochs, config.batch_size, config.learning_rate, config.max_length]
+    options += [models[spec].identity for spec in retriever]
+    for name, data in sets.items():
+        for method in [*LEXICAL, *config.models]:
+            identity = [data.digest, *(models[method].identity if method in models else [method])]
+            compute = partial(frozen, name, method)
+            cells[name, method, None, 0] = Cell(name=f"{name}: {method}", identity=identity, compute=compute)
+        for sampling, model, seed in product(config.sampling, config.models, range(config.runs)):
+            cells[name, model, sampling, seed] = Cell(
+                name=f"{name}: {model}, {sampling} negatives, seed {seed}",
+                identity=[data.digest, *models[model].identity, sampling, seed, *options],
+                compute=partial(tuned, name, model, sampling, seed),
+            )
+    rows: Rows = {}
+    for (name, method, trained, _), figures in run.figures(cells).items():
+        rows.setdefault((name, method, trained), []).append(figures)
+    return page(rows, {(name, model): vectors(name, model) for name in sets for model in config.models}, sets)

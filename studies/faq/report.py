@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.ranking.faq import FaqSet
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Page, Section
 from senteval_runner.report.projections import NO_PLANE, has_plane, tsne
-from senteval_runner.report.table import Column, Table
-from studies.faq.evaluate import Row, Vectors
+from senteval_runner.report.table import Cell, Column, Table
+from studies.faq.config import Sampling
+from studies.faq.data import Data
+from studies.kit.runner import Figures
 
 COLUMNS = (
     "Method",
@@ -24,51 +25,49 @@ COLUMNS = (
 TRAINED = {None: "", "retrieved": " + FAQ", "random": " + FAQ, random negatives"}
 """What follows a model's name, by how its negatives were sampled."""
 QUERIES_SHOWN = 150
+Rows = dict[tuple[str, str, Sampling | None], list[Figures]]
+"""Figures of the seeds by set, method and sampling; None is not trained."""
 
 
-def tables(rows: Sequence[Row], sets: Sequence[FaqSet]) -> Page:
-    """A section per set, with a table for each side of the entries."""
-    return Page("FAQ retrieval", [_set_section(faq, rows) for faq in sets])
+def page(
+    rows: Rows,
+    vectors: Mapping[tuple[str, str], Mapping[str, NDArray[np.floating]]],
+    sets: Mapping[str, Data],
+) -> Page:
+    """A section per set with its table, and a plot per set and model.
+
+    Args:
+        rows: what the tables show.
+        vectors: of queries and answers by set and model.
+        sets: by name.
+    """
+    sections = []
+    for name, data in sets.items():
+        own = {key[1:]: found for key, found in rows.items() if key[0] == name}
+        note = f"{len(data.questions)} entries, {len(data.queries)} queries. Std. is over the seeds."
+        sections.append(Section(name, [score_table(own)], note=note))
+    for (name, model), found in vectors.items():
+        sections.append(Section(f"{name}: queries and answers by {model}", [_projection(sets[name], found)]))
+    return Page("FAQ retrieval", sections)
 
 
-def _set_section(faq: FaqSet, rows: Sequence[Row]) -> Section:
-    own = [row for row in rows if row["set"] == faq.name]
-    sides = dict.fromkeys(row["side"] for row in own)
-    return Section(
-        faq.name,
-        [score_table([row for row in own if row["side"] == side], f"Query against {side}") for side in sides],
-        note=f"{len(faq.entries)} entries, {len(faq.queries)} queries. Std. is over the seeds.",
-    )
+def score_table(rows: Mapping[tuple[str, Sampling | None], Sequence[Figures]]) -> Table:
+    """One row per method, untrained ones first; Std. is the population's."""
+    cells: list[list[Cell]] = []
+    for (method, sampling), seeds in sorted(rows.items(), key=lambda row: row[0][1] is not None):
+        accuracy, mrr = (np.array([one[metric] for one in seeds]) for metric in ("accuracy", "mrr"))
+        deviation = None if sampling is None else 100 * float(accuracy.std())
+        cells.append([method + TRAINED[sampling], 100 * float(accuracy.mean()), deviation, float(mrr.mean())])
+    return Table(COLUMNS, cells)
 
 
-def score_table(rows: Sequence[Row], title: str) -> Table:
-    """One row per method."""
-    cells = [
-        [
-            row["method"] + TRAINED[row["sampling"]],
-            100 * row["accuracy"],
-            None if row["accuracy_sd"] is None else 100 * row["accuracy_sd"],
-            row["mrr"],
-        ]
-        for row in rows
-    ]
-    return Table(COLUMNS, cells, title=title)
-
-
-def figures(faq: FaqSet, vectors: Vectors) -> Iterator[Section]:
-    """A plot of queries and answers per model."""
-    for name, table in vectors.items():
-        yield Section(f"{faq.name}: queries and answers by {name}", [_projection(faq, table)])
-
-
-def _projection(faq: FaqSet, vectors: Mapping[str, NDArray[np.floating]]) -> Block:
+def _projection(data: Data, vectors: Mapping[str, NDArray[np.floating]]) -> Block:
     """t-SNE of the first queries and their answers."""
-    ids = list(faq.queries)[:QUERIES_SHOWN]
-    column = {entry.doc_id: place for place, entry in enumerate(faq.entries)}
-    served = sorted({column[doc] for query in ids for doc in faq.relevant[query]})
-    rows_ND = np.concatenate([vectors["query"][: len(ids)], vectors["answer"][served]])
+    queries = data.queries[:QUERIES_SHOWN]
+    served = np.flatnonzero(data.relevant_QN[: len(queries)].any(axis=0))
+    rows_ND = np.concatenate([vectors["query"][: len(queries)], vectors["answer"][served]])
     if not has_plane(rows_ND):
         return NO_PLANE
-    titles = [faq.queries[query] for query in ids] + [faq.entries[place].answer[:80] for place in served]
-    classes = [0] * len(ids) + [1] * len(served)
+    titles = queries + [data.answers[place][:80] for place in served]
+    classes = [0] * len(queries) + [1] * len(served)
     return plots.scatter(tsne(rows_ND), classes, ["query", "answer"], titles=titles)

@@ -8,31 +8,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from corpora.support.errors import UserError
-from corpora.support.presets import Need
 from multiview.folder.names import BUILTIN
+from senteval_runner.vectors.sources import find_source
 from studies.finetune.config import TinyConfig
 from studies.finetune.tiny import build_tiny
 
 TINY = "tiny"
 """What builds a small BERT from the texts at hand."""
-
-
-def chosen(backbone: str | None, paper: str) -> str:
-    """The backbone that was given.
-
-    Args:
-        backbone: value of ``--backbone``.
-        paper: what the paper starts from.
-
-    Raises:
-        UserError: none was given.
-    """
-    if backbone is None:
-        raise UserError(
-            f"no backbone: give --backbone with a Hugging Face name ({paper} is the paper's) or the folder "
-            f"of an encoder, or --backbone {TINY} for a small BERT made from the texts at hand"
-        )
-    return backbone
 
 
 def is_here(backbone: str | None) -> bool:
@@ -51,21 +33,6 @@ def is_here(backbone: str | None) -> bool:
     return kept or _resolves(constants.ENDPOINT)
 
 
-def needed(backbone: str | None, paper: str) -> Need:
-    """The backbone among the inputs of a paper's preset.
-
-    Args:
-        backbone: value of ``--backbone``.
-        paper: name of the paper's on the hub.
-    """
-    return Need(
-        option=f"--backbone {backbone}",
-        what="encoder with safetensors weights",
-        where=f"huggingface.co/{paper}",
-        here=is_here(backbone),
-    )
-
-
 def _resolves(address: str) -> bool:
     try:
         socket.getaddrinfo(urlsplit(address).hostname, 443)
@@ -75,24 +42,37 @@ def _resolves(address: str) -> bool:
 
 
 def ready(
-    backbone: str,
-    folder: Path,
+    backbone: str | None,
+    output: Path,
     texts: Callable[[], Sequence[str]],
     tiny: TinyConfig,
     *,
     seed: int,
     report: Callable[[str], None],
 ) -> str:
-    """Name or folder to load; a tiny BERT is built in ``folder`` first.
+    """Name or folder to load; a tiny BERT is built in ``output/backbone`` first.
 
     Args:
-        backbone: see :func:`chosen`.
-        folder: where a tiny BERT goes.
+        backbone: value of ``--backbone``.
+        output: of the study.
         texts: asked only for a tiny BERT, whose vocabulary and pre-training they are.
         tiny: its sizes.
         seed: of its weights.
         report: takes one line per stage of its making.
+
+    Raises:
+        UserError: none was given.
     """
+    if backbone is None:
+        raise UserError(
+            "no backbone: give --backbone with a Hugging Face name (bert-base-uncased is the paper's) or the "
+            f"folder of an encoder, or --backbone {TINY} for a small BERT made from the texts at hand"
+        )
     if backbone != TINY:
         return backbone
-    return str(build_tiny(folder, texts(), tiny, seed=seed, report=report))
+    return str(build_tiny(output / "backbone", texts(), tiny, seed=seed, report=report))
+
+
+def identity_of(backbone: str) -> str:
+    """Digest of what a backbone's name stands for: the content of a folder, or the name itself."""
+    return find_source(backbone).key

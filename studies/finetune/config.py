@@ -7,13 +7,9 @@ from typing import Annotated, Literal
 from annotated_types import Ge
 
 from corpora.support.config import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
-from corpora.support.errors import UserError
-from senteval_runner.towers.config import Pieces
 
 Concatenation = Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff", "uv-diff-prod"]
 """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v."""
-HEAD_WIDTH = 64
-"""Width of an attention head of the tiny BERT."""
 
 
 @configuration
@@ -46,24 +42,5 @@ class TinyConfig:
     """Width; the feed-forward layer has four times that, attention one head per 64."""
     vocabulary: Annotated[int, Ge(10)] = 8192
     """Word pieces, special ones included."""
-    max_length: Pieces = 128
-    """Word pieces per text."""
     mlm_steps: CountOrNone = 0
     """Masked-language-model steps before fine-tuning; 0 leaves the weights random."""
-    mlm_batch_size: Count = 32
-    """Texts per masked-language-model step."""
-    mlm_learning_rate: Positive = 1e-3
-    """Peak rate of the pre-training (10 % warm-up, linear decay)."""
-
-    def heads(self) -> int:
-        """Number of attention heads.
-
-        Raises:
-            UserError: the width is not a multiple of it.
-        """
-        heads = max(1, self.hidden // HEAD_WIDTH)
-        if self.hidden % heads:
-            raise UserError(
-                f"--tiny.hidden {self.hidden}: must be a multiple of its {heads} heads, one per {HEAD_WIDTH}"
-            )
-        return heads

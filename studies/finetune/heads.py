@@ -5,14 +5,17 @@ Shapes: B pairs, D tower's width, C classes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from senteval_runner.towers.transformer import Tower
+from senteval_runner.towers.transformer import Tower, embed_all
 from studies.finetune.config import Concatenation
+from studies.finetune.examples import Examples
 
 _WIDTH = {"uv": 2, "diff": 1, "prod": 1}
 
@@ -55,6 +58,33 @@ class PairHead(nn.Module):
         """Logits [B, C]."""
         logits: Tensor = self.linear(combine(u_BD, v_BD, self.concatenation))
         return logits
+
+
+class Siamese(TowerModule):
+    """A tower that embeds both texts of a pair, and a softmax head per task.
+
+    Args:
+        tower: the encoder.
+        heads: by task.
+    """
+
+    def __init__(self, tower: nn.Module, heads: Mapping[str, PairHead]) -> None:
+        super().__init__(tower)
+        self.heads = nn.ModuleDict(heads)
+
+    def loss(self, task: str, examples: Examples) -> Tensor:
+        """−1/B Σ log softmax(head(u, v))[class]; both sides of the batch share one forward pass."""
+        u_BD, v_BD = self.encoder.embed(list(examples.texts())).split(len(examples))
+        target = torch.from_numpy(examples.target).to(u_BD.device)
+        return classification_loss(self.heads[task](u_BD, v_BD), target)
+
+    def predict(self, task: str, examples: Examples) -> np.ndarray:
+        """Most probable class per pair, int64 [n]."""
+        head = self.heads[task]
+        table = torch.from_numpy(embed_all(self.encoder, list(examples.texts())))
+        u_BD, v_BD = table.to(next(head.parameters()).device).split(len(examples))
+        classes: np.ndarray = head(u_BD, v_BD).argmax(dim=-1).cpu().numpy()
+        return classes
 
 
 def seeded_linear(inputs: int, outputs: int, seed: int) -> nn.Linear:

@@ -19,15 +19,16 @@ from torch import Tensor, nn
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
-from parsing.networks.adam_state import adam_tensors, load_adam
-from parsing.networks.checkpoints import (
+from parsing.training.checkpoints import (
     Checkpoint,
     Checkpoints,
+    adam_tensors,
     check_same_run,
+    load_adam,
     load_parameters,
     parameters_of,
 )
-from parsing.networks.schedule import ramp
+from parsing.training.task import ramp
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream
 
@@ -52,7 +53,7 @@ class Schedule:
     """Total number of optimiser steps."""
     evaluate_every: int
     """Steps between evaluations; there is also one before the first step and one after the last."""
-    save_every: int
+    save_every: int = 200
     """Steps between saved states; every evaluation saves one, too."""
     select: str | None = None
     """Keep the weights with the highest score of this name; None keeps the last weights."""

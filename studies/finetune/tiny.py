@@ -9,6 +9,7 @@ Shapes: B texts, T pieces, P predicted pieces.
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -26,6 +27,13 @@ from studies.finetune.config import LoopConfig, TinyConfig
 from studies.finetune.examples import Examples, Fixed, Stream
 from studies.finetune.loop import Schedule, Task, fit
 
+HEAD_WIDTH = 64
+"""Width of an attention head."""
+MAX_LENGTH = 128
+"""Word pieces per text."""
+BATCH = 32
+LOOP = LoopConfig(learning_rate=1e-3, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.01, clip_norm=1.0)
+"""Of the pre-training."""
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_LETTERS = 500
 
@@ -81,6 +89,10 @@ def build_tiny(
     Raises:
         UserError: no text, or the folder holds a BERT of another configuration.
     """
+    if config.hidden > HEAD_WIDTH and config.hidden % HEAD_WIDTH:
+        raise UserError(
+            f"--tiny.hidden {config.hidden}: must be a multiple of {HEAD_WIDTH}, an attention head"
+        )
     quiet()
     texts = [text for text in texts if text.strip()]
     if not texts:
@@ -104,6 +116,7 @@ def build_tiny(
     model.bert.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_json(done, wanted)
+    shutil.rmtree(folder / "mlm", ignore_errors=True)
     return folder
 
 
@@ -113,7 +126,7 @@ def _tokenizer(folder: Path, texts: Sequence[str], config: TinyConfig) -> Any:
     # Always learned again: the folder's vocabulary may be of a killed run with other options.
     vocabulary = folder / "vocab.txt"
     write_text(vocabulary, "\n".join(learn_vocabulary(texts, config.vocabulary)) + "\n")
-    return BertTokenizer(vocab=str(vocabulary), model_max_length=config.max_length)
+    return BertTokenizer(vocab=str(vocabulary), model_max_length=MAX_LENGTH)
 
 
 def _masked_model(pieces: int, config: TinyConfig, seed: int) -> Any:
@@ -126,9 +139,9 @@ def _masked_model(pieces: int, config: TinyConfig, seed: int) -> Any:
                 vocab_size=pieces,
                 hidden_size=config.hidden,
                 num_hidden_layers=config.layers,
-                num_attention_heads=config.heads(),
+                num_attention_heads=max(1, config.hidden // HEAD_WIDTH),
                 intermediate_size=4 * config.hidden,
-                max_position_embeddings=config.max_length,
+                max_position_embeddings=MAX_LENGTH,
             )
         )
 
@@ -146,29 +159,21 @@ def _pretrain(
 
     def loss(examples: Examples) -> Tensor:
         batch = tokenizer(
-            examples.first, padding=True, truncation=True, max_length=config.max_length, return_tensors="pt"
+            examples.first, padding=True, truncation=True, max_length=MAX_LENGTH, return_tensors="pt"
         )
         return masked_loss(model, batch, tokenizer.mask_token_id, len(SPECIAL), len(tokenizer))
 
     corpus = Examples(list(texts), None, np.zeros(len(texts), dtype=np.int64))
     seed = identity["seed"]
-    stream = Stream(Fixed(corpus), config.mlm_batch_size, seed, "mlm")
+    stream = Stream(Fixed(corpus), BATCH, seed, "mlm")
     schedule = Schedule(
         cycle=("mlm",),
         steps=config.mlm_steps,
         evaluate_every=max(1, config.mlm_steps // 5),
-        save_every=500,
         identity={"tiny": identity},
     )
-    rate = LoopConfig(
-        learning_rate=config.mlm_learning_rate,
-        betas=(0.9, 0.999),
-        epsilon=1e-8,
-        weight_decay=0.01,
-        clip_norm=1.0,
-    )
     tasks = {"mlm": Task(stream, loss)}
-    fit(model, tasks, schedule, rate, evaluate=dict, seed=seed, folder=folder, report=report)
+    fit(model, tasks, schedule, LOOP, evaluate=dict, seed=seed, folder=folder, report=report)
 
 
 def masked_loss(

@@ -3,6 +3,7 @@
 ``presets.toml`` has a table per preset::
 
     [paper]
+    base = "other"                                                              # a preset it starts from
     needs = "SNLI (nlp.stanford.edu/projects/snli), PPDB 2.0 (paraphrase.org)"  # where its inputs are from
     requires = ["nli", "ppdb"]                                                  # options that give them
     [paper.options]                                                             # what differs from defaults
@@ -31,17 +32,13 @@ def read_presets(config: type[Any]) -> dict[str, dict[str, Any]]:
     """
     from pydantic import TypeAdapter
 
-    types = get_type_hints(config, include_extras=True)
-    return {
-        name: {
-            "preset": name,
-            **{
-                option: TypeAdapter(types[option]).validate_python(value)
-                for option, value in table.get("options", {}).items()
-            },
-        }
-        for name, table in _tables(config).items()
-    }
+    types, tables = get_type_hints(config, include_extras=True), _tables(config)
+    found = {}
+    for name, table in tables.items():
+        options = {**tables.get(table.get("base", ""), {}).get("options", {}), **table.get("options", {})}
+        typed = {key: TypeAdapter(types[key]).validate_python(value) for key, value in options.items()}
+        found[name] = {"preset": name, **typed}
+    return found
 
 
 def refuse_missing(config: Any) -> None:
@@ -50,16 +47,16 @@ def refuse_missing(config: Any) -> None:
     Raises:
         UserError: the options that are missing, and where what they name is published.
     """
-    if config.preset is None:
+    if (preset := getattr(config, "preset", None)) is None:
         return
-    table = _tables(type(config))[config.preset]
+    table = _tables(type(config))[preset]
     missing = [
         "--" + option.replace("_", "-")
-        for option in table["requires"]
+        for option in table.get("requires", ())
         if not reduce(getattr, option.split("."), config)
     ]
     if missing:
-        raise UserError(f"--preset {config.preset} needs {', '.join(missing)}: {table['needs']}")
+        raise UserError(f"--preset {preset} needs {', '.join(missing)}: {table['needs']}")
 
 
 def _tables(config: type[Any]) -> dict[str, dict[str, Any]]:

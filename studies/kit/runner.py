@@ -1,7 +1,7 @@
 """The runner of every study: cells of figures that are stored as they are finished, then one report.
 
-A study is a configuration (with ``output`` and ``preset``), a function that makes cells from it, each a
-method on a data set with a seed, and a page of tables over their figures::
+A study is a configuration (with ``output``, and ``preset`` if it has some) and a function that makes cells
+from it, each a method on a data set with a seed, and a page of tables of their figures::
 
     def study(config: FaqConfig, run: Run) -> Page:
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
@@ -9,7 +9,7 @@ method on a data set with a seed, and a page of tables over their figures::
 
     cli = command(FaqConfig, study, "studies.faq", "Retrieve answers.")
 
-Output: ``report.html``, ``report.md``, ``results.json``, ``config.json``, ``log.txt``; finished cells below
+Output: ``report.html``, ``report.md``, ``results.json``, ``log.txt``; finished cells below
 ``cells/`` or in their own folders. The same command again computes only what is not there.
 """
 
@@ -56,9 +56,8 @@ class Cell:
     compute: Callable[[Path], Figures]
     """From a folder for unfinished work, which stays after a kill, to the figures."""
     folder: str = ""
-    """Below the output, where it stores ``products`` and its figures; by default a name from its identity."""
-    products: Sequence[str] = ()
-    """Files that it writes into ``folder``; their hashes are kept."""
+    """Below the output (``.`` is the output), where it writes a model, whose hashes are kept, and its figures
+    are stored."""
 
 
 class Run:
@@ -106,15 +105,17 @@ class Run:
         if held is None:
             work.mkdir(parents=True, exist_ok=True)
             figures = cell.compute(work)
-            products = {name: file_record(folder / name) for name in cell.products}
-            write_record(record, {"identity": identity, "figures": figures, "products": products})
+            weights = sorted(folder.rglob("*.safetensors")) if cell.folder else []
+            weights = [path for path in weights if not path.is_relative_to(work)]
+            written = {str(path.relative_to(folder)): file_record(path) for path in weights}
+            write_record(record, {"identity": identity, "figures": figures, "files": written})
             held = read_record(record)
             shown = (f"{k} {v:.4f}" for k, v in held["figures"].items() if isinstance(v, float))
             self.log("  ".join([cell.name, *shown]))
         elif held["identity"] != identity:
             raise UserError(f"{folder}: made with other options or libraries; use another --output")
-        for name, written in held["products"].items():
-            check_file(folder / name, **written)
+        for name, file in held["files"].items():
+            check_file(folder / name, **file)
         shutil.rmtree(work, ignore_errors=True)  # after the record, so that a kill loses nothing
         figures = dict(held["figures"])
         return figures
@@ -161,7 +162,7 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     """Compute a study and write its report; return the exit code.
 
     Args:
-        config: has ``output`` and ``preset``.
+        config: has ``output``, and ``preset`` if there are some.
         study: computes its cells with the given runner, and returns the tables.
 
     Raises:
@@ -169,7 +170,6 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     """
     refuse_missing(config)
     run = Run(config.output)
-    write_json(config.output / "config.json", config_to_json(config))
     return run.finish(config, study(config, run))
 
 

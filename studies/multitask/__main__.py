@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command
-from corpora.support.presets import preset_defaults
+from studies.kit.runner import Run, command
 from studies.multitask.config import MultitaskConfig
-from studies.multitask.paper import PRESETS
+
+if TYPE_CHECKING:
+    from senteval_runner.report.page import Page
 
 
-def main(config: MultitaskConfig) -> None:
-    """Run the stages and print the tables."""
-    from studies.multitask.preset import refuse_missing_inputs
-    from studies.multitask.report import report
-    from studies.multitask.run import run
+def study(config: MultitaskConfig, run: Run) -> Page:
+    """Train the stages of every configuration."""
+    from studies.multitask.run import train_all
 
-    if config.preset is not None:
-        refuse_missing_inputs(config)
-    print(report(run(config)).markdown())
+    return train_all(config, run)
 
 
-cli = Command(
+cli = command(
     MultitaskConfig,
-    main,
+    study,
     "studies.multitask",
     "Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
-    owns=lambda config: config.output,
-    kept="finished stages and the last saved state are kept; the same command resumes",
-    defaults=preset_defaults(MultitaskConfig, PRESETS),
 )
 
 

@@ -1,36 +1,110 @@
-"""The tower and the heads of all four tasks; what one stage hands to the next."""
+"""The tower and one head per task: BERT (both texts in one pass) or SBERT (two vectors).
+
+Shapes: B examples, D width, C classes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
-from corpora.support.files import atomic_path, read_json
+from corpora.support.errors import UserError
+from corpora.support.files import atomic_path
 from parsing.networks.device import pick_device
+from senteval_runner.protocol.correlation import accuracy, pearson
 from senteval_runner.towers.config import Pooling
 from senteval_runner.towers.transformer import Tower, load_tower
-from studies.finetune.heads import TowerModule
+from studies.finetune.config import Concatenation
+from studies.finetune.examples import Examples
+from studies.finetune.heads import (
+    PairHead,
+    TowerModule,
+    binary_loss,
+    classification_loss,
+    cosine,
+    seeded_linear,
+    similarity_loss,
+)
 from studies.multitask.config import MultitaskConfig
-from studies.multitask.heads import TaskHead, overall
-from studies.multitask.stages import TASKS, Stage, TaskName, parse_stages
-from studies.multitask.tasks import TaskExamples
+from studies.multitask.stages import TASKS, Stage, TaskName
+from studies.multitask.tasks import Tasks
+
+OUTPUTS = {"sst": 5, "quora": 1, "sts": 1, "nli": 3}
+"""Outputs of a head: classes, or one value for the binary and the graded task."""
 
 
-@dataclass
-class State:
-    """What a stage hands to the next: the folder of its model and the trained heads by task."""
+class TaskHead(nn.Module):
+    """The head of one stage.
 
-    backbone: str
-    heads: dict[TaskName, Path]
-    """Per trained task, the stage folder that holds its head; the latest stage is last."""
+    Args:
+        stage: task and style.
+        tower: the encoder; joint pair stages need one that reads pairs.
+        seed: seed of the initial weights.
+    """
 
-    def trained(self) -> list[Stage]:
-        """The stages whose heads these are, in order."""
-        return [parse_stages(read_json(folder / "stage.json")["stage"])[0] for folder in self.heads.values()]
+    def __init__(self, stage: Stage, tower: Tower, seed: int) -> None:
+        super().__init__()
+        if stage.pooling is None and stage.task != "sst" and not tower.joint:
+            raise UserError(f"stage {stage}: this encoder reads one sentence at a time; use {stage}(M)")
+        self.stage = stage
+        seed = seed + TASKS.index(stage.task)
+        self.layer: nn.Module | None = None
+        if stage.task == "sst" or stage.pooling is None:
+            self.layer = seeded_linear(tower.dim, OUTPUTS[stage.task], seed)
+        elif stage.task != "sts":
+            concatenation: Concatenation = "uv-diff-prod" if stage.product else "uv-diff"
+            self.layer = PairHead(tower.dim, OUTPUTS[stage.task], concatenation, seed)
+
+    def forward(self, tower: Tower, examples: Examples) -> Tensor:
+        """Logits [B, C], or one value per example [B] for quora (a logit) and sts (cosine or logit)."""
+        stage = self.stage
+        if stage.task == "sst":
+            assert self.layer is not None
+            pooling = stage.pooling or ("cls" if tower.joint else None)
+            logits: Tensor = self.layer(tower.embed(examples.first, pooling))
+            return logits
+        assert examples.second is not None
+        if stage.pooling is None:
+            assert self.layer is not None
+            out: Tensor = self.layer(
+                tower.embed_pairs(list(zip(examples.first, examples.second, strict=True)))
+            )
+        else:
+            u_BD, v_BD = tower.embed(examples.first + examples.second, stage.pooling).split(len(examples))
+            out = cosine(u_BD, v_BD) if self.layer is None else self.layer(u_BD, v_BD)
+        return out.squeeze(-1) if OUTPUTS[stage.task] == 1 and self.layer is not None else out
+
+    def loss(self, tower: Tower, examples: Examples) -> Tensor:
+        """The stage's objective.
+
+        sst, nli: cross-entropy. quora: binary cross-entropy. sts: squared error of the cosine to the gold
+        score / 5; read jointly, the binary cross-entropy of "similar", gold being the probability.
+        """
+        out = self(tower, examples)
+        target = torch.from_numpy(examples.target).to(out.device)
+        if OUTPUTS[self.stage.task] > 1:
+            return classification_loss(out, target)
+        return binary_loss(out, target) if self.layer is not None else similarity_loss(out, target)
+
+    def score(self, tower: Tower, examples: Examples, batch_size: int = 64) -> float:
+        """Accuracy (sst, quora, nli) or Pearson correlation (sts) on ``examples``, without gradients."""
+        # Texts of similar length share a batch to save padding; the scores do not depend on it.
+        order = np.argsort([len(text) for text in examples.first], kind="stable")
+        with torch.inference_mode():
+            outputs = [
+                self(tower, examples.take(order[start : start + batch_size])).float().cpu().numpy()
+                for start in range(0, len(order), batch_size)
+            ]
+        out, target = np.concatenate(outputs), examples.target[order]
+        if self.stage.task == "sts":
+            return pearson(out, target)
+        predicted = out > 0 if self.stage.task == "quora" else out.argmax(axis=1)
+        return accuracy(predicted.astype(np.int64), target)
 
 
 class MultitaskNet(TowerModule):
@@ -38,51 +112,53 @@ class MultitaskNet(TowerModule):
 
     A task that has had no stage has a new head, in the style of the latest stage on pairs: an encoder
     trained on pooled sentences is asked about pooled sentences.
+
+    Args:
+        config: the study's options.
+        stage: the stage to train.
+        earlier: the stages before it and their folders, in order.
+        backbone: name or folder of the encoder to start from.
     """
 
-    def __init__(self, config: MultitaskConfig, stage: Stage, state: State) -> None:
-        trained = state.trained()
-        device = pick_device(config.device)
-        tower = load_tower(
-            state.backbone,
-            pooling=_pooling([*trained, stage]),
-            max_length=config.max_length,
-            dropout=config.dropout,
-            device=device,
-        )
-        super().__init__(tower)
+    def __init__(
+        self, config: MultitaskConfig, stage: Stage, earlier: Sequence[tuple[Stage, Path]], backbone: str
+    ) -> None:
+        stages = [*(one for one, _ in earlier), stage]
+        device = pick_device("auto")
+        # Pooling of the latest Siamese stage, so that the folder embeds as it was trained.
+        pooling: Pooling = next((one.pooling for one in reversed(stages) if one.pooling), "mean")
+        super().__init__(load_tower(backbone, pooling=pooling, max_length=config.max_length, device=device))
         self.stage = stage
-        styles = {one.task: one for one in trained}
+        latest = {one.task: (one, folder) for one, folder in earlier}
         self.heads = nn.ModuleDict()
         for task in TASKS:
-            style = (
-                stage
-                if task == stage.task
-                else styles.get(task) or _untrained(task, [*trained, stage], self.encoder)
-            )
-            head = TaskHead(style, self.encoder, config.seed)
-            if task in styles and _form(styles[task]) == _form(style):
-                head.load_state_dict(load_file(state.heads[task] / "head.safetensors"))
-            self.heads[task] = head
+            held, folder = latest.get(task, (None, None))
+            style = stage if task == stage.task else held or self._untrained(task, stages, pooling)
+            self.heads[task] = TaskHead(style, self.encoder, config.seed)
+            if held and folder and (held.pooling, held.product) == (style.pooling, style.product):
+                self.heads[task].load_state_dict(load_file(folder / "head.safetensors"))
         self.to(device)
-        self.trained: set[str] = {*state.heads, stage.task}
+
+    def _untrained(self, task: TaskName, stages: list[Stage], pooling: Pooling) -> Stage:
+        """Style of a head whose task has had no stage."""
+        pairs = [stage for stage in stages if stage.task != "sst"]
+        joint = self.encoder.joint and (not pairs or pairs[-1].pooling is None)
+        return Stage(task, None if joint or task == "sst" else pooling)
 
     def head(self, task: str) -> TaskHead:
         """The head of a task."""
         return self.heads[task]  # type: ignore[return-value]
 
-    def scores(
-        self, examples: dict[TaskName, TaskExamples], part: str, tasks: Iterable[TaskName]
-    ) -> dict[str, float]:
+    def scores(self, tasks: Tasks, part: str, names: Iterable[TaskName] = TASKS) -> dict[str, float]:
         """Metrics by task on one part (``dev`` or ``test``), with ``overall``.
 
         Args:
-            examples: of all tasks.
+            tasks: examples of all tasks.
             part: field of :class:`studies.multitask.tasks.TaskExamples`.
-            tasks: which ones; sst, quora and sts must be among them.
+            names: which ones; sst, quora and sts must be among them.
         """
         found: dict[str, float] = {
-            task: self.head(task).score(self.encoder, getattr(examples[task], part)) for task in tasks
+            name: self.head(name).score(self.encoder, getattr(tasks[name], part)) for name in names
         }
         return {**found, "overall": overall(found)}
 
@@ -94,20 +170,6 @@ class MultitaskNet(TowerModule):
             save_file({name: tensor.contiguous() for name, tensor in head.items()}, temporary)
 
 
-def _pooling(stages: list[Stage]) -> Pooling:
-    """Pooling of the latest Siamese stage, so that the folder embeds as it was trained; else mean."""
-    return next((stage.pooling for stage in reversed(stages) if stage.pooling), "mean")
-
-
-def _untrained(task: TaskName, stages: list[Stage], tower: Tower) -> Stage:
-    """Style of a head whose task has had no stage."""
-    if task == "sst":
-        return Stage(task)
-    pairs = [stage for stage in stages if stage.task != "sst"]
-    joint = pairs[-1].pooling is None if pairs else True
-    return Stage(task, None if joint and tower.joint else _pooling(stages))
-
-
-def _form(stage: Stage) -> tuple[Pooling | None, bool]:
-    """What decides the shape and meaning of a head's weights."""
-    return stage.pooling, stage.product
+def overall(scores: Mapping[str, float]) -> float:
+    """(SST accuracy + Quora accuracy + (STS Pearson + 1) / 2) / 3; NLI does not count."""
+    return (scores["sst"] + scores["quora"] + (scores["sts"] + 1) / 2) / 3

@@ -1,153 +1,112 @@
-"""Run stages one after the other; every finished stage is a model folder that later runs start from.
+"""Train stages one after the other; every finished stage is a model folder that later ones start from.
 
     python -m studies.multitask --output runs/multitask/bert --backbone bert-base-uncased
-    python -m studies.multitask --output runs/multitask/paper --preset paper --quora.train ... --nli.train ...
+    python -m studies.multitask --output runs/multitask/grid --preset grid --backbone tiny
+    python -m studies.multitask --output runs/multitask/paper --preset paper --quora ... --nli ...
 
 A stage's folder is named after all stages up to it, so configurations that begin alike share their first
-stages and a killed grid repeats at most the epoch it was in. Source: Yao 2023 (SEQ-MT).
+stages. Source: Yao 2023 (SEQ-MT).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import shutil
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
-from corpora.support.errors import UserError
-from corpora.support.files import read_json, read_record, write_json, write_record
-from senteval_runner.cells import read_cell
-from studies.finetune.backbone import chosen, ready
+from corpora.support.files import json_digest
+from senteval_runner.report.page import Page, Section
+from senteval_runner.report.table import Cell as TableCell
+from senteval_runner.report.table import Column, Table
+from studies.finetune.backbone import identity_of, ready
+from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Fixed, Sampled, Source, Stream
-from studies.finetune.loop import Row, Schedule, Task, fit
+from studies.finetune.loop import Schedule, Task, fit
+from studies.kit.data import published
+from studies.kit.runner import Cell, Figures, Run
 from studies.multitask.config import MultitaskConfig
-from studies.multitask.net import MultitaskNet, State
-from studies.multitask.paper import BACKBONE
-from studies.multitask.report import AfterStage, Outcome, best
-from studies.multitask.stages import GRID, TASKS, Stages, TaskName, name_of, parse_stages
-from studies.multitask.tasks import TaskExamples, read_all_tasks
+from studies.multitask.net import MultitaskNet
+from studies.multitask.stages import TASKS, Stage, Stages, name_of, parse_stages
+from studies.multitask.tasks import Tasks, read_all_tasks
 
-# Options that do not change any number may differ between runs over one output folder.
-FREE_OPTIONS = ("output", "preset", "stages", "grid", "save_every")
+FREE_OPTIONS = {"output", "preset", "stages", "backbone", "data", "quora", "nli", "nli_dev", "nli_test"}
+"""Options that do not decide a stage's figures, or by the content of what they name."""
+SEQ_MT = LoopConfig(
+    learning_rate=1e-5, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.01, warmup=0.0, decay=False
+)
+"""AdamW with a constant 1e-5; its other values are not stated, ours are PyTorch's."""
+COLUMNS = ("SST", "Quora", "SemEval", "SNLI")
+"""As in SEQ-MT's Table 1, the overall score left out."""
+NOTE = "Percent: accuracy; SemEval (STS): Pearson x 100. In brackets: not trained yet."
+BEST = 3
+"""How many configurations are scored on test (SEQ-MT, Table 2)."""
 
-Tasks = dict[TaskName, TaskExamples]
-Report = Callable[[str], None]
 
-
-def run(config: MultitaskConfig) -> list[Outcome]:
-    """Run the stages or the grid; the three configurations that are best on dev are scored on test.
-
-    Writes ``results.json``.
+def train_all(config: MultitaskConfig, run: Run) -> Page:
+    """Train every configuration; the three that are best on dev are scored on test.
 
     Raises:
-        UserError: a bad stage, no backbone or one that cannot be loaded, missing data, or a folder of other
-            options.
+        UserError: a bad stage, no backbone, or missing data.
     """
-    start, sequences = _checked(config)
-    _refuse_other_options(config)
+    sequences = [parse_stages(text) for text in config.stages]
     tasks = read_all_tasks(config)
-    log = log_to(config.output).info
-    write_json(config.output / "multitask.json", _binding_options(config))
     for name, task in tasks.items():
-        log(f"{name}: {task.describe()}")
-    backbone = _backbone(config, start, tasks, log)
-    outcomes: list[Outcome] = []
-    states: dict[str, State] = {}
-    for sequence in sequences:
-        state = State(backbone, {})
-        after = [
-            run_stage(config, tasks, sequence[: place + 1], state, log) for place in range(len(sequence))
-        ]
-        outcomes.append(Outcome(name=name_of(sequence), after=after))
-        states[name_of(sequence)] = state
-        _write(config, outcomes)
-    for outcome in best(outcomes):
-        outcome.test = _test_scores(config, tasks, parse_stages(outcome.name), states[outcome.name])
-        _write(config, outcomes)
-    return outcomes
-
-
-def _checked(config: MultitaskConfig) -> tuple[str, list[Stages]]:
-    """Backbone and configurations, before anything is read."""
-    config.tiny.heads()
-    return chosen(config.backbone, BACKBONE), sequences_of(config)
-
-
-def _write(config: MultitaskConfig, outcomes: list[Outcome]) -> None:
-    results = [dataclasses.asdict(outcome) for outcome in outcomes]
-    write_json(config.output / "results.json", {"options": config_to_json(config), "results": results})
-
-
-def _backbone(config: MultitaskConfig, start: str, tasks: Tasks, log: Report) -> str:
-    """Name or folder of the encoder to start from; a tiny one is made."""
-
-    def texts() -> list[str]:
-        return [text for name in TASKS for text in tasks[name].train.texts()]
-
-    return ready(start, config.output / "backbone", texts, config.tiny, seed=config.seed, report=log)
-
-
-def run_stage(
-    config: MultitaskConfig, tasks: Tasks, sequence: Stages, state: State, log: Report
-) -> AfterStage:
-    """Train ``sequence[-1]`` from where ``sequence[:-1]`` ended, unless it is done; update ``state``."""
-    stage = sequence[-1]
-    folder = _folder(config, sequence)
-    done = folder / "stage.json"
-    if read_cell(done) is None:
-        log(f"stage {name_of(sequence)}")
-        net = MultitaskNet(config, stage, state)
-        net.encoder.prepare(text for task in tasks.values() for text in task.texts())
-        train_stage(config, net, tasks, folder, log)
-        dev = net.scores(tasks, "dev", TASKS)
-        net.save(folder)
-        write_record(
-            done, dataclasses.asdict(AfterStage(stage=str(stage), trained=sorted(net.trained), dev=dev))
-        )
-        shutil.rmtree(folder / "training")
-        log("  ".join(f"{name} {value:.4f}" for name, value in dev.items()))
-    state.backbone = str(folder)
-    state.heads.pop(stage.task, None)  # the latest stage goes last
-    state.heads[stage.task] = folder
-    return AfterStage(**read_record(done))
-
-
-def _folder(config: MultitaskConfig, sequence: Stages) -> Path:
-    return config.output / "stages" / "+".join(stage.slug for stage in sequence)
-
-
-def _test_scores(config: MultitaskConfig, tasks: Tasks, sequence: Stages, state: State) -> dict[str, float]:
-    """Test scores of a finished configuration, kept beside its last stage."""
-    path = _folder(config, sequence) / "test.json"
-    if read_cell(path) is None:
-        net = MultitaskNet(config, sequence[-1], state).eval()
-        net.encoder.prepare(text for task in tasks.values() for text in task.texts())
-        write_record(path, net.scores(tasks, "test", TASKS))
-    return read_record(path)
-
-
-def train_stage(config: MultitaskConfig, net: MultitaskNet, tasks: Tasks, folder: Path, log: Report) -> None:
-    """Some epochs on one task; the weights of the epoch with the best overall dev score stay."""
-    streams, schedule, evaluate = _stage_schedule(config, net, tasks)
-    fit(
-        net,
-        streams,
-        schedule,
-        config.loop,
-        evaluate=evaluate,
-        seed=config.seed,
-        folder=folder / "training",
-        report=log,
+        run.log(f"{name}: {task.describe()}")
+    texts = [text for name in TASKS for text in tasks[name].train.texts()]
+    start = ready(
+        config.backbone, config.output, lambda: texts, config.tiny, seed=config.seed, report=run.log
     )
+    options = {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
+    parts = [part for task in tasks.values() for part in (task.train, task.dev, task.test)]
+    content = json_digest([[part.first, part.second, part.target.tolist()] for part in parts], 64)
+    identity = [options, identity_of(start), content]
+    prefixes = dict.fromkeys(sequence[: n + 1] for sequence in sequences for n in range(len(sequence)))
+    dev = run.figures(
+        {
+            stages: Cell(
+                name=name_of(stages),
+                identity=[*identity, name_of(stages)],
+                compute=partial(_train, config, tasks, stages, start, run),
+                folder=str(folder_of(stages)),
+            )
+            for stages in prefixes
+        }
+    )
+    finished = [stages for stages in dict.fromkeys(sequences) if stages in dev]
+    test = run.figures(
+        {
+            stages: Cell(
+                name=f"{name_of(stages)}, test",
+                identity=[*identity, name_of(stages), "test"],
+                compute=partial(_test, config, tasks, stages),
+            )
+            for stages in best({stages: dev[stages] for stages in finished})
+        }
+    )
+    return _page({stages: dev[stages] for stages in finished}, test, dev)
 
 
-def _stage_schedule(
-    config: MultitaskConfig, net: MultitaskNet, tasks: Tasks
-) -> tuple[dict[str, Task], Schedule, Callable[[], Row]]:
-    """Batches, length and dev scores of a stage."""
-    stage = net.stage
+def folder_of(stages: Stages) -> Path:
+    """Where a stage's model lies below the output."""
+    return Path("stages") / "+".join(stage.slug for stage in stages)
+
+
+def _net(config: MultitaskConfig, stages: Stages, backbone: str) -> MultitaskNet:
+    """Tower and heads at the beginning of the last of ``stages``."""
+    earlier = [(stage, config.output / folder_of(stages[: n + 1])) for n, stage in enumerate(stages[:-1])]
+    return MultitaskNet(config, stages[-1], earlier, backbone)
+
+
+def _train(
+    config: MultitaskConfig, tasks: Tasks, stages: Stages, start: str, run: Run, work: Path
+) -> Figures:
+    """Train the last of ``stages`` from where the one before it ended; dev scores of its best epoch."""
+    stage = stages[-1]
+    backbone = str(config.output / folder_of(stages[:-1])) if len(stages) > 1 else start
+    net = _net(config, stages, backbone)
+    net.encoder.prepare(text for task in tasks.values() for text in task.texts())
     source: Source = Fixed(tasks[stage.task].train)
     if stage.sampled:
         source = Sampled(tasks[stage.task].train, 0.1, config.seed, str(stage))
@@ -155,50 +114,82 @@ def _stage_schedule(
     head = net.head(stage.task)
     # The overall score leaves NLI out, so its dev set is scored after an epoch only where it is trained.
     scored = [task for task in TASKS if task in ("sst", "quora", "sts", stage.task)]
-
-    def evaluate() -> Row:
-        return dict(net.scores(tasks, "dev", scored))
-
-    schedule = Schedule(
-        cycle=(stage.task,),
-        steps=config.epochs * stream.batches_per_pass,
-        evaluate_every=stream.batches_per_pass,
-        save_every=config.save_every,
-        select="overall",
-        identity={"stage": str(stage)},
+    fit(
+        net,
+        {stage.task: Task(stream, lambda examples: head.loss(net.encoder, examples))},
+        Schedule(
+            cycle=(stage.task,),
+            steps=config.epochs * stream.batches_per_pass,
+            evaluate_every=stream.batches_per_pass,
+            select="overall",
+        ),
+        dataclasses.replace(SEQ_MT, learning_rate=config.learning_rate),
+        evaluate=lambda: net.scores(tasks, "dev", scored),
+        seed=config.seed,
+        folder=work,
+        report=run.log,
     )
-    return {stage.task: Task(stream, lambda examples: head.loss(net.encoder, examples))}, schedule, evaluate
+    figures = net.scores(tasks, "dev")
+    net.save(config.output / folder_of(stages))
+    return figures
 
 
-def sequences_of(config: MultitaskConfig) -> list[Stages]:
-    """The configurations to run.
+def _test(config: MultitaskConfig, tasks: Tasks, stages: Stages, _: Path) -> Figures:
+    """Test scores of a finished configuration."""
+    net = _net(config, (*stages, stages[-1]), str(config.output / folder_of(stages))).eval()
+    net.encoder.prepare(text for task in tasks.values() for text in task.test.texts())
+    return net.scores(tasks, "test")
 
-    Raises:
-        UserError: one cannot be read, or ``--grid`` names no file that has one.
+
+def best(dev: Mapping[Stages, Figures]) -> list[Stages]:
+    """The configurations with the highest overall dev score, best first; of equal ones the earlier.
+
+    Without a Siamese stage a configuration is a baseline. SEQ-MT leaves those out of Table 2, SA-P-STS
+    though it is third on dev; here they count where nothing else ran.
     """
-    if config.grid is None:
-        return [parse_stages(config.stages)]
-    if config.grid == "paper":
-        return [parse_stages(text) for text in GRID]
-    try:
-        lines = Path(config.grid).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UserError(
-            f"--grid {config.grid}: neither paper nor a readable file ({error.strerror})"
-        ) from None
-    found = [parse_stages(line) for line in lines if line.strip()]
-    if not found:
-        raise UserError(f"--grid {config.grid}: holds no line with stages")
-    return found
+    siamese = [stages for stages in dev if any(stage.pooling for stage in stages)]
+    return sorted(siamese or dev, key=lambda stages: -dev[stages]["overall"])[:BEST]
 
 
-def _binding_options(config: MultitaskConfig) -> dict[str, object]:
-    """The options that decide the numbers of a stage."""
-    return {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
+def _page(
+    dev: Mapping[Stages, Figures], test: Mapping[Stages, Figures], stages: Mapping[Stages, Figures]
+) -> Page:
+    """Table 1 (dev), Table 2 (test), and what each stage did to the tasks before it (dev)."""
+    return Page(
+        "Sequential multi-task fine-tuning",
+        [
+            Section("Table 1: dev", [_table("configuration", dev, "published-table-1.csv")]),
+            Section(
+                "Table 2: test, the best on dev", [_table("configuration", test, "published-table-2.csv")]
+            ),
+            Section("Stages: dev", [_table("after stage", stages)]),
+        ],
+        NOTE,
+    )
 
 
-def _refuse_other_options(config: MultitaskConfig) -> None:
-    """Refuse to continue a folder made with options that change its numbers."""
-    path = config.output / "multitask.json"
-    if path.exists() and read_json(path) != _binding_options(config):
-        raise UserError(f"{path}: this folder was made with other options; use another --output")
+def _table(first: str, found: Mapping[Stages, Figures], quoted: str = "") -> Table:
+    """Our rows, and those of the paper below where one has a name of ours."""
+    theirs = published(Path(__file__).with_name(quoted)) if quoted else {}
+    rows: list[list[TableCell]] = []
+    for stages, scores in found.items():
+        trained = {stage.task for stage in stages}
+        cells = {task: f"{100 * scores[task]:.1f}" for task in TASKS}
+        shown = [cell if task in trained else f"({cell})" for task, cell in cells.items()]
+        rows.append([_shown(stages), *shown, scores["overall"]])
+    below: list[list[TableCell]] = [
+        [_shown(stages), *(f"{100 * row[c]:.1f}" if c in row else None for c in COLUMNS), row["Overall"]]
+        for stages in found
+        if (row := theirs.get(name_of(stages)))
+    ]
+    return Table(
+        [first, *(Column(name, align="right") for name in COLUMNS), Column("Overall", digits=3)],
+        rows,
+        quoted=below,
+        quoted_title="published (SEQ-MT)" if below else "",
+    )
+
+
+def _shown(stages: Sequence[Stage]) -> str:
+    """A configuration's name in Markdown, where a bare star would begin or end italics."""
+    return name_of(stages).replace("*", "\\*")

@@ -30,23 +30,6 @@ POOLINGS: dict[str, Pooling] = {"C": "cls", "M": "mean", "X": "max"}
 _LETTERS_OF = {task: letters for letters, task in LETTERS.items()}
 _POOLING_OF = {pooling: letter for letter, pooling in POOLINGS.items()}
 
-GRID: tuple[str, ...] = (
-    "SA",
-    "P",
-    "STS",
-    "SA-P-STS",
-    "SA-P-STS(C)",
-    "SA-P-STS(M)",
-    "SA-P(C)-STS(C)",
-    "SA-P(M)-STS(M)",
-    "SA-P(X)-STS(X)",
-    "SA-P[sub]-STS(M)",
-    "SA-P[sub](M)-STS(M)",
-    "SA-P(M)*-STS(M)",
-    "SA-P-STS(M)-NLI(M)",
-)
-"""The rows of SEQ-MT's Table 1, in its order."""
-
 
 @dataclass(frozen=True)
 class Stage:

@@ -16,7 +16,7 @@ does not say; ``--splits paper`` draws such a split.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +27,16 @@ from corpora.senteval.files import Split, read_task
 from corpora.support.errors import UserError
 from corpora.support.split import hold_out
 from studies.finetune.examples import Examples, rng
-from studies.multitask.config import MultitaskConfig, SplitFiles
-from studies.multitask.paper import SIZES
+from studies.multitask.config import MultitaskConfig
 from studies.multitask.stages import TaskName
+
+SIZES: Mapping[TaskName, tuple[int, int, int]] = {
+    "sst": (8_544, 1_101, 2_210),
+    "quora": (283_010, 40_429, 80_859),
+    "sts": (6_040, 863, 1_725),
+    "nli": (549_367, 9_842, 9_824),
+}
+"""Train, dev and test examples (SEQ-MT, section 5.1)."""
 
 
 @dataclass(frozen=True)
@@ -50,42 +57,32 @@ class TaskExamples:
             yield from examples.texts()
 
 
-def read_all_tasks(config: MultitaskConfig) -> dict[TaskName, TaskExamples]:
+Tasks = dict[TaskName, TaskExamples]
+
+
+def read_all_tasks(config: MultitaskConfig) -> Tasks:
     """All four tasks, since every stage is scored on all of them.
 
     Raises:
         UserError: a set is neither given nor in the data folder.
     """
-    data = data_folder(config)
-    sts = _graded(read_task("STSBenchmark", data).splits, scale=5.0)
-    read: dict[TaskName, TaskExamples] = {
-        "sst": _graded(read_task("SST5", data).splits, scale=None),
-        "quora": _pairs(
-            "quora", config, config.quora, data / "paraphrase" / "twitter_url_{}.tsv.gz", ("train", "test")
-        ),
-        "sts": resplit("sts", sts) if config.splits == "paper" else sts,
-        "nli": _pairs("nli", config, config.nli, data / "nli" / "snli_{}.tsv", ("dev", "test")),
-    }
-    return {
-        name: TaskExamples(
-            _choose(task.train, config.limit, name),
-            _choose(task.dev, config.dev_rows, name),
-            _choose(task.test, config.test_rows, name),
-        )
-        for name, task in read.items()
-    }
-
-
-def data_folder(config: MultitaskConfig) -> Path:
-    """``--data``, or what the environment names.
-
-    Raises:
-        UserError: neither is given.
-    """
     folder = config.data or os.environ.get("MULTIVIEW_DATA")
     if not folder:
         raise UserError("no data folder: give --data FOLDER or set MULTIVIEW_DATA")
-    return Path(folder)
+    data = Path(folder)
+    sts = _graded(read_task("STSBenchmark", data).splits, scale=5.0)
+    read: Tasks = {
+        "sst": _graded(read_task("SST5", data).splits, scale=None),
+        "quora": _quora(config, data / "paraphrase"),
+        "sts": resplit("sts", sts) if config.splits == "paper" else sts,
+        "nli": _nli(config, data / "nli"),
+    }
+    return {
+        name: TaskExamples(
+            _choose(task.train, config.limit, name), _choose(task.dev, config.dev_rows, name), task.test
+        )
+        for name, task in read.items()
+    }
 
 
 def _graded(splits: dict[str, Split], scale: float | None) -> TaskExamples:
@@ -100,28 +97,39 @@ def _graded(splits: dict[str, Split], scale: float | None) -> TaskExamples:
     return TaskExamples(examples(splits["train"]), examples(splits["dev"]), examples(splits["test"]))
 
 
-def _pairs(
-    task: TaskName, config: MultitaskConfig, files: SplitFiles, pattern: Path, parts: tuple[str, str]
-) -> TaskExamples:
-    """The given files, else the data folder's. Missing splits are held out of the training pairs."""
-    own = files.train is not None
-    train = _read(task, files.train or Path(str(pattern).format(parts[0])))
-    test_file = files.test or (None if own else Path(str(pattern).format(parts[1])))
-    if config.splits == "paper" and test_file is None and files.dev is None:
-        return resplit(task, TaskExamples(train, _none(train), _none(train)))
-    if test_file is None:
+def _quora(config: MultitaskConfig, folder: Path) -> TaskExamples:
+    """The given file, split; else the data folder's training and test part."""
+    train = Examples.of_pairs(read_binary(config.quora or folder / "twitter_url_train.tsv.gz"))
+    if config.quora is None:
+        test = Examples.of_pairs(read_binary(folder / "twitter_url_test.tsv.gz"))
+    elif config.splits == "paper":
+        return resplit("quora", TaskExamples(train, train.take(_NONE), train.take(_NONE)))
+    else:
         train, test = hold_out(train, 0.1, "test")
-    else:
-        test = _read(task, test_file)
-    if files.dev is None:
-        train, dev = hold_out(train, 0.1, "dev")
-    else:
-        dev = _read(task, files.dev)
+    train, dev = hold_out(train, 0.1, "dev")
     return TaskExamples(train, dev, test)
 
 
-def _none(examples: Examples) -> Examples:
-    return examples.take(np.zeros(0, dtype=np.int64))
+def _nli(config: MultitaskConfig, folder: Path) -> TaskExamples:
+    """The given files, else the data folder's; missing splits are held out of the training pairs."""
+
+    def read(path: Path) -> Examples:
+        ids = {label: place for place, label in enumerate(NLI_LABELS)}
+        return Examples.of_pairs((a, b, ids[label]) for a, b, label in read_nli(path) if label in ids)
+
+    train = read(config.nli or folder / "snli_dev.tsv")
+    if config.nli is not None and config.nli_test is None:
+        train, test = hold_out(train, 0.1, "test")
+    else:
+        test = read(config.nli_test or folder / "snli_test.tsv")
+    if config.nli_dev is None:
+        train, dev = hold_out(train, 0.1, "dev")
+    else:
+        dev = read(config.nli_dev)
+    return TaskExamples(train, dev, test)
+
+
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 def resplit(task: TaskName, parts: TaskExamples) -> TaskExamples:
@@ -136,13 +144,6 @@ def resplit(task: TaskName, parts: TaskExamples) -> TaskExamples:
     order = rng(0, "split/" + task).permutation(len(every))
     chosen = (order[dev + test :], order[:dev], order[dev : dev + test])
     return TaskExamples(*(every.take(np.sort(rows)) for rows in chosen))
-
-
-def _read(task: TaskName, path: Path) -> Examples:
-    if task == "nli":
-        ids = {label: place for place, label in enumerate(NLI_LABELS)}
-        return Examples.of_pairs((a, b, ids[label]) for a, b, label in read_nli(path) if label in ids)
-    return Examples.of_pairs(read_binary(path))
 
 
 def _choose(examples: Examples, most: int, name: str) -> Examples:

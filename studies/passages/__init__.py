@@ -1,1 +1,1 @@
-"""Passage ranking on frozen sentence vectors (EMP section 4.3), with BM25 and cross-encoders to compare."""
+"""Passage ranking on frozen sentence vectors, with BM25 and cross-encoders to compare (EMP section 3)."""

@@ -20,16 +20,26 @@ from torch import Tensor, nn
 
 from corpora.ranking.questions import PassageSet, Question
 from corpora.support.errors import UserError
+from corpora.support.progress import progress
 from parsing.networks.device import pick_device
 from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.sources import is_multiview
+from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear
 from studies.finetune.loop import Row, Schedule, Task, fit
-from studies.passages.config import CrossConfig
+from studies.passages.config import PassagesConfig
 from studies.passages.metrics import mean, measure
-from studies.passages.ranker import draw_pairs, ranking_loss
+from studies.passages.ranker import NEGATIVES, SELECT, draw_pairs, ranking_loss
 
+HIDDEN = 256
+"""Width of the MLP's hidden layer."""
+BATCH = 16
+"""Pairs of a relevant and an irrelevant passage per step."""
+EVALUATE_EVERY = 100
+"""Steps between evaluations on the development questions."""
+SAVE_EVERY = 50
+"""Steps between saved states."""
 SCORE_BATCH = 64
 
 
@@ -38,17 +48,16 @@ class CrossRanker(nn.Module):
 
     Args:
         tower: a transformer tower of :func:`senteval_runner.towers.transformer.load_tower`.
-        hidden: width of the MLP's hidden layer.
         seed: seed of the MLP's initial weights.
     """
 
-    def __init__(self, tower: Any, hidden: int, seed: int) -> None:
+    def __init__(self, tower: Any, seed: int) -> None:
         super().__init__()
         self.tower = tower
         words = tower.model[0].auto_model.get_input_embeddings()
         words.weight.requires_grad_(False)
-        self.first = seeded_linear(tower.dim, hidden, seed)
-        self.second = seeded_linear(hidden, 1, seed + 1)
+        self.first = seeded_linear(tower.dim, HIDDEN, seed)
+        self.second = seeded_linear(HIDDEN, 1, seed + 1)
 
     def forward(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Scores [B]."""
@@ -65,12 +74,11 @@ class RankingPairs:
 
     questions: Sequence[Question]
     passages: Sequence[str]
-    negatives: int
     seed: int
 
     @cached_property
     def _length(self) -> int:
-        wrong = [(q, min(self.negatives, int((~q.relevant).sum()))) for q in self.questions]
+        wrong = [(q, min(NEGATIVES, int((~q.relevant).sum()))) for q in self.questions]
         return sum(int(q.relevant.sum()) * count for q, count in wrong)
 
     def __len__(self) -> int:
@@ -78,7 +86,7 @@ class RankingPairs:
 
     def draw(self, pass_index: int) -> Examples:
         """Fresh negatives for every pass."""
-        pairs = draw_pairs(self.questions, self.negatives, rng(self.seed, "ranking", pass_index))
+        pairs = draw_pairs(self.questions, rng(self.seed, "ranking", pass_index))
         asked = [self.questions[number].text for number in pairs[:, 0]]
         return Examples(asked, [self.passages[row] for row in pairs[:, 1]], pairs[:, 2])
 
@@ -93,30 +101,27 @@ def pair_loss(net: CrossRanker, examples: Examples, passages: Sequence[str], mar
 
 
 def cross_scores(
-    net: CrossRanker, questions: Sequence[Question], passages: Sequence[str], step: Callable[[int], object]
+    net: CrossRanker, questions: Sequence[Question], passages: Sequence[str]
 ) -> list[NDArray[np.float32]]:
-    """Scores of every question's candidates, [K] each; ``step`` gets the number of pairs of each batch."""
+    """Scores of every question's candidates, [K] each."""
     pairs = [(q.text, passages[row]) for q in questions for row in q.candidates]
     # Pairs of similar length share a batch, because padding costs as much as words.
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
     scores = np.zeros(len(pairs), dtype=np.float32)
-    with torch.inference_mode():
+    with torch.inference_mode(), progress(total=len(pairs), unit="pair", description="score") as bar:
         for start in range(0, len(order), SCORE_BATCH):
             rows = order[start : start + SCORE_BATCH]
             scores[rows] = net([pairs[i] for i in rows]).float().cpu().numpy()
-            step(len(rows))
+            bar.update(len(rows))
     return np.split(scores, np.cumsum([len(q.candidates) for q in questions])[:-1])
 
 
 def fine_tune(
     data: PassageSet,
     backbone: str,
-    config: CrossConfig,
+    config: PassagesConfig,
     *,
-    margin: float,
-    select: str,
     seed: int,
-    device: str,
     folder: Path,
     report: Callable[[str], None],
 ) -> tuple[CrossRanker, list[Row]]:
@@ -124,12 +129,9 @@ def fine_tune(
 
     Args:
         data: see :func:`~corpora.ranking.questions.filtered`.
-        backbone: name or folder of a Hugging Face encoder.
-        config: see :class:`CrossConfig`.
-        margin: margin of the loss.
-        select: dev metric that chooses the weights.
+        backbone: name or folder of a Hugging Face encoder, which reads as many word pieces as it can.
+        config: steps, rate, margin and device.
         seed: seed of the MLP, the pairs and dropout.
-        device: cpu, cuda or auto.
         folder: folder of the saved states.
         report: called with one line per evaluation.
 
@@ -138,33 +140,24 @@ def fine_tune(
     """
     if is_multiview(Path(backbone)):
         raise UserError(f"backbone {backbone!r} reads one sentence at a time; give a Hugging Face encoder")
-    place = pick_device(device)
-    net = CrossRanker(load_tower(backbone, max_length=config.max_length, device=place), config.hidden, seed)
-    net.to(place)
-    questions = data.splits["dev"][: config.dev_questions]
-    pairs = RankingPairs(data.splits["train"], data.passages, config.negatives, seed)
-    task = Task(
-        Stream(pairs, config.batch_size, seed, "ranking"),
-        lambda examples: pair_loss(net, examples, data.passages, margin),
-    )
-    schedule = Schedule(
-        cycle=("ranking",),
-        steps=config.steps,
-        evaluate_every=config.evaluate_every,
-        save_every=config.save_every,
-        select=select,
-        identity={"seed": seed},
-    )
-
-    def evaluate() -> Row:
-        return mean(measure(questions, cross_scores(net, questions, data.passages, lambda count: None)))
-
+    place = pick_device(config.device or "auto")
+    net = CrossRanker(load_tower(backbone, max_length=None, device=place), seed).to(place)
+    questions = data.splits["dev"]
+    stream = Stream(RankingPairs(data.splits["train"], data.passages, seed), BATCH, seed, "ranking")
+    task = Task(stream, lambda examples: pair_loss(net, examples, data.passages, config.margin))
     history = fit(
         net,
         {"ranking": task},
-        schedule,
-        config.loop,
-        evaluate=evaluate,
+        Schedule(
+            cycle=("ranking",),
+            steps=config.cross_steps,
+            evaluate_every=EVALUATE_EVERY,
+            save_every=SAVE_EVERY,
+            select=SELECT,
+            identity={"seed": seed},
+        ),
+        LoopConfig(learning_rate=config.cross_learning_rate),
+        evaluate=lambda: mean(measure(questions, cross_scores(net, questions, data.passages))),
         seed=seed,
         folder=folder,
         report=report,

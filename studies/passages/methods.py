@@ -1,131 +1,113 @@
-"""The compared methods: lexical rankers, scorers over frozen vectors, cross-encoders.
-
-A method runs in cells (set, method, seed). The outcome of a cell is plain JSON: development means, test
-values per question, how the method was chosen, seconds.
-"""
+"""The compared methods as cells: BM25, scorers over frozen vectors, cross-encoders."""
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from corpora.ranking.lexical import K1, B, Bm25, Tfidf
-from corpora.ranking.questions import PassageSet, Question
-from corpora.support.progress import progress
-from corpora.tokenize import SpaceTokenizer
-from senteval_runner.protocol.features import Float
-from senteval_runner.vectors.embed import SentenceVectors, Tokens
-from senteval_runner.vectors.encoders import StoredModel
-from senteval_runner.vectors.sources import find_source
-from studies.passages.config import Baseline, Feature, PassagesConfig, Scorer
-from studies.passages.metrics import TIE, Scores, mean, measure
-
-if TYPE_CHECKING:
-    from studies.passages.ranker import Part
-
-Outcome = dict[str, Any]
-BM25_K1 = (0.6, 0.9, 1.2, 1.5, 2.0)
-BM25_B = (0.0, 0.3, 0.6, 0.75, 0.9)
+from corpora.inputs import input_hash
+from corpora.ranking.lexical import Bm25
+from corpora.ranking.questions import PassageSet, filtered
+from corpora.ranking.sets import parse_spec, read_set
+from corpora.support.errors import UserError
+from senteval_runner.report.page import Page
+from senteval_runner.towers.choice import open_layers
+from senteval_runner.towers.config import BackboneConfig
+from senteval_runner.vectors.encoders import StoredModel, open_model
+from senteval_runner.vectors.sources import distinct_names, find_source
+from studies.kit.runner import Cell, Figures, Run
+from studies.passages import cross
+from studies.passages.config import Feature, PassagesConfig, Scorer
+from studies.passages.metrics import Scores, mean, measure
+from studies.passages.ranker import Part, make_scorer, scaled, score, train_scorer
+from studies.passages.report import Label, Rows, page
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Method:
     """One row of the tables."""
 
-    model: str
-    feature: str
-    scorer: str
-    identity: list[Any]
-    """JSON values of everything that decides its scores, except set, seed and versions."""
-    seeds: int
-    run: Callable[[PassageSet, int, Path], Outcome]
-    """(set, seed, folder for unfinished work) to the outcome."""
+    label: Label
+    identity: Sequence[object]
+    """JSON values of everything that decides its scores, except set and seed."""
+    seeds: int = 1
+    compute: Callable[[PassageSet, int, Path], tuple[Scores, Figures]]
+    """(set, seed, folder for unfinished work) to the scores of the test questions and what to say of them."""
 
 
-def outcome(data: PassageSet, dev: Scores, test: Scores, started: float, **info: Any) -> Outcome:
-    """The JSON of a cell from the scores of dev and test."""
-    return {
-        "dev": mean(measure(data.splits["dev"], dev)),
-        "test": {name: values.tolist() for name, values in measure(data.splits["test"], test).items()},
-        "tied": tied_fraction(data.splits["test"], test),
-        "seconds": time.perf_counter() - started,
-        "info": info,
-    }
-
-
-def tied_fraction(questions: Sequence[Question], scores: Scores) -> float:
-    """Fraction of (relevant, irrelevant) candidate pairs whose scores differ by at most 1e-6."""
-    tied = pairs = 0
-    for question, scores_K in zip(questions, scores, strict=True):
-        right, wrong = scores_K[question.relevant], np.sort(scores_K[~question.relevant])
-        tied += int(
-            (np.searchsorted(wrong, right + TIE, "right") - np.searchsorted(wrong, right - TIE)).sum()
+def rank(config: PassagesConfig, run: Run) -> Page:
+    """Rank with every method on every set."""
+    sets: dict[str, PassageSet] = {}
+    digests: dict[str, str] = {}
+    for spec in dict.fromkeys(config.sets):
+        try:
+            data = filtered(read_set(spec), config.keep, config.limit)
+            if data.name in sets:
+                raise UserError(f"a set of the name {data.name} is there already; rename the folder")
+            digests[data.name] = input_hash(parse_spec(spec)[1], data.files)
+            sets[data.name] = data
+        except UserError as error:
+            run.leave_out(spec, error)
+    methods = make_methods(config, run)
+    cells = {
+        (data.name, method.label, seed): Cell(
+            name=f"{data.name}: {' '.join(filter(None, method.label))}, seed {seed}",
+            identity=[digests[data.name], config.keep, config.limit, *method.identity, seed],
+            compute=partial(_figures, data, method, seed),
         )
-        pairs += len(right) * len(wrong)
-    return tied / pairs if pairs else 0.0
+        for data, method in product(sets.values(), methods)
+        for seed in range(method.seeds)
+    }
+    rows: Rows = {}
+    for (name, label, _), figures in run.figures(cells).items():
+        rows.setdefault((name, label), []).append(figures)
+    return page(rows, list(sets.values()), config.margin)
 
 
-def lexical_scores(index: Bm25 | Tfidf, questions: Sequence[Question]) -> list[NDArray[np.floating]]:
-    """Scores of every question's candidates, [K] each; word statistics come from all passages of the set."""
-    return [index.scores(q.text)[q.candidates] for q in questions]
+def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
+    """All methods; models are opened without loading them, and left out where that fails."""
+    reading = BackboneConfig(max_length=512, device=config.device)
+    openers: dict[str, Callable[[], StoredModel]] = {
+        spec: partial(open_model, spec, cache=config.cache, device=config.device) for spec in config.models
+    }
+    for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
+        name = f"{spec} {layers} {pooling}"
+        openers[name] = partial(open_layers, spec, layers, pooling, reading, cache=config.cache)
+    models = []
+    for name, opened in openers.items():
+        try:
+            models.append(opened())
+        except UserError as error:
+            run.leave_out(name, error)
+    names = distinct_names([model.name for model in models], [model.spec for model in models])
+    methods = [Method(label=("BM25", "words", ""), identity=["bm25"], compute=_bm25)]
+    for name, model in zip(names, models, strict=True):
+        frozen = Frozen(model)
+        for feature in config.features:
+            for scorer in config.scorers if feature.startswith("uv") else (None,):
+                methods.append(_scorer_method(name, frozen, feature, scorer, config))
+    for backbone in config.cross:
+        methods.append(_cross_method(backbone, config, run))
+    return methods
 
 
-def tune_bm25(data: PassageSet, select: str) -> tuple[float, float, float]:
-    """(k1, b, score) that are best on dev; ties keep the smaller values."""
-    tokens = Bm25.tokenize(data.passages)
-    best = (BM25_K1[0], BM25_B[0], -1.0)
-    grid = list(itertools.product(BM25_K1, BM25_B))
-    with progress(total=len(grid), unit="setting", description="tune BM25") as bar:
-        for k1, b in grid:
-            index = Bm25(data.passages, k1=k1, b=b, tokens=tokens)
-            found = mean(measure(data.splits["dev"], lexical_scores(index, data.splits["dev"])))[select]
-            if found > best[2]:
-                best = (k1, b, found)
-            bar.update(1)
-    return best
+def _figures(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
+    """Means over the test questions, and the average precision of each."""
+    scores, more = method.compute(data, seed, folder)
+    found = measure(data.splits["test"], scores)
+    return {**mean(found), "average_precisions": found["map"].tolist(), **more}
 
 
-def lexical(name: Baseline, config: PassagesConfig) -> Method:
-    """BM25 with default or tuned parameters, or TF-IDF."""
-
-    def run(data: PassageSet, seed: int, folder: Path) -> Outcome:
-        started, info = time.perf_counter(), {}
-        if name == "tfidf":
-            index: Bm25 | Tfidf = Tfidf(data.passages)
-        else:
-            k1, b = (K1, B) if name == "bm25" else tune_bm25(data, config.select)[:2]
-            index, info = Bm25(data.passages, k1=k1, b=b), {"k1": k1, "b": b}
-        dev, test = (lexical_scores(index, data.splits[split]) for split in ("dev", "test"))
-        return outcome(data, dev, test, started, **info)
-
-    shown = {"bm25": "BM25", "bm25-tuned": "BM25, tuned", "tfidf": "TF-IDF"}[name]
-    identity = [name, config.select] if name == "bm25-tuned" else [name]
-    return Method(model=shown, feature="words", scorer="none", identity=identity, seeds=1, run=run)
-
-
-class SentenceMeans:
-    """Texts of several sentences as the mean of their sentences' vectors (cut by spaCy's sentencizer)."""
-
-    def __init__(self, inner: SentenceVectors) -> None:
-        self.inner = inner
-        self.tokenizer = SpaceTokenizer(running=True)
-
-    def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """One row per text, in order: [n, d]."""
-        parts = [self.tokenizer.sentences(" ".join(tokens)) or [("",)] for tokens in sentences]
-        distinct = {part: row for row, part in enumerate(dict.fromkeys(p for text in parts for p in text))}
-        vectors = self.inner([list(part) for part in distinct])
-        rows = [[distinct[part] for part in text] for text in parts]
-        means: Float = np.stack([vectors[each].mean(axis=0) for each in rows])
-        return means
+def _bm25(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
+    """Word statistics come from all passages of the set."""
+    index = Bm25(data.passages)
+    return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
 
 
 class Frozen:
@@ -133,118 +115,72 @@ class Frozen:
 
     Args:
         model: see :func:`senteval_runner.vectors.encoders.open_model`.
-        unit: ``passage`` or ``sentence`` (:class:`SentenceMeans`).
     """
 
-    def __init__(self, model: StoredModel, unit: str) -> None:
+    def __init__(self, model: StoredModel) -> None:
         self.model = model
-        self.passage_vectors = SentenceMeans(model.vectors) if unit == "sentence" else model.vectors
         self._held: tuple[PassageSet, dict[str, Part]] | None = None
 
     def parts(self, data: PassageSet) -> dict[str, Part]:
         """Train, dev and test with their vectors."""
         if self._held is None or self._held[0] is not data:
-            self._held = data, self._parts(data)
+            encode, rows = self.model.vectors, data.used_passages()
+            vectors = encode([data.passages[row].split() for row in rows])
+            passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
+            passages[rows] = vectors
+            passage_ND = scaled(passages)
+            self._held = (
+                data,
+                {
+                    split: Part(questions, scaled(encode([q.text.split() for q in questions])), passage_ND)
+                    for split, questions in data.splits.items()
+                },
+            )
         return self._held[1]
 
-    def _parts(self, data: PassageSet) -> dict[str, Part]:
-        from studies.passages.ranker import Part, scaled
 
-        rows = data.used_passages()
-        vectors = self.passage_vectors([data.passages[row].split() for row in rows])
-        passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
-        passages[rows] = vectors
-        passage_ND = scaled(passages)
-        return {
-            split: Part(
-                questions, scaled(self.model.vectors([q.text.split() for q in questions])), passage_ND
-            )
-            for split, questions in data.splits.items()
-        }
-
-
-def scorer_method(frozen: Frozen, feature: Feature, scorer: Scorer, config: PassagesConfig) -> Method:
+def _scorer_method(
+    name: str, frozen: Frozen, feature: Feature, scorer: Scorer | None, config: PassagesConfig
+) -> Method:
     """A scorer over a model's vectors."""
-    is_trained = feature != "cosine"
+    trained = feature != "cosine"
+    options: dict[str, Any] = {
+        "epochs": config.epochs,
+        "learning_rate": config.learning_rate,
+        "margin": config.margin,
+    }
 
-    def run(data: PassageSet, seed: int, folder: Path) -> Outcome:
-        from studies.passages.ranker import make_scorer, score, train_scorer
-
-        started = time.perf_counter()
+    def compute(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
         parts = frozen.parts(data)
         dim = parts["train"].passage_ND.shape[1]
-        net = make_scorer(feature, scorer, dim, config.ranker.hidden, seed)
-        info: dict[str, Any] = {"dimensions": dim}
-        if is_trained:
-            with progress(total=config.ranker.epochs, unit="pass", description=f"{feature} {scorer}") as bar:
-                fit = train_scorer(
-                    net,
-                    parts["train"],
-                    parts["dev"],
-                    config.ranker,
-                    margin=config.margin,
-                    select=config.select,
-                    seed=seed,
-                    step=lambda: bar.update(1),
-                )
-            info |= {"epoch": fit.epoch, "curve": fit.curve}
-            info |= {"before": dataclasses.asdict(fit.before), "after": dataclasses.asdict(fit.after)}
-        dev, test = (score(net, parts[split]) for split in ("dev", "test"))
-        return outcome(data, dev, test, started, **info)
+        net = make_scorer(feature, scorer, dim, seed)
+        curve = (
+            []
+            if feature == "cosine"
+            else train_scorer(net, parts["train"], parts["dev"], seed=seed, **options)
+        )
+        return score(net, parts["test"]), {"dimensions": dim, "curve": curve}
 
-    identity: list[Any] = ["frozen", *frozen.model.identity, config.unit, feature]
-    shown = scorer if feature.startswith("uv") else "none"
-    if is_trained:
-        identity += [shown, dataclasses.asdict(config.ranker), config.margin, config.select]
+    trained = feature != "cosine"
     return Method(
-        model=frozen.model.name,
-        feature=feature,
-        scorer=shown,
-        identity=identity,
-        seeds=config.runs if is_trained else 1,
-        run=run,
+        label=(name, feature, scorer or ""),
+        identity=[*frozen.model.identity, feature, scorer, options if trained else None],
+        seeds=config.runs if trained else 1,
+        compute=compute,
     )
 
 
-def scorer_methods(frozen: Frozen, config: PassagesConfig) -> list[Method]:
-    """Every feature with every scorer that applies to it."""
-    methods = []
-    for feature in dict.fromkeys(config.features):
-        scorers: Iterable[Scorer] = dict.fromkeys(config.scorers) if feature.startswith("uv") else ("linear",)
-        methods += [scorer_method(frozen, feature, scorer, config) for scorer in scorers]
-    return methods
-
-
-def cross_method(backbone: str, config: PassagesConfig, log: Callable[[str], None]) -> Method:
+def _cross_method(backbone: str, config: PassagesConfig, run: Run) -> Method:
     """A cross-encoder fine-tuned from ``backbone``."""
-    margin = config.margin if config.cross.margin is None else config.cross.margin
 
-    def run(data: PassageSet, seed: int, folder: Path) -> Outcome:
-        from studies.passages.cross import cross_scores, fine_tune
+    def compute(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
+        net, history = cross.fine_tune(data, backbone, config, seed=seed, folder=folder, report=run.log)
+        return cross.cross_scores(net, data.splits["test"], data.passages), {"history": history}
 
-        started = time.perf_counter()
-        net, history = fine_tune(
-            data,
-            backbone,
-            config.cross,
-            margin=margin,
-            select=config.select,
-            seed=seed,
-            device=config.device or "auto",
-            folder=folder,
-            report=log,
-        )
-        splits = [data.splits[split] for split in ("dev", "test")]
-        total = sum(len(q.candidates) for questions in splits for q in questions)
-        with progress(total=total, unit="pair", description="score") as bar:
-            dev, test = (cross_scores(net, questions, data.passages, bar.update) for questions in splits)
-        return outcome(data, dev, test, started, steps=config.cross.steps, history=history, margin=margin)
-
-    source = find_source(backbone)
-    options = dataclasses.asdict(config.cross)
-    del options["backbones"]
-    identity = ["cross", source.key, options, margin, config.select]
-    name = Path(backbone).name if Path(backbone).exists() else backbone
+    options = [config.cross_steps, config.cross_learning_rate, config.margin]
     return Method(
-        model=name, feature="cross-encoder", scorer="mlp", identity=identity, seeds=config.runs, run=run
+        label=(Path(backbone).name if Path(backbone).exists() else backbone, "cross-encoder", "mlp"),
+        identity=["cross", find_source(backbone).key, *options],
+        seeds=config.runs,
+        compute=compute,
     )

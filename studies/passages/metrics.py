@@ -1,34 +1,24 @@
-"""MRR, MAP, precision, recall and success at 1, 5 and 10 of ranked candidates, by ir-measures.
+"""MRR, MAP, precision, recall and success at 1, 5 and 10 of ranked candidates.
 
 Ties count against a scorer: a relevant candidate ranks behind irrelevant ones with its score, so a scorer
-that gives every candidate one score ranks the relevant ones last. (The library needs distinct scores, because
-it orders equal ones by name.) Precision divides by k even with fewer than k candidates; recall and average
-precision divide by all relevant passages, missed ones included; success is 1 if any of them is among the
-first k. Questions without a relevant passage score 0.
+that gives every candidate one score ranks the relevant ones last. Precision divides by k even with fewer than
+k candidates; recall and average precision divide by all relevant passages, missed ones included; success is 1
+if any of them is among the first k. Questions without a relevant passage score 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.ranking.questions import Question, metrics_library
+from corpora.ranking.questions import Question
 
-METRICS = ("mrr", "map", "p@1", "p@5", "p@10", "r@1", "r@5", "r@10", "s@1", "s@5", "s@10")
-DEEPEST = 10
-TIE = 1e-6
-"""Scores that differ by at most this count as tied."""
+DEPTHS = (1, 5, 10)
+METRICS = ("mrr", "map", *(f"{name}@{k}" for name in "prs" for k in DEPTHS))
 Scores = Sequence[NDArray[np.floating]]
 """One array per question, one score per candidate; higher is better."""
-
-
-def _measures(library: Any) -> Mapping[str, Any]:
-    at = {"p": library.P, "r": library.R, "s": library.Success}
-    cut = {name: at[name[0]] @ int(name[2:]) for name in METRICS if "@" in name}
-    return {"mrr": library.RR, "map": library.AP, **cut}
 
 
 def ranked(scores_K: NDArray[np.floating], relevant_K: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -39,25 +29,23 @@ def ranked(scores_K: NDArray[np.floating], relevant_K: NDArray[np.bool_]) -> NDA
 
 def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[np.float64]]:
     """Every metric of :data:`METRICS` per question, [Q], as fractions."""
-    library = metrics_library()
-    qrels: dict[str, dict[str, int]] = {}
-    run: dict[str, dict[str, float]] = {}
-    for number, (question, scores_K) in enumerate(zip(questions, scores, strict=True)):
+    rows = []
+    for question, scores_K in zip(questions, scores, strict=True):
         assert len(scores_K) == len(question.candidates)
-        order = ranked(np.asarray(scores_K), question.relevant)
-        right = np.flatnonzero(question.relevant[order])
-        # Candidates after the last relevant one change nothing, and whole collections are long.
-        order = order[: max(right[-1] + 1 if len(right) else 0, DEEPEST)]
-        run[str(number)] = {str(place): float(-rank) for rank, place in enumerate(order)}
-        judged = {str(place): 1 for place in np.flatnonzero(question.relevant)}
-        judged |= {f"missed {i}": 1 for i in range(question.missed)}
-        qrels[str(number)] = judged or {"none": 0}
-    measures = _measures(library)
-    names = {measure: name for name, measure in measures.items()}
-    values = {name: np.zeros(len(questions)) for name in METRICS}
-    for found in library.iter_calc(list(measures.values()), qrels, run):
-        values[names[found.measure]][int(found.query_id)] = found.value
-    return values
+        right_K = question.relevant[ranked(np.asarray(scores_K), question.relevant)]
+        places = np.flatnonzero(right_K) + 1
+        total = max(1, len(places) + question.missed)
+        found = [int(right_K[:k].sum()) for k in DEPTHS]
+        rows.append(
+            [
+                1 / places[0] if len(places) else 0.0,
+                float((np.arange(1, len(places) + 1) / places).sum()) / total,
+                *(n / k for n, k in zip(found, DEPTHS, strict=True)),
+                *(n / total for n in found),
+                *(float(n > 0) for n in found),
+            ]
+        )
+    return dict(zip(METRICS, np.array(rows, dtype=np.float64).T, strict=True))
 
 
 def mean(values: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:

@@ -3,8 +3,8 @@
     L = max(0, m − s(q, p⁺) + s(q, p⁻))
 
 With m = 0, as EMP prints it, every scorer that gives p⁺ and p⁻ the same score is a minimum, and a pair has no
-gradient once s(q, p⁺) ≥ s(q, p⁻) (ReLU's subgradient at 0 is 0). :class:`PairCounts` says how many pairs tie.
-Vectors are first scaled to length √D, so that components are near 1 for every encoder.
+gradient once s(q, p⁺) ≥ s(q, p⁻) (ReLU's subgradient at 0 is 0). Vectors are first scaled to length √D, so
+that components are near 1 for every encoder.
 
 Legend: B pairs of a batch, T pairs of a pass, N distinct texts, D embedding size, K candidates, H hidden.
 """
@@ -12,8 +12,8 @@ Legend: B pairs of a batch, T pairs of a pass, N distinct texts, D embedding siz
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,12 +22,24 @@ from torch import Tensor, nn
 
 from corpora.ranking.questions import Question
 from corpora.support.errors import UserError
+from corpora.support.progress import progress
 from senteval_runner.protocol.features import unit
 from studies.finetune.config import Concatenation
 from studies.finetune.heads import combine, seeded_linear
-from studies.passages.config import Feature, RankerConfig, Scorer
-from studies.passages.metrics import TIE, mean, measure
+from studies.passages.config import Feature, Scorer
+from studies.passages.metrics import mean, measure
 
+HIDDEN = 128
+"""Units of the MLP scorer."""
+NEGATIVES = 4
+"""Irrelevant passages drawn for every relevant one in each pass; fewer where a question has fewer."""
+BATCH = 64
+"""Pairs per step."""
+PATIENCE = 8
+"""Training stops after this many passes without a better development score."""
+WEIGHT_DECAY = 0.01
+SELECT = "map"
+"""Development score that chooses the pass."""
 SCORE_BATCH = 4096
 Rows = NDArray[np.int64]
 Vectors = NDArray[np.floating]
@@ -52,16 +64,12 @@ class Bilinear(nn.Module):
     Args:
         dim: D.
         seed: of W, Xavier.
-        identity: W starts at the identity instead, so that the first scores are cosines.
     """
 
-    def __init__(self, dim: int, seed: int, *, identity: bool) -> None:
+    def __init__(self, dim: int, seed: int) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-        start = torch.eye(dim)
-        if not identity:
-            nn.init.xavier_uniform_(start, generator=generator)
-        self.w_DD = nn.Parameter(start)
+        self.w_DD = nn.Parameter(torch.empty(dim, dim))
+        nn.init.xavier_uniform_(self.w_DD, generator=torch.Generator().manual_seed(seed))
 
     def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
         """Scores [B]."""
@@ -89,13 +97,13 @@ class Concatenated(nn.Module):
         return scores
 
 
-def make_scorer(feature: Feature, scorer: Scorer, dim: int, hidden: int, seed: int) -> nn.Module:
+def make_scorer(feature: Feature, scorer: Scorer | None, dim: int, seed: int) -> nn.Module:
     """The scorer of a feature; ``scorer`` matters for concatenations only."""
     if feature == "cosine":
         return Cosine()
-    if feature == "uv" or feature == "uv-diff-prod":
-        return Concatenated(dim, feature, hidden if scorer == "mlp" else None, seed)
-    return Bilinear(dim, seed, identity=feature == "bilinear-identity")
+    if feature == "bilinear":
+        return Bilinear(dim, seed)
+    return Concatenated(dim, feature, HIDDEN if scorer == "mlp" else None, seed)
 
 
 @dataclass(frozen=True)
@@ -121,128 +129,71 @@ def score(scorer: nn.Module, part: Part) -> list[NDArray[np.float32]]:
     rows = torch.from_numpy(np.concatenate([q.candidates for q in part.questions]))
     with torch.inference_mode():
         found = [
-            scorer(
-                part.question_ND[asked[start : start + SCORE_BATCH]],
-                part.passage_ND[rows[start : start + SCORE_BATCH]],
-            )
-            for start in range(0, len(rows), SCORE_BATCH)
+            scorer(part.question_ND[some], part.passage_ND[others])
+            for some, others in zip(asked.split(SCORE_BATCH), rows.split(SCORE_BATCH), strict=True)
         ]
     return np.split(torch.cat(found).numpy(), np.cumsum(counts)[:-1])
 
 
-def draw_pairs(questions: Sequence[Question], negatives: int, generator: np.random.Generator) -> Rows:
+def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) -> Rows:
     """(question's number, relevant passage, irrelevant passage), [T, 3], in random order.
 
-    Every relevant candidate is paired with ``negatives`` different irrelevant ones of its question, or all.
+    Every relevant candidate is paired with four different irrelevant ones of its question, or all.
     """
     pairs = []
     for number, question in enumerate(questions):
         wrong = question.candidates[~question.relevant]
         for right in question.candidates[question.relevant]:
-            drawn = generator.choice(wrong, min(negatives, len(wrong)), replace=False)
+            drawn = generator.choice(wrong, min(NEGATIVES, len(wrong)), replace=False)
             pairs += [(number, right, other) for other in drawn]
     return generator.permutation(np.array(pairs, dtype=np.int64).reshape(-1, 3))
-
-
-def pair_scores(scorer: nn.Module, part: Part, pairs_T3: Rows) -> tuple[Tensor, Tensor]:
-    """Scores of the relevant and the irrelevant passages of pairs, [T] each."""
-    asked, right, wrong = torch.from_numpy(pairs_T3).unbind(1)
-    u_BD = part.question_ND[asked]
-    return scorer(u_BD, part.passage_ND[right]), scorer(u_BD, part.passage_ND[wrong])
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairCounts:
-    """Counts over the pairs of the first pass; all but ``pairs`` and ``loss`` are fractions."""
-
-    pairs: int
-    tied: float
-    """Scores differ by at most 1e-6; with margin 0 these pairs have no gradient."""
-    satisfied: float
-    """s(q, p⁺) ≥ s(q, p⁻) + margin: the loss is 0."""
-    loss: float
-
-
-def count_pairs(scorer: nn.Module, part: Part, pairs_T3: Rows, margin: float) -> PairCounts:
-    """See :class:`PairCounts`."""
-    with torch.inference_mode():
-        blocks = [
-            pair_scores(scorer, part, pairs_T3[start : start + SCORE_BATCH])
-            for start in range(0, len(pairs_T3), SCORE_BATCH)
-        ]
-    right, wrong = (torch.cat(side) for side in zip(*blocks, strict=True))
-    return PairCounts(
-        pairs=len(pairs_T3),
-        tied=float(((right - wrong).abs() <= TIE).float().mean()),
-        satisfied=float((right - wrong >= margin).float().mean()),
-        loss=float(ranking_loss(right, wrong, margin)),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fit:
-    """A trained scorer and its training curve."""
-
-    scorer: nn.Module
-    dev: float
-    """Selected score on dev."""
-    epoch: int
-    """Pass after which it was reached; 0 is before training."""
-    curve: list[float] = field(default_factory=list)
-    """Selected score on dev after each pass, the start first."""
-    before: PairCounts
-    after: PairCounts
 
 
 def train_scorer(
     scorer: nn.Module,
     train: Part,
     dev: Part,
-    config: RankerConfig,
     *,
+    epochs: int,
+    learning_rate: float,
     margin: float,
-    select: str,
     seed: int,
-    step: Callable[[], object] = lambda: None,
-) -> Fit:
+) -> list[float]:
     """Train in place and keep the pass that is best on dev (the start counts as pass 0).
 
     Args:
         scorer: (u, v) to scores.
         train: questions with a relevant and an irrelevant candidate each.
         dev: questions that select the pass.
-        config: see :class:`RankerConfig`.
+        epochs: most passes.
+        learning_rate: of AdamW.
         margin: margin of the loss.
-        select: dev metric that selects the pass.
         seed: seed of pairs and order.
-        step: called after every pass.
+
+    Returns:
+        The selected score on dev after each pass, the start first.
 
     Raises:
         UserError: the loss is not finite.
     """
     generator = np.random.default_rng(seed)
-    first = draw_pairs(train.questions, config.negatives, generator)
-    before = count_pairs(scorer, train, first, margin)
-    optimiser = torch.optim.AdamW(
-        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
-    )
-    curve = [mean(measure(dev.questions, score(scorer, dev)))[select]]
-    best, best_epoch, kept = curve[0], 0, copy.deepcopy(scorer.state_dict())
-    for epoch in range(1, config.epochs + 1):
-        pairs = first if epoch == 1 else draw_pairs(train.questions, config.negatives, generator)
-        for start in range(0, len(pairs), config.batch_size):
-            loss = ranking_loss(*pair_scores(scorer, train, pairs[start : start + config.batch_size]), margin)
-            if not torch.isfinite(loss):
-                raise UserError(f"the ranking loss is {loss.item()}; lower --ranker.learning-rate")
-            optimiser.zero_grad(set_to_none=True)
-            torch.autograd.backward(loss)
-            optimiser.step()
-        curve.append(mean(measure(dev.questions, score(scorer, dev)))[select])
-        step()
-        if curve[-1] > best:
-            best, best_epoch, kept = curve[-1], epoch, copy.deepcopy(scorer.state_dict())
-        elif epoch - best_epoch >= config.patience:
-            break
+    optimiser = torch.optim.AdamW(scorer.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY)
+    curve = [mean(measure(dev.questions, score(scorer, dev)))[SELECT]]
+    kept = copy.deepcopy(scorer.state_dict())
+    with progress(total=epochs, unit="pass", description="train scorer") as bar:
+        while len(curve) <= epochs and len(curve) - curve.index(max(curve)) <= PATIENCE:
+            for pairs_B3 in torch.from_numpy(draw_pairs(train.questions, generator)).split(BATCH):
+                asked, right, wrong = pairs_B3.unbind(1)
+                u_BD, passage_ND = train.question_ND[asked], train.passage_ND
+                loss = ranking_loss(scorer(u_BD, passage_ND[right]), scorer(u_BD, passage_ND[wrong]), margin)
+                if not torch.isfinite(loss):
+                    raise UserError(f"the ranking loss is {loss.item()}; lower --learning-rate")
+                optimiser.zero_grad(set_to_none=True)
+                torch.autograd.backward(loss)
+                optimiser.step()
+            curve.append(mean(measure(dev.questions, score(scorer, dev)))[SELECT])
+            bar.update(1)
+            if curve[-1] > max(curve[:-1]):
+                kept = copy.deepcopy(scorer.state_dict())
     scorer.load_state_dict(kept)
-    after = count_pairs(scorer, train, first, margin)
-    return Fit(scorer=scorer, dev=best, epoch=best_epoch, curve=curve, before=before, after=after)
+    return curve

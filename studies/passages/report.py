@@ -1,114 +1,92 @@
-"""Report of passage ranking: rows like EMP's Table 3, training pairs that tie, learning curves."""
+"""Report of passage ranking: rows like EMP's Table 3."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+
+import numpy as np
 
 from corpora.ranking.questions import PassageSet
-from senteval_runner.report import plots
-from senteval_runner.report.page import Block, Page, Section
-from senteval_runner.report.table import Column, Score, Table
-from studies.passages import published
+from senteval_runner.report.page import Page, Section
+from senteval_runner.report.significance import bootstrap
+from senteval_runner.report.table import Cell, Column, Score, Table
+from studies.kit.data import published
+from studies.kit.runner import Figures
 from studies.passages.metrics import METRICS
 
-LABELS = ("model", "feature", "scorer")
+Label = tuple[str, str, str]
+"""Model, feature and scorer of a row."""
+Rows = dict[tuple[str, Label], list[Figures]]
+"""Figures of the seeds by set and label."""
 COLUMNS: tuple[str | Column, ...] = (
-    *LABELS,
+    "model",
+    "feature",
+    "scorer",
     *(Column(name.upper(), digits=1, best="high", align="right") for name in METRICS),
 )
-PAIR_COLUMNS = (*LABELS, "pairs", "tied at the start", "tied", "loss 0", "chosen pass", "tied on test")
 INTERVALS = "In brackets: 95 % interval from resampling questions. ±: standard deviation over seeds."
-TIES = (
-    "Fractions of training pairs (a relevant and an irrelevant passage of one question). Tied: scores differ "
-    "by at most 1e-6. Loss 0: the pair teaches nothing any more."
+MARGIN_0 = (
+    "Pairwise hinge loss with margin 0, as EMP prints it: equal scores are a minimum, so a scorer that gives "
+    "every passage one score has loss 0, and a pair in the right order teaches nothing."
 )
-Row = Mapping[str, Any]
+PUBLISHED = "Published, not computed here: Ma et al. 2019, Universal Text Representation from BERT, Table 3"
+NOTE = (
+    "Other candidates, splits and encoders may stand behind the published rows. The paper's R@k of Quasar-T "
+    "and SearchQA stands under S@k, whether a relevant passage is among the first k: as a fraction of all "
+    "relevant passages, of which most questions have several, R@1 could not reach 76."
+)
 
 
-def name(row: Row) -> str:
-    """A name that is unique among the rows of a set."""
-    return " ".join(str(row[label]) for label in LABELS if row[label] not in ("none", "words"))
+def page(rows: Rows, sets: Sequence[PassageSet], margin: float) -> Page:
+    """A section per set.
+
+    Args:
+        rows: what the tables show.
+        sets: which were ranked.
+        margin: of the ranking loss.
+    """
+    sections = []
+    for data in sets:
+        own = {label: found for (name, label), found in rows.items() if name == data.name}
+        note = ". ".join([*map(_count, data.counts().items()), *data.notes]) + "."
+        sections.append(Section(data.name, [_table(data.name, own)], note=note))
+    loss = f"Pairwise hinge loss with margin {margin:g}." if margin else MARGIN_0
+    return Page("Passage ranking", sections, f"{loss} {INTERVALS}")
 
 
-def margin_note(margin: float) -> str:
-    """What a zero margin allows."""
-    if margin:
-        return f"Pairwise hinge loss with margin {margin:g}."
+def _count(counted: tuple[str, Mapping[str, int]]) -> str:
+    split, n = counted
     return (
-        "Pairwise hinge loss with margin 0, as EMP prints it: equal scores are a minimum, so a scorer that "
-        "gives every passage one score has loss 0, and a pair in the right order teaches nothing."
+        f"{split}: {n['questions']:,} questions, {n['candidates']:,} candidates, {n['relevant']:,} relevant"
     )
 
 
-def _scores(row: Row) -> list[Score]:
+def _scores(seeds: Sequence[Figures]) -> list[Score]:
     """Percentages, deviations over several seeds, an interval of MAP."""
     found = []
     for metric in METRICS:
-        value = row["metrics"][metric]
-        deviation = 100 * value["sd"] if row["seeds"] > 1 else None
-        interval = (100 * value["low"], 100 * value["high"]) if metric == "map" else None
-        found.append(Score(100 * value["mean"], deviation, interval))
+        score = Score.over_seeds([100 * figures[metric] for figures in seeds])
+        assert score is not None
+        if metric == "map":
+            values = np.mean([figures["average_precisions"] for figures in seeds], axis=0)
+            over = bootstrap(100 * values, np.arange(len(values)))
+            score = Score(score.value, score.deviation, (over.low, over.high))
+        found.append(score)
     return found
 
 
-def _pairs(row: Row) -> list[str]:
-    """Fractions of training pairs before and after training, means over seeds."""
-
-    def average(when: str, what: str) -> str:
-        return f"{100 * sum(info[when][what] for info in row['info']) / len(row['info']):.1f} %"
-
-    epochs = ", ".join(str(info["epoch"]) for info in row["info"])
-    pairs = f"{row['info'][0]['after']['pairs']:,}"
-    tied = f"{100 * row['tied']:.1f} %"
-    after = [average("after", "tied"), average("after", "satisfied")]
-    return [pairs, average("before", "tied"), *after, epochs, tied]
-
-
-def describe(data: PassageSet) -> str:
-    """Counts and notes of a set."""
-    counts = "; ".join(
-        f"{split}: {n['questions']:,} questions, {n['candidates']:,} candidates, {n['relevant']:,} relevant"
-        for split, n in data.counts().items()
-    )
-    return ". ".join([counts, *data.notes]) + "."
-
-
-def _bars(rows: Sequence[Row]) -> Block:
-    metrics = [
-        (metric.upper(), name(row), row["metrics"][metric]) for row in rows for metric in ("mrr", "map")
-    ]
-    return plots.bars(
-        ("MRR", "MAP"),
-        [name(row) for row in rows],
-        {(metric, method): 100 * value["mean"] for metric, method, value in metrics},
-        spread={(metric, method): 50 * (value["high"] - value["low"]) for metric, method, value in metrics},
-    )
-
-
-def _set_section(data: PassageSet, rows: Sequence[Row]) -> Section:
-    def labelled(row: Row) -> list[str]:
-        return [str(row[label]) for label in LABELS]
-
-    quoted = published.quoted(data.name)
-    scores = Table(
+def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
+    """The rows of a set, and below them those that the paper has for it."""
+    quoted: list[list[Cell]] = []
+    for model, figures in published(Path(__file__).with_name("published.csv")).items():
+        row = [figures.get(f"{name.lower()} {metric}") for metric in METRICS]
+        if any(row):
+            quoted.append([model, "", "", *row])
+    return Table(
         COLUMNS,
-        [[*labelled(row), *_scores(row)] for row in rows],
-        notes=[published.NOTE] if quoted else [],
+        [[*label, *_scores(seeds)] for label, seeds in rows.items()],
+        notes=[NOTE] if quoted else [],
         quoted=quoted,
-        quoted_title=published.TITLE if quoted else "",
+        quoted_title=PUBLISHED if quoted else "",
     )
-    blocks: list[Block] = [scores, _bars(rows)]
-    trained = [row for row in rows if "after" in row["info"][0]]
-    if trained:
-        blocks.append(Table(PAIR_COLUMNS, [[*labelled(row), *_pairs(row)] for row in trained], notes=[TIES]))
-        curves = {name(row): list(enumerate(row["info"][0]["curve"])) for row in trained}
-        caption = "Score on the development questions after each pass, first seeds"
-        blocks.append(plots.curves(curves, x_label="pass", y_label="dev", caption=caption))
-    return Section(data.name, blocks, note=describe(data))
-
-
-def page(rows: Sequence[Row], sets: Sequence[PassageSet], margin: float) -> Page:
-    """The whole report."""
-    sections = [_set_section(data, [row for row in rows if row["set"] == data.name]) for data in sets]
-    return Page("Passage ranking", sections, f"{margin_note(margin)} {INTERVALS}")

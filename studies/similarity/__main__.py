@@ -7,32 +7,29 @@ Word sets (BURT, Table 2): Spearman's and Pearson's correlation, times 100, betw
 Phrase pairs: the same against PPDB's score of equivalence on a held-out fraction. STS-B and SICK-R (BURT,
 Table 3): with a regression head trained on the training part (vectors frozen), and by cosine alone.
 SemEval-2013 5(a): a classifier tuned on its training pairs. Pairs with words that an encoder does not know
-count too, because dropping them would hide that. Output: ``results.json``, ``results.md``.
+count too, because dropping them would hide that.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command
+from studies.kit.runner import Run, command
 from studies.similarity.config import SimilarityConfig
 
-
-def main(config: SimilarityConfig) -> None:
-    """Score every model on every set that is there; print and write the tables."""
-    from studies.similarity.run import run
-
-    run(config)
+if TYPE_CHECKING:
+    from senteval_runner.report.page import Page
 
 
-cli = Command(
-    SimilarityConfig,
-    main,
-    "studies.similarity",
-    (__doc__ or "").split("\n")[0],
-    owns=lambda config: config.output,
-    plugins=True,
-)
+def study(config: SimilarityConfig, run: Run) -> Page:
+    """Score every model on every set that is there."""
+    from studies.similarity.run import score
+
+    return score(config, run)
+
+
+cli = command(SimilarityConfig, study, "studies.similarity", (__doc__ or "").split("\n")[0], plugins=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +20,6 @@ PACK = {
     "": lambda raw: raw,
     ".gz": gzip.compress,
     ".xz": lzma.compress,
-    ".zst": lambda raw: zstandard.ZstdCompressor().compress(raw),
 }
 
 
@@ -39,14 +37,7 @@ def test_line_ends_marks_and_compression(tmp_path: Path, suffix: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("suffix", PACK)
-def test_empty_file_has_no_lines(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"a.txt{suffix}"
-    path.write_bytes(PACK[suffix](b""))
-    assert list(read_lines(path)) == []
-
-
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.binary(max_size=30).map(lambda b: b.replace(b"\n", b"").replace(b"\r", b"")), max_size=8),
     st.integers(min_value=4, max_value=12),
@@ -78,7 +69,6 @@ def test_a_cut_does_not_split_a_character(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_a_line_of_exactly_the_limit_is_whole(tmp_path: Path, end: bytes, mark: bytes) -> None:
-    """Before, a byte-order mark counted: the rest of a first line that was too long came as a second one."""
     path = tmp_path / "a.txt"
     path.write_bytes(mark + b"x" * 8 + end)
     assert list(read_lines(path, max_bytes=8)) == [Line(1, "x" * 8)]
@@ -88,11 +78,9 @@ def test_a_line_of_exactly_the_limit_is_whole(tmp_path: Path, end: bytes, mark: 
     assert rest == ([Line(2, "y")] if end else [])
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_a_huge_line_is_not_held(tmp_path: Path, suffix: str) -> None:
-    """Before, 64 KiB of a .zst file were decompressed at once: all of such a line."""
-    path = tmp_path / f"a.txt{suffix}"
-    path.write_bytes(PACK[suffix](b"x" * (64 << 20) + b"\nnext\n"))
+def test_a_huge_line_is_not_held(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(PACK[".gz"](b"x" * (64 << 20) + b"\nnext\n"))
     tracemalloc.start()
     lines = list(read_lines(path))
     _, peak_bytes = tracemalloc.get_traced_memory()
@@ -102,7 +90,7 @@ def test_a_huge_line_is_not_held(tmp_path: Path, suffix: str) -> None:
     assert peak_bytes < 24 << 20
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
 @pytest.mark.parametrize("keep", [0.5, 0.98])
 def test_a_truncated_file_is_named(tmp_path: Path, suffix: str, keep: float) -> None:
     raw = PACK[suffix](b"".join(b"%d some words\n" % (i * i) for i in range(20_000)))
@@ -112,7 +100,7 @@ def test_a_truncated_file_is_named(tmp_path: Path, suffix: str, keep: float) -> 
         list(read_lines(path))
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
 def test_a_file_of_another_kind_is_named(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(bz2.compress(b"text"))
@@ -125,12 +113,6 @@ def test_a_missing_file_and_a_folder_are_named_as_such(tmp_path):
         next(read_lines(tmp_path / "none.txt"))
     with pytest.raises(UserError, match=r": a folder, expected a file$"):
         next(read_lines(tmp_path))
-
-
-def test_zstd_frames_follow_each_other(tmp_path: Path) -> None:
-    path = tmp_path / "a.zst"
-    path.write_bytes(PACK[".zst"](b"one\ntw") + PACK[".zst"](b"o\nthree"))
-    assert [line.text for line in read_lines(path)] == ["one", "two", "three"]
 
 
 def test_utf_16_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -146,10 +128,10 @@ def test_folders_are_listed_in_sorted_order_without_hidden_files(tmp_path: Path)
         (tmp_path / name).write_bytes(b"")
     names = [file.relative_to(tmp_path).as_posix() for file in list_files(tmp_path)]
     assert names == ["a.txt.gz", "b/a.md", "b/x.txt", "b.txt"]
-    names = [file.relative_to(tmp_path).as_posix() for file in list_files(tmp_path, (".txt",))]
+    names = [file.relative_to(tmp_path).as_posix() for file in list_files(tmp_path, ".txt")]
     assert names == ["a.txt.gz", "b/x.txt", "b.txt"]
     with pytest.raises(UserError, match=r"no \.conllu files"):
-        list_files(tmp_path, (".conllu",))
+        list_files(tmp_path, ".conllu")
     with pytest.raises(UserError, match="nowhere: no such file or folder"):
         list_files(tmp_path / "nowhere")
 

@@ -6,7 +6,6 @@ import io
 import json
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
@@ -25,11 +24,10 @@ def folder(toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "m"
 
 
-def test_search_equals_sorting_everything(monkeypatch) -> None:
+def test_search_equals_sorting_everything() -> None:
     random = np.random.default_rng(0)
     queries, corpus = random.normal(size=(3, 5)), random.normal(size=(40, 5))
     corpus[7] = corpus[20]
-    monkeypatch.setattr("multiview.search.BLOCK_SENTENCES", 9)
     for query, hits in zip(queries, semantic_search(queries, corpus, top_k=6), strict=True):
         cosine = corpus @ query / np.linalg.norm(corpus, axis=1) / np.linalg.norm(query)
         assert [hit.corpus_id for hit in hits] == np.argsort(-cosine, kind="stable")[:6].tolist()
@@ -41,11 +39,8 @@ def test_encode_command(folder: Path, tmp_path: Path, toy_trees: Path, capsys) -
     lines = ["the cat rained", "", "stock prices fell !"]
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
     expected = MultiViewEncoder.load(folder).encode(lines)
-    for name in ("out.npy", "out.h5"):
-        assert encode.cli([str(folder), str(tmp_path / "in.txt"), "--output", str(tmp_path / name)]) == 0
+    assert encode.cli([str(folder), str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.npy")]) == 0
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
-    with h5py.File(tmp_path / "out.h5") as file:
-        np.testing.assert_array_equal(file["embeddings"][:], expected)
     assert json.loads((tmp_path / "out.npy.json").read_text())["model"] == str(folder)
     assert "3 x 16" in capsys.readouterr().out
     assert encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / "trees.npy")]) == 0
@@ -55,20 +50,18 @@ def test_encode_command(folder: Path, tmp_path: Path, toy_trees: Path, capsys) -
     )
 
 
-@pytest.mark.parametrize("name", ["v.npy", "v.h5"])
 def test_vectors_that_do_not_fit_are_one_line(
-    folder: Path, tmp_path: Path, toy_trees: Path, name: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, toy_trees: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """HDF5 ended in a traceback, and in a crash when the process ended."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
-        code = encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / name)])
+        code = encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / "v.npy")])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     message = capsys.readouterr().err.splitlines()[-1]
-    assert code == 2 and f"{name}: the file is larger than its limit" in message
+    assert code == 2 and "v.npy: no space left on the disk" in message
     assert not list(tmp_path.iterdir())
 
 
@@ -81,13 +74,12 @@ def test_search_command(folder: Path, tmp_path: Path, toy_trees: Path, monkeypat
     assert first.split(maxsplit=2) == ["1.0000", "2", lines[2]]
     assert float(second.split()[0]) < 1
     # Several queries, from standard input, against stored vectors of the corpus.
-    for name in ("v.npy", "v.h5"):
-        assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / name)]) == 0
-        capsys.readouterr()
-        monkeypatch.setattr("sys.stdin", io.StringIO(f"{lines[2]}\n\n{lines[0]}\n"))
-        assert search.cli([str(folder), str(corpus), "--top", "1", "--vectors", str(tmp_path / name)]) == 0
-        out = capsys.readouterr().out.splitlines()
-        assert [line.rpartition("  ")[2] for line in out] == [lines[2], lines[2], lines[0], lines[0]]
+    assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / "v.npy")]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{lines[2]}\n\n{lines[0]}\n"))
+    assert search.cli([str(folder), str(corpus), "--top", "1", "--vectors", str(tmp_path / "v.npy")]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line.rpartition("  ")[2] for line in out] == [lines[2], lines[2], lines[0], lines[0]]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"fine\ncaf\xe9\n"), "utf-8"))
     assert search.cli([str(folder), str(corpus), "--vectors", str(tmp_path / "v.npy")]) == 2
     assert "standard input: not UTF-8" in capsys.readouterr().err
@@ -102,14 +94,14 @@ def test_search_command_errors(folder: Path, tmp_path: Path, capsys) -> None:
     (tmp_path / "good.txt").write_text("fine\n")
     (tmp_path / "empty.txt").write_text("")
     np.save(tmp_path / "other.npy", np.zeros((3, 2), dtype=np.float32))
-    (tmp_path / "text.h5").write_text("no HDF5")
+    (tmp_path / "text.npy").write_text("no vectors")
     good = tmp_path / "good.txt"
     cases = {
         "none.txt: no such file": [folder, tmp_path / "none.txt", "q"],
         "empty.txt: empty": [folder, tmp_path / "empty.txt", "q"],
         "--top 0": [folder, good, "q", "--top", "0"],
         "holds 3 x 2 numbers": [folder, good, "q", "--vectors", tmp_path / "other.npy"],
-        "not vectors": [folder, good, "q", "--vectors", tmp_path / "text.h5"],
+        "not vectors": [folder, good, "q", "--vectors", tmp_path / "text.npy"],
         "multiview.encode makes it": [folder, good, "q", "--vectors", tmp_path / "none.npy"],
     }
     for message, args in cases.items():
@@ -134,15 +126,10 @@ def test_encode_command_errors(folder: Path, tmp_path: Path, capsys) -> None:
         assert message in errors and len(errors.strip().splitlines()) == 1, errors
 
 
-def test_encode_refuses_an_output_it_cannot_write_before_any_work(tmp_path: Path, capsys) -> None:
-    assert encode.cli([str(tmp_path / "no-model"), str(tmp_path / "x.txt"), "--output", "x.csv"]) == 2
-    assert "must end in .npy" in capsys.readouterr().err
-
-
 def test_info_command(folder: Path, tmp_path: Path, capsys) -> None:
-    assert info.cli([str(folder), "--plot"]) == 0
+    assert info.cli([str(folder)]) == 0
     out = capsys.readouterr().out
-    for word in ("views seq, seq", "16 dimensions", "recall@1", "progress", "resumable", "curves"):
+    for word in ("views seq, seq", "16 dimensions", "recall@1", "progress", "resumable"):
         assert word in out
     assert info.cli([str(tmp_path)]) == 2
 

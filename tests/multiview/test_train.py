@@ -212,7 +212,7 @@ def test_corrupted_newest_checkpoint_is_skipped(tiny: TrainConfig, monkeypatch, 
 
 
 def test_full_disk_keeps_the_previous_checkpoint(tiny: TrainConfig, monkeypatch) -> None:
-    import parsing.networks.checkpoints as checkpoints
+    import parsing.training.checkpoints as checkpoints
 
     save = checkpoints._save_tensors
 

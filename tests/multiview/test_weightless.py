@@ -14,17 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from corpora.support.errors import UserError
-from multiview.compact import cli as compact
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import build_view
-from multiview.encoders.stack import ViewStack
-from multiview.folder.files import Member, load_members
+from multiview.encoders.stack import Reading, ViewStack
+from multiview.folder.files import Member
 from multiview.info import cli as info
 from multiview.model import MultiViewEncoder
 from multiview.train import cli as train
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
+from parsing.cache.format import Batch
 
 MASK = 2**64 - 1
 LISTED = ["the", "of", "cat", "sat", "river"]
@@ -142,47 +141,21 @@ def test_the_nodes_are_the_words() -> None:
 
 
 def test_views_are_added_scaled_kept_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plain, added = tmp_path / "plain", tmp_path / "added"
-    encoder_of("seq").save(plain)
-    (plain / "README.md").write_text("# plain\n")
-    text = tmp_path / "text.txt"
-    text.write_text("The cat sat .\nOf the river .\n")
-    options = ["--add", "bag", "hash", "--scale", "1", "0.25", "3", "--sample", str(text)]
-    assert compact([str(plain), "--output", str(added), *options]) == 0
-    encoder = MultiViewEncoder.load(added, "cpu")
+    encoder = encoder_of("seq")
+    (part,) = encoder.members
+    part.network = part.network.as_read(Reading("root", ("bag", "hash"), (1.0, 0.25, 3.0)))
+    encoder.save(tmp_path / "added")
+    encoder, before = MultiViewEncoder.load(tmp_path / "added", "cpu"), encoder_of()
     assert encoder.views == ["seq", "bag", "hash"]
     whole = encoder.encode(SENTENCES)
     seq, bag, hashed = np.split(whole, [4, 10], axis=1)
-    before = encoder_of()
-    np.testing.assert_allclose(seq, encoder_of("seq").encode(SENTENCES), atol=1e-2)
-    np.testing.assert_allclose(bag, 0.25 * before.encode(SENTENCES, views="bag"), atol=2e-2)
-    np.testing.assert_allclose(hashed, 3 * before.encode(SENTENCES, views="hash"), atol=1e-5)
+    for part, view, scale in ((seq, "seq", 1), (bag, "bag", 0.25), (hashed, "hash", 3)):
+        np.testing.assert_allclose(part, scale * before.encode(SENTENCES, views=view), atol=1e-5)
     np.testing.assert_array_equal(encoder.encode(SENTENCES, views="hash"), hashed)
     encoder.save(tmp_path / "again")
     np.testing.assert_array_equal(MultiViewEncoder.load(tmp_path / "again", "cpu").encode(SENTENCES), whole)
-    capsys.readouterr()
-    assert info([str(added)]) == 0
+    assert info([str(tmp_path / "added")]) == 0
     assert "views seq, bag, hash, 4106 dimensions" in capsys.readouterr().out
-    (member,) = load_members(added)
-    assert member.network.widths == [4, 6, 4096]
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--add", "dep"], "view 'dep': it has weights"),
-        (["--add", "bag", "bag"], "view 'bag': the model has it already (seq, bag)"),
-        (["--add", "bagg"], "view 'bagg': did you mean bag"),
-        (["--add", "bag", "--scale", "1"], "--scale: 1 factors; with --add"),
-    ],
-)
-def test_what_cannot_be_added(
-    options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    encoder_of("seq").save(tmp_path / "plain")
-    assert compact([str(tmp_path / "plain"), "--output", str(tmp_path / "out"), *options]) == 2
-    assert told in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def test_training_needs_views_with_weights(
@@ -219,13 +192,6 @@ def test_a_larger_vocabulary_leaves_the_hash_as_it_was(tmp_path: Path) -> None:
 
 
 def test_hash_refuses_ids() -> None:
-    class Ids:
-        sentence_offsets = np.array([0, 2])
-
+    ids = Batch(sentence_offsets=np.array([0, 2]), flags=np.zeros(1, np.uint8), fields=("token",))
     with pytest.raises(ValueError, match="vocabulary ids"):
-        build_view("hash", 6, 4).plan(Ids())  # type: ignore[arg-type]
-
-
-def test_a_view_with_weights_is_not_added() -> None:
-    with pytest.raises(UserError, match="it has weights"):
-        encoder_of("seq").members[0].network.add(["seq"])
+        build_view("hash", 6, 4).plan(ids)

@@ -21,23 +21,18 @@ def train(kind: str, folder: Path) -> list[Path]:
     """Train a parser, or both, in a folder; its weights, best weights and checkpoints."""
     folder.mkdir(parents=True, exist_ok=True)
     arcs, brackets = write_treebank(folder)
-    files = {
-        "dep": ["--train", arcs, "--dev", arcs, "--model.encoder.end-boundary"],
-        "const": ["--train", brackets, "--dev", brackets],
-        "both": ["--train-dep", arcs, "--dev-dep", arcs, "--train-const", brackets, "--dev-const", brackets],
-    }
+    given = {"dep": arcs, "const": brackets}
+    kinds = list(given) if kind == "both" else [kind]
+    files = [part for one in kinds for use in ("train", "dev") for part in (f"--{use}-{one}", given[one])]
     sizes = {"word-dim": 6, "character-dim": 4, "character-hidden": 6, "hidden": 8, "layers": 2}
     options = [part for name, value in sizes.items() for part in (f"--model.encoder.{name}", value)]
     options += ["--model.encoder.dropout", 0.2, "--model.encoder.embedding-dropout", 0.2]
-    if kind != "const":
-        options += ["--model.scorer.arc-dim", 7, "--model.scorer.relation-dim", 5]
-        options += ["--model.scorer.dropout", 0.2]
-    if kind != "dep":
-        options += ["--model.label-hidden", 9, "--model.tag-hidden", 8]
+    options += ["--model.arcs.arc-dim", 7, "--model.arcs.relation-dim", 5, "--model.arcs.dropout", 0.2]
+    options += ["--model.spans.label-hidden", 9, "--model.spans.tag-hidden", 8]
     options += ["--model.min-count", 1, "--loop.batch-tokens", 28, "--loop.learning-rate", 0.01]
-    options += ["--loop.beta2", 0.98, "--loop.average", 0.99, "--loop.epochs", 5, "--loop.checkpoint-s", 0]
+    options += ["--loop.epochs", 5, "--loop.checkpoint-s", 0]
     output = folder / "model"
-    command = (kind, *files[kind], "--output", output, "--name", "m", "--device", "cpu", *options)
+    command = (*files, "--output", output, "--name", "m", "--device", "cpu", *options)
     assert cli([str(part) for part in command]) == 0
     return sorted(output.glob("**/*.safetensors"))
 

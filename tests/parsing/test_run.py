@@ -6,20 +6,17 @@ import json
 import shlex
 from pathlib import Path
 
-import h5py
 import pytest
 
 from corpora.support.errors import UserError
-from parsing import run as command_module
 from parsing.cache.manifest import Manifest
 from parsing.cache.reader import TreeCache
 from parsing.pipeline import estimate
-from parsing.pipeline.estimate import count_sentences, expected_sentences
-from parsing.pipeline.workers import ParserFactories
-from parsing.run import ParseConfig, cli, main, parser_factories, refuse_own_input
+from parsing.pipeline.estimate import expected_sentences
+from parsing.run import ParseConfig, cli, main, refuse_own_input
 from parsing.verify import verify_shards
 from tests.parsing.pipeline.toy_corpus import ToyCorpus
-from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+from tests.parsing.pipeline.toy_parsers import load_toys
 
 TEXT = (
     "The first sentence .\nThe second , of the first document .\n\n\n"
@@ -29,8 +26,7 @@ TEXT = (
 
 @pytest.fixture
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    factories = ParserFactories(dependency=ToyDependencyParser, constituency=ToyConstituencyParser)
-    monkeypatch.setattr(command_module, "parser_factories", lambda config: factories)
+    monkeypatch.setattr("parsing.text_parser.load", load_toys)
 
 
 def config_of(tmp_path: Path, **options) -> ParseConfig:
@@ -71,37 +67,22 @@ def test_changed_input_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("toys")
-def test_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("sample", [2048, 5])
+def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch, sample: int) -> None:
+    monkeypatch.setattr(estimate, "SAMPLE", sample)
     main(config_of(tmp_path, dry_run=True))
     out = capsys.readouterr().out
-    # All of it was parsed: nothing is scaled up from seven sentences.
-    assert "parse        7 sentences" in out and '"max_tokens": 128' in out and "per million" not in out
+    assert "parse        7 sentences" in out and '"max_tokens": 128' in out
+    assert f"{min(sample, 7)} sentences, parsed by one worker" in out
+    assert "\ndisk " in out and "\ntime " in out
     assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.usefixtures("toys")
-def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
-    monkeypatch.setattr(estimate, "SAMPLE", 5)
-    main(config_of(tmp_path, dry_run=True))
-    out = capsys.readouterr().out
-    assert "parse        7 sentences" in out and "5 sentences, parsed by one worker" in out
-    assert "per million" in out and "\ndisk " in out and "\ntime " in out
-
-
-@pytest.mark.usefixtures("toys")
-@pytest.mark.parametrize("damage", ["lost", "truncated", "flipped"])
-def test_a_damaged_shard_says_what_makes_it_again(tmp_path: Path, damage: str) -> None:
-    config = config_of(tmp_path, max_tokens=100)
-    main(config)
+def test_a_damaged_shard_says_what_makes_it_again(tmp_path: Path) -> None:
+    main(config_of(tmp_path, max_tokens=100))
     shard, before = tmp_path / "cache" / "shard-000000.h5", TreeCache.open(tmp_path / "cache").identity
-    content = shard.read_bytes()
-    if damage == "lost":
-        shard.unlink()
-    elif damage == "truncated":
-        shard.write_bytes(content[:500])
-    else:
-        with h5py.File(shard, "r+") as file:
-            file["token"][0] += 1
+    shard.unlink()
     with pytest.raises(UserError) as caught:
         list(verify_shards(tmp_path / "cache", Manifest.read(tmp_path / "cache")))
     message = str(caught.value)
@@ -112,12 +93,18 @@ def test_a_damaged_shard_says_what_makes_it_again(tmp_path: Path, damage: str) -
     assert TreeCache.open(tmp_path / "cache").identity == before
 
 
+@pytest.mark.usefixtures("toys")
+def test_one_kind_of_tree(tmp_path: Path) -> None:
+    main(config_of(tmp_path, const_model="none"))
+    assert TreeCache.open(tmp_path / "cache").fields == ("token", "head", "relation", "dep_height")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"views": "dep,amr"}, "--views dep,amr"),
-        ({"views": ""}, "expected dep, const"),
-        ({"address": "auto"}, "--address auto: needs --pool ray"),
+        ({"dep_model": "none", "const_model": "none"}, "nothing to parse with"),
+        ({"device": "cuda"}, r"device 'cuda' cannot be used"),
+        ({"device": "tpu9"}, r"device 'tpu9' cannot be used"),
     ],
 )
 def test_bad_options_are_refused(tmp_path: Path, options: dict, message: str) -> None:
@@ -131,30 +118,18 @@ def test_counts_are_at_least_1(tmp_path: Path, option: str, capsys: pytest.Captu
     assert f"{option} 0: must be at least 1" in capsys.readouterr().err
 
 
-def test_views_choose_the_parsers() -> None:
-    factories = parser_factories(ParseConfig(corpus="x", views="dep"))
-    assert factories.dependency is not None and factories.constituency is None
-
-
-def test_sentences_are_counted_within_a_budget() -> None:
-    assert count_sentences(ToyCorpus(500), budget_s=30) == (500, True)
-    counted, ended = count_sentences(ToyCorpus(500), budget_s=0)
-    assert 0 < counted < 500 and not ended
-
-
-def test_expected_sentences_from_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expected_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from corpora.registry import open_corpus
 
-    (tmp_path / "pydocs").mkdir()  # an empty folder of that name ended the run
+    (tmp_path / "pydocs").mkdir()  # an empty folder of that name does not matter
     monkeypatch.chdir(tmp_path)
     assert expected_sentences(ToyCorpus(40), "pydocs") == 40
     monkeypatch.setattr(estimate, "COUNT_S", 0.0)
     path = tmp_path / "many.txt"
     path.write_text("A sentence of six words .\n" * 5000 + "\n" + "Short .\n" * 300)
     exact = open_corpus(path, tokenize="space")
-    assert expected_sentences(exact, str(path), sample=100) == pytest.approx(5300, rel=0.1)
-    assert expected_sentences(open_corpus(path, limit=70), str(path)) == 70
-    assert expected_sentences(open_corpus(path, limit=200), str(path), sample=100) == 200
+    assert expected_sentences(exact, str(path)) == pytest.approx(5300, rel=0.1)
+    assert expected_sentences(open_corpus(path, limit=4500), str(path)) == 4500
     assert expected_sentences(ToyCorpus(4000), "pydocs") is None
 
 
@@ -176,3 +151,37 @@ def test_an_output_inside_the_corpus_is_refused(tmp_path: Path, monkeypatch: pyt
         refuse_own_input("corpus", Path(output))
     assert cli(["corpus", "--output", "corpus/trees"]) == 2
     assert [path.name for path in (tmp_path / "corpus").iterdir()] == ["a.txt"]
+
+
+def test_the_papers_preset_lists_all_that_is_missing(tmp_path: Path, capsys) -> None:
+    command = ["umbc", "--preset", "paper", "--data", str(tmp_path), "--output", str(tmp_path / "out")]
+    for more in ([], ["--dep-model", str(tmp_path / "no"), "--const-model", "benepar_en_none"]):
+        assert cli([*command, *more]) == 2
+        refused = capsys.readouterr().err
+        for part in (
+            "--data FOLDER",
+            "ebiquity.umbc.edu",
+            "--dep-model FOLDER",
+            "github.com/yzhangcs/parser",
+        ):
+            assert part in refused
+        assert "--const-model NAME" in refused and "self-attentive-parser" in refused
+    assert cli([*command, "--const-model", "none"]) == 2
+    assert "--const-model" not in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("toys")
+def test_the_papers_preset_parses_with_both_checkpoints(tmp_path: Path, monkeypatch, capsys) -> None:
+    (tmp_path / "webbase_all").mkdir()
+    tagged = "A_DT cat_NN sat_VBD ._. It_PRP slept_VBD ._.\n"
+    (tmp_path / "webbase_all" / "a.possf2").write_text(tagged * 3)
+    words = ["umbc", "--preset", "paper", "--data", str(tmp_path), "--output", str(tmp_path / "out")]
+    for name in ("dep", "const"):
+        (tmp_path / name).mkdir()
+        words += [f"--{name}-model", str(tmp_path / name)]
+    assert cli([*words, "--workers", "1"]) == 0
+    assert "6 sentences" in capsys.readouterr().out
+    saved = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (saved["limit"], saved["tokenize"], saved["precision"]) == ("40M", "space", "fp32")  # 3.1
+    assert "--preset paper" in saved["command"]

@@ -7,7 +7,6 @@ import pytest
 import parsing
 from corpora.support.errors import UserError
 from corpora.treebanks import read_conllu
-from parsing.export_trees import consistency
 from parsing.sentences import ParsedSentence
 from parsing.trees.brackets import read_trees
 
@@ -67,8 +66,7 @@ def test_it_is_drawn_as_text_and_in_a_notebook(trees):
     assert "<script" not in page and "<b>" not in page and "<i>" not in page
 
 
-def test_slices_and_streams_are_the_same_sentences(parser, trees):
-    assert list(trees[1:]) == [trees[i] for i in range(1, len(trees))]
+def test_streams_are_the_same_sentences(parser, trees):
     assert list(parser.stream(s.words for s in trees)) == list(trees)
 
 
@@ -89,13 +87,15 @@ def test_odd_text_keeps_its_sentences(parser):
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        (["The cat sat ."], r"sentence 0 is the string 'The cat sat \.'; give a list of its tokens"),
+        ([["It"], "The cat sat ."], r"sentence 1 is the string 'The cat sat \.'; give a list of its tokens"),
+        ("The cat", "sentence 0 is the string 'The cat'"),
         ([["a"], ["b", None]], "sentence 1: None is no token but a NoneType"),
     ],
 )
 def test_what_is_no_tokens_is_refused(parser, sentences, message):
-    with pytest.raises(UserError, match=message):
-        parser.parse(sentences)
+    for call in (parser.arrays, parser.dependency.parse, parser.constituency.parse):
+        with pytest.raises(UserError, match=message):
+            call(sentences)
     with pytest.raises(UserError, match=r"\.parse\(\) takes tokens"):
         parser([["a"]])
 
@@ -105,12 +105,3 @@ def test_models_that_are_not_there_are_named():
         parsing.load(dep="biaffine-dep-en")
     with pytest.raises(UserError, match="nothing to parse with"):
         parsing.load(None, None)
-
-
-def test_consistency_is_the_fraction_of_constituents_with_one_head():
-    """(S (NP the cat) (VP sat (PP on mats))): with `on` below `cat`, neither PP nor VP is headed once."""
-    words, tags = ["the", "cat", "sat", "on", "mats"], ["X"] * 5
-    spans = [(0, 5, "S"), (0, 2, "NP"), (2, 5, "VP"), (3, 5, "PP"), (4, 5, "NP")]
-    for heads, expected in ([2, 3, 0, 5, 3], 1.0), ([2, 3, 0, 2, 3], 0.5):
-        sentence = ParsedSentence(words, 0, heads, tags, tags, spans)
-        assert consistency(sentence) == expected

@@ -136,7 +136,8 @@ def test_the_same_sentences_parsed_otherwise_keep_their_teacher(tmp_path: Path) 
     caches = {}
     for text, views in (("one", "dep"), ("one", "const"), ("two", "dep")):
         folder = tmp_path / text / views
-        command = [str(tmp_path / text / "corpus.txt"), "--views", views, "--output", str(folder)]
+        other = {"dep": "--const-model", "const": "--dep-model"}[views]
+        command = [str(tmp_path / text / "corpus.txt"), other, "none", "--output", str(folder)]
         assert parse([*command, "--workers", "1"]) == 0
         caches[text, views] = TreeCache.open(folder)
     vectors = tmp_path / "teacher"

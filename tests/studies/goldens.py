@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,14 +9,16 @@ from typing import Any
 
 from safetensors.torch import load_file
 
+from corpora.support.files import read_record
 from studies.burt.config import BurtConfig
-from studies.burt.train import train
-from studies.finetune.config import LoopConfig, TinyConfig
+from studies.burt.train import train_all
+from studies.finetune.config import TinyConfig
 from studies.finetune.tiny import build_tiny
-from studies.multitask.config import MultitaskConfig, _seq_mt_loop
-from studies.multitask.run import run as run_multitask
-from studies.similarity.config import SimilarityConfig, TuneConfig
-from studies.similarity.run import run as run_similarity
+from studies.kit.runner import run_study
+from studies.multitask.config import MultitaskConfig
+from studies.multitask.run import train_all as train_multitask_all
+from studies.similarity.config import SimilarityConfig
+from studies.similarity.run import score
 from tests.fixtures.goldens import fingerprint
 from tests.studies.finetune.fixtures import (
     SYNONYMS,
@@ -30,7 +31,6 @@ from tests.studies.finetune.fixtures import (
 )
 
 TINY = TinyConfig(layers=1, hidden=32, vocabulary=300)
-LOOP = LoopConfig(learning_rate=3e-3)
 
 
 def weights(*files: Path) -> list[float]:
@@ -64,18 +64,17 @@ def train_burt(folder: Path) -> list[Path]:
         batch_size=8,
         epochs=25 / 24,
         held_out=0.0,
-        evaluate_every=20,
-        save_every=5,
-        loop=LOOP,
+        evaluate_every=10,
+        learning_rate=3e-3,
     )
-    train(config)
-    return [config.output / name for name in ("model.safetensors", "heads.safetensors", "history.json")]
+    assert run_study(config, train_all) == 0
+    return [config.output / name for name in ("model.safetensors", "heads.safetensors", "cell.json")]
 
 
 def burt(folder: Path) -> dict[str, Any]:
-    model, heads, history = train_burt(folder)
+    model, heads, cell = train_burt(folder)
     return {
-        "last": json.loads(history.read_text())[-1],
+        "last": read_record(cell)["figures"]["history"][-1],
         "weights": weights(model, heads),
     }
 
@@ -90,19 +89,19 @@ def train_multitask(folder: Path) -> list[Path]:
         tiny=TINY,
         epochs=2,
         batch_size=16,
-        save_every=3,
-        loop=dataclasses.replace(_seq_mt_loop(), learning_rate=3e-3),
+        learning_rate=3e-3,
     )
-    run_multitask(config)
+    assert run_study(config, train_multitask_all) == 0
     last = config.output / "stages" / "sst+quora+sts-mean"
-    return [last / "model.safetensors", last / "head.safetensors", last / "stage.json", last / "test.json"]
+    (test,) = (config.output / "cells").iterdir()
+    return [last / "model.safetensors", last / "head.safetensors", last / "cell.json", test]
 
 
 def multitask(folder: Path) -> dict[str, Any]:
     model, _, stage, test = train_multitask(folder)
     return {
-        "dev": json.loads(stage.read_text())["dev"],
-        "test": {name: value for name, value in json.loads(test.read_text()).items() if name != "seal"},
+        "dev": read_record(stage)["figures"],
+        "test": read_record(test)["figures"],
         "weights": weights(model),
     }
 
@@ -131,23 +130,21 @@ def similarity(folder: Path) -> dict[str, Any]:
             file = folder / "semeval" / f"en.{part}Set.{kind}Instances-v2"
             file.write_text("\n".join(rows) + "\n")
     config = SimilarityConfig(
-        models=(str(bert),),
+        models=(f"max:{bert}", f"mean:{bert}"),
         words=folder,
         phrases=folder / "ppdb.txt",
         semeval2013=folder / "semeval",
         fine_tune=True,
-        tune=TuneConfig(loop=LOOP),
-        poolings=("max", "mean"),
+        learning_rate=3e-3,
         output=folder / "out",
     )
-    run_similarity(config)
+    assert run_study(config, score) == 0
     results = json.loads((config.output / "results.json").read_text())
-    return {
-        f"{model.split()[-1]} {kind}": rows[model]
-        for kind, rows in results.items()
-        if kind in ("results", "semeval2013_5a", "semeval2013_5a_fine_tuned")
-        for model in rows
-    }
+    figures: dict[str, Any] = {}
+    for row in results["cells"]:
+        model = row.pop("cell").split(":")[0]
+        figures |= {f"{model} {name}": value for name, value in row.items()}
+    return figures
 
 
 SECTIONS: Mapping[str, Callable[[Path], Any]] = {

@@ -5,31 +5,32 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from safetensors.torch import save_file
 
 from corpora.ranking.faq import read_faq
 from corpora.ranking.questions import filtered
-from corpora.ranking.read import read_set
-from senteval_runner.vectors.embed import as_vectors
-from senteval_runner.vectors.encoders import resolve_encoder
+from corpora.ranking.sets import read_set
+from senteval_runner.vectors.encoders import open_model
 from studies.analogies.__main__ import cli as analogies
 from studies.faq.__main__ import cli as faq
-from studies.faq.config import EncoderConfig, FaqConfig
-from studies.faq.encoder import EncoderTuner
-from studies.faq.evaluate import Job, embed_faq, relevance, side_texts, splits
-from studies.finetune.config import LoopConfig, TinyConfig
+from studies.faq.config import FaqConfig
+from studies.faq.data import Data
+from studies.faq.train import LabelledPairs, tune
+from studies.finetune.config import TinyConfig
 from studies.finetune.tiny import build_tiny
 from studies.layers.__main__ import cli as layers
 from studies.passages import cross
 from studies.passages.__main__ import cli as passages
-from studies.passages.config import CrossConfig
+from studies.passages.config import PassagesConfig
 from tests.fixtures.senteval import write_tasks
-from tests.studies.faq.test_faq import TOPICS, fix_split, write_set
+from tests.studies.faq.test_faq import TOPICS, write_set
 from tests.studies.goldens import weights
 from tests.studies.layers.transformers_tiny import build
 from tests.studies.passages import passage_sets
@@ -45,7 +46,7 @@ def word_file(path: Path, words: Sequence[str]) -> str:
 
 def small_bert(folder: Path, texts: Sequence[str]) -> str:
     """A BERT of two layers with the words of ``texts``."""
-    config = TinyConfig(layers=2, hidden=32, vocabulary=200, max_length=40)
+    config = TinyConfig(layers=2, hidden=32, vocabulary=200)
     return str(build_tiny(folder, texts, config, seed=3))
 
 
@@ -84,50 +85,40 @@ def faq_texts() -> list[str]:
 
 def faq_scores(folder: Path) -> dict[str, float]:
     """Rows of Table 8 for one small BERT, negatives of both kinds."""
-    model = small_bert(folder / "bert", faq_texts())
-    (folder / "made").mkdir()
-    place = fix_split(write_set(folder / "made" / "toy"))
-    options = [
-        "--runs",
-        "2",
-        "--encoder.learning-rate",
-        "1e-3",
-        "--sampling",
-        "retrieved",
-        "random",
-        "--device",
-        "cpu",
-    ]
+    model, place = small_bert(folder / "bert", faq_texts()), write_set(folder / "toy")
+    options = ["--runs", "2", "--learning-rate", "1e-3", "--device", "cpu"]
+    options += ["--sampling", "retrieved", "random"]
     assert faq([str(place), "--models", model, *options, "--output", str(folder / "faq")]) == 0
-    rows = json.loads((folder / "faq" / "results.json").read_text())["rows"]
-    return {
-        f"{Path(row['method']).name} {row['sampling']} {name}": row[name]
-        for row in rows
-        for name in ("accuracy", "accuracy_sd", "mrr", "mrr_sd")
-        if row[name] is not None
-    }
+    rows: dict[str, dict[str, list[float]]] = {}
+    for cell in json.loads((folder / "faq" / "results.json").read_text())["cells"]:
+        method, _, rest = cell["cell"].removeprefix("toy: ").partition(", ")
+        row = rows.setdefault(f"{Path(method).name} {rest.split()[0] if rest else None}", {})
+        for metric in ("accuracy", "mrr"):
+            row.setdefault(metric, []).append(cell[metric])
+    found = {}
+    for name, row in rows.items():
+        for metric, values in row.items():
+            found[f"{name} {metric}"] = statistics.fmean(values)
+            if len(values) > 1:
+                found[f"{name} {metric}_sd"] = statistics.pstdev(values)
+    return found
 
 
 def train_faq(folder: Path) -> list[Path]:
     """25 steps of a FAQ encoder on retrieved negatives."""
-    model = small_bert(folder / "bert", faq_texts())
-    place = folder / "toy"
-    found = read_faq(place if place.exists() else fix_split(write_set(place)))
-    train, test = splits(found, FaqConfig())[0]
+    model, place = small_bert(folder / "bert", faq_texts()), folder / "toy"
+    data = Data.of(read_faq(place if place.exists() else write_set(place)))
+    frozen = data.embed(open_model(model, cache=None, device="cpu").vectors)
+    guide = (frozen["query"] @ frozen["question"].T)[data.train]
+    queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
-    config = EncoderConfig(epochs=5, batch_size=24, learning_rate=1e-3, save_every=5)
-    tuner = EncoderTuner(
-        found.name,
-        list(found.queries.values()),
-        {"question": side_texts(found, "question")},
-        {model: embed_faq(found, as_vectors(resolve_encoder(model, device="cpu")))},
-        relevance(found, list(found.queries)),
-        config,
-        folder / "tuned",
-        device="cpu",
-    )
-    tuner(Job(model, "question", "retrieved", 0, train, test))
-    return list((folder / "tuned").rglob("scores.npy"))
+    config = FaqConfig(epochs=5, batch_size=24, learning_rate=1e-3, device="cpu")
+    pairs = LabelledPairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
+    with patch("studies.faq.train.SAVE_EVERY", 5):
+        net = tune(model, pairs, config, folder / "state")
+    scores = net.scores([data.queries[row] for row in data.test], data.questions)
+    np.save(folder / "scores.npy", scores)
+    return [folder / "scores.npy"]
 
 
 def faq_encoder(folder: Path) -> list[float]:
@@ -140,28 +131,15 @@ def passage_scores(folder: Path) -> dict[str, float]:
     place = passage_sets.write_wikiqa(folder / "wikiqa", (24, 10, 10))
     words = word_file(folder / "words.txt", [*passage_sets.ANIMALS, *passage_sets.HOMES, "sleep", "near"])
     bert = small_bert(folder / "bert", passage_texts())
-    features = ("cosine", "bilinear", "uv", "uv-diff-prod")
-    options = [
-        "--ranker.epochs",
-        "3",
-        "--baselines",
-        "bm25",
-        "--runs",
-        "2",
-        "--cross.steps",
-        "5",
-        "--device",
-        "cpu",
-    ]
-    options += ["--frozen.backbones", bert, "--cross.backbones", bert, "--cache", str(folder / "vectors")]
-    options += ["--models", words, "--features", *features, "--output", str(folder / "passages")]
-    assert passages([str(place), *options]) == 0
-    rows = json.loads((folder / "passages" / "results.json").read_text())["rows"]
-    return {
-        f"{row['model']} {row['feature']} {row['scorer']} {metric}": row["metrics"][metric]["mean"]
-        for row in rows
-        for metric in ("mrr", "map", "p@1", "s@5", "r@1")
-    }
+    options = ["--epochs", "3", "--runs", "2", "--cross-steps", "5", "--device", "cpu"]
+    options += ["--backbones", bert, "--cross", bert, "--cache", str(folder / "vectors")]
+    assert passages([str(place), *options, "--models", words, "--output", str(folder / "passages")]) == 0
+    found: dict[str, list[float]] = {}
+    for cell in json.loads((folder / "passages" / "results.json").read_text())["cells"]:
+        label = cell["cell"].removeprefix("wikiqa: ").partition(", seed")[0]
+        for metric in ("mrr", "map", "p@1", "s@5", "r@1"):
+            found.setdefault(f"{label} {metric}", []).append(cell[metric])
+    return {name: statistics.fmean(values) for name, values in found.items()}
 
 
 def passage_texts() -> list[str]:
@@ -173,12 +151,10 @@ def train_cross(folder: Path) -> list[Path]:
     """25 steps of a cross-encoder."""
     bert, place = small_bert(folder / "bert", passage_texts()), folder / "wikiqa"
     spec = place if place.exists() else passage_sets.write_wikiqa(place, (24, 10, 10))
-    data = filtered(read_set(f"wikiqa={spec}", split_seed=0), "answered", None)
-    config = CrossConfig(
-        steps=25, batch_size=8, evaluate_every=25, save_every=5, loop=LoopConfig(learning_rate=1e-3)
-    )
-    choice: dict[str, Any] = {"margin": 1.0, "select": "map", "seed": 3, "device": "cpu"}
-    net, _ = cross.fine_tune(data, bert, config, folder=folder / "state", report=print, **choice)
+    data = filtered(read_set(f"wikiqa={spec}"), "answered", None)
+    config = PassagesConfig(cross_steps=25, cross_learning_rate=1e-3, margin=1.0, device="cpu")
+    with patch.multiple(cross, BATCH=8, SAVE_EVERY=5):
+        net, _ = cross.fine_tune(data, bert, config, seed=3, folder=folder / "state", report=print)
     save_file(dict(net.named_parameters()), folder / "weights.safetensors")
     return [folder / "weights.safetensors"]
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from corpora.support.errors import MissingExtraError
 from multiview.encoders.registry import build_view
-from multiview.engines import workspace
+from multiview.engines.memory import release, workspace
 from multiview.engines.plan import Plan, plan_const, plan_dep, plan_sequence
-from multiview.engines.workspace import Workspace
 from parsing.networks.products import Products
 from tests.multiview.engines.trees import batch_of, random_batch
 
@@ -115,19 +114,19 @@ def test_broken_heads_are_refused(field: str, index: int, value: int) -> None:
 
 
 def test_memory_is_reused_once_no_tensor_needs_it() -> None:
-    workspace.release()
+    release()
     like = torch.zeros(1)
-    first = Workspace(like, (100, 100), (3,)).buffers
+    first = workspace(like, (100, 100), (3,))
     assert all(buffer.data_ptr() % 64 == 0 for buffer in first)
     kept, address = first[0][5:].t(), first[0].data_ptr()
     first[0].fill_(7)
     del first
-    second = Workspace(like, (100, 100), (3,)).buffers
+    second = workspace(like, (100, 100), (3,))
     assert second[0].data_ptr() != address
     second[0].fill_(1)
     assert (kept == 7).all()
     del kept
-    third = Workspace(like.double(), (10, 10)).buffers
+    third = workspace(like.double(), (10, 10))
     assert third[0].data_ptr() == address and third[0].dtype == torch.float64
 
 
@@ -136,7 +135,7 @@ def test_states_outlive_the_step_that_made_them() -> None:
     encoder = build_view("const", 8, 16)
     plan = encoder.plan(batch)
     x = torch.randn(180, 8)
-    states = encoder.states(x, plan)[1]
+    states = encoder.states(x, torch.arange(len(x)), plan)[1]
     before = states.clone()
     for _ in range(3):
         encoder(torch.randn_like(x), plan).sum().backward()

@@ -10,9 +10,10 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview import explain
+from multiview.encoders.stack import Reading
 from multiview.folder.reading import Reader
 from multiview.model import MultiViewEncoder
-from multiview.nodes.states import subtrees_of
+from multiview.nodes.explanation import covers_of
 from parsing.models import load_constituency_parser, load_dependency_parser
 from tests.fixtures.browser import look
 from tests.multiview.nodes.given_trees import GivenTrees, given_encoder
@@ -52,25 +53,20 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
         sides = []
         for sentence in (A, B):
             (nodes,) = encoder.node_states([sentence], views=[view])
-            subtrees = subtrees_of(nodes.batch, nodes.views[0].tree, labels.dummy_label)
-            sides.append((nodes.views[0].h_ND.numpy(), subtrees))
+            cover_NW, named_N = covers_of(nodes.batch, 0, view, labels.dummy_label)
+            named = nodes.views[0].h_ND.numpy()[named_N]
+            covers = [tuple(np.flatnonzero(cover_W).tolist()) for cover_W in cover_NW[named_N]]
+            sides.append(dict(zip(covers, named, strict=True)))
         for match in matches:
-            vectors = []
-            for (h_ND, subtrees), part in zip(sides, (match.a, match.b), strict=True):
-                (node,) = np.flatnonzero(
-                    (subtrees.first_N == part.positions[0])
-                    & (subtrees.last_N == part.positions[-1])
-                    & (subtrees.size_N == len(part.positions))
-                )
-                vectors.append(h_ND[node])
+            vectors = [side[part.positions] for side, part in zip(sides, (match.a, match.b), strict=True)]
             cosine = np.dot(*vectors) / np.linalg.norm(vectors[0]) / np.linalg.norm(vectors[1])
             assert match.cosine == pytest.approx(cosine, abs=1e-5)
 
 
 def test_pools_side_by_side_and_added_views_match_the_same_nodes(encoder: MultiViewEncoder) -> None:
     wide = new_encoder()
-    wide.members[0].network.pool("root,mean,max")
-    wide.members[0].network.add(["bag", "hash"])
+    (part,) = wide.members
+    part.network = part.network.as_read(Reading("root,mean,max", ("bag", "hash"), (1.0,) * 5))
     found = wide.explain(A, B)
     assert list(found.cosines) == ["dep", "const", "seq", "bag", "hash"]
     for view, cosine in found.cosines.items():

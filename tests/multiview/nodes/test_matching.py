@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multiview.nodes.matching import best_matches
+from multiview.nodes.explanation import best_matches
 from tests.multiview.engines.trees import random_heads
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from multiview.config import TrainConfig
-from multiview.engines.transfer import pack, to_device, unpack
+from multiview.engines.memory import pack, to_device, unpack
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees

@@ -11,9 +11,9 @@ import torch
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
-from multiview.compact import cli as compact
 from multiview.config import TrainConfig
 from multiview.defaults import read_config
+from multiview.encoders.stack import Reading
 from multiview.folder.expanded import expand_into
 from multiview.folder.files import load_members, model_sha256
 from multiview.model import MultiViewEncoder
@@ -126,9 +126,10 @@ def test_a_run_goes_on_from_a_model_and_resumes_to_the_bit(
 def test_the_result_is_read_as_the_model_is(model: TrainConfig, other_trees: Path, tmp_path: Path) -> None:
     """Trained with one pooling; then the pools, added views and factors of the model it started from."""
     wide = tmp_path / "wide"
-    options = ["--pooling", "root,mean,max", "--add", "bag", "hash", "--sample", str(model.trees)]
-    factors = ["--scale", *map(str, (1, 0.5, 2, 3)[: 2 + len(model.view_list)])]
-    assert compact([str(model.folder), *options, *factors, "--output", str(wide)]) == 0
+    source = MultiViewEncoder.load(model.folder, "cpu")
+    (part,) = source.members
+    part.network = part.network.as_read(Reading("root,mean,max", ("bag", "hash"), (1.0, 0.5, 2.0, 3.0)))
+    source.save(wide)
     config = changed(model, name="second", init=wide, trees=other_trees, encoder={"pooling": "root+mean"})
     assert config.view_list == ["dep", "const"]
     assert main(config) == 0

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from multiview.compact import cli as compact
 from multiview.config import TrainConfig
 from multiview.folder.files import member_record
 from multiview.model import MultiViewEncoder
@@ -16,7 +15,6 @@ from multiview.train import main
 from multiview.training.data import Rows
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
-from senteval_runner.vectors.starts import StartSpec, load_start
 from tests.fixtures.trees import changed
 
 WORDS = ["the", "cat", "sat"]
@@ -61,32 +59,9 @@ def model(tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return config
 
 
-def test_a_compact_copy_gets_them(model: TrainConfig, toy_trees: Path, tmp_path: Path) -> None:
-    options = ["--sample", str(toy_trees), "--output"]
-    assert compact([str(model.folder), *options, "without"]) == 0
-    assert compact([str(model.folder), "--buckets", "50", *options, "with"]) == 0
-    assert member_record(tmp_path / "with").words.buckets == 50
-    for file in ("model.safetensors", "vocab.txt"):
-        assert Path("with", file).read_bytes() == Path("without", file).read_bytes()
-    with_, without = (MultiViewEncoder.load(tmp_path / name, "cpu") for name in ("with", "without"))
-    same = without.word_vectors(["Poirot", "Marple", "Mars"])
-    own = with_.word_vectors(["Poirot", "Marple", "Mars"])
-    assert np.array_equal(same[0], same[1]) and not np.array_equal(own[0], own[1])
-    np.testing.assert_array_equal(own[2], same[2])
-    start = load_start(StartSpec("with", toy_trees), "cpu")
-    assert start.members[0].network.words.vocabulary.buckets == 50
-    before = load_start(StartSpec(str(model.folder), toy_trees), "cpu")
-    assert before.members[0].network.words.vocabulary.buckets == 0
-
-
-def test_training_sees_them(model: TrainConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_sees_them(model: TrainConfig) -> None:
     config = changed(model, name="hashed", vocabulary={"buckets": 7})
     assert main(config) == 0
     assert member_record(config.folder).words.buckets == 7
     words = MultiViewEncoder.load(config.folder, "cpu").word_vectors(["Poirot", "Marple"])
     assert not np.array_equal(words[0], words[1])
-    trained = changed(model, name="trained", words="trained", vectors=None)
-    assert main(trained) == 0
-    capsys.readouterr()
-    assert compact([str(trained.folder), "--buckets", "5", "--output", "no"]) == 2
-    assert "has trained words, buckets included" in capsys.readouterr().err and not Path("no").exists()

@@ -10,7 +10,7 @@ from benepar.nkutil import HParams
 from benepar.parse_chart import ChartParser
 
 from parsing.constituency.model import ConstituencyModel
-from parsing.networks.config import ConstituencyConfig, EncoderConfig
+from parsing.networks.config import EncoderConfig, SpanConfig
 from parsing.networks.features import ParserVocabulary
 
 SENTENCES = [
@@ -27,12 +27,10 @@ TAGS = (".", "DT", "NN", "VBZ")
 def random_model(seed: int = 0, *, force_root: bool = True) -> ConstituencyModel:
     """A small model whose weights are far enough from zero for varied trees."""
     torch.manual_seed(seed)
-    encoder = EncoderConfig(
-        word_dim=12, character_dim=8, character_hidden=10, hidden=16, layers=2, end_boundary=True
-    )
+    encoder = EncoderConfig(word_dim=12, character_dim=8, character_hidden=10, hidden=16, layers=2)
     vocabulary = ParserVocabulary.build(SENTENCES, min_count=1)
-    config = ConstituencyConfig(encoder=encoder, label_hidden=14, tag_hidden=9, force_root=force_root)
-    model = ConstituencyModel(vocabulary, LABELS, TAGS, config)
+    config = SpanConfig(label_hidden=14, tag_hidden=9, force_root=force_root)
+    model = ConstituencyModel(vocabulary, LABELS, TAGS, encoder, config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)

@@ -36,12 +36,18 @@ ODD = [
 ]
 
 
+def as_lists(parses):
+    """Parses that can be compared."""
+    return [[getattr(p, name).tolist() for name in p.__dataclass_fields__] for p in parses]
+
+
 def random_model(seed: int = 0, **encoder: int) -> DependencyModel:
     """A model with random weights: its scores have no ties, its greedy heads are rarely a tree."""
     torch.manual_seed(seed)
     vocabulary = ParserVocabulary.build((s.tokens for s in SENTENCES), min_count=1)
     relations = sorted({r for s in SENTENCES for r in s.relations or ()})
-    sizes = {"word_dim": 6, "character_dim": 4, "character_hidden": 8, "hidden": 9, "layers": 2} | encoder
+    sizes = {"word_dim": 6, "character_dim": 4, "character_hidden": 8, "hidden": 9, "layers": 2}
+    sizes |= {"end_boundary": False, **encoder}
     model = DependencyModel(
         vocabulary, relations, EncoderConfig(**sizes), ScorerConfig(arc_dim=7, relation_dim=5)
     )

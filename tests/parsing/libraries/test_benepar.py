@@ -10,8 +10,8 @@ import torch
 
 from corpora.support.errors import UserError
 from parsing.constituency.model import SpanParser
-from parsing.constituency.train import read_treebank
 from parsing.libraries.benepar import BeneparParser, _special_tokens, load_benepar
+from parsing.training.scores import read_treebank
 from parsing.trees.binarise import binarise
 from tests.fixtures.transformers import save_bert, save_roberta, save_t5
 from tests.oracles.benepar import stock_parse, to_benepar

@@ -17,8 +17,8 @@ from multiview.folder.reading import Reader
 from parsing.constituency import model as constituency_model
 from parsing.constituency.model import SpanParser
 from parsing.constituency.span_head import DeviceSpanScorer, SpanHead, SpanScorer
-from parsing.dependency import parser as dependency_parser
-from parsing.dependency.parser import BiaffineParser
+from parsing.dependency import model as dependency_model
+from parsing.dependency.model import BiaffineParser
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks import device
 from parsing.networks.device import BatchRunner, devices_of, identity_on, pick, pick_device
@@ -29,22 +29,7 @@ from tests.fixtures.waiting import no_waiting
 SENTENCES = [
     ["The", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "."],
     ["Yes"],
-    [
-        "She",
-        "said",
-        "that",
-        "it",
-        "had",
-        "rained",
-        "all",
-        "night",
-        ",",
-        "but",
-        "nobody",
-        "believed",
-        "her",
-        ".",
-    ],
+    ["She", "said", "that", "it", "had", "rained", "all", "night", ",", "but", "nobody", "believed", "her"],
     ["Prices", "fell", "sharply", "in", "London", "on", "Monday", "."],
     ["A"] * 30,
     ["I", "saw", "the", "man", "with", "the", "telescope", "that", "you", "bought", "last", "year", "."],
@@ -101,14 +86,14 @@ def test_batches_advance_in_turn() -> None:
 def test_too_little_memory_halves_the_batches_once(kind: str, monkeypatch) -> None:
     expected = LOAD[kind]("builtin").parse(SENTENCES)
     parser = as_on_a_gpu(kind, positions=500)
-    full = parser._parse_batch
+    full = parser.states
 
     def limited(sentences):
         if len(sentences) * (max(map(len, sentences)) + 2) > 150:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
-        return (yield from full(sentences))
+        return full(sentences)
 
-    monkeypatch.setattr(parser, "_parse_batch", limited)
+    monkeypatch.setattr(parser, "states", limited)
     lines: list[str] = []
     monkeypatch.setattr(device.log, "warning", lambda message, *values: lines.append(message % values))
     assert AGREE[kind](parser.parse(SENTENCES), expected)["same_trees"] == 100
@@ -127,9 +112,8 @@ def test_a_lost_device_is_no_fault_of_the_sentences(kind: str, monkeypatch) -> N
 
     def broken(sentences):
         raise RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be …")
-        yield
 
-    monkeypatch.setattr(parser, "_parse_batch", broken)
+    monkeypatch.setattr(parser, "states", broken)
     with pytest.raises(DeviceLost, match=r"^cuda:0 was lost \(CUDA error: unspecified launch failure\); "):
         parser.parse(SENTENCES)
 
@@ -158,14 +142,14 @@ def test_spans_are_scored_alike(force: bool) -> None:
 def test_nothing_is_left_on_the_host(kind: str, monkeypatch) -> None:
     """The first stage on a device without memory; the host may ask for what is on the host."""
     parser = LOAD[kind]("builtin")
-    for module in (dependency_parser, constituency_model):
+    for module in (dependency_model, constituency_model):
         monkeypatch.setattr(module, "to_host", lambda tensor: lambda: None)
     monkeypatch.setattr("parsing.constituency.span_head.to_host", lambda tensor: lambda: None)
     parser.to(torch.device("meta"))
     assert parser.identity["device"] == "meta"
     for _ in range(2):  # the second time, all word types are known
-        with no_waiting("meta"):
-            next(parser._parse_batch(SENTENCES[:4]))
+        with no_waiting("meta"), torch.inference_mode():
+            next(parser.parse_states(*parser.states(SENTENCES[:4])))
 
 
 def test_identity_names_what_may_change_trees(kind: str) -> None:

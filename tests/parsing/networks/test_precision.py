@@ -12,18 +12,15 @@ import torch
 
 from corpora.support.errors import UserError
 from multiview.folder.reading import Reader
-from parsing.constituency.train import read_treebank
-from parsing.dependency.train import read_dependencies
 from parsing.libraries.benepar import BeneparParser
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.run import ParseConfig, main
 from parsing.score import cli as score
+from parsing.training.scores import read_dependencies, read_treebank
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
 from parsing.trees.parsers import ConstituencyParse, DependencyParse
-from tests.fixtures.transformers import save_bert
 from tests.parsing.constituency.examples import SENTENCES as CONSTITUENTS
 from tests.parsing.constituency.examples import benepar_model
-from tests.parsing.libraries.test_supar_transformers import TOKENS, build, convert
 from tests.parsing.subcommand import run
 
 pytestmark = [
@@ -77,19 +74,6 @@ def test_agreement_counts() -> None:
     assert found == {"same_spans": 80, "same_tags": 100, "same_trees": 50}
 
 
-def test_a_transformer_of_supar_in_bf16(tmp_path: Path) -> None:
-    (tmp_path / "bert").mkdir()
-    backbone = str(save_bert(tmp_path / "bert"))
-    parser = convert(build(tmp_path, bert=backbone, feat=["char", "bert"]), tmp_path)
-    exact, _ = parser.score(TOKENS)
-    reduced = load_dependency_parser(str(tmp_path / "ours"), "bf16")
-    near, _ = reduced.score(TOKENS)
-    finite = exact.isfinite() & exact.isfinite().transpose(1, 2)  # neither word is padding
-    error = (near[finite] - exact[finite]).abs().max() / exact[finite].abs().max()
-    assert near.dtype == torch.float32 and 0 < error < 0.05
-    assert [len(p.heads) for p in reduced.parse(TOKENS)] == [len(tokens) for tokens in TOKENS]
-
-
 def test_benepars_encoder_in_bf16() -> None:
     full, reduced = BeneparParser(benepar_model(1), {}), BeneparParser(benepar_model(1), {})
     reduced.use_bfloat16()
@@ -101,11 +85,11 @@ def test_benepars_encoder_in_bf16() -> None:
 def test_caches_of_two_precisions_do_not_mix(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The dog sleeps .\nIt rains .\n")
     options = {"corpus": str(tmp_path / "a.txt"), "output": tmp_path / "c", "tokenize": "space", "workers": 1}
-    main(ParseConfig(**options, views="dep", precision="bf16"))
+    main(ParseConfig(**options, const_model="none", precision="bf16"))
     manifest = json.loads((tmp_path / "c" / "manifest.json").read_text())
     assert manifest["identity"]["dependency"]["arithmetic"] == "bf16"
     with pytest.raises(UserError, match=r"dependency\.arithmetic: 'bf16' is now None"):
-        main(ParseConfig(**options, views="dep"))
+        main(ParseConfig(**options, const_model="none"))
 
 
 def test_a_model_trained_on_reduced_trees_loads_that_parser() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from parsing.trees.parsers import ConstituencyParse, DependencyParse
+from parsing.text_parser import TextParser
+from parsing.trees.parsers import ConstituencyParse, DependencyParse, DeviceLost
 
 
 def number(tokens: Sequence[str]) -> int:
@@ -109,53 +110,43 @@ class FaultyConstituencyParser(ToyConstituencyParser):
         return super()._one(tokens)
 
 
-@dataclass
-class DyingDependencyParser(ToyDependencyParser):
-    """Ends its process on "die"; once only when ``marker`` names a file that can be made."""
+def die() -> None:
+    """End the process, as the system does when memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
+
+def no_memory() -> None:
+    """Ask for more than there is."""
+    np.ones(1 << 50)
+
+
+def lose_device() -> None:
+    """Fail as a GPU does."""
+    raise DeviceLost("cuda:0 was lost (CUDA error); the same command goes on from what is done")
+
+
+@dataclass
+class FailingDependencyParser(ToyDependencyParser):
+    """Fails on the word "fail": always, or once if ``marker`` names a file that is not there."""
+
+    fail: Callable[[], None]
     marker: Path | None = None
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        done = self.marker is not None and self.marker.exists()
-        if any("die" in tokens for tokens in sentences) and not done:
+        if any("fail" in tokens for tokens in sentences) and not (self.marker and self.marker.exists()):
             if self.marker is not None:
                 self.marker.touch()
-            os._exit(9)
+            self.fail()
         return super().parse(sentences)
 
 
-def first_of_all(marker: Path) -> bool:
-    """Whether no process has asked before."""
-    try:
-        marker.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
+def toys(dependency: Callable[[], ToyDependencyParser] = ToyDependencyParser) -> TextParser:
+    """What a worker loads."""
+    return TextParser(dependency(), ToyConstituencyParser())
 
 
-def killed_while_it_loads(marker: Path | None) -> ToyDependencyParser:
-    """A parser whose process is killed while it loads: the first one, or with None all of them."""
-    if marker is None or first_of_all(marker):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return ToyDependencyParser()
-
-
-def too_large(marker: Path | None) -> ToyDependencyParser:
-    """A parser that does not fit into memory, in the first process or in all."""
-    if marker is None or first_of_all(marker):
-        np.ones(1 << 50)
-    return ToyDependencyParser()
-
-
-@dataclass
-class HungryDependencyParser(ToyDependencyParser):
-    """Has no memory for "much": once, or always."""
-
-    marker: Path | None = None
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        if any("much" in tokens for tokens in sentences) and (
-            self.marker is None or first_of_all(self.marker)
-        ):
-            raise MemoryError
-        return super().parse(sentences)
+def load_toys(dep: str | None = "builtin", const: str | None = "builtin", **options: object) -> TextParser:
+    """Stands for :func:`parsing.load`."""
+    parsers = ToyDependencyParser(), ToyConstituencyParser()
+    dependency, constituency = parsers[0] if dep else None, parsers[1] if const else None
+    return TextParser(dependency, constituency, max_tokens=int(str(options["max_tokens"])))

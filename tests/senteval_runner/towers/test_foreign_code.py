@@ -8,11 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from transformers import AutoConfig, AutoTokenizer
 
 from corpora.support.errors import UserError
 from parsing.libraries.benepar import load_benepar
-from parsing.libraries.supar import transformer_files
 from senteval_runner.towers.backbones import open_backbone
 from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.transformer import load_tower, load_whole
@@ -36,16 +34,8 @@ LOADERS: dict[str, Callable[[str], object]] = {
     "tower": load_tower,
     "whole tower": load_whole,
     "benepar": load_benepar,
-    "supar": lambda folder: supar_files(folder),
     "senteval_runner.run": lambda folder: resolve_encoder(folder).encode(["a cat"]),
 }
-
-
-def supar_files(folder: str) -> None:
-    """What supar reads of the transformer that its checkpoint names."""
-    with transformer_files("checkpoint"):
-        AutoConfig.from_pretrained(folder)
-        AutoTokenizer.from_pretrained(folder)
 
 
 def hostile(folder: Path, kind: str) -> Path:

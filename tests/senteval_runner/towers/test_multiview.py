@@ -14,7 +14,7 @@ from multiview.train import main
 from senteval_runner.towers.multiview import MultiViewTower
 from senteval_runner.towers.transformer import embed_all, load_tower
 from senteval_runner.vectors.sources import is_multiview
-from studies.burt.objectives import Siamese
+from studies.burt.train import siamese
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Fixed, Stream
 from studies.finetune.loop import Schedule, Task, fit
@@ -51,7 +51,7 @@ def test_dep_and_const_learn_nli_under_siamese_heads(folder: Path, tmp_path: Pat
     plain = tower.encoder.encode(examples.first)
     np.testing.assert_allclose(before, plain, atol=1e-5)
 
-    net = Siamese(tower, ["nli"], "uv-diff", seed=1)
+    net = siamese(tower, ["nli"], "uv-diff", seed=1)
     held = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
     stream = Stream(Fixed(examples), 20, 0, "nli")
     task = Task(stream, lambda batch: net.loss("nli", batch))

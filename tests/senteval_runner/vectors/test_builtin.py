@@ -42,7 +42,7 @@ def test_its_vectors(builtin: Path) -> None:
 
 
 def test_it_can_be_fine_tuned(builtin: Path, tmp_path: Path) -> None:
-    """What is saved has the tuned weights exactly, and still scales its parts."""
+    """What is saved has the tuned weights exactly."""
     tower = load_tower("builtin", pooling="mean")
     assert isinstance(tower, MultiViewTower) and isinstance(load_whole("builtin"), MultiViewTower)
     for parameter in tower.parameters():
@@ -51,8 +51,6 @@ def test_it_can_be_fine_tuned(builtin: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         MultiViewEncoder.load(tmp_path / "tuned").encode(TOKENS), tower.encoder.encode(TOKENS)
     )
-    lengths = np.linalg.norm(np.hsplit(tower.encoder.encode(TOKENS), 2), axis=2)
-    np.testing.assert_allclose(lengths, 1, atol=1e-6)
 
 
 def test_it_is_scored(builtin: Path, data: Path, tmp_path: Path) -> None:

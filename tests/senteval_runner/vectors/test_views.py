@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from multiview import train
-from multiview.compact import cli as compact
+from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
 from senteval_runner.run import cli as run
@@ -24,16 +24,14 @@ SENTENCES = [list(words) for words in toy_corpus()[0][:40]]
 
 @pytest.fixture(scope="module")
 def models(toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``one`` of three views; ``joined``, two compact parts; ``scaled``, the same parts of length 1."""
+    """``one`` of three views; ``joined``, two parts."""
     out = tmp_path_factory.mktemp("models")
     for seed, (name, views) in enumerate(
-        {"one": "dep,const,seq", "a": "dep,const", "b": "dep,const"}.items()
+        {"one": "dep,const,seq", "joined/a": "dep,const", "joined/b": "dep,const"}.items()
     ):
         values = {"name": name, "views": views, "seed": seed, "loop": {"epochs": 1}}
         assert train.main(changed(TINY, trees=toy_trees, output=out, **values)) == 0
-    for name, options in (("joined", []), ("scaled", ["--normalize-parts"])):
-        arguments = [str(out / "a"), str(out / "b"), "--sample", str(toy_trees), "--output", str(out / name)]
-        assert compact([*arguments, *options]) == 0
+    save_members(out / "joined", ["a", "b"], card="")
     return out
 
 
@@ -58,18 +56,6 @@ def test_it_is_the_columns_of_the_whole_vector(
     np.testing.assert_array_equal(found, np.hstack([blocks[place] for place in columns]))
 
 
-def test_parts_are_scaled_by_the_chosen_views_alone(models: Path, toy_trees: Path) -> None:
-    """The length of DEP and CONST together would tell a view alone about the other."""
-    whole, dep = (
-        resolve_encoder(str(models / spec), trees=toy_trees, device="cpu")(SENTENCES)
-        for spec in ("scaled", "scaled?views=dep")
-    )
-    blocks = np.split(whole, 4, axis=1)
-    scaled = [block / np.linalg.norm(block, axis=1, keepdims=True) for block in blocks]
-    np.testing.assert_allclose(dep, np.hstack([scaled[0], scaled[2]]), atol=1e-6)
-    assert np.abs(dep - np.hstack([blocks[0], blocks[2]])).max() > 0.05
-
-
 def test_its_name_and_key(models: Path) -> None:
     specs = ["one", "one?views=dep", "one?views=const", "one?views=dep,const"]
     sources = [find_source(str(models / spec)) for spec in specs]
@@ -77,8 +63,8 @@ def test_its_name_and_key(models: Path) -> None:
     assert len({source.key for source in sources}) == 4
     assert {source.hours for source in sources} == {sources[0].hours} != {None}
     assert sources[1].key == find_source(str(models / "one?views=0-dep")).key
-    assert sources[1].key != find_source(str(models / "a?views=dep")).key
-    joined = open_model(f"{models / 'one?views=dep'}+{models / 'a?views=const'}", cache=None)
+    assert sources[1].key != find_source(str(models / "joined/a?views=dep")).key
+    joined = open_model(f"{models / 'one?views=dep'}+{models / 'joined/a?views=const'}", cache=None)
     assert joined.name == "one?views=dep+a?views=const"
 
 

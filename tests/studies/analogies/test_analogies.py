@@ -13,20 +13,16 @@ import pytest
 from corpora.support.errors import UserError
 from multiview.words.vectors import WordVectors
 from parsing.sentences import ParsedSentence
-from studies.analogies.__main__ import cli, run
-from studies.analogies.build import build_questions
-from studies.analogies.config import BuildConfig, ScoreConfig
+from studies.analogies.__main__ import cli
+from studies.analogies.build import Ranking, build_questions, content_words, length_table, load_pairs
 from studies.analogies.contexts import SLOT, collect_frames, fill, frames_of, paraphrase
-from studies.analogies.lexicon import CATEGORIES, load_pairs, read_google
-from studies.analogies.questions import read_questions, write_questions
-from studies.analogies.rank import Ranking
+from studies.analogies.questions import CATEGORIES, read_google, read_questions, write_questions
 from studies.analogies.score import TextVectors, answer_ranks
-from studies.analogies.write import build, length_table, mean_lengths
 from tests.fixtures import browser
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
-FRAMES, _ = collect_frames(None, 1)
-SMALL = build_questions(FRAMES, None, seed=1, limit=12)
+FRAMES = collect_frames()
+SMALL = build_questions(FRAMES, seed=1, limit=12)
 
 
 def one_hot(sentences) -> np.ndarray:
@@ -49,14 +45,13 @@ def test_counts_are_those_of_the_paper() -> None:
         "positive-comparative": (37, 1322, 2),
         "positive-negative": (29, 812, 2),
     }
-    in_context = {name: c for name, c in CATEGORIES.items() if c.contexts}
-    assert {
-        name: (c.contexts.pairs, c.questions, c.contexts.candidates) for name, c in in_context.items()
-    } == table_3
+    assert {name: (c.questions, c.candidates) for name, c in CATEGORIES.items() if c.kind} == {
+        name: row[1:] for name, row in table_3.items()
+    }
     assert {name: len(group) for name, group in load_pairs().items() if group} == {
         name: pairs for name, (pairs, _, _) in table_3.items()
     }
-    questions = build_questions(FRAMES, None, seed=0)
+    questions = build_questions(FRAMES, seed=0)
     found = Counter((q.level, q.category) for q in questions)
     for level in ("word", "phrase", "sentence"):
         assert {c: found[level, c] for c in table_3} == {name: n for name, (_, n, _) in table_3.items()}
@@ -100,7 +95,7 @@ GOOGLE = {
 
 
 def test_googles_questions_are_asked_as_they_stand() -> None:
-    questions = build_questions(FRAMES, None, google=GOOGLE, seed=0)
+    questions = build_questions(FRAMES, google=GOOGLE, seed=0)
     asked = {(q.a, q.b, q.c, q.answer) for q in questions if q.level == "word"}
     assert asked == {terms for rows in GOOGLE.values() for terms in rows}
     assert Counter((q.category, q.level) for q in questions) == {
@@ -109,28 +104,23 @@ def test_googles_questions_are_asked_as_they_stand() -> None:
         ("singular-plural", "word"): 3,
     }
     assert any("the duchess" in q.answer for q in questions)
-    with pytest.raises(UserError, match="no wrong answer beside 'odder' is known"):
-        build_questions(
-            FRAMES, None, google={"gram3-comparative": [("bad", "worse", "odd", "odder")]}, seed=0
-        )
-    with pytest.raises(UserError, match="is a term of the question"):
-        build_questions(
-            FRAMES, None, google={"currency": [("a", "b", "c", "b"), ("d", "e", "f", "g")]}, seed=0
-        )
+    for rows, told in (
+        ({"gram3-comparative": [("bad", "worse", "odd", "odder")]}, "no wrong answer beside 'odder'"),
+        ({"currency": [("a", "b", "c", "b"), ("d", "e", "f", "g")]}, "is a term of the question"),
+    ):
+        with pytest.raises(UserError, match=told):
+            build_questions(FRAMES, google=rows, seed=0)
 
 
 @pytest.mark.data
 def test_googles_file_gives_the_papers_counts(data_folder: Path) -> None:
     google = read_google(data_folder / "analogy" / "questions-words.txt")
-    found = Counter((q.level, q.category) for q in build_questions(FRAMES, None, google=google, seed=0))
-    assert sum(n for (level, _), n in found.items() if level == "word") == 19_544 - 10
-    for level in ("phrase", "sentence"):
-        assert sum(n for (at, _), n in found.items() if at == level) == 11_193
+    assert len(google) == 14 and sum(map(len, google.values())) == 19_544
+    found = Counter(q.level for q in build_questions(FRAMES, google=google, seed=0))
+    assert found == {"word": 19_544 - 10, "phrase": 11_193, "sentence": 11_193}
 
 
 def test_lengths_stand_beside_the_papers() -> None:
-    lengths = mean_lengths(SMALL)
-    assert set(lengths["word"].values()) == {1.0}
     phrases = [q for q in SMALL if q.level == "phrase" and q.category == "male-female"]
     tokens = [len(text.split()) for q in phrases for text in (q.a, q.b, q.c, q.answer)]
     row = next(row for row in length_table(SMALL).rows if row[0] == "male-female")
@@ -138,8 +128,8 @@ def test_lengths_stand_beside_the_papers() -> None:
 
 
 def test_same_seed_same_questions() -> None:
-    assert build_questions(FRAMES, None, seed=1, limit=12) == SMALL
-    assert build_questions(FRAMES, None, seed=2, limit=12) != SMALL
+    assert build_questions(FRAMES, seed=1, limit=12) == SMALL
+    assert build_questions(FRAMES, seed=2, limit=12) != SMALL
 
 
 def test_semantic_wordings_lead_away_from_the_answer() -> None:
@@ -156,20 +146,6 @@ def test_semantic_wordings_lead_away_from_the_answer() -> None:
             wrong = [text for text in q.candidates if text != q.answer]
             start, end = other.split(SLOT)
             assert all(text.startswith(start) and text.endswith(end) for text in wrong)
-
-
-def test_own_contexts_do_not_give_the_answer_away() -> None:
-    own = build_questions(FRAMES, None, shared=False, seed=1, limit=12)
-    semantic = [q for q in own if CATEGORIES[q.category].semantic]
-    assert min(answer_ranks(semantic, TextVectors(semantic, one_hot))) > 1
-    for q in semantic:
-        if q.level == "word":
-            continue
-        # All candidates stand in one context: they differ by the words in the slot alone.
-        texts = [text.split() for text in q.candidates]
-        first, *others = texts
-        start = next(i for i, word in enumerate(first) if any(t[i : i + 1] != [word] for t in others))
-        assert all(text[:start] == first[:start] for text in texts)
 
 
 def test_left_and_right_contexts_differ() -> None:
@@ -198,42 +174,38 @@ NEAR = {
 
 def test_wrong_answers_follow_the_vectors() -> None:
     question = ("Athens", "Greece", "Oslo", "Norway")
-    assert ranking(NEAR).among(question, ["Rome", "Nowhere", "Sweden"], 3) == ("Sweden", "Rome", "Nowhere")
+    assert ranking(NEAR).among(question, ["Rome", "Nowhere", "Sweden"]) == ["Sweden", "Rome", "Nowhere"]
     # Among all words: no term of the question, no second spelling, no sign of the file's own; in capitals,
     # since the file knows the answer in lower case alone.
-    assert ranking(NEAR).nearest([question, ("x", "Greece", "Oslo", "Norway")], 3) == [
-        ("Sweden", "Finland", "Rome"),
-        (),
-    ]
-    cased = ranking({**NEAR, "Norway": [1, 1, 1]}).nearest([question], 2)
-    assert cased == [("sweden", "finland")]
+    assert ranking(NEAR).nearest(question) == ["Sweden", "Finland", "Rome"]
+    assert ranking(NEAR).nearest(("x", "Greece", "Oslo", "Norway")) == []
+    cased = ranking({**NEAR, "Norway": [1, 1, 1]}).nearest(question)
+    assert cased == ["sweden", "finland", "rome"]
 
 
 def test_the_nearest_words_equal_a_loop() -> None:
     generator = np.random.default_rng(0)
     words = [f"w{i}" for i in range(60)]
     table = dict(zip(words, generator.normal(size=(60, 5)).tolist(), strict=True))
-    questions = [tuple(generator.choice(words, 4, replace=False).tolist()) for _ in range(20)]
     unit = {word: np.array(v) / np.linalg.norm(v) for word, v in table.items()}
-    for question, found in zip(questions, ranking(table).nearest(questions, 4), strict=True):
+    for _ in range(20):
+        question = tuple(generator.choice(words, 4, replace=False).tolist())
         a, b, c, _ = question
         left = [word for word in words if word not in question]
-        assert list(found) == sorted(left, key=lambda w: -float(unit[w] @ (unit[b] - unit[a] + unit[c])))[:4]
+        expected = sorted(left, key=lambda w: -float(unit[w] @ (unit[b] - unit[a] + unit[c])))[:4]
+        assert ranking(table).nearest(question) == expected
 
 
 def test_words_have_the_whole_vocabulary_as_wrong_answers() -> None:
     capitals = [("Athens", "Greece", "Oslo", "Norway"), ("Cairo", "Egypt", "Lima", "Peru")]
-    google = {"capital-world": capitals}
-    questions = build_questions(FRAMES, ranking(NEAR), google=google, whole=True, seed=0)
+    questions = build_questions(FRAMES, ranking(NEAR), google={"capital-world": capitals}, seed=0)
     known, unknown = (q for q in questions if q.level == "word")
     assert {"Norway", "Sweden", "Finland", "Rome"} < set(known.candidates) and len(known.candidates) == 5
     # A question whose words the file lacks has the category's own.
     assert set(unknown.candidates) == {"Peru", "Athens", "Greece", "Oslo", "Norway"}
     phrase = next(q for q in questions if q.level == "phrase")
-    assert all(
-        any(f" {w}" in text for w in ("Norway", "Cairo", "Egypt", "Lima", "Peru"))
-        for text in phrase.candidates
-    )
+    places = ("Norway", "Cairo", "Egypt", "Lima", "Peru")
+    assert all(any(place in text for place in places) for text in phrase.candidates)
 
 
 def parsed(text: str, tags: str, heads: list[int], relations: str, spans) -> ParsedSentence:
@@ -248,7 +220,7 @@ def test_contexts_are_whole_constituents() -> None:
         "det amod nsubj root det obj case nmod punct",
         [(0, 9, "S"), (0, 3, "NP"), (3, 8, "VP"), (4, 8, "NP"), (4, 6, "NP"), (6, 8, "PP")],
     )
-    found = {(kind, level): frame for kind, level, frame in frames_of(sentence, 7)}
+    found = {(kind, level): frame for kind, level, frame in frames_of(sentence, 7, content_words())}
     assert found["place", "phrase"].left == ("the", "streets", "of", SLOT)
     assert found["place", "phrase"].right == ("the", "roads", "of", SLOT)
     assert found["place", "phrase"].source == "cache:7"
@@ -256,7 +228,23 @@ def test_contexts_are_whole_constituents() -> None:
     assert found["adjective", "phrase"].left == ("the", SLOT, "people")
     assert fill(found["place", "sentence"].right, "Oslo") == "The aged folk toured the roads of Oslo ."
     assert not any("London" in frame.left for frame in found.values())
-    assert list(frames_of(replace(sentence, flags=1), 7)) == []
+    assert list(frames_of(replace(sentence, flags=1), 7, content_words())) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("person", "the/DT/det man/NN/nsubj walked/VBD/root to/IN/case us/PRP/obl ././punct"),
+        ("verb", "workers/NNS/nsubj walked/VBD/root to/IN/case us/PRP/obl ././punct"),
+        ("predicate", "it/PRP/nsubj is/VBZ/cop plain/JJ/root to/IN/case us/PRP/obl ././punct"),
+    ],
+)
+def test_slots_are_found_by_tags_and_relations(kind: str, words: str, monkeypatch) -> None:
+    monkeypatch.setattr("studies.analogies.contexts.REPLACED", {"phrase": 0, "sentence": 0})
+    rows = [word.split("/") for word in words.split()]
+    text, tags, relations = (" ".join(column) for column in zip(*rows, strict=True))
+    sentence = parsed(text, tags, [0] * len(rows), relations, [(0, len(rows), "S")])
+    assert {name for name, _, _ in frames_of(sentence, 0, ())} == {kind}
 
 
 def test_paraphrase_minds_articles_and_names() -> None:
@@ -293,89 +281,37 @@ def test_bad_rows_are_named(tmp_path: Path, column: int, value: str, told: str) 
     assert "q.tsv:2: " in str(error.value) or "q.tsv:3: " in str(error.value)
 
 
-def test_bad_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("one two three four\n", r"bad\.txt:1: "),
+        (": family\nboy girl king\n", r"bad\.txt:2: "),
+        (": colours\na b c d\n", "none of the sections"),
+    ],
+)
+def test_bad_google_files(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "bad.txt"
-    with pytest.raises(UserError, match="no such file"):
-        read_questions(path)
-    path.write_bytes(b"a\xff")
-    with pytest.raises(UserError, match="not UTF-8"):
+    path.write_text(text)
+    with pytest.raises(UserError, match=told):
         read_google(path)
-    path.write_text("one two three four\n")
-    with pytest.raises(UserError, match=r"bad\.txt:1: "):
-        read_google(path)
-    path.write_text(": family\nboy girl king\n")
-    with pytest.raises(UserError, match=r"bad\.txt:2: "):
-        read_google(path)
-    path.write_text("header\na\tb\n")
-    with pytest.raises(UserError, match="no column 'question_id'"):
-        read_questions(path)
 
 
-def test_a_wrong_google_file_is_refused_before_models_are_loaded(tmp_path: Path) -> None:
-    write_questions(tmp_path / "q.tsv", SMALL)
-    config = ScoreConfig(models=("./no-model",), questions=tmp_path / "q.tsv", google=tmp_path / "none.txt")
-    with pytest.raises(UserError, match=r"none\.txt: no such file"):
-        run(config)
-
-
-@pytest.mark.data
-def test_google_file(data_folder: Path) -> None:
-    sections = read_google(data_folder / "analogy" / "questions-words.txt")
-    assert len(sections) == 14 and sum(map(len, sections.values())) == 19_544
-
-
-def test_questions_are_built_from_a_tree_cache_and_vectors(tmp_path: Path, monkeypatch) -> None:
+def test_questions_are_built_from_a_tree_cache_and_scored(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     write_cache(tmp_path / "trees", corpus_of(30))
-    (tmp_path / "v.txt").write_text("Oslo 1 2\nking 2 1\nrain 0 1\n")
+    texts = " ".join(text for q in SMALL for text in (q.a, q.b, q.c, *q.candidates)).lower()
+    generator = np.random.default_rng(0)
+    rows = {word: " ".join(f"{x:.3f}" for x in generator.normal(size=8)) for word in sorted({*texts.split()})}
+    (tmp_path / "v.txt").write_text("".join(f"{word} {row}\n" for word, row in rows.items()))
     assert cli(["build", "--cache", "trees", "--vectors", "v.txt", "--limit", "6", "--output", "out"]) == 0
     summary = json.loads((tmp_path / "out" / "build.json").read_text())
-    assert summary["cache"] and summary["questions"]["word"]["city-state"] == 6
-    assert summary["mean_tokens"]["phrase"]["city-state"] > 1
-
-
-def test_what_is_missing_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--candidates vocabulary needs --vectors"):
-        build(BuildConfig(output=tmp_path))
-    with pytest.raises(UserError) as error:
-        build(BuildConfig(output=tmp_path, preset="paper", vectors=tmp_path / "none.txt"))
-    told = str(error.value)
-    assert "\n" not in told and all(
-        option in told for option in ("--google PATH", "--cache PATH", "none.txt")
-    )
-    assert told.count("https://") == 3
-    (tmp_path / "odd.txt").write_text(": colours\na b c d\n")
-    with pytest.raises(UserError, match="none of the sections"):
-        build(BuildConfig(output=tmp_path, google=tmp_path / "odd.txt", candidates="category"))
-
-
-def test_commands(tmp_path: Path, command) -> None:
-    built = command(
-        "studies.analogies", "build", "--candidates", "category", "--output", tmp_path / "data", "--limit", 6,
-    )  # fmt: skip
-    assert built.returncode == 0, built.stderr
-    summary = json.loads((tmp_path / "data" / "build.json").read_text())
-    assert summary["questions"]["word"]["city-state"] == 6
-    words = {
-        w for q in read_questions(tmp_path / "data" / "questions.tsv") for w in f"{q.a} {q.b} {q.c}".split()
-    }
-    vectors = tmp_path / "vectors.txt"
-    generator = np.random.default_rng(0)
-    vectors.write_text(
-        "".join(
-            f"{w.lower()} {' '.join(f'{x:.3f}' for x in generator.normal(size=8))}\n" for w in sorted(words)
-        )
-    )
-    done = command(
-        "studies.analogies", "run", vectors, "--questions", tmp_path / "data" / "questions.tsv",
-        "--output", tmp_path / "report", cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "report" / "results.json").read_text())
-    scores = results["models"][str(vectors)]
+    assert summary["cache"] and ["city-state", 6] in [row[:2] for row in summary["lengths"]]
+    assert cli(["run", "v.txt", "--questions", "out/questions.tsv", "--output", "report"]) == 0
+    scores = json.loads((tmp_path / "report" / "results.json").read_text())["models"]["v.txt"]
     assert 0 <= scores["overall"] <= 1 and 0 <= scores["averages"]["sentence"]["average"] <= 1
     page = (tmp_path / "report" / "report.html").read_text()
     assert "<svg" in page
     browser.look(page, tmp_path)
-    missing = command("studies.analogies", "run", vectors, "--questions", tmp_path / "none.tsv")
-    assert missing.returncode == 2 and missing.stderr.count("\n") == 1
+    capsys.readouterr()
+    assert cli(["run", "v.txt", "--questions", "none.tsv"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,23 +1,24 @@
-"""BURT end to end on a made-up language: it learns, resumes after a kill, and is an ordinary model folder."""
+"""BURT end to end on a made-up language: it learns, it is a model folder, its ablation is Table 4."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
+import dataclasses
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+import studies.burt
 from corpora.support.errors import UserError
-from studies.burt.config import BurtConfig
+from corpora.support.files import read_record
+from studies.burt.__main__ import cli
+from studies.burt.config import Ablation, BurtConfig
 from studies.burt.data import read_data
+from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
 from studies.finetune.config import LoopConfig, TinyConfig
+from studies.kit.data import published, read_presets
+from studies.kit.runner import run_study
 from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import (
     SYNONYMS,
@@ -28,6 +29,8 @@ from tests.studies.finetune.fixtures import (
     write_similarity,
     write_tsv,
 )
+
+ALL = ("nli", "identification", "classification")
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +45,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def config(files: dict[str, Path], output: Path, **options: object) -> BurtConfig:
-    return BurtConfig(
-        output=output,
-        nli=(files["nli"],),
-        nli_dev=(files["nli_dev"],),
-        ppdb=(files["ppdb"],),
-        similarity=(files["similarity"],),
-        tiny=TinyConfig(layers=1, hidden=32, vocabulary=400),
-        **{"backbone": "tiny", "batch_size": 8, "epochs": 3.0, "dropout": 0.0, "held_out": 0.0,
-           "evaluate_every": 10**6, "loop": LoopConfig(learning_rate=3e-3), **options},  # type: ignore[arg-type]
-    )  # fmt: skip
+def config(files: dict[str, Path], output: Path, **options: Any) -> BurtConfig:
+    data = {name: (files[name],) for name in ("nli", "nli_dev", "ppdb", "similarity")}
+    tiny = {"backbone": "tiny", "tiny": TinyConfig(layers=1, hidden=32, vocabulary=400), "held_out": 0.0}
+    return BurtConfig(output=output, **{**data, **tiny, "learning_rate": 3e-3, **options})
 
 
 def unlabelled(folder: Path) -> Path:
@@ -64,122 +60,130 @@ def unlabelled(folder: Path) -> Path:
 
 def test_data_is_filtered_counted_and_split(files: dict[str, Path], tmp_path: Path) -> None:
     data = read_data(config(files, tmp_path, paraphrase=(files["paraphrase"],), held_out=0.3))
-    assert len(data.nli) <= 400
-    assert len(data.nli_dev) == 150
-    assert not set(data.nli.first) & set(data.nli_dev.first)
-    assert 0 < len(data.pairs_dev) < len(data.pairs)
-    assert len(data.labelled) + len(data.labelled_dev) == 40
-    assert set(data.pairs) == set(zip(data.classes.first, data.classes.second or [], strict=True))
-    sizes = np.bincount(data.classes.target), np.bincount(data.classes_dev.target)
-    assert all(len(set(size.tolist())) == 1 for size in sizes), "equal classes on both sides"
+    nli, pairs, classes = (data.train[name].draw(0) for name in ALL)  # type: ignore[index]
+    assert not set(nli.first) & set(data.held["nli"].first) and len(data.held["nli"]) == 150
+    positive = {
+        pair
+        for pair, y in zip(zip(pairs.first, pairs.second or [], strict=True), pairs.target, strict=True)
+        if y
+    }
+    assert set(zip(classes.first, classes.second or [], strict=True)) < positive
+    for examples in (classes, data.held["classification"]):
+        assert len(set(np.bincount(examples.target).tolist())) == 1, "equal classes on both sides"
     assert any("ppdb.txt" in line and "60 of 90 rows" in line for line in data.summary)
-    few = read_data(config(files, tmp_path, per_class=4))
-    assert np.bincount(few.classes.target).tolist() == [4, 4, 4] and len(few.pairs) == 12
+    few = read_data(config(files, tmp_path, per_class=4)).train["classification"].draw(0)
+    assert np.bincount(few.target).tolist() == [4, 4, 4]
 
 
 def test_missing_data_is_named(files: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="nli needs --nli"):
-        read_data(BurtConfig(output=tmp_path))
-    with pytest.raises(UserError, match="--ppdb"):
-        read_data(BurtConfig(output=tmp_path, nli=(files["nli"],)))
-    with pytest.raises(UserError, match="leave classification out"):
-        read_data(config({**files, "ppdb": unlabelled(tmp_path)}, tmp_path))
-    bad = tmp_path / "scores.txt"
+    bad, odd = tmp_path / "scores.txt", write_tsv(tmp_path / "odd.tsv", [("maybe", "a dog", "a cat")])
     bad.write_text("a\tb\t1\na\tb\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"scores\.txt:2: expected 3 cells"):
-        read_data(config({**files, "similarity": bad}, tmp_path))
+    for options, told in (
+        ({"nli": ()}, "nli needs --nli"),
+        ({"ppdb": ()}, "--ppdb"),
+        ({"ppdb": (unlabelled(tmp_path),)}, "leave classification out"),
+        ({"similarity": (bad,)}, r"scores\.txt:2: expected 3 cells"),
+        ({"nli": (odd,)}, r"odd\.tsv leave no training pair: dropped 1 without a three-way label"),
+    ):
+        with pytest.raises(UserError, match=told):
+            read_data(config(files, tmp_path, **options))
 
 
 def test_training_improves_nli_and_phrase_similarity(files: dict[str, Path], tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    from studies.burt.train import describe, train
-
     # PPDB 1.0 has paraphrases alone; in 2.0 Independent pairs, gold's low scores here, are positives as well.
-    synonyms = {**files, "ppdb": unlabelled(tmp_path)}
     # |u-v|, u*v: with so few phrases the paper's u, v would be learnt by heart.
-    options = {"objectives": ("nli", "identification"), "concatenation": "diff-prod"}
-    settings = config(synonyms, tmp_path / "burt", batch_size=16, epochs=4.0, **options)
-    history = train(settings)
-    before, after = history[0], history[-1]
+    settings = config(
+        {**files, "ppdb": unlabelled(tmp_path)},
+        tmp_path / "burt",
+        objectives=("nli", "identification"),
+        concatenation="diff-prod",
+        epochs=5.0,
+    )
+    assert run_study(settings, train_all) == 0
+    folder = settings.output
+    before, *_, after = read_record(folder / "cell.json")["figures"]["history"]
     assert before["nli"] < 0.5
     assert after["nli"] > before["nli"] + 0.2
     assert after["phrases"] > before["phrases"] + 0.3
-    model = SentenceTransformer(str(settings.output), device="cpu")
+    model = SentenceTransformer(str(folder), device="cpu")
     assert model.encode(["a dog", "the cat runs"]).shape == (2, 32)
     assert model[1].pooling_mode == "mean"
-    assert (settings.output / "heads.safetensors").exists()
-    assert not (settings.output / "training").exists()
-    assert "| nli |" in (settings.output / "README.md").read_text(encoding="utf-8")
-    assert "before" in describe(settings, history)
-    assert train(settings) == history, "a finished run is not trained again"
-    for name in ("model.safetensors", "heads.safetensors", "history.json", "burt.json"):
-        path = settings.output / name
-        whole = path.read_bytes()
-        path.write_bytes(whole.replace(b"1", b"2", 1))
-        with pytest.raises(UserError, match=rf"{name}: damaged"):
-            train(settings)
-        path.write_bytes(whole)
-    with pytest.raises(UserError, match="other options"):
-        train(config(files, tmp_path / "burt", seed=2))
+    assert "| model | nli |" in (settings.output / "report.md").read_text(encoding="utf-8")
     # the result is a tower again
-    again = config(files, tmp_path / "again", backbone=str(settings.output), epochs=0.05)
-    assert train(again)[0]["phrases"] == pytest.approx(after["phrases"], abs=1e-3)
+    again = config(files, tmp_path / "again", backbone=str(folder), epochs=0.05)
+    run_study(again, train_all)
+    first = read_record(again.output / "cell.json")["figures"]["history"][0]
+    assert first["phrases"] == pytest.approx(after["phrases"], abs=1e-3)
 
 
-def test_a_killed_run_ends_in_the_same_bits(files: dict[str, Path], tmp_path: Path) -> None:
-    def start(output: Path) -> subprocess.Popen[bytes]:
-        options = [
-            *("--nli", files["nli"], "--nli-dev", files["nli_dev"], "--ppdb", files["ppdb"]),
-            *(
-                "--output",
-                output,
-                "--backbone",
-                "tiny",
-                "--tiny.layers",
-                1,
-                "--tiny.hidden",
-                32,
-                "--tiny.vocabulary",
-                400,
-            ),
-            *("--epochs", 1, "--save-every", 5, "--evaluate-every", 40, "--batch-size", 8),
-        ]
-        return subprocess.Popen(
-            [sys.executable, "-m", "studies.burt", *map(str, options)],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    first = start(whole)
-    second = start(killed)
-    states = killed / "training" / "state"
-    deadline = time.monotonic() + 200
-    while len(list(states.glob("step-*"))) < 2 or (states / "step-00000000").exists():
-        assert time.monotonic() < deadline and second.poll() is None, "it should still be training"
-        time.sleep(0.005)
-    second.send_signal(signal.SIGKILL)
-    second.wait()
-    assert not (killed / "burt.json").exists()
-    assert start(killed).wait() == 0
-    assert first.wait() == 0
-    for name in ("model.safetensors", "heads.safetensors"):
-        assert (whole / name).read_bytes() == (killed / name).read_bytes()
-    histories = [json.loads((folder / "history.json").read_text()) for folder in (whole, killed)]
-    assert histories[0] == histories[1]
+def test_every_second_batch_is_nli_and_the_others_alternate() -> None:
+    assert one_round(ALL) == ("nli", "identification", "nli", "classification")
+    assert one_round(["nli"]) == ("nli",)
+    assert one_round(["classification", "identification"]) == ("identification", "classification")
 
 
-def test_the_command_explains_itself_quickly_and_refuses_bad_input(
-    command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+def test_an_epoch_is_one_pass_over_nli_or_the_longest_set() -> None:
+    batches = {"nli": 10, "identification": 1000, "classification": 3}
+    assert [steps_per_epoch(one_round(names), batches) for names in (ALL, ["nli"], ALL[1:])] == [20, 10, 2000]
+
+
+CHANGED = {
+    "objectives": [("nli",), ("nli", "identification"), ("nli", "classification"), ALL],
+    "pooling": ["cls", "max", "mean"],
+    "concatenation": ["uv", "diff", "prod", "uv-diff", "uv-prod", "diff-prod", "uv-diff-prod"],
+    "negatives": [1, 3, 5, 7],
+}
+"""Table 4 from top to bottom."""
+
+
+@pytest.mark.parametrize("block", get_args(Ablation))
+def test_a_block_changes_one_option_as_table_4_does(block: Ablation, tmp_path: Path) -> None:
+    rows = variants(BurtConfig(output=tmp_path, ablation=block))
+    assert [getattr(row, block) for _, row in rows.values()] == CHANGED[block]
+    for _, row in rows.values():
+        plain = BurtConfig(output=tmp_path, ablation=block)
+        assert dataclasses.replace(row, **{block: getattr(plain, block)}) == plain
+
+
+def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path) -> None:
+    names = [name for rows in GRIDS.values() for name in rows]
+    assert names == list(published(ROOT / "studies/similarity/published-ablation.csv"))
+    blocks = [variants(BurtConfig(output=tmp_path, ablation=block)) for block in get_args(Ablation)]
+    folders = [folder for rows in blocks for folder, _ in rows.values()]
+    assert len(folders) == 18 and len(set(folders)) == 15 and folders.count("full") == 4
+    with pytest.raises(UserError, match="--ablation pooling sets --negatives itself"):
+        variants(BurtConfig(output=tmp_path, ablation="pooling", negatives=5))
+
+
+def test_a_block_trains_every_row_from_one_backbone(files: dict[str, Path], tmp_path: Path) -> None:
+    settings = config(files, tmp_path / "out", ablation="pooling", epochs=0.05)
+    assert run_study(settings, train_all) == 0
+    text = (settings.output / "report.md").read_text()
+    assert "| CLS | nli |" in text and str(settings.output / "pooling-max") in text
+    for folder in ("pooling-cls", "pooling-max", "full"):
+        assert (settings.output / folder / "modules.json").exists()
+    with pytest.raises(UserError, match="other options"):
+        run_study(dataclasses.replace(settings, seed=2, tiny=settings.tiny), train_all)
+
+
+def test_the_preset_has_the_papers_values() -> None:
+    settings, loop = BurtConfig(output=Path("x"), **read_presets(BurtConfig)["paper"]), LoopConfig()
+    assert (settings.batch_size, settings.negatives, settings.per_class) == (16, 3, 354_000)
+    assert (settings.pooling, settings.concatenation, settings.objectives) == ("mean", "uv-diff", ALL)
+    assert (studies.burt.train.DROPOUT, studies.burt.data.MAX_WORDS) == (0.1, 6)
+    assert (loop.betas, loop.epsilon, loop.weight_decay) == ((0.9, 0.98), 1e-9, 0.0)
+    assert (loop.warmup, loop.decay, loop.clip_norm) == (0.1, True, 0.0)
+
+
+def test_the_command_refuses_what_it_cannot_do_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = command("studies.burt", "--help")
-    assert shown.returncode == 0
-    assert "--concatenation" in shown.stdout
-    here = ("--output", tmp_path / "x", "--nli", tmp_path / "none.jsonl")
-    assert "no backbone: give --backbone" in command("studies.burt", *here).stderr
-    refused = command("studies.burt", *here, "--backbone", "tiny")
-    assert refused.returncode == 2
-    assert "none.jsonl" in refused.stderr
+    for options, told in (
+        (("--preset", "paper"), "--preset paper needs --nli, --nli-dev, --ppdb: SNLI"),
+        (("--nli", "none.jsonl"), "no backbone: give --backbone"),
+        (("--nli", "none.jsonl", "--backbone", "tiny"), "none.jsonl"),
+    ):
+        assert cli(["--output", str(tmp_path / "x"), *options]) == 2
+        assert told in capsys.readouterr().err.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""BURT's preprocessing, schedule and epoch."""
+"""BURT's preprocessing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.support.split import hold_out, normalised
-from studies.burt.objectives import one_round, steps_per_epoch
-from studies.burt.prepare import (
+from studies.burt.data import (
     Phrases,
     at_most,
     balanced,
@@ -49,8 +48,8 @@ def test_phrases_are_short_and_different_and_their_labels_are_kept_ones() -> Non
         Phrases("a b c d e f", "x", None),
         Phrases("x", "x", None),
     ]
-    assert usable(rows, 6) == [rows[0], rows[2]], "each direction once"
-    assert [row.label for row in usable(ROWS, 6)] == [
+    assert usable(rows) == [rows[0], rows[2]], "each direction once"
+    assert [row.label for row in usable(ROWS)] == [
         *["equivalence"] * 2,
         *["entailment"] * 2,
         "independent",
@@ -70,13 +69,13 @@ def test_both_directions_of_a_pair_are_on_one_side() -> None:
 
 def test_classes_are_balanced_and_all_are_positive_pairs() -> None:
     """BURT counts more than a million positive pairs: three labels of 354k, Independent among them."""
-    rows = balanced(usable(ROWS, 6), per_class=354_000, seed=1)
+    rows = balanced(usable(ROWS), per_class=354_000, seed=1)
     assert [row.label for row in rows] == ["equivalence", "entailment", "independent", None]
     assert rows[1].a in ("very big", "large") and rows[2].a == "red" and rows[3].a == "shop"
     examples = classification_examples(rows)
     assert examples.target.tolist() == [0, 1, 2]
     assert examples.first == [row.a for row in rows[:3]]
-    many = [row._replace(a=f"{row.a} {i}") for row in usable(ROWS, 6) for i in range(4)]
+    many = [row._replace(a=f"{row.a} {i}") for row in usable(ROWS) for i in range(4)]
     assert np.bincount(classification_examples(balanced(many, 10**6, 2)).target).tolist() == [4, 4, 4]
     assert np.bincount(classification_examples(balanced(many, 3, 2)).target).tolist() == [3, 3, 3]
     assert balanced(many, 3, 2) != balanced(many, 3, 3), "a random choice"
@@ -102,22 +101,3 @@ def test_a_first_text_is_on_one_side_only(texts: list[str], share: float) -> Non
     train, held = hold_out(examples, share)
     assert sorted([*train.target, *held.target]) == list(range(len(texts)))
     assert not {normalised(t) for t in train.first} & {normalised(t) for t in held.first}
-
-
-def test_every_second_batch_is_nli_and_the_others_alternate() -> None:
-    assert one_round(["nli", "identification", "classification"]) == (
-        "nli",
-        "identification",
-        "nli",
-        "classification",
-    )
-    assert one_round(["nli"]) == ("nli",)
-    assert one_round(["classification", "nli"]) == ("nli", "classification")
-    assert one_round(["classification", "identification"]) == ("identification", "classification")
-
-
-def test_an_epoch_is_one_pass_over_nli_or_the_longest_set() -> None:
-    batches = {"nli": 10, "identification": 1000, "classification": 3}
-    assert steps_per_epoch(one_round(["nli", "identification", "classification"]), batches) == 20
-    assert steps_per_epoch(one_round(["nli"]), batches) == 10
-    assert steps_per_epoch(one_round(["identification", "classification"]), batches) == 2000

@@ -1,8 +1,7 @@
-"""FAQ retrieval: metrics and rankers against loops, negatives, tuning, bad files."""
+"""FAQ retrieval: metrics and losses against loops, negatives, tables, the preset, bad files."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from collections import Counter
@@ -11,49 +10,39 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from corpora.ranking.faq import read_entries, read_faq
-from corpora.ranking.questions import split
+from corpora.ranking.faq import read_faq
+from corpora.ranking.lexical import Bm25, Tfidf
 from corpora.support.errors import UserError
-from studies.faq.config import FaqConfig, TuningConfig
-from studies.faq.evaluate import Job, Row, embed_faq, evaluate_faq, map_tuner, relevance, retrieved, splits
-from studies.faq.rank import bm25, cosines, measure, tfidf
+from senteval_runner.towers.transformer import load_whole
+from studies.faq.__main__ import cli
+from studies.faq.data import Data
 from studies.faq.report import score_table
-from studies.faq.siamese import (
-    SiameseMap,
-    contrast,
-    random_negatives,
-    retrieved_negatives,
-    tune,
-    tuned_scores,
-)
+from studies.faq.train import LabelledPairs, PairRetriever, random_negatives, retrieved_negatives
+from studies.finetune.config import TinyConfig
+from studies.finetune.examples import Examples
+from studies.finetune.tiny import build_tiny
 from tests.fixtures import browser
-from tests.senteval_runner.encoders import RandomBag
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
 
 
 def write_set(folder: Path) -> Path:
-    """Eight entries, four queries about each."""
+    """Eight entries, four queries about each: the first tests, the others train."""
     folder.mkdir(parents=True)
     faq = [f"d{i}\tHow do I change the {t} ?\tOpen the {t} page and edit it ." for i, t in enumerate(TOPICS)]
     queries = [f"q{i}.{k}\tchange {'my ' * k}{t} please" for i, t in enumerate(TOPICS) for k in range(4)]
     qrels = [f"q{i}.{k}\td{i}\t1" for i in range(len(TOPICS)) for k in range(4)]
-    (folder / "faq.tsv").write_text("\n".join(["doc_id\tquestion\tanswer", *faq]) + "\n")
-    (folder / "queries.tsv").write_text("\n".join(["query_id\tquery", *queries]) + "\n")
-    (folder / "qrels.tsv").write_text(
-        "\n".join(["query_id\tdoc_id\trelevance", *qrels, "q0.0\td1\t0"]) + "\n"
-    )
-    return folder
-
-
-def fix_split(folder: Path) -> Path:
-    """The first query about each entry tests, the others train."""
-    header, *lines = (folder / "queries.tsv").read_text().splitlines()
-    test = [line for line in lines if line.split("\t")[0].endswith(".0")]
-    for part, chosen in (("test", test), ("train", [line for line in lines if line not in test])):
-        (folder / f"queries-{part}.tsv").write_text("\n".join([header, *chosen]) + "\n")
-    (folder / "queries.tsv").unlink()
+    test = [line for line in queries if line.split("\t")[0].endswith(".0")]
+    tables = {
+        "faq": ["doc_id\tquestion\tanswer", *faq],
+        "queries-test": ["query_id\tquery", *test],
+        "queries-train": ["query_id\tquery", *(line for line in queries if line not in test)],
+        "qrels": ["query_id\tdoc_id\trelevance", *qrels, "q0.0\td1\t0"],
+    }
+    for name, lines in tables.items():
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
     return folder
 
 
@@ -62,20 +51,39 @@ def folder(tmp_path: Path) -> Path:
     return write_set(tmp_path / "toy")
 
 
-def bag(sentences) -> np.ndarray:
-    return RandomBag(64).encode(sentences)
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    texts = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
+    config = TinyConfig(layers=1, hidden=32, vocabulary=300)
+    return str(build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, config, seed=1))
+
+
+class Table(nn.Module):
+    """A tower of one vector per text."""
+
+    dim = 3
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__()
+        self.rows = {text: row for row, text in enumerate(texts)}
+        torch.manual_seed(0)
+        self.table = nn.Parameter(torch.randn(len(texts), self.dim))
+
+    def embed(self, texts: list[str]) -> torch.Tensor:
+        return self.table[[self.rows[text] for text in texts]]
 
 
 def test_measure_equals_a_loop(folder: Path) -> None:
     faq = read_faq(folder)
-    ids = list(faq.queries)
+    data = Data.of(faq)
+    ids = [list(faq.queries)[row] for row in data.test]
     scores = np.random.default_rng(0).integers(0, 4, (len(ids), len(faq.entries))).astype(float)  # with ties
     ranks = []
     for query, row in zip(ids, scores, strict=True):
         order = sorted(range(len(row)), key=lambda i: (-row[i], i))
         ranks.append(1 + next(r for r, i in enumerate(order) if faq.entries[i].doc_id in faq.relevant[query]))
     expected = {"accuracy": np.mean([r == 1 for r in ranks]), "mrr": np.mean([1 / r for r in ranks])}
-    assert measure(faq, ids, scores) == pytest.approx(expected)
+    assert data.measure(scores) == pytest.approx(expected)
 
 
 def test_bm25_equals_its_formula() -> None:
@@ -94,23 +102,12 @@ def test_bm25_equals_its_formula() -> None:
         return total
 
     expected = [[score(query, document) for document in documents] for query in queries]
-    np.testing.assert_allclose(bm25(queries, texts), expected, atol=1e-5)
+    np.testing.assert_allclose([Bm25(texts).scores(query) for query in queries], expected, atol=1e-5)
 
 
 def test_texts_without_words_rank_alike() -> None:
-    for ranker in (bm25, tfidf):
-        scores = ranker(["a red one", "b"], ["q", "?", "r"])
-        assert scores.shape == (2, 3) and not scores.any()
-
-
-def test_rankers_find_the_topic(folder: Path) -> None:
-    faq = read_faq(folder)
-    texts = [entry.question for entry in faq.entries]
-    # Random vectors of one word in ten are noisy; the lexical rankers know the topics' words are rare.
-    for ranker, least in ((bm25, 1.0), (tfidf, 1.0), (lambda q, t: cosines(bag, q, t), 0.6)):
-        scores = ranker(list(faq.queries.values()), texts)
-        assert scores.shape == (len(faq.queries), len(texts))
-        assert measure(faq, list(faq.queries), scores)["accuracy"] >= least
+    for ranker in (Bm25, Tfidf):
+        assert not ranker(["q", "?", "r"]).scores("a red one").any()
 
 
 def test_negatives_are_wrong() -> None:
@@ -132,109 +129,67 @@ def test_negatives_are_wrong() -> None:
     assert max(drawn.values()) < 1.5 * 300 * 3 / len(wrong)
 
 
-def test_loss_equals_its_formula() -> None:
-    generator = torch.Generator().manual_seed(0)
-    query, positive = torch.randn(2, 3, 5, generator=generator, dtype=torch.float64)
-    negative = torch.randn(3, 4, 5, generator=generator, dtype=torch.float64)
-    losses = []
-    for b in range(3):
-        right = math.exp(float(query[b] @ positive[b]) / 0.5)
-        wrong = sum(math.exp(float(query[b] @ negative[b, k]) / 0.5) for k in range(4))
-        losses.append(-math.log(right / (right + wrong)))
-    assert float(contrast(query, positive, negative, 0.5)) == pytest.approx(sum(losses) / 3)
-
-
-def test_tuning_starts_at_the_encoder_and_learns() -> None:
+@pytest.mark.parametrize("guided", [True, False])
+def test_pairs_are_a_right_entry_and_wrong_ones(*, guided: bool) -> None:
     generator = np.random.default_rng(0)
-    entries = generator.normal(size=(20, 16))
-    rotation = np.linalg.qr(generator.normal(size=(16, 16)))[0]
-    target = np.repeat(np.arange(20), 4)
-    queries = entries[target] @ (0.4 * np.eye(16) + 0.6 * rotation) + 0.3 * generator.normal(size=(80, 16))
-    relevant = target[:, None] == np.arange(20)
-    plain = tuned_scores(SiameseMap(16, 4, 0), queries, entries)
-    cosine = (queries / np.linalg.norm(queries, axis=1, keepdims=True)) @ (
-        entries / np.linalg.norm(entries, axis=1, keepdims=True)
-    ).T
-    np.testing.assert_allclose(plain, cosine, atol=1e-5)
-    config = TuningConfig(epochs=15, rank=16, learning_rate=1e-2)
-    for wrong in (retrieved_negatives(cosine, relevant, 4), None):
-        model = tune(queries, entries, relevant, config, retrieved_QK=wrong, seed=1)
-        again = tune(queries, entries, relevant, config, retrieved_QK=wrong, seed=1)
-        assert all(torch.equal(p, q) for p, q in zip(model.parameters(), again.parameters(), strict=True))
-        after = tuned_scores(model, queries, entries)
-        assert (after.argmax(1) == target).mean() > (plain.argmax(1) == target).mean()
+    relevant = generator.random((7, 11)) < 0.3
+    relevant[:, 0] = True
+    scores = generator.random((7, 11)) if guided else None
+    entries = [f"e{i}" for i in range(11)]
+    pairs = LabelledPairs([f"q{i}" for i in range(7)], entries, relevant, scores, seed=5)
+    passes = [pairs.draw(k) for k in range(20)]
+    assert len(pairs) == len(passes[0]) == 7 * 5 and pairs.draw(3).second == passes[3].second
+    for drawn in passes:
+        assert drawn.first == [f"q{i}" for i in range(7) for _ in range(5)]
+        assert drawn.target.tolist() == [1, 0, 0, 0, 0] * 7
+        assert drawn.second is not None
+        rows = np.array([entries.index(text) for text in drawn.second]).reshape(7, 5)
+        assert np.take_along_axis(relevant, rows, 1).tolist() == [[True] + [False] * 4] * 7
+        if scores is not None:
+            assert np.array_equal(rows[:, 1:], retrieved_negatives(scores, relevant, 4))
+    assert any(passes[0].second != drawn.second for drawn in passes[1:])
 
 
-def test_the_files_fix_who_trains_and_who_tests(folder: Path) -> None:
-    faq = read_faq(folder)
-    assert faq.train is None
-    with pytest.raises(UserError, match="no queries-train"):
-        splits(faq, FaqConfig())
-    fixed = read_faq(fix_split(folder))
-    assert fixed.queries.keys() == faq.queries.keys()
-    for train, test in splits(fixed, FaqConfig(runs=3)):
-        ids = list(fixed.queries)
-        assert {ids[row] for row in test} == {f"q{i}.0" for i in range(len(TOPICS))}
-        assert sorted([*train, *test]) == list(range(32))
-    drawn = splits(fixed, FaqConfig(split="random", runs=2, train_fraction=0.25))
-    assert [len(train) for train, _ in drawn] == [8, 8] and not np.array_equal(drawn[0][0], drawn[1][0])
-    train, test = split(10, 0.5, 3)
-    assert sorted([*train, *test]) == list(range(10)) and len(train) == 5
+def test_the_pair_loss_equals_a_loop() -> None:
+    """UNI: softmax of a linear layer over [u; v; |u-v|]."""
+    texts = ["a", "b", "x", "y", "z"]
+    net = PairRetriever(Table(texts), seed=3)
+    weight, bias = net.head.linear.weight.detach().numpy(), net.head.linear.bias.detach().numpy()
+    pairs = [("a", "x", 1), ("a", "y", 0), ("b", "z", 0)]
+    losses = []
+    for query, entry, label in pairs:
+        u, v = net.tower.embed([query, entry]).detach().numpy()
+        logits = weight @ np.concatenate([u, v, np.abs(u - v)]) + bias
+        losses.append(-math.log(math.exp(logits[label]) / sum(math.exp(x) for x in logits)))
+    assert net.loss(Examples.of_pairs(pairs)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
+    table = net.tower.table.detach().numpy()
+    expected = table @ table.T / np.outer(*[np.linalg.norm(table, axis=1)] * 2)
+    np.testing.assert_allclose(net.scores(texts[:2], texts[2:]), expected[:2, 2:], atol=1e-6)
 
 
-def test_bad_parts_are_named(folder: Path) -> None:
-    fix_split(folder)
-    test = folder / "queries-test.tsv"
-    kept = test.read_text()
-    test.write_text(kept + "q0.1\ttwice\n")
-    with pytest.raises(UserError, match=r"queries-test.tsv: query 'q0.1' is in queries-train.tsv too"):
-        read_faq(folder)
-    test.write_text("query_id\tquery\nq99\tabout nothing\n")
-    with pytest.raises(UserError, match=r"qrels.tsv:\d+: unknown query|no test query has a relevant entry"):
-        read_faq(folder)
-    (folder / "qrels.tsv").write_text("query_id\tdoc_id\trelevance\nq0.1\td0\t1\n")
-    with pytest.raises(UserError, match="no test query has a relevant entry"):
-        read_faq(folder)
-    test.unlink()
-    with pytest.raises(UserError, match="no such file"):
-        read_faq(folder)
+def test_a_whole_model_embeds_as_itself(model: str) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize
 
+    from senteval_runner.towers.transformer import TransformerTower
 
-def test_rows_are_those_of_table_8(folder: Path) -> None:
-    faq = read_faq(fix_split(folder))
-    assert relevance(faq, ["q1.0"]).nonzero()[1].tolist() == [1]
-    vectors = {"bag": embed_faq(faq, bag), "other": embed_faq(faq, RandomBag(16).encode)}
-    tuner = map_tuner(vectors, relevance(faq, list(faq.queries)), TuningConfig(epochs=1, rank=4))
-    rows = evaluate_faq(faq, list(vectors), vectors, tuner, FaqConfig(runs=2))
-    assert [(r["method"], r["sampling"]) for r in rows] == [
-        ("TF-IDF", None),
-        ("BM25", None),
-        ("bag", None),
-        ("other", None),
-        ("bag", "retrieved"),
-        ("other", "retrieved"),
-    ]
-    assert all((r["accuracy_sd"] is None) == (r["sampling"] is None) for r in rows)
-    assert all(0 <= r["accuracy"] <= r["mrr"] <= 1 and r["side"] == "question" for r in rows)
-    sides = FaqConfig(runs=1, sides=("answer", "question"), sampling=("random", "retrieved"), split="random")
-    rows = evaluate_faq(faq, ["bag"], vectors, tuner, sides)
-    assert len(rows) == 2 * (2 + 1 + 2) and rows[0]["side"] == "answer"
-    assert all(r["accuracy_sd"] == 0 for r in rows)
+    plain = SentenceTransformer(model, device="cpu")
+    texts = ["change my printer please", "the refund", "delivery"]
+    with torch.no_grad():
+        ours = load_whole(model).eval().embed(texts)
+        assert np.allclose(ours.numpy(), plain.encode(texts, show_progress_bar=False), atol=1e-5)
+        longer = SentenceTransformer(modules=[*plain, Normalize()], device="cpu")
+        unit = TransformerTower(longer, None).eval().embed(texts)
+    torch.testing.assert_close(unit, nn.functional.normalize(ours, dim=-1), atol=1e-5, rtol=1e-4)
 
 
 def test_the_table_has_unis_layout() -> None:
     """Two rows of UNI's Table 8."""
-
-    def row(method: str, sampling, accuracy: float, sd: float | None, mrr: float) -> Row:
-        return Row(
-            set="insurance", side="question", method=method, sampling=sampling,
-            accuracy=accuracy, accuracy_sd=sd, mrr=mrr, mrr_sd=None,
-        )  # fmt: skip
-
-    rows = [row("BM25", None, 0.825, None, 0.856), row("BERT-base", "retrieved", 0.944, 0.022, 0.961)]
-    assert score_table(rows, "Query against question").markdown().splitlines() == [
-        "### Query against question",
-        "",
+    rows = {
+        ("BERT-base", "retrieved"): [{"accuracy": 0.922, "mrr": 0.95}, {"accuracy": 0.966, "mrr": 0.972}],
+        ("BM25", None): [{"accuracy": 0.825, "mrr": 0.856}],
+    }
+    assert score_table(rows).markdown().splitlines() == [
         "| Method | Acc. | Std. | MRR |",
         "| :--- | ---: | ---: | ---: |",
         "| BM25 | 82.5 | – | 0.856 |",
@@ -242,16 +197,73 @@ def test_the_table_has_unis_layout() -> None:
     ]
 
 
-def test_one_retriever_serves_all_models(folder: Path) -> None:
-    faq = read_faq(folder)
-    vectors = {"bag": embed_faq(faq, bag), "bert": embed_faq(faq, RandomBag(16).encode)}
-    rows = np.arange(8)
-    relevant = relevance(faq, list(faq.queries))[rows]
-    job = Job("bag", "question", "retrieved", 0, rows, rows)
-    own, by_bert = (retrieved(vectors, job, relevant, 4, name) for name in (None, "bert"))
-    assert own is not None and by_bert is not None and not np.array_equal(own, by_bert)
-    scores = vectors["bert"]["query"][rows] @ vectors["bert"]["question"].T
-    np.testing.assert_array_equal(by_bert, retrieved_negatives(scores, relevant, 4))
+def run(folder: Path, output: Path, *options: str) -> int:
+    more = ("--epochs", "1", "--max-length", "16", "--device", "cpu", "--output", str(output))
+    return cli([str(folder), *more, *options])
+
+
+def test_a_run_writes_table_8(folder: Path, tmp_path: Path, model: str) -> None:
+    assert run(folder, tmp_path / "out", "--models", model, "--runs", "2") == 0
+    lines = (tmp_path / "out" / "report.md").read_text().splitlines()
+    methods = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")]
+    assert methods == ["Method", ":---", "TF-IDF", "BM25", model, f"{model} + FAQ"]
+    browser.look((tmp_path / "out" / "report.html").read_text(), tmp_path)
+    cells = json.loads((tmp_path / "out" / "results.json").read_text())["cells"]
+    assert [cell["accuracy"] for cell in cells if cell["cell"] == "toy: BM25"] == [1.0]
+
+
+def test_what_cannot_be_tuned_is_named_and_the_rest_finishes(
+    folder: Path, tmp_path: Path, model: str
+) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("change 1 2\nplease 3 4\n")
+    options = ("--models", str(words), model, "--retriever", model, "--runs", "1")
+    assert run(folder, tmp_path / "out", *options) == 2
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert len(results["cells"]) == 5 and "not one transformer or multi-view model" in results["left_out"][0]
+
+
+def test_the_papers_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(["--preset", "paper"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "300 pairs, 1,200 training and 200 test queries" in told
+    folder = tmp_path / "insurance"
+    folder.mkdir()
+    queries = [f"q{i}\twhat is number {i % 300} about" for i in range(1400)]
+    tables = {
+        "faq.tsv": ("doc_id\tquestion\tanswer", [f"d{i}\tnumber {i} ?\tit is {i} ." for i in range(300)]),
+        "queries-train.tsv": ("query_id\tquery", queries[:1200]),
+        "queries-test.tsv": ("query_id\tquery", queries[1200:]),
+        "qrels.tsv": ("query_id\tdoc_id\trelevance", [f"q{i}\td{i % 300}\t1" for i in range(1400)]),
+    }
+    for name, (header, rows) in tables.items():
+        (folder / name).write_text("\n".join([header, *rows]) + "\n")
+    data = Data.of(read_faq(folder))
+    assert (len(data.questions), len(data.train), len(data.test)) == (300, 1200, 200)
+
+
+def test_bad_parts_are_named(folder: Path) -> None:
+    test = folder / "queries-test.tsv"
+    kept = test.read_text()
+    test.write_text(kept + "q0.1\ttwice\n")
+    with pytest.raises(UserError, match=r"queries-test.tsv: query 'q0.1' is in queries-train.tsv too"):
+        read_faq(folder)
+    (folder / "qrels.tsv").write_text("query_id\tdoc_id\trelevance\nq0.1\td0\t1\n")
+    test.write_text(kept)
+    with pytest.raises(UserError, match=r"no query of queries-test\.tsv has a relevant entry"):
+        read_faq(folder)
+    test.unlink()
+    with pytest.raises(UserError, match="no such file"):
+        read_faq(folder)
+
+
+def test_a_set_that_does_not_say_who_trains_is_refused(folder: Path) -> None:
+    (folder / "queries-train.tsv").rename(folder / "queries.tsv")
+    (folder / "queries-test.tsv").unlink()
+    qrels = (folder / "qrels.tsv").read_text().splitlines()
+    (folder / "qrels.tsv").write_text("\n".join(line for line in qrels if ".0\t" not in line) + "\n")
+    with pytest.raises(UserError, match="toy: no queries-train"):
+        Data.of(read_faq(folder))
 
 
 @pytest.mark.parametrize(
@@ -264,10 +276,9 @@ def test_one_retriever_serves_all_models(folder: Path) -> None:
         ("faq.tsv", "doc_id\tquestion\tanswer\n", "holds no rows"),
         ("qrels.tsv", "query_id\tdoc_id\trelevance\nq0.0\td99\t1\n", ":2: unknown entry 'd99'"),
         ("qrels.tsv", "query_id\tdoc_id\trelevance\nq99\td0\t1\n", ":2: unknown query 'q99'"),
-        ("queries.tsv", "query_id\tquery\nq0.0\tx\nq0.0\ty\n", ":3: query_id 'q0.0' occurs twice"),
+        ("queries-test.tsv", "query_id\tquery\nq0.0\tx\nq0.0\ty\n", ":3: query_id 'q0.0' occurs twice"),
         ("qrels.tsv", "query_id\tdoc_id\trelevance\nq0.0\td0\tyes\n", "relevance 'yes'"),
         ("qrels.tsv", "query_id\tdoc_id\trelevance\nq0.0\td0\t--1\n", "relevance '--1'"),
-        ("qrels.tsv", "query_id\tdoc_id\trelevance\nq0.0\td0\t0\n", "no query has a relevant entry"),
     ],
 )
 def test_bad_files_are_named(folder: Path, name: str, text: str, told: str) -> None:
@@ -277,36 +288,9 @@ def test_bad_files_are_named(folder: Path, name: str, text: str, told: str) -> N
     assert name in str(error.value)
 
 
-def test_other_bad_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such file"):
-        read_entries(tmp_path / "none.tsv")
-    (tmp_path / "faq.tsv").write_bytes(b"doc_id\xff")
-    with pytest.raises(UserError, match="not UTF-8"):
-        read_entries(tmp_path / "faq.tsv")
-    table = gzip.compress("".join(f"{i}\t{i * i}\t{i}\n" for i in range(500)).encode())
-    for damaged in (b"no gzip", table[:99], table[:50] + b"\0" * 9 + table[59:]):
-        (tmp_path / "faq.tsv.gz").write_bytes(damaged)
-        with pytest.raises(UserError, match="is the file whole"):
-            read_entries(tmp_path / "faq.tsv.gz")
-
-
 @pytest.mark.data
 def test_real_sets(data_folder: Path) -> None:
     stack = read_faq(data_folder / "retrieval" / "stackfaq")
     covid = read_faq(data_folder / "retrieval" / "covidfaq")
     assert (len(stack.entries), len(stack.queries)) == (719, 1249)
     assert (len(covid.entries), len(covid.queries)) == (68, 1387)
-
-
-def test_commands(folder: Path, command, tmp_path: Path) -> None:
-    done = command("studies.faq", folder, "--split", "random", "--output", tmp_path / "out", "--runs", 2)
-    assert done.returncode == 0, done.stderr
-    rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
-    assert [row["accuracy"] for row in rows if row["method"] == "BM25"] == [1.0]
-    page = (tmp_path / "out" / "report.html").read_text()
-    assert "BM25" in page
-    browser.look(page, tmp_path)
-    options = ("--split", "random", "--tune", "map")
-    same = command("studies.faq", folder, write_set(tmp_path / "other" / "toy"), *options)
-    assert same.returncode == 2 and "two sets have the name toy" in same.stderr
-    assert command("studies.faq").returncode == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -14,12 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.support.errors import MissingExtraError, UserError
-from parsing.networks.checkpoints import Checkpoint, Checkpoints
-from senteval_runner.protocol.correlation import accuracy, cosines, pearson, spearman
-from senteval_runner.towers.transformer import embed_all, load_tower, load_whole
+from corpora.support.errors import UserError
+from parsing.training.checkpoints import Checkpoint, Checkpoints
+from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.finetune.config import Concatenation, LoopConfig, TinyConfig
-from studies.finetune.examples import Examples, Fixed, Joined, Sampled, Stream, WithNegatives
+from studies.finetune.examples import Examples, Fixed, Sampled, Stream, WithNegatives
 from studies.finetune.heads import (
     PairHead,
     binary_loss,
@@ -49,11 +47,6 @@ def test_every_pass_of_a_stream_holds_every_example_once(n: int, batch: int, see
     assert again.batch(k).first == stream.batch(k).first
 
 
-def test_an_empty_stream_is_refused() -> None:
-    with pytest.raises(UserError, match="no training examples"):
-        Stream(Fixed(numbered(0)), 4, 0, "nli")
-
-
 def test_sampling_draws_a_fresh_tenth_each_pass() -> None:
     source = Sampled(numbered(200), 0.1, 3, "quora")
     first, second = source.draw(0), source.draw(1)
@@ -80,12 +73,6 @@ def test_negatives_are_never_paraphrases_and_differ_between_passes() -> None:
     others = WithNegatives([("a", "b")], 3, seed=1, others=[("a", "c"), ("c", "d")]).draw(0)
     assert set(others.second or []) == {"b", "d"}
     assert WithNegatives([("a", "b")], 0, seed=1).draw(0).target.tolist() == [1]
-
-
-def test_joined_sources_are_concatenated() -> None:
-    joined = Joined([Fixed(numbered(2)), WithNegatives([("a", "b"), ("c", "d")], 1, seed=0)])
-    assert joined.draw(0).target.tolist() == [0, 1, 1, 0, 1, 0]
-    assert len(joined) == 6
 
 
 @pytest.mark.parametrize("name", get_args(Concatenation))
@@ -131,16 +118,6 @@ def test_head_weights_depend_on_their_seed_alone() -> None:
     second = PairHead(4, 2, "uv", seed=3).linear.weight
     assert torch.equal(first, second)
     assert torch.equal(state, torch.get_rng_state())
-
-
-def test_scores() -> None:
-    assert accuracy(np.array([1, 0, 1]), np.array([1, 1, 1])) == pytest.approx(2 / 3)
-    x, y = np.array([1.0, 2, 3, 4]), np.array([1.0, 4, 9, 16])
-    assert spearman(x, y) == pytest.approx(1)
-    assert pearson(x, y) == pytest.approx(float(np.corrcoef(x, y)[0, 1]))
-    assert pearson(np.ones(4), y) == 0
-    a = np.array([[1.0, 0], [3, 4], [0, 0]])
-    np.testing.assert_allclose(cosines(a, np.array([[2.0, 0], [4, -3], [1, 1]])), [1, 0, 0])
 
 
 def test_rate_rises_then_falls_linearly() -> None:
@@ -201,7 +178,7 @@ def net_run(
     return net
 
 
-@pytest.mark.parametrize("stop", [1, 5, 6, 17, 29])
+@pytest.mark.parametrize("stop", [1, 6, 17])
 def test_a_stopped_run_resumes_to_the_same_bits(tmp_path: Path, stop: int) -> None:
     whole = net_run(tmp_path / "whole").state_dict()
     with pytest.raises(KeyboardInterrupt):
@@ -266,7 +243,7 @@ TEXTS = [text for row in nli_rows(200, 0) for text in row[1:]]
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = TinyConfig(layers=1, hidden=32, vocabulary=300, mlm_steps=6, mlm_batch_size=8)
+    config = TinyConfig(layers=1, hidden=32, vocabulary=300, mlm_steps=6)
     return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", TEXTS, config, seed=1)
 
 
@@ -303,13 +280,6 @@ def test_a_killed_tiny_bert_leaves_nothing_to_other_options(tmp_path: Path, monk
         build_tiny(tmp_path / "bert", TEXTS, config, seed=1)
     built = build_tiny(tmp_path / "bert", TEXTS, dataclasses.replace(config, vocabulary=120), seed=1)
     assert len((built / "vocab.txt").read_text().splitlines()) <= 120
-
-
-def test_a_missing_library_is_named_for_whole_models_too(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    for load in (load_tower, load_whole):
-        with pytest.raises(MissingExtraError, match=r"\[burt\]"):
-            load(str(tmp_path))
 
 
 def test_masking_counts_only_chosen_pieces() -> None:
@@ -350,11 +320,6 @@ def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:
         pairs = tower.embed_pairs([("a dog", "the cat")])
         assert pairs.shape == (1, tower.dim)
         assert not torch.allclose(pairs, tower.embed_pairs([("the cat", "a dog")]))
-
-
-def test_dropout_is_set_everywhere(tiny: Path) -> None:
-    tower = load_tower(str(tiny), dropout=0.33)
-    assert {m.p for m in tower.modules() if isinstance(m, torch.nn.Dropout)} == {0.33}
 
 
 @pytest.mark.parametrize("kind", ["Albert", "Roberta", "XLNet"])

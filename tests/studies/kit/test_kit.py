@@ -86,18 +86,18 @@ def test_unfinished_work_stays_after_a_kill(tmp_path: Path) -> None:
 def test_a_cell_with_a_folder_vouches_for_its_files(tmp_path: Path) -> None:
     def train(work: Path) -> Figures:
         (tmp_path / "model").mkdir(exist_ok=True)
-        (tmp_path / "model/weights").write_text("1 2 3")
+        (tmp_path / "model/weights.safetensors").write_text("1 2 3")
         return {}
 
     def cells(rate: float) -> dict[int, Cell]:
-        one = Cell(name="a", identity=[rate], compute=train, folder="model", products=["weights"])
+        one = Cell(name="a", identity=[rate], compute=train, folder="model")
         return {0: one}
 
     assert Run(tmp_path).figures(cells(1)) == Run(tmp_path).figures(cells(1)) == {0: {}}
     other, damaged = Run(tmp_path), Run(tmp_path)
     assert not other.figures(cells(2)) and "other options" in str(other.left_out)
-    (tmp_path / "model/weights").write_text("1 2 4")
-    assert not damaged.figures(cells(1)) and "weights: damaged" in str(damaged.left_out)
+    (tmp_path / "model/weights.safetensors").write_text("1 2 4")
+    assert not damaged.figures(cells(1)) and "weights.safetensors: damaged" in str(damaged.left_out)
 
 
 def toy(config: ToyConfig, run: Run) -> Page:

@@ -221,8 +221,8 @@ def test_the_columns_of_a_model_that_joins_pools_are_its_nodes(tmp_path: Path) -
     """They do not depend on how the model's own sentence vectors are made."""
     encoder = MultiViewEncoder.untrained("dep,seq", dim=4, word_dim=3)
     encoder.save(tmp_path / "plain")
-    network = encoder.members[0].network
-    network.read(Reading("root,mean,max", ("bag",), (0.5, 2.0, 3.0)))
+    (part,) = encoder.members
+    part.network = part.network.as_read(Reading("root,mean,max", ("bag",), (0.5, 2.0, 3.0)))
     encoder.save(tmp_path / "wide")
     config = LayersConfig(backbones=(), heights=(0, 1))
     plain, wide = (

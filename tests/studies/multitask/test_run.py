@@ -1,11 +1,11 @@
-"""Sequential fine-tuning on a made-up data folder: heads, forgetting table, shared stages, resume."""
+"""Sequential fine-tuning on a made-up data folder: heads, shared stages, forgetting, the paper's numbers."""
 
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +13,18 @@ import torch
 from safetensors.torch import load_file
 
 from corpora.support.errors import UserError
-from studies.finetune.config import LoopConfig, TinyConfig
+from corpora.support.files import read_record
+from studies.finetune.config import TinyConfig
 from studies.finetune.examples import Examples
-from studies.multitask import run as runner
-from studies.multitask.config import MultitaskConfig, SplitFiles
-from studies.multitask.heads import TaskHead, overall
-from studies.multitask.net import MultitaskNet, State
-from studies.multitask.report import report
-from studies.multitask.run import run
-from studies.multitask.stages import Stage, parse_stages
-from studies.multitask.tasks import read_all_tasks
+from studies.kit.data import published, read_presets
+from studies.kit.runner import run_study
+from studies.multitask.__main__ import cli
+from studies.multitask.config import MultitaskConfig
+from studies.multitask.net import MultitaskNet, TaskHead, overall
+from studies.multitask.run import SEQ_MT, best, train_all
+from studies.multitask.stages import Stage, TaskName, parse_stages
+from studies.multitask.tasks import SIZES, TaskExamples, read_all_tasks, resplit
+from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import write_tasks
 
 
@@ -32,29 +34,32 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tasks(tmp_path_factory.mktemp("data"))
 
 
-def config(data: Path, output: Path, **options: object) -> MultitaskConfig:
-    return MultitaskConfig(
-        output=output,
-        data=data,
-        **{"backbone": "tiny", "epochs": 2, "batch_size": 16,
-           "tiny": TinyConfig(layers=1, hidden=32, vocabulary=300), "dropout": 0.0,
-           "loop": LoopConfig(learning_rate=3e-3, warmup=0.0, decay=False), **options},  # type: ignore[arg-type]
-    )  # fmt: skip
+def config(data: Path, output: Path, *stages: str, **options: Any) -> MultitaskConfig:
+    tiny = {"backbone": "tiny", "tiny": TinyConfig(layers=1, hidden=32, vocabulary=300)}
+    values = {"epochs": 2, "batch_size": 16, "learning_rate": 3e-3, **tiny, **options}
+    return MultitaskConfig(output=output, data=data, stages=stages, **values)
 
 
-def test_the_tasks_have_three_splits(data: Path, tmp_path: Path) -> None:
-    tasks = read_all_tasks(config(data, tmp_path, limit=50, test_rows=10))
+def stored(folder: Path) -> dict[str, Any]:
+    """Figures of a stage."""
+    figures: dict[str, Any] = read_record(folder / "cell.json")["figures"]
+    return figures
+
+
+def test_the_tasks_have_three_splits(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = read_all_tasks(config(data, tmp_path, limit=50, dev_rows=10))
     assert len(tasks["sst"].train) == 50
-    assert {len(task.test) for task in tasks.values()} == {10}
+    assert {len(task.dev) <= 10 for task in tasks.values()} == {True}
     assert set(tasks["sts"].train.target.tolist()) <= {1.0, np.float32(0.1).item()}
     assert tasks["sst"].train.second is None
     assert not set(tasks["nli"].train.first) & set(tasks["nli"].dev.first)
-    own = config(data, tmp_path, quora=SplitFiles(train=data / "pairs.tsv"))
-    quora = read_all_tasks(own)["quora"]
-    assert len(quora.train) + len(quora.dev) + len(quora.test) == 20
-    with pytest.raises(UserError, match="MULTIVIEW_DATA"), pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MULTIVIEW_DATA", raising=False)
-        read_all_tasks(dataclasses.replace(own, data=None))
+    nli = data / "nli/snli_dev.tsv"
+    own = read_all_tasks(config(data, tmp_path, quora=data / "pairs.tsv", nli=nli, nli_dev=nli))
+    for task, rows in ((own["quora"], 20), (own["nli"], 160)):
+        assert len(task.train) + len(task.dev) + len(task.test) == rows
+    monkeypatch.delenv("MULTIVIEW_DATA", raising=False)
+    with pytest.raises(UserError, match="MULTIVIEW_DATA"):
+        read_all_tasks(MultitaskConfig(output=tmp_path))
 
 
 class Lookup(torch.nn.Module):
@@ -122,66 +127,37 @@ def test_a_tower_of_single_sentences_refuses_joint_pairs() -> None:
         TaskHead(Stage("nli"), tower, 0)  # type: ignore[arg-type]
 
 
-def test_overall_is_the_mean_of_three() -> None:
-    assert overall({"sst": 0.5, "quora": 0.7, "sts": 0.6, "nli": 0.1}) == pytest.approx((0.5 + 0.7 + 0.8) / 3)
-
-
-def test_a_grid_shares_stages_resumes_and_shows_forgetting(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_grid_shares_stages_and_shows_forgetting(data: Path, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    grid = tmp_path / "grid.txt"
-    grid.write_text("SA-NLI(M)\nSA-P[sub](X)*-STS(M)\n", encoding="utf-8")
-    trained: list[str] = []
-    train_stage = runner.train_stage
-
-    def watched(*arguments: object) -> None:
-        trained.append(str(arguments[1].stage))  # type: ignore[attr-defined]
-        if len(trained) == 3:
-            raise KeyboardInterrupt
-        train_stage(*arguments)  # type: ignore[arg-type]
-
-    settings = config(data, tmp_path / "out", grid=str(grid))
-    with monkeypatch.context() as patch:
-        patch.setattr(runner, "train_stage", watched)
-        with pytest.raises(KeyboardInterrupt):
-            run(settings)
-        outcomes = run(settings)
-    assert trained == ["SA", "NLI(M)", "P[sub](X)*", "P[sub](X)*", "STS(M)"]
-    first, second = outcomes
-    assert first.after[0] == second.after[0], "both begin with the same stage"
-    assert first.after[0].trained == ["sst"]
-    assert first.after[1].dev["nli"] > first.after[0].dev["nli"] + 0.3
-    assert second.after[-1].trained == ["quora", "sst", "sts"]
-    shown = report(outcomes).markdown()
-    assert shown.count("| SA |") == 1
-    assert r"| SA → P[sub](X)\* → STS(M) |" in shown
-    assert "(" in next(line for line in shown.splitlines() if line.startswith("| SA |"))
-    last = tmp_path / "out/stages/sst+quora-sub-max-prod+sts-mean"
+    settings = config(data, tmp_path / "out", "SA-NLI(M)", "SA-P[sub](X)*-STS(M)", epochs=4)
+    assert run_study(settings, train_all) == 0
+    stages = settings.output / "stages"
+    assert sorted(path.name for path in stages.iterdir()) == [
+        *("sst", "sst+nli-mean", "sst+quora-sub-max-prod", "sst+quora-sub-max-prod+sts-mean")
+    ]
+    assert stored(stages / "sst+nli-mean")["nli"] > stored(stages / "sst")["nli"] + 0.25
+    shown = (settings.output / "report.md").read_text()
+    for start in ("| SA |", r"| SA-P[sub](X)\* |", r"| SA-P[sub](X)\*-STS(M) |"):
+        (line, *_) = [line for line in shown.splitlines() if line.startswith(start)]
+        assert "(" in line.removeprefix(start), "tasks without a stage are in brackets"
+    last = stages / "sst+quora-sub-max-prod+sts-mean"
     assert SentenceTransformer(str(last), device="cpu").encode(["the film"]).shape == (1, 32)
-    assert not (last / "training").exists()
     with pytest.raises(UserError, match="other options"):
-        run(dataclasses.replace(settings, seed=2))
+        run_study(dataclasses.replace(settings, epochs=1), train_all)
 
 
 def test_dev_chooses_and_test_is_read_for_the_best_three_only(data: Path, tmp_path: Path) -> None:
     """Four configurations of one epoch; the dev scores name the three that are scored on test."""
-    grid = tmp_path / "grid.txt"
-    grid.write_text("STS(M)\nSTS(X)\nSTS(C)\nP(M)\n", encoding="utf-8")
-    settings = config(data, tmp_path / "out", grid=str(grid), epochs=1)
-    outcomes = run(settings)
-    ranked = sorted(outcomes, key=lambda outcome: -outcome.after[-1].dev["overall"])
-    assert [outcome.test is not None for outcome in ranked] == [True, True, True, False]
-    assert ranked[0].test != ranked[0].after[-1].dev
-    shown = report(outcomes).markdown()
-    assert shown.index("## Table 1") < shown.index("## Table 2")
-    stored = {path.parent.name: path for path in (tmp_path / "out/stages").rglob("test.json")}
-    assert len(stored) == 3
-    assert run(settings) == outcomes, "a finished grid reads what it wrote"
-    damaged = next(iter(stored.values()))
-    damaged.write_text(damaged.read_text().replace("0.", "7.", 1))
-    assert run(settings) == outcomes, "a damaged cell is computed again"
+    settings = config(data, tmp_path / "out", "STS(M)", "STS(X)", "STS(C)", "P(M)", epochs=1)
+    assert run_study(settings, train_all) == 0
+    dev = {name: stored(settings.output / "stages" / name)["overall"]
+           for name in ("sts-mean", "sts-max", "sts-cls", "quora-mean")}  # fmt: skip
+    names = dict(zip(dev, settings.stages, strict=True))
+    shown = (settings.output / "report.md").read_text()
+    part = shown[shown.index("## Table 2") : shown.index("## Stages")]
+    ranked = sorted(dev, key=lambda name: -dev[name])
+    assert [f"| {names[name]} |" in part for name in ranked] == [True, True, True, False]
 
 
 def test_the_epoch_with_the_best_overall_score_is_kept(
@@ -191,43 +167,81 @@ def test_the_epoch_with_the_best_overall_score_is_kept(
     calls: list[float] = []
 
     def scores(net: MultitaskNet, *_: object) -> dict[str, float]:
-        weight = next(net.tower.parameters()).detach().sum().item()
-        calls.append(weight)
+        calls.append(next(net.tower.parameters()).detach().sum().item())
         turn = len(calls)
         return {"sst": turn / 10, "quora": 0.5, "sts": 0.5, "nli": 0.0, "overall": {2: 0.9}.get(turn, 0.1)}
 
     monkeypatch.setattr(MultitaskNet, "scores", scores)
-    run(config(data, tmp_path / "out", stages="SA", epochs=3))
+    run_study(config(data, tmp_path / "out", "SA", epochs=3), train_all)
     before, first, second, third, kept, tested = calls
     assert kept == tested == first and len({before, first, second, third}) == 4
 
 
 def test_a_head_without_a_stage_reads_pairs_as_the_last_stage_did(data: Path, tmp_path: Path) -> None:
-    settings = config(data, tmp_path / "out", stages="SA-STS(M)", epochs=1, limit=8)
-    run(settings)
-    folders = {"sst": tmp_path / "out/stages/sst", "sts": tmp_path / "out/stages/sst+sts-mean"}
-    start = State(str(tmp_path / "out/backbone"), {})
-    assert MultitaskNet(settings, Stage("sst"), start).head("nli").stage.pooling is None
-    after = State(str(folders["sts"]), dict(folders))  # type: ignore[arg-type]
-    net = MultitaskNet(settings, Stage("sts", "mean"), after)
+    settings = config(data, tmp_path / "out", "SA-STS(M)", epochs=1, limit=8)
+    run_study(settings, train_all)
+    folders = [tmp_path / "out/stages/sst", tmp_path / "out/stages/sst+sts-mean"]
+    sst, sts = Stage("sst"), Stage("sts", "mean")
+    start = str(tmp_path / "out/backbone")
+    assert MultitaskNet(settings, sst, [], start).head("nli").stage.pooling is None
+    earlier = list(zip((sst, sts), folders, strict=True))
+    net = MultitaskNet(settings, sts, earlier, str(folders[1]))
     assert net.head("nli").stage.pooling == net.head("quora").stage.pooling == "mean"
-    joint = MultitaskNet(settings, Stage("quora"), after)
-    assert joint.head("nli").stage.pooling is None
-    saved = load_file(folders["sts"].parent / "sst" / "head.safetensors")
+    assert MultitaskNet(settings, Stage("quora"), earlier, str(folders[1])).head("nli").stage.pooling is None
+    saved = load_file(folders[0] / "head.safetensors")
     assert torch.equal(net.head("sst").state_dict()["layer.weight"], saved["layer.weight"])
 
 
-def test_a_grid_that_is_not_there_is_named(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="neither paper nor a readable file"):
-        run(config(data, tmp_path, grid="table1"))
+TABLE_1, TABLE_2 = (published(ROOT / f"studies/multitask/published-table-{n}.csv") for n in (1, 2))
 
 
-def test_the_command_explains_itself_and_refuses_bad_stages(
-    command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+def test_the_overall_score_is_the_papers() -> None:
+    """Printed with three digits, from parts with three digits; one row of Table 1 is off in the paper."""
+
+    def off(row: Mapping[str, float]) -> float:
+        return row["Overall"] - overall({"sst": row["SST"], "quora": row["Quora"], "sts": row["SemEval"]})
+
+    assert overall({"sst": 0.5, "quora": 0.7, "sts": 0.6, "nli": 0.1}) == pytest.approx((0.5 + 0.7 + 0.8) / 3)
+    assert off(TABLE_1["SA-P-STS(M)-NLI(M)"]) == pytest.approx(-0.0043, abs=1e-4)
+    rows = [row for name, row in TABLE_1.items() if "NLI" not in name] + list(TABLE_2.values())
+    assert max(abs(off(row)) for row in rows) < 1.01e-3
+
+
+def test_the_papers_dev_scores_lead_to_its_table_2() -> None:
+    dev = {parse_stages(name): {"overall": row["Overall"]} for name, row in TABLE_1.items()}
+    assert best(dev) == [parse_stages(name) for name in TABLE_2]
+    baselines = dict(list(dev.items())[:4])
+    assert best(baselines) == [parse_stages(name) for name in ("SA-P-STS", "P", "STS")], "nothing else ran"
+
+
+@pytest.mark.parametrize("task", ["quora", "sts"])
+def test_a_random_split_has_the_papers_sizes(task: TaskName) -> None:
+    total = sum(SIZES[task])
+    numbers = [str(i) for i in range(total)]
+    whole = Examples(numbers, numbers, np.arange(total))
+    none = whole.take(np.zeros(0, dtype=np.int64))
+    split = resplit(task, TaskExamples(none, whole, none))
+    assert (len(split.train), len(split.dev), len(split.test)) == SIZES[task]
+    seen = np.concatenate([part.target for part in (split.train, split.dev, split.test)])
+    assert np.array_equal(np.sort(seen), np.arange(total))
+    assert all(text == str(i) for text, i in zip(split.dev.first, split.dev.target, strict=True))
+
+
+def test_the_preset_has_the_papers_values() -> None:
+    settings = MultitaskConfig(output=Path("x"), **read_presets(MultitaskConfig)["paper"])
+    assert (settings.epochs, settings.batch_size, settings.learning_rate) == (5, 32, 1e-5)  # section 5.3
+    assert (SEQ_MT.learning_rate, SEQ_MT.warmup, SEQ_MT.decay, SEQ_MT.clip_norm) == (1e-5, 0.0, False, 0.0)
+    assert (settings.limit, settings.dev_rows, settings.splits) == (0, 0, "paper")
+    assert settings.backbone == "bert-base-uncased"
+
+
+def test_the_command_refuses_what_it_cannot_do_in_one_line(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "--stages" in command("studies.multitask", "--help").stdout
-    refused = command(
-        "studies.multitask", "--output", tmp_path / "x", "--backbone", "tiny", "--stages", "SA-cola"
-    )
-    assert refused.returncode == 2
-    assert "'cola'" in refused.stderr
+    for options, told in (
+        (("--preset", "paper"), "--preset paper needs --quora, --nli, --nli-dev, --nli-test: quora_dup"),
+        (("--backbone", "tiny", "--stages", "SA-cola"), "'cola'"),
+        (("--data", str(data)), "no backbone: give --backbone with a Hugging Face name (bert-base-uncased"),
+    ):
+        assert cli(["--output", str(tmp_path / "out"), *options]) == 2
+        assert told in capsys.readouterr().err.splitlines()[-1]

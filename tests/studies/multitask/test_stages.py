@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
+from studies.kit.data import published, read_presets
 from studies.multitask.config import MultitaskConfig
-from studies.multitask.paper import TABLE_1, TABLE_2
-from studies.multitask.stages import GRID, Stage, name_of, parse_stages
+from studies.multitask.stages import Stage, name_of, parse_stages
+from tests.conftest import ROOT
+
+TABLE_1, TABLE_2 = (published(ROOT / f"studies/multitask/published-table-{n}.csv") for n in (1, 2))
 
 SA, P, STS = Stage("sst"), Stage("quora"), Stage("sts")
 TABLE = {
@@ -31,13 +34,14 @@ TABLE = {
 
 
 def test_the_grid_is_table_1_row_by_row() -> None:
-    assert list(GRID) == list(TABLE) == list(TABLE_1)
-    assert {name: parse_stages(name) for name in GRID} == TABLE
+    for preset in read_presets(MultitaskConfig).values():
+        assert list(preset["stages"]) == list(TABLE) == list(TABLE_1)
+        assert {name: parse_stages(name) for name in preset["stages"]} == TABLE
 
 
 def test_the_default_is_the_papers_best_row(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    default = MultitaskConfig(output=tmp_path).stages
-    assert default == max(TABLE_1, key=lambda name: TABLE_1[name].overall) == next(iter(TABLE_2))
+    (default,) = MultitaskConfig(output=tmp_path).stages
+    assert default == max(TABLE_1, key=lambda name: TABLE_1[name]["Overall"]) == next(iter(TABLE_2))
 
 
 @given(

@@ -7,6 +7,7 @@ import json
 import random
 from pathlib import Path
 
+PAPER = ("wikipassageqa", "insuranceqa", "quasar-t", "searchqa")
 ANIMALS = ("dog", "cat", "horse", "bird", "cow", "goat", "duck", "pig", "hen", "fox")
 HOMES = ("kennel", "basket", "stable", "nest", "byre", "pen", "pond", "sty", "coop", "den")
 
@@ -31,52 +32,6 @@ def write_wikiqa(folder: Path, sizes: tuple[int, int, int] = (60, 20, 20)) -> Pa
     for split, size, seed in zip(("train", "dev", "test"), sizes, (1, 2, 3), strict=True):
         rows = ["question_id\tlabel\tquestion\tcandidate", *qa_rows(size, seed, split)]
         (folder / f"{split}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return folder
-
-
-def write_published_wikiqa(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    header = "QuestionID\tQuestion\tDocumentID\tDocumentTitle\tSentenceID\tSentence\tLabel"
-    rows = [
-        "Q0\tHow big is it?\tD1\tIt\tD1-0\tIt is 3 m high, they say.\t1",
-        "Q0\tHow big is it?\tD1\tIt\tD1-1\tNobody knows.\t0",
-        "Q1\tWho is he?\tD2\tHe\tD2-0\tHe left.\t0",
-    ]
-    for split in ("train", "dev", "test"):
-        (folder / f"WikiQA-{split}.tsv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-    return folder
-
-
-JACANA = """<QApairs id='1.4'>
-<question>
-Who\tleads\t?
-WP\tVBZ\t.
-SUB\tROOT\tP
-</question>
-<positive>
-She\tleads\t& wins\t.
-PRP\tVBZ\tVBZ\t.
-</positive>
-<negative>
-Nobody\tcame\t.
-NN\tVBD\t.
-</negative>
-</QApairs>
-<QApairs id='1.4'>
-<question>
-Who\tfollows\t?
-</question>
-<negative>
-Nobody\tcame\t.
-</negative>
-</QApairs>
-"""
-
-
-def write_jacana(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    for name in ("TRAIN-ALL", "DEV", "TEST"):
-        (folder / f"{name}.xml").write_text(JACANA, encoding="utf-8")
     return folder
 
 
@@ -134,45 +89,16 @@ def search_object(number: int) -> dict:
         {"title": "t", "url": "u", "snippet": None, "related_links": None},
     ]
     return {
-        "id": number, "question": f"Who wins race {number}?", "answer": ANIMALS[number], "category": "C",
+        "id": number, "question": f"'Who wins <a href='x'>race {number}</a>?'", "answer": ANIMALS[number],
+        "category": "C",
         "air_date": "2004-12-31", "round": "Jeopardy!", "value": "$200", "show_number": "4680",
         "search_results": results,
     }  # fmt: skip
 
 
-def write_searchqa(folder: Path, split: bool) -> Path:
+def write_searchqa(folder: Path) -> Path:
     for number in range(9):
-        place = folder / ("train", "val", "test")[number % 3] if split else folder
+        place = folder / ("train", "val", "test")[number % 3]
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{number:06d}-tag.json").write_text(json.dumps(search_object(number)), encoding="utf-8")
-    return folder
-
-
-def write_searchqa_tsv(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    jeopardy = [
-        {"question": f"'Who wins <a href=\"x\">race {n}</a>?'", "answer": ANIMALS[n]} for n in range(6)
-    ]
-    (folder / "JEOPARDY_QUESTIONS1.json").write_text(json.dumps(jeopardy), encoding="utf-8")
-    for number in range(6):
-        rows = [f"t\tu\tThe {ANIMALS[number]} wins.\ta;b", "t\tu\tNothing here.\t", "t\tu\t\t"]
-        (folder / f"{number:06d}-tag.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return folder
-
-
-def write_trec(folder: Path, docs: int = 30, queries: int = 15) -> Path:
-    folder.mkdir(parents=True)
-    rows = [
-        f"d{i}\ttitle {i}\ttitle {i} . the {ANIMALS[i % 10]} sleeps in {HOMES[i % 10]} {i}"
-        for i in range(docs)
-    ]
-    rows[-1] = f"d{docs - 1}\t\t"
-    (folder / "docs.tsv.gz").write_bytes(gzip.compress("\n".join(["doc_id\ttitle\ttext", *rows]).encode()))
-    asked = [f"{q}\t{ANIMALS[q % 10]} sleeps" for q in range(queries)]
-    (folder / "queries.tsv").write_text("\n".join(["query_id\tquery", *asked]) + "\n", encoding="utf-8")
-    judged = [f"{q}\td{d}\t{g}" for q in range(queries) for d, g in ((q % 10, 1), (q % 10 + 10, 3), (5, 0))]
-    judged = [row for row in judged if row.split("\t")[1] != "d5" or not row.endswith("\t0")]
-    (folder / "qrels.tsv").write_text(
-        "\n".join(["query_id\tdoc_id\trelevance", *judged]) + "\n", encoding="utf-8"
-    )
     return folder

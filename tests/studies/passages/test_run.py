@@ -1,14 +1,8 @@
-"""The passages command: end to end, killed and resumed, bad input; the cross-encoder."""
+"""The passages command: end to end, killed and resumed, bad input, the paper's rows; the cross-encoder."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.ranking.questions import PassageSet, filtered
-from corpora.ranking.read import read_set
-from corpora.support.config import check
+from corpora.ranking.questions import filtered
+from corpora.ranking.sets import read_set
 from corpora.support.errors import UserError
-from studies.finetune.config import LoopConfig, TinyConfig
-from studies.finetune.loop import Row
+from studies.finetune.config import TinyConfig
 from studies.finetune.tiny import build_tiny
-from studies.passages import cross
-from studies.passages import run as passages
-from studies.passages.config import CrossConfig, PassagesConfig, RankerConfig
-from studies.passages.run import run
-from tests.conftest import ROOT
+from studies.kit.data import published, read_presets
+from studies.kit.runner import run_study
+from studies.passages import cross, methods
+from studies.passages.__main__ import cli
+from studies.passages.__main__ import study as passages
+from studies.passages.config import PassagesConfig
+from studies.passages.metrics import METRICS
 from tests.fixtures import browser
+from tests.fixtures.goldens import dies_at
 from tests.studies.passages import passage_sets
 
 
@@ -43,276 +38,195 @@ def write_vectors(path: Path) -> Path:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a set, a collection and word vectors; the working folder is there."""
+    """A folder with a set and word vectors; the working folder is there."""
     passage_sets.write_wikiqa(tmp_path / "wikiqa", (150, 40, 40))
-    passage_sets.write_trec(tmp_path / "cranfield")
     write_vectors(tmp_path / "words.txt")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def options(**changes: Any) -> PassagesConfig:
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    rows = [row.split("\t") for row in passage_sets.qa_rows(60, 1, "q")]
+    config = TinyConfig(layers=3, hidden=64, vocabulary=200)
+    folder = tmp_path_factory.mktemp("tiny") / "bert"
+    return str(build_tiny(folder, [text for row in rows for text in row[2:]], config, seed=0))
+
+
+def run(**changes: Any) -> int:
     values: dict[str, Any] = {
         "sets": ("wikiqa",),
-        "models": ("words.txt",),
-        "baselines": ("bm25",),
-        "features": ("cosine", "uv-diff-prod"),
+        "features": ("cosine",),
         "scorers": ("mlp",),
-        "ranker": RankerConfig(epochs=15, learning_rate=1e-2, hidden=32),
+        "epochs": 15,
+        "learning_rate": 1e-2,
         "output": Path("out"),
         "cache": Path("vectors"),
+        "device": "cpu",
     }
-    return PassagesConfig(**{**values, **changes})
+    return run_study(PassagesConfig(**{**values, **changes}), passages)
 
 
-def results(folder: Path = Path("out")) -> dict[tuple[str, str, str], dict[str, Any]]:
-    rows = json.loads((folder / "results.json").read_text())["rows"]
-    return {(row["set"], row["model"], row["feature"]): row for row in rows}
+def results(folder: Path = Path("out")) -> dict[str, dict[str, Any]]:
+    cells = json.loads((folder / "results.json").read_text())["cells"]
+    return {cell["cell"]: cell for cell in cells}
+
+
+def left_out() -> list[str]:
+    found: list[str] = json.loads(Path("out/results.json").read_text())["left_out"]
+    return found
 
 
 def test_training_beats_cosine_and_bm25(world: Path) -> None:
-    assert run(options(runs=2, baselines=("bm25", "bm25-tuned", "tfidf"))) == 0
-    found = results()
-    score = {key: row["metrics"]["map"]["mean"] for key, row in found.items()}
-    trained = score["wikiqa", "words.txt", "uv-diff-prod"]
-    assert trained > score["wikiqa", "words.txt", "cosine"] + 0.2
-    assert trained > score["wikiqa", "BM25", "words"] + 0.2
-    row = found["wikiqa", "words.txt", "uv-diff-prod"]
-    assert row["seeds"] == 2 and row["metrics"]["map"]["sd"] >= 0
-    assert row["metrics"]["map"]["low"] <= trained <= row["metrics"]["map"]["high"]
-    assert len(row["info"]) == 2 and row["info"][0]["after"]["satisfied"] > 0.8
-    # the relevant candidate is not told apart by words alone: all five share the question's words
-    assert found["wikiqa", "BM25", "words"]["tied"] > 0.9
-    assert {"k1", "b"} == set(found["wikiqa", "BM25, tuned", "words"]["info"][0])
-    page = (world / "out" / "report.html").read_text()
-    assert "<svg" in page and "words.txt uv-diff-prod mlp" in page and "http" not in page.split("</style>")[1]
+    assert run(models=("words.txt",), features=("cosine", "uv-diff-prod"), runs=2) == 0
+    found = {name: cell["map"] for name, cell in results().items()}
+    trained = found["wikiqa: words.txt uv-diff-prod mlp, seed 1"]
+    assert trained > found["wikiqa: words.txt cosine, seed 0"] + 0.2
+    assert trained > found["wikiqa: BM25 words, seed 0"] + 0.2
+    page = Path("out/report.html").read_text()
+    assert "uv-diff-prod" in page and "http" not in page.split("</style>")[1]
     browser.look(page, world)
-    table = (world / "out" / "tables.md").read_text()
-    assert "| BM25 | words | none |" in table and "margin 0, as EMP prints it" in table
+    table = Path("out/report.md").read_text()
+    assert "| BM25 | words |" in table and "margin 0, as EMP prints it" in table
 
 
-def test_collections_at_several_depths(world: Path) -> None:
-    assert run(options(sets=("cranfield",), depths=(0, 3), features=("cosine",), unit="sentence")) == 0
-    found = results()
-    assert {key[0] for key in found} == {"cranfield", "cranfield@3"}
-    full, short = (found[name, "BM25", "words"]["metrics"] for name in ("cranfield", "cranfield@3"))
-    assert short["r@10"]["mean"] <= full["r@10"]["mean"] and short["mrr"] == full["mrr"]
-
-
-def test_a_bad_set_is_named_and_the_others_finish(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_used_is_named_and_the_others_finish(world: Path) -> None:
     bad = passage_sets.write_wikipassageqa(world / "wikipassageqa")
     (bad / "dev.tsv").write_text("QID\tQuestion\n1\tx\n")
-    assert run(options(sets=("wikipassageqa", "wikiqa"), models=("none.txt", "words.txt"))) == 2
-    assert len(results()) == 3
-    told = capsys.readouterr().err
-    assert "dev.tsv:1: no column 'DocumentID'" in told and "none.txt" in told
-    assert len(json.loads(Path("out/results.json").read_text())["left_out"]) == 2
+    passage_sets.write_wikiqa(world / "more" / "wikiqa", (9, 4, 4))
+    (world / "model").mkdir()
+    (world / "model" / "config.json").write_text(json.dumps({"format": 1, "views": {}}))
+    sets = ("wikipassageqa", "wikiqa", "more/wikiqa")
+    assert run(sets=sets, models=("none.txt", "words.txt"), cross=("model",)) == 2
+    assert len(results()) == 2
+    told = " ".join(left_out())
+    for reason in ("dev.tsv:1: no column", "none.txt", "of the name wikiqa", "reads one sentence at a time"):
+        assert reason in told
+
+
+def test_without_a_readable_set_there_is_no_report(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(["none", "--output", "out"]) == 2
+    assert "data set 'none': write FORMAT=FOLDER" in capsys.readouterr().err
+    assert not Path("out/results.json").exists()
 
 
 def test_two_models_of_one_name_are_told_apart(world: Path) -> None:
     write_vectors(world / "wikiqa" / "words.txt")
-    assert run(options(models=("words.txt", "wikiqa/words.txt"), features=("cosine",))) == 0
-    assert {model for _, model, _ in results()} == {"BM25", "words.txt", "wikiqa/words.txt"}
-
-
-def test_two_sets_of_one_name_are_kept_apart(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    passage_sets.write_wikiqa(world / "more" / "wikiqa", (9, 4, 4))
-    config = options(sets=("wikiqa", "more/wikiqa"), models=(), features=("cosine",))
-    assert run(config) == 2
-    assert len(results()) == 1 and "more/wikiqa: a set of the name wikiqa" in capsys.readouterr().err
-
-
-def test_without_a_readable_set_there_is_no_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(options(sets=("none",), output=tmp_path / "out")) == 2
-    assert "data set 'none': write FORMAT=FOLDER" in capsys.readouterr().err
-    assert not (tmp_path / "out" / "results.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"margin": -1.0}, "--margin -1"),
-        ({"runs": 0}, "--runs 0"),
-        ({"limit": 0}, "--limit 0"),
-        ({"depths": (-1,)}, "--depths"),
-        ({"sets": ()}, "no data set"),
-        ({"models": (), "baselines": ()}, "nothing to rank with"),
-        ({"features": ()}, "--features and --scorers"),
-        ({"ranker": RankerConfig(negatives=0)}, "--ranker.negatives 0"),
-        ({"cross": CrossConfig(steps=0)}, "--cross.steps 0"),
-    ],
-)
-def test_bad_options_are_refused(changes: dict[str, Any], told: str) -> None:
-    config = options(**changes)
-    with pytest.raises(UserError, match=told):
-        check(config)  # as the command does
-        run(config)
+    assert run(models=("words.txt", "wikiqa/words.txt")) == 0
+    assert {name.split()[1] for name in results()} == {"BM25", "words.txt", "wikiqa/words.txt"}
 
 
 def test_finished_cells_are_not_repeated_and_options_matter(world: Path) -> None:
-    run(options())
-    times = {p: p.stat().st_mtime_ns for p in Path("out/parts").iterdir()}
-    run(options(margin=0.5))
-    assert {p: p.stat().st_mtime_ns for p in times} == times
-    assert len(list(Path("out/parts").iterdir())) == len(times) + 1  # cosine and BM25 have no margin
+    def cells() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in Path("out/cells").iterdir()}
+
+    options: dict[str, Any] = {"models": ("words.txt",), "features": ("cosine", "bilinear"), "epochs": 2}
+    run(**options)
+    first = cells()
+    run(**options, margin=0.5)
+    second = cells()
+    assert len(second) == len(first) + 1 == 4  # cosine and BM25 have no margin
+    assert first.items() <= second.items()
     with (world / "wikiqa" / "test.tsv").open("a") as out:
         out.write("more\t1\twhere ?\tin a den\nmore\t0\twhere ?\tin a sty\n")
-    run(options())
-    assert len(list(Path("out/parts").iterdir())) == 2 * len(times) + 1
+    run(**options)
+    assert len(cells()) == 7
 
 
-def test_a_killed_run_is_resumed_to_the_same_figures(world: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    config = options(
-        features=("bilinear", "uv-diff-prod"),
-        scorers=("linear", "mlp"),
-        runs=3,
-        ranker=RankerConfig(epochs=12),
+def test_every_choice_of_layers_and_pooling_is_a_model(world: Path, bert: str) -> None:
+    options: dict[str, Any] = {"backbones": (bert,), "limit": 8}
+    assert run(**options, layers=("top,bottom", "-2"), poolings=("mean", "cls")) == 0
+    units = [f"bert {u}" for u in ("-1,-3 mean", "-1,-3 cls", "-2 mean", "-2 cls")]
+    found = {name: cell for name, cell in results().items() if "bert" in name}
+    assert list(found) == [f"wikiqa: {unit} cosine, seed 0" for unit in units]
+    assert [cell["dimensions"] for cell in found.values()] == [128, 128, 64, 64]
+    assert run(**options, layers=("-9", "top")) == 2
+    assert "no layer '-9'" in left_out()[0]
+
+
+def test_published_rows_stand_below_the_set_they_belong_to(world: Path) -> None:
+    passage_sets.write_insuranceqa(world / "insuranceqa")
+    assert run(sets=("wikiqa", "insuranceqa"), keep="all") == 0
+    wikiqa, insurance = Path("out/report.md").read_text().split("## insuranceqa")
+    assert "Published" not in wikiqa
+    row = next(line for line in insurance.splitlines() if line.startswith("| *In-domain"))
+    found = dict(zip(METRICS, (cell.strip(" *") for cell in row.split("|")[4:-1]), strict=True))
+    assert {name: value for name, value in found.items() if value != "–"} == {
+        "p@1": "78.3", "p@5": "25.4", "p@10": "13.7"}  # fmt: skip
+    table = published(Path(methods.__file__).with_name("published.csv"))
+    sizes = {name: sum(f"{name} " in " ".join(row) for row in table.values()) for name in passage_sets.PAPER}
+    assert list(sizes.values()) == [5, 6, 4, 4]
+
+
+def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys) -> None:
+    assert cli(["--preset", "paper"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "SearchQA" in told
+    values = read_presets(PassagesConfig)["paper"]
+    config = PassagesConfig(**values)
+    assert (config.margin, config.keep, config.models) == (0, "all", ())
+    assert (config.layers, config.poolings) == (("top,bottom",), ("mean",))
+    run = methods.Run(world / "out")
+    made = methods.make_methods(
+        PassagesConfig(**{**values, "backbones": (bert, bert + "/"), "cross": (bert,)}), run
     )
-    arguments = [
-        "wikiqa", "--models", "words.txt", "--baselines", "bm25", "--features", *config.features,
-        "--scorers", *config.scorers, "--runs", "3", "--ranker.epochs", "12", "--output", "killed",
-        "--cache", "v",
-    ]  # fmt: skip
-    job = subprocess.Popen(
-        [sys.executable, "-m", "studies.passages", *arguments],
-        env=env,
-        cwd=world,
-        stderr=subprocess.DEVNULL,
+    # BM25, two encoders x (cosine, bilinear, uv and all four under two scorers), cross-encoder
+    assert len(made) == 14 and not run.left_out
+
+
+def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
+    data = filtered(read_set("wikiqa"), "answered", 8)
+    config = PassagesConfig(cross_steps=3, margin=1.0, device="cpu")
+    net, history = cross.fine_tune(
+        data, bert, config, seed=3, folder=world / "state", report=lambda line: None
     )
-    parts = world / "killed" / "parts"
-    deadline = time.monotonic() + 200
-    while time.monotonic() < deadline and job.poll() is None and len(list(parts.glob("*.json"))) < 2:
-        time.sleep(0.01)
-    job.send_signal(signal.SIGKILL)
-    job.wait()
-    done = {p: p.stat().st_mtime_ns for p in parts.glob("*.json")}
-    assert 2 <= len(done) < 10
-    assert run(replace(config, output=Path("killed"), cache=Path("v"))) == 0
-    assert {p: p.stat().st_mtime_ns for p in done} == done
-    assert run(config) == 0
-    one, other = results(world / "killed"), results()
-    assert one.keys() == other.keys() and len(one) >= 3
-    for key, row in one.items():
-        for dev, expected in zip(row["dev"], other[key]["dev"], strict=True):
-            assert dev == pytest.approx(expected)
-        for name, value in row["metrics"].items():
-            assert value == pytest.approx(other[key]["metrics"][name], abs=1e-9)
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A BERT of one small layer whose words are those of the made sets."""
-    folder = tmp_path_factory.mktemp("tiny")
-    rows = [row.split("\t") for row in passage_sets.qa_rows(60, 1, "q")]
-    texts = [text for row in rows for text in row[2:]]
-    config = TinyConfig(layers=1, hidden=64, vocabulary=200, max_length=40)
-    return str(build_tiny(folder / "bert", texts, config, seed=0))
-
-
-CROSS = CrossConfig(
-    steps=6, batch_size=4, evaluate_every=3, save_every=2, max_length=40, loop=LoopConfig(learning_rate=1e-3)
-)
-
-
-def small(folder: Path) -> PassageSet:
-    return filtered(read_set(f"wikiqa={folder}", split_seed=0), "answered", 8)
-
-
-def train(
-    tiny: str, folder: Path, data: PassageSet, config: CrossConfig = CROSS
-) -> tuple[cross.CrossRanker, list[Row]]:
-    choice: dict[str, Any] = {"margin": 1.0, "select": "map", "seed": 3, "device": "cpu"}
-    return cross.fine_tune(data, tiny, config, folder=folder, report=lambda line: None, **choice)
-
-
-def test_cross_loss_scores_and_frozen_words(tiny: str, world: Path) -> None:
-    data = small(world / "wikiqa")
-    net, history = train(tiny, world / "state", data)
     words = [p for name, p in net.named_parameters() if "word_embeddings" in name]
     assert len(words) == 1 and not words[0].requires_grad
-    start = cross.CrossRanker(cross.load_tower(tiny, max_length=40), 256, 3)
-    assert torch.equal(words[0], start.tower.model[0].auto_model.get_input_embeddings().weight)
+    tower = cross.load_tower(bert, max_length=None)
+    assert tower.model.max_seq_length == 128  # as much as the backbone reads
+    start = cross.CrossRanker(tower, 3)
+    assert torch.equal(words[0], tower.model[0].auto_model.get_input_embeddings().weight)
     assert not torch.equal(net.first.weight, start.first.weight)
-    assert [row["step"] for row in history] == [0, 3, 6]
+    assert [row["step"] for row in history] == [0, 3]
     test = data.splits["test"]
-    scores = cross.cross_scores(net, test, data.passages, lambda count: None)
+    scores = cross.cross_scores(net, test, data.passages)
     with torch.inference_mode():
         for q, found in zip(test[:3], scores, strict=False):
             alone = [net([(q.text, data.passages[row])]).item() for row in q.candidates]
             assert found.tolist() == pytest.approx(alone, abs=1e-4)
-        pairs = cross.RankingPairs(data.splits["train"], data.passages, 2, 0)
+        pairs = cross.RankingPairs(data.splits["train"], data.passages, 0)
         batch = pairs.draw(0).take(np.arange(5))
         terms = []
+        assert batch.second is not None
         for question, right, wrong in zip(batch.first, batch.second, batch.target, strict=True):
             one, other = (net([(question, text)]).item() for text in (right, data.passages[wrong]))
             terms.append(max(0.0, 1.0 - one + other))
         loss = cross.pair_loss(net, batch, data.passages, 1.0).item()
     assert loss == pytest.approx(np.mean(terms), abs=1e-4)
-    assert len(pairs) == len(pairs.draw(1)) == 16
+    assert len(pairs) == len(pairs.draw(1)) == 32
 
 
-def test_cross_training_resumes_to_the_same_bits(
-    tiny: str, world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = small(world / "wikiqa")
-    whole, _ = train(tiny, world / "whole", data)
-    measured, calls = cross.measure, []
-
-    def interrupted(*args: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 2:  # the evaluation after step 3; the state of step 2 is saved
-            raise KeyboardInterrupt
-        return measured(*args)
-
-    monkeypatch.setattr(cross, "measure", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        train(tiny, world / "killed", data)
-    monkeypatch.setattr(cross, "measure", measured)
-    assert [path.name for path in (world / "killed" / "state").iterdir()]
-    resumed, history = train(tiny, world / "killed", data)
-    assert [row["step"] for row in history] == [0, 3, 6]
-    for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(one, other)
+def test_a_killed_run_is_resumed_to_the_same_figures(bert: str, world: Path) -> None:
+    options: dict[str, Any] = {"cross": (bert,), "limit": 8, "cross_steps": 16, "models": ("words.txt",)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cross, "SAVE_EVERY", 5)
+        with dies_at():
+            run(**options, output=Path("killed"))
+        kept = {path: path.stat().st_mtime_ns for path in Path("killed/cells").iterdir()}
+        assert len(kept) == 2 and list(Path("killed/unfinished").iterdir())
+        assert run(**options, output=Path("killed")) == run(**options) == 0
+    assert kept == {path: path.stat().st_mtime_ns for path in kept}
+    assert results(Path("killed")) == results()
+    assert not list(Path("killed/unfinished").iterdir())
+    assert not [path for path in Path("killed").rglob("*") if path.suffix in (".pt", ".bin", ".pkl")]
 
 
-def test_cross_encoder_as_a_cell(tiny: str, world: Path) -> None:
-    config = options(
-        models=(), limit=8, margin=1.0, cross=CrossConfig(**{**vars(CROSS), "backbones": (tiny,)})
-    )
-    assert run(config) == 0
-    row = results()["wikiqa", "bert", "cross-encoder"]
-    assert row["info"][0]["steps"] == 6 and 0 <= row["metrics"]["map"]["mean"] <= 1
-    assert not list(Path("out/unfinished").glob("*"))
-    assert not [p for p in Path("out").rglob("*") if p.suffix in (".pt", ".bin", ".pkl")]
+def test_bad_options_are_refused(world: Path) -> None:
+    for option, value in (("--margin", "-1"), ("--runs", "0"), ("--limit", "0"), ("--cross-steps", "0")):
+        assert cli(["wikiqa", option, value]) == 2
 
 
-def test_a_kill_before_the_cell_is_written_loses_no_training(
-    tiny: str, world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = options(
-        models=(), baselines=(), limit=8, cross=CrossConfig(**{**vars(CROSS), "backbones": (tiny,)})
-    )
-    real = passages.write_record
-
-    def killed(path: Path, value: Any) -> None:
-        if path.parent.name == "parts":
-            raise KeyboardInterrupt
-        real(path, value)
-
-    monkeypatch.setattr(passages, "write_record", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(config)
-    monkeypatch.setattr(passages, "write_record", real)
-    monkeypatch.setattr(cross, "pair_loss", None)  # nothing is left to train
-    assert run(config) == 0 and not list(Path("out/unfinished").glob("*"))
-
-
-def test_a_multi_view_model_is_no_cross_encoder(world: Path) -> None:
-    (world / "model").mkdir()
-    (world / "model" / "config.json").write_text(json.dumps({"format": 1, "views": {}}))
-    config = options(models=(), cross=CrossConfig(backbones=("model",)))
-    assert run(config) == 2
-    assert "reads one sentence at a time" in json.loads(Path("out/results.json").read_text())["left_out"][0]
+def test_a_set_without_questions_is_refused() -> None:
+    with pytest.raises(UserError, match="no question of test is left"):
+        data = methods.PassageSet("x", [], {"test": []}, [])
+        filtered(data, "answered", None)

@@ -1,31 +1,35 @@
-"""Similarity sets: published formats, correlation against scipy by hand, counts of the real files."""
+"""Similarity sets: published formats, correlations by hand, SemEval-2013, published rows below ours."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.pairs.phrases import read_semeval2013_5a
+from corpora.pairs.phrases import WordPhrasePairs, read_semeval2013_5a
 from corpora.pairs.similarity import find_set
 from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
 from senteval_runner import evaluate
+from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.embed import as_vectors
-from studies.burt.prepare import Phrases, hold_out_phrases
-from studies.similarity.__main__ import main
+from studies.burt.data import Phrases, hold_out_phrases
+from studies.finetune.config import TinyConfig
+from studies.finetune.tiny import build_tiny
+from studies.kit.data import published
+from studies.kit.runner import run_study
+from studies.similarity.__main__ import cli
 from studies.similarity.config import SimilarityConfig
-from studies.similarity.correlations import (
-    correlate,
-    phrase_similarity,
-    sentence_similarity,
-    word_similarity,
-)
-from studies.similarity.phrases import PhraseScores, best_threshold, score_phrases
+from studies.similarity.correlations import correlate, phrase_pairs, sentence_similarity
+from studies.similarity.run import STS_TASKS, Model, score, with_averages
+from studies.similarity.semeval import best_threshold, frozen_scores, tuned_scores
+from tests.conftest import ROOT
 from tests.senteval_runner.encoders import RandomBag
 
 FORMATS = {
@@ -73,19 +77,12 @@ class Numbers:
 
 
 def test_correlation_follows_the_cosine() -> None:
-    left, right = ["0"] * 4, ["1", "2", "5", "9"]
-    perfect = correlate(Numbers(), left, right, [4.0, 3.0, 2.0, 1.0])
-    assert perfect.spearman == pytest.approx(100) and perfect.pairs == 4
+    vectors, left, right = as_vectors(Numbers()), ["0"] * 4, ["1", "2", "5", "9"]
+    perfect = correlate(vectors, left, right, [4.0, 3.0, 2.0, 1.0])
+    assert perfect["spearman"] == pytest.approx(100) and perfect["pairs"] == 4
     expected = np.corrcoef(np.cos([0.1, 0.2, 0.5, 0.9]), [4, 3, 2, 1])[0, 1]
-    assert perfect.pearson == pytest.approx(100 * expected)
-    assert correlate(Numbers(), ["1", "2"], ["1", "2"], [1.0, 2.0]).spearman == 0.0
-
-
-class FirstNumber(Numbers):
-    """The same for the first word alone."""
-
-    def encode(self, sentences: list[str]) -> np.ndarray:
-        return super().encode([sentence.split()[0] for sentence in sentences])
+    assert perfect["pearson"] == pytest.approx(100 * expected)
+    assert correlate(vectors, ["1", "2"], ["1", "2"], [1.0, 2.0])["spearman"] == 0.0
 
 
 @pytest.mark.data
@@ -94,10 +91,6 @@ def test_counts_of_the_real_sets(data_folder: Path) -> None:
     for name, count in counts.items():
         pairs = find_set(name, data_folder / "wordsim")
         assert pairs is not None and abs(len(pairs) - count) <= 1, name
-
-    found, missing = word_similarity(Letters(), data_folder / "wordsim")
-    assert set(missing) == {"MEN", "SCWS"}
-    assert found["RW"].spearman > 10  # shared letters tell something about derived words
 
 
 def test_the_command_scores_a_vector_file_and_names_missing_sets(command, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -108,10 +101,8 @@ def test_the_command_scores_a_vector_file_and_names_missing_sets(command, tmp_pa
     vectors.write_text("old 1 0\naged 1 0.1\nnew 1 1\ndog 0 1\n")
     result = command("studies.similarity", vectors, "--words", words, "--output", tmp_path / "out")
     assert result.returncode == 0, result.stderr
-    assert "| 100.0 |" in (tmp_path / "out" / "results.md").read_text()
+    assert "| 100.0 |" in (tmp_path / "out" / "report.md").read_text()
     assert "SimLex-999" in result.stdout
-    nothing = command("studies.similarity", vectors)
-    assert nothing.returncode == 2 and "nothing to compare" in nothing.stderr
 
 
 def write_phrases(
@@ -127,8 +118,8 @@ class Letters:
         return np.array([[s.count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for s in sentences], dtype=float)
 
 
-def phrase_scores(folder: Path, nhid: int = 0) -> PhraseScores:
-    return score_phrases(as_vectors(Letters()), *read_semeval2013_5a(folder), nhid=nhid)
+def phrase_scores(folder: Path) -> dict[str, float]:
+    return frozen_scores(as_vectors(Letters()), *read_semeval2013_5a(folder), seed=1111)
 
 
 def test_semeval_2013_is_read_and_tuned_on_its_training_pairs(tmp_path: Path) -> None:
@@ -153,17 +144,13 @@ def test_semeval_2013_is_read_and_tuned_on_its_training_pairs(tmp_path: Path) ->
     assert (len(train), len(test), sum(train.same)) == (80, 30, 40)
     assert train.words[0] == train.phrases[0].split()[0][::-1]
     scores = phrase_scores(tmp_path)
-    assert scores.acc > 80 and scores.threshold_acc > 90 and scores.pairs == 30
-    assert 0 < scores.threshold < 1 and scores.f1 > 80
-    assert phrase_scores(tmp_path, nhid=4).acc > 60
+    assert scores["frozen"] > 80 and scores["threshold"] > 90 and scores["frozen F1"] > 80
 
 
 def test_semeval_2013_bad_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         read_semeval2013_5a(tmp_path / "none")
-    with pytest.raises(
-        UserError, match=r"en\.trainSet\.positiveInstances-v2, .*en\.testSet\.negativeInstances-v2"
-    ):
+    with pytest.raises(UserError, match=r"no file en\.trainSet\.positiveInstances-v2 below it"):
         read_semeval2013_5a(tmp_path)
     for part in ("train", "test"):
         write_phrases(tmp_path, ["a\tb c"], ["a\tb c\td"], part)
@@ -200,55 +187,153 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
             for a, b in rows + words
         )
     )
-    every = phrase_similarity(FirstNumber(), file)
-    held = phrase_similarity(FirstNumber(), file, 0.3)
+    every, _, gold = phrase_pairs(file)
+    held, _, _ = phrase_pairs(file, 0.3)
     trained, left_out = hold_out_phrases([Phrases(a, b, None) for a, b in rows], 0.3)
-    assert every.pairs == 120 == len(trained) + len(left_out)
-    assert held.pairs == len(left_out) and 0 < held.pairs < 120
+    assert every == [a for a, _ in rows] and gold[:2] == [0.3, 0.3]
+    assert held == [row.a for row in left_out] and 0 < len(held) < 120 == len(trained) + len(left_out)
     with pytest.raises(UserError, match="raise --held-out"):
-        phrase_similarity(FirstNumber(), file, 1e-9)
-    file.write_text("[NP] ||| a ||| b ||| Abc=1 ||| 0-0\n")
-    with pytest.raises(UserError, match="feature Equivalence"):
-        phrase_similarity(FirstNumber(), file)
-    file.write_text("[NP] ||| a ||| b ||| Equivalence=1 ||| 0-0 ||| Equivalence\n")
-    with pytest.raises(UserError, match="pairs of single words"):
-        phrase_similarity(FirstNumber(), file)
+        phrase_pairs(file, 1e-9)
+    for line in ("a x ||| b ||| Abc=1 ||| 0-0", "a ||| b ||| Equivalence=1 ||| 0-0 ||| Equivalence"):
+        file.write_text(f"[NP] ||| {line}\n")
+        with pytest.raises(UserError, match="no pair of phrases with the feature Equivalence"):
+            phrase_pairs(file)
 
 
 def test_sentence_pairs_with_and_without_a_head(data: Path) -> None:
-    found, skipped = sentence_similarity(RandomBag(20), data)
-    assert set(found) == {"SICKRelatedness (trained head)", "SICKRelatedness (untrained)"}
-    assert "sts-train.csv" in skipped["STSBenchmark"]
+    task, bag = read_task("SICK-R", data), RandomBag(20)
+    found = sentence_similarity(as_vectors(bag), task, 1111)
     trained = evaluate(RandomBag(20), ["SICK-R"], data)["SICKRelatedness"]
-    assert found["SICKRelatedness (trained head)"].spearman == pytest.approx(100 * trained["spearman"])
-    part = read_task("SICK-R", data).splits["test"]
-    bag = RandomBag(20)
+    assert found["SICKRelatedness (trained head)"]["spearman"] == pytest.approx(100 * trained["spearman"])
+    part = task.splits["test"]
     similarity = [
         np.dot(u, v) / np.linalg.norm(u) / np.linalg.norm(v)
         for u, v in ((bag.encode([a])[0], bag.encode([b])[0]) for a, b in zip(part.a, part.b, strict=True))
     ]
     expected = np.corrcoef(similarity, part.y)[0, 1]
-    assert found["SICKRelatedness (untrained)"].pearson == pytest.approx(100 * expected, abs=1e-3)
+    assert found["SICKRelatedness (untrained)"]["pearson"] == pytest.approx(100 * expected, abs=1e-3)
 
 
 def test_what_one_model_lacks_is_said(tmp_path: Path, data: Path, words: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.chdir(tmp_path)
     np.savez(tmp_path / "few.npz", sentences=np.array(["a"]), vectors=np.ones((1, 3)))
-    main(SimilarityConfig(models=(str(words), "few.npz"), data=data, output=tmp_path / "out"))
-    skipped = json.loads((tmp_path / "out/results.json").read_text())["skipped"]
-    assert "no vector for" in skipped["SICKRelatedness"] and "sts-train.csv" in skipped["STSBenchmark"]
+    config = SimilarityConfig(models=(str(words), "few.npz"), data=data, output=tmp_path / "out")
+    assert run_study(config, score) == 2
+    left_out = "\n".join(json.loads((tmp_path / "out/results.json").read_text())["left_out"])
+    assert "few.npz, SICKRelatedness: " in left_out and "no vector for" in left_out
+    assert "sts-train.csv" in left_out
 
 
-def test_nothing_found_is_refused(command, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_found_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("old 1 0\n")
     for options, message in (
+        ((), "nothing to compare"),
         (("--words", "empty"), "holds none of the word sets"),
         (("--words", "vectors.txt"), "no such folder"),
         (("--data", "empty"), "STSbenchmark"),
         (("--semeval2013", "empty"), "en.trainSet.positiveInstances"),
         (("--phrases", "vectors.txt", "--held-out", "2"), "--held-out 2"),
+        (("--words", "empty", "--fine-tune"), "--fine-tune needs --semeval2013"),
     ):
-        done = command("studies.similarity", vectors, *options, cwd=tmp_path)
-        assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert cli(["vectors.txt", *options]) == 2
+        assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+COLOURS = ["red", "blue", "green", "white"]
+THINGS = ["car", "house", "tree", "dog", "boat", "hat"]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    texts = [f"{colour} {thing}" for colour in COLOURS for thing in THINGS] * 2
+    config = TinyConfig(layers=1, hidden=32, vocabulary=200)
+    return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, config, seed=1)
+
+
+def pairs() -> WordPhrasePairs:
+    """A colour means a phrase that begins with it."""
+    rows = [
+        (one, f"{other} {thing}", int(one == other))
+        for one in COLOURS
+        for other in COLOURS
+        for thing in THINGS
+    ]
+    kept = [row for row in rows if row[2]] + [row for row in rows if not row[2]][::3]
+    words, phrases, same = (list(column) for column in zip(*kept, strict=True))
+    return WordPhrasePairs(words=words, phrases=phrases, same=same)
+
+
+def test_encoder_and_classifier_are_trained_together(bert: Path, tmp_path: Path) -> None:
+    tower = load_tower(str(bert), dropout=0.0)
+    before = {name: weight.detach().clone() for name, weight in tower.named_parameters()}
+    options: dict[str, Any] = {"seed": 1, "learning_rate": 3e-3, "epochs": 30}
+    scores = tuned_scores(tower, pairs(), pairs(), folder=tmp_path, **options)
+    assert scores["fine-tuned"] > 90 and scores["fine-tuned F1"] > 90
+    moved = [name for name, weight in tower.named_parameters() if not torch.equal(weight, before[name])]
+    assert any("layer.0.attention" in name for name in moved)
+    one = WordPhrasePairs(words=["a"], phrases=["b"], same=[1])
+    with pytest.raises(UserError, match="of one class"):
+        tuned_scores(tower, one, one, folder=tmp_path, **options)
+
+
+def test_poolings_are_rows_of_their_own(bert: Path, tmp_path: Path) -> None:
+    words = tmp_path / "vectors.txt"
+    words.write_text("red 1 0\nblue 0 1\ngreen 1 1\n")
+    models = [Model(spec, 0) for spec in (f"cls:{bert}", f"max:{bert}", f"mean:{bert}", str(words))]
+    assert [model.tunable for model in models] == [True, True, True, False], (
+        "word vectors stay fixed, as in BURT"
+    )
+    tower = load_tower(str(bert)).eval()
+    with torch.inference_mode():
+        for pooling, model in zip(("cls", "max", "mean"), models, strict=False):
+            expected = tower.embed(["red car"], pooling).numpy()  # type: ignore[operator]
+            np.testing.assert_allclose(model.vectors([["red", "car"]]), expected, atol=1e-6)
+            trained = model.tower().eval().embed(["red car"])  # type: ignore[operator]
+            np.testing.assert_allclose(trained.cpu().numpy(), expected, atol=1e-6)
+
+
+MODELS, ABLATION = (
+    published(ROOT / f"studies/similarity/published-{name}.csv") for name in ("models", "ablation")
+)
+# fmt: off
+PRINTED = {  # averages over sentences and over words, Tables 2 and 3
+    "Avg. GloVe": (58.8, 65.8), "Avg. FastText": (65.7, 72.2), "SkipThought": (52.6, 51.0),
+    "InferSent-2": (70.5, 62.0), "GenSen LAST": (68.6, 51.7), "BERT CLS": (60.6, 14.4),
+    "BERT MAX": (57.1, 24.6), "BERT MEAN": (40.9, 15.9), "ALBURT": (75.1, 65.6), "BURT": (76.8, 63.7),
+}
+PRINTED_ABLATION = [30.8, 63.6, 46.2, 63.7, 54.9, 57.2, 63.7, 14.3, 45.5, 55.6, 63.7, 59.6, 57.5, 56.4,
+                    56.2, 63.7, 58.2, 61.3]
+# fmt: on
+
+
+def test_the_cells_give_the_printed_averages() -> None:
+    """But for BERT CLS and BERT MEAN, each in the other's row, and the first row of Table 4."""
+    swapped = {"BERT CLS": "BERT MEAN", "BERT MEAN": "BERT CLS"}
+    models = {name: with_averages(row) for name, row in MODELS.items()}
+    for name, row in models.items():
+        printed = PRINTED[swapped.get(name, name)]
+        assert (row["sentences"], row["words"]) == pytest.approx(printed, abs=0.11), name
+    rows = [with_averages(row) for row in ABLATION.values()]
+    off = [abs(row["words"] - value) for row, value in zip(rows, PRINTED_ABLATION, strict=True)]
+    assert off[0] == pytest.approx(12.3) and max(off[1:]) < 0.11
+    assert models["BURT"]["STS12-16"] == pytest.approx(ABLATION["MEAN"]["STS12-16"], abs=0.1)
+    assert "STS12-16" not in with_averages(dict.fromkeys(STS_TASKS[1:], 3.0))
+
+
+def test_published_rows_stand_below_ours_and_are_marked(tmp_path: Path) -> None:
+    (tmp_path / "EN-SIMLEX-999.txt").write_text("a b 1\na c 2\nb c 3\n")
+    words = np.array(["a", "b", "c"])
+    np.savez(tmp_path / "m.npz", sentences=words, vectors=np.random.default_rng(0).normal(size=(3, 4)))
+    models = (str(tmp_path / "m.npz"),)
+    run_study(
+        SimilarityConfig(models=models, words=tmp_path, published="models", output=tmp_path / "out"), score
+    )
+    lines = (tmp_path / "out/report.md").read_text().splitlines()
+    own = next(i for i, line in enumerate(lines) if "m.npz" in line)
+    marked = next(i for i, line in enumerate(lines) if "published (BURT)" in line)
+    assert own < marked and "| *BURT* | *60.8* |" in lines[marked + 1 :]

@@ -1,0 +1,241 @@
+"""Sets of questions and candidate passages, as their authors distribute them.
+
+| set | files |
+|---|---|
+| WikiQA, TrecQA | ``{train,dev,test}.tsv``, tokenised: question_id, label, question, candidate |
+| WikiPassageQA | ``document_passages.json`` {document: {passage: text}}; ``{train,dev,test}.tsv``: QID, Question, DocumentID, RelevantPassages (joined by commas). Candidates are all passages of the document |
+| InsuranceQA, version 1 | ``vocabulary``: number, word; ``answers.label.token_idx``: label, numbers; ``question.train.token_idx.label``: numbers, right labels; ``question.{dev,test1}.label.token_idx.pool``: right labels, numbers, labels of the pool |
+| Quasar-T | ``questions/{split}_questions.json.gz``, an object a line: uid, question, answer; ``contexts/short/{split}_contexts.json.gz``: uid, contexts [[score, text], ...] |
+| SearchQA | ``{train,val,test}/NNNNNN-tag.json`` per question: question, answer, search_results [{snippet, ...}, ...] |
+
+InsuranceQA's training questions have no pool: wrong answers are drawn from all. A right answer outside the pool
+counts as missed. In Quasar-T and SearchQA a passage is relevant if it contains the answer's words in order, in
+lower case and without punctuation; a passage that occurs twice for a question counts once.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpora.inputs import read_lines
+from corpora.ranking.questions import Passages, PassageSet, Question, question
+from corpora.rows import MAX_ROW_BYTES, Row, read_rows, read_table
+from corpora.support.errors import UserError
+from corpora.support.files import parse_json, read_json
+from corpora.tokenize import make_tokenizer
+
+SPLITS = ("train", "dev", "test")
+SPACY, CONTAINS = "tokenised by spaCy's rules", "relevant: contains the answer's words in order"
+_WORD = re.compile(r"[^\W_]+")
+Splits = dict[str, list[Question]]
+
+
+def parse_spec(spec: str) -> tuple[str, Path]:
+    """Format and folder of ``FORMAT=FOLDER``, or of a folder named after its format.
+
+    Raises:
+        UserError: unknown format.
+    """
+    format_name, _, rest = spec.partition("=")
+    folder = Path(rest) if rest else Path(spec)
+    name = (format_name if rest else folder.name).lower()
+    if name not in _READERS:
+        raise UserError(f"data set {spec!r}: write FORMAT=FOLDER with a format of {', '.join(_READERS)}")
+    return name, folder
+
+
+def read_set(spec: str) -> PassageSet:
+    """Read a data set.
+
+    Args:
+        spec: as for :func:`parse_spec`.
+
+    Raises:
+        UserError: unknown format, missing or malformed files.
+    """
+    kind, folder = parse_spec(spec)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    read, tokenize, notes = _READERS[kind]
+    passages = Passages(make_tokenizer(tokenize, running=False))
+    files: list[Path] = []
+    splits = read(folder, passages, files)
+    return PassageSet(folder.absolute().name, passages.texts, splits, files, [*notes])  # "." has a name too
+
+
+def contains(passage: str, answer: str) -> bool:
+    """Whether the passage has the answer's words in order; an answer without words never matches."""
+    words, text = (f" {' '.join(_WORD.findall(one.lower()))} " for one in (answer, passage))
+    return bool(words.strip()) and words in text
+
+
+def _labelled(name: str, text: str, answer: str, texts: Sequence[str], passages: Passages) -> Question:
+    """A question whose candidates are the distinct ``texts``, relevant if they contain the answer."""
+    rows: dict[int, bool] = {}
+    for candidate in texts:
+        rows.setdefault(passages.row(candidate), contains(candidate, answer))
+    return question(name, passages.text(text), list(rows), list(rows.values()))
+
+
+def _answers(folder: Path, passages: Passages, files: list[Path]) -> Splits:
+    """WikiQA and TrecQA: questions in order of first appearance, candidates in the file's order."""
+    files += [folder / f"{split}.tsv" for split in SPLITS]
+    splits = {}
+    for split, path in zip(SPLITS, files, strict=True):
+        texts: dict[str, str] = {}
+        found: dict[str, tuple[list[int], list[bool]]] = {}
+        for row in read_table(path, ("question_id", "question", "candidate", "label")):
+            name, text, candidate, label = row.cells
+            if label not in ("0", "1"):
+                raise UserError(f"{row.where}: label {label!r} is neither 0 nor 1")
+            if texts.setdefault(name, text) != text:
+                raise UserError(f"{row.where}: question {name!r} has another text than before")
+            candidates, labels = found.setdefault(name, ([], []))
+            candidates.append(passages.row(candidate))
+            labels.append(label == "1")
+        splits[split] = [question(name, passages.text(text), *found[name]) for name, text in texts.items()]
+    return splits
+
+
+def _wikipassageqa(folder: Path, passages: Passages, files: list[Path]) -> Splits:
+    path = folder / "document_passages.json"
+    documents = read_json(path)
+    if not isinstance(documents, dict) or not all(isinstance(d, dict) and d for d in documents.values()):
+        raise UserError(f"{path}: expected {{document: {{passage: text}}}}, every document with a passage")
+    rows = {name: {key: passages.row(str(text)) for key, text in d.items()} for name, d in documents.items()}
+    files += [path, *(folder / f"{split}.tsv" for split in SPLITS)]
+    splits: Splits = {}
+    columns = ("QID", "Question", "DocumentID", "RelevantPassages")
+    for split in SPLITS:
+        splits[split] = []
+        for row in read_table(folder / f"{split}.tsv", columns):
+            qid, text, document, answers = row.cells
+            if document not in rows:
+                raise UserError(f"{row.where}: no document {document!r} in {path.name}")
+            keys, wanted = rows[document], {answer.strip() for answer in answers.split(",")}
+            unknown = sorted(wanted - keys.keys())
+            if unknown:
+                raise UserError(f"{row.where}: document {document} has no passage {unknown[0]!r}")
+            relevant = [key in wanted for key in keys]
+            splits[split].append(question(qid, passages.text(text), [*keys.values()], relevant))
+    return splits
+
+
+def _insuranceqa(folder: Path, passages: Passages, files: list[Path]) -> Splits:
+    files += [
+        folder / "vocabulary",
+        folder / "answers.label.token_idx",
+        folder / "question.train.token_idx.label",
+        *(folder / f"question.{part}.label.token_idx.pool" for part in ("dev", "test1")),
+    ]
+    vocabulary = {row.cells[0]: row.cells[1] for row in read_rows(files[0], 2, may_be_empty=True)}
+    answers: dict[str, int] = {}
+    for row in read_rows(files[1], 2, may_be_empty=True):
+        answers[row.cells[0]] = passages.row(_spell(row, row.cells[1], vocabulary))
+    everything = np.arange(len(passages.texts))
+    splits: Splits = {}
+    for split, path in zip(SPLITS, files[2:], strict=True):
+        splits[split] = []
+        for row in read_rows(path, 2 if split == "train" else 3, may_be_empty=True):
+            candidates = everything
+            if split == "train":
+                numbers, labels = row.cells
+            else:
+                labels, numbers, pool = row.cells
+                candidates = np.array(_answer_rows(row, pool, answers), dtype=np.int64)
+            right = np.unique(_answer_rows(row, labels, answers))
+            name, text = f"{split}{len(splits[split])}", passages.text(_spell(row, numbers, vocabulary))
+            missed = len(np.setdiff1d(right, candidates))
+            splits[split].append(Question(name, text, candidates, np.isin(candidates, right), missed))
+    return splits
+
+
+def _spell(row: Row, numbers: str, vocabulary: Mapping[str, str]) -> str:
+    unknown = [number for number in numbers.split() if number not in vocabulary]
+    if unknown:
+        raise UserError(f"{row.where}: word {unknown[0]!r} is not in the vocabulary")
+    return " ".join(vocabulary[number] for number in numbers.split())
+
+
+def _answer_rows(row: Row, labels: str, answers: Mapping[str, int]) -> list[int]:
+    unknown = [label for label in labels.split() if label not in answers]
+    if unknown or not labels.split():
+        raise UserError(f"{row.where}: answer {(unknown or [''])[0]!r} is not in answers.label.token_idx")
+    return [answers[label] for label in labels.split()]
+
+
+def _objects(path: Path, types: Mapping[str, type]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file and line, object) of each line."""
+    for line in read_lines(path, MAX_ROW_BYTES):
+        where = f"{path}:{line.number}"
+        yield where, _require(where, parse_json(line.text, where=where), types)
+
+
+def _require(where: str, value: Any, types: Mapping[str, type]) -> dict[str, Any]:
+    """``value``, an object that has these keys, with values of these types."""
+    for key, kind in types.items():
+        if not isinstance(value, dict) or not isinstance(value.get(key), kind):
+            raise UserError(f"{where}: expected an object whose {key!r} is a {kind.__name__}")
+    found: dict[str, Any] = value
+    return found
+
+
+def _quasar(folder: Path, passages: Passages, files: list[Path]) -> Splits:
+    """Quasar-T; questions without contexts have no candidate."""
+    splits = {}
+    for split in SPLITS:
+        asked = folder / "questions" / f"{split}_questions.json.gz"
+        answers = folder / "contexts" / "short" / f"{split}_contexts.json.gz"
+        files += [asked, answers]
+        keys = {"uid": str, "question": str, "answer": str}
+        questions = {value["uid"]: value for _, value in _objects(asked, keys)}
+        contexts: dict[str, list[str]] = {}
+        for where, value in _objects(answers, {"uid": str, "contexts": list}):
+            if value["uid"] not in questions:
+                raise UserError(f"{where}: no question {value['uid']!r} in {asked.name}")
+            if not all(isinstance(context, list) and len(context) == 2 for context in value["contexts"]):
+                raise UserError(f"{where}: contexts are not pairs of score and text")
+            contexts[value["uid"]] = [str(text) for _, text in value["contexts"]]
+        splits[split] = [
+            _labelled(uid, value["question"], value["answer"], contexts.get(uid, []), passages)
+            for uid, value in questions.items()
+        ]
+    return splits
+
+
+def _searchqa(folder: Path, passages: Passages, files: list[Path]) -> Splits:
+    splits: Splits = {}
+    keys = {"question": str, "answer": str, "search_results": list}
+    for split in SPLITS:
+        place = folder / ("val" if split == "dev" else split)
+        paths = sorted(place.glob("*.json"))
+        if not paths:
+            raise UserError(f"{place}: no files NNNNNN-tag.json")
+        files += paths
+        splits[split] = []
+        for path in paths:
+            value = _require(str(path), read_json(path), keys)
+            results = [_require(str(path), one, {"snippet": object}) for one in value["search_results"]]
+            snippets = [str(result["snippet"]) for result in results if result["snippet"]]
+            # The questions have quotation marks around them and links within.
+            text = re.sub(r"<[^>]+>", "", value["question"]).strip("'\"")
+            splits[split].append(_labelled(path.stem, text, value["answer"], snippets, passages))
+    return splits
+
+
+Reader = Callable[[Path, Passages, list[Path]], Splits]
+"""(folder, passages to grow, files to grow) to questions by split."""
+_INSURANCE_NOTES = ("test is test1", "wrong answers in training come from all answers")
+_READERS: Mapping[str, tuple[Reader, str, tuple[str, ...]]] = {  # reader, tokenizer, notes
+    "wikiqa": (_answers, "space", ()),
+    "trecqa": (_answers, "space", ()),
+    "wikipassageqa": (_wikipassageqa, "spacy", ("candidates: all passages of the document", SPACY)),
+    "insuranceqa": (_insuranceqa, "space", _INSURANCE_NOTES),
+    "quasar-t": (_quasar, "spacy", (CONTAINS, SPACY)),
+    "searchqa": (_searchqa, "spacy", (CONTAINS, SPACY)),
+}

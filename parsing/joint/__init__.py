@@ -1,1 +1,0 @@
-"""Both parsers over one sentence encoder: trained together, and run with one pass over the words."""

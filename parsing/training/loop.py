@@ -1,0 +1,326 @@
+"""The resumable training loop that parsers, view encoders and fine-tuned towers share.
+
+    class Towers(Task[int]): ...                   # what is trained: batches, loss, learning rate, scores
+
+    loop = Loop(Towers(...), Plan(epochs=30), folder, identity={"data": sha256})
+    if code := loop.run():                         # 130 or 143 after a signal; a checkpoint was written
+        return code
+    loop.load_best()
+
+A task (:mod:`parsing.training.task`) has a module and an optimiser and says ``batches(epoch)``,
+``loss(batch)``, ``learning_rate(position)`` and ``evaluate()``. Its other methods have defaults, which it may
+replace: ``gradients`` for gradient caching or accumulation, ``step`` and ``read`` for an update of its own
+whose metrics stay on the device for a while (then also ``weights``, ``optimiser_state`` and ``load``),
+``prepared`` to read ahead, ``evaluating`` to score averaged weights, ``is_better`` and ``keep_best`` to
+choose and store a model in another way, ``logged`` to report.
+
+A run that is killed at any moment and started again ends in the same bits (same device, threads, processes
+and versions, no time limit), if the batches of an epoch depend only on its number and a step only on its
+batch, the weights, the optimiser's state and torch's random numbers. On a CPU their state is in the
+checkpoints; with ``step_seed`` torch is seeded anew for each step, on any device.
+
+In the folder: ``checkpoints/`` and ``best/`` (:mod:`parsing.training.checkpoints`) and ``log.jsonl``, one
+line per evaluation (``{"kind": "evaluation", "step": ..., "epoch": ..., "minutes": ..., the mean of each
+metric of the steps since the last one, the scores}``) and with ``Plan.log_steps`` one per step (``"kind":
+"train"``). Lines of steps that run again after a kill are dropped first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol
+
+from corpora.support.cli import LOGGER
+from corpora.support.errors import UserError
+from corpora.support.files import atomic_path
+from corpora.support.progress import Bar, progress
+from parsing.training.checkpoints import Checkpoint, Checkpoints, check_same_run, load_parameters
+from parsing.training.task import Batch, Position, Row, Task
+
+log = logging.getLogger(LOGGER)
+LOG = "log.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long a run lasts, and when it is scored and saved."""
+
+    epochs: int = 1
+    max_steps: int = 0
+    """End after this many steps; 0 sets no limit."""
+    max_minutes: float = 0.0
+    """End after this time, counted over resumptions; 0 sets no limit."""
+    evaluate_first: bool = False
+    """Score the weights before the first step, too; the weights after the last one always are."""
+    evaluate_every: int = 0
+    """Steps between evaluations; 0 evaluates after each epoch."""
+    evaluate_parts: int = 0
+    """Evaluate this many times, evenly over the run, instead."""
+    patience: int = 0
+    """End after this many evaluations without a better one; 0 never does."""
+    checkpoint_s: float = 60.0
+    """Seconds between checkpoints; each evaluation writes one besides."""
+    keep: int = 2
+    """Checkpoints that are kept."""
+    read_every: int = 1
+    """Steps between readings of the metrics."""
+    log_steps: bool = False
+    """Write a line per step."""
+
+
+class Processes(Protocol):
+    """The processes that train together; each runs the loop, only the first one writes."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the first one."""
+        ...
+
+    def sum_on_hosts(self, values: list[float]) -> list[float]:
+        """Sums over all processes."""
+        ...
+
+
+class _Alone:
+    first = True
+
+    def sum_on_hosts(self, values: list[float]) -> list[float]:
+        return values
+
+
+class Loop(Generic[Batch]):
+    """One training run in one folder; a checkpoint found there is taken up.
+
+    Args:
+        task: what is trained.
+        plan: how long, and when to score and save.
+        folder: where checkpoints, best weights and log go.
+        identity: JSON values that determine the run; a checkpoint of another run is refused.
+        processes: those that train together; None is this one alone.
+
+    Raises:
+        UserError: the folder holds another run.
+    """
+
+    def __init__(
+        self,
+        task: Task[Batch],
+        plan: Plan,
+        folder: Path,
+        *,
+        identity: Mapping[str, Any] | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        self.task, self.plan, self.folder = task, plan, folder
+        self.identity = dict(identity or {})
+        self.processes = processes or _Alone()
+        self.checkpoints = Checkpoints(folder / "checkpoints", plan.keep)
+        self.bests = Checkpoints(folder / "best", 1)
+        self.position = Position()
+        found = self.checkpoints.newest()
+        self.resumed = found is not None
+        if found is not None:
+            check_same_run(self.checkpoints.folder, found.state["identity"], self.identity)
+            self.position = Position(**found.state["position"])
+            task.load(found)
+        lengths = [len(task.batches(epoch)) for epoch in range(plan.epochs)]
+        self.position.steps = min(sum(lengths), plan.max_steps or sum(lengths))
+        self.position.limit_s = 60 * plan.max_minutes
+        self._signal = 0
+
+    @property
+    def history(self) -> list[Row]:
+        """The evaluations so far, as logged."""
+        return [row for row in read_log(self.folder / LOG) if row["kind"] == "evaluation"]
+
+    def over(self) -> str:
+        """Why the run is over; empty until then."""
+        plan, position = self.plan, self.position
+        if position.step >= position.steps:
+            return f"all {position.steps} steps done"
+        if plan.patience and position.waited >= plan.patience:
+            return f"no better step in {position.waited} evaluations"
+        return f"time limit of {plan.max_minutes:g} minutes" if position.progress >= 1 else ""
+
+    def run(self) -> int:
+        """Train until the end, a limit or a signal.
+
+        Returns:
+            0 when finished, 130 after Ctrl-C and 143 after SIGTERM, with a checkpoint written.
+
+        Raises:
+            UserError: a loss or gradient is not finite; the last checkpoint stays.
+        """
+        position = self.position
+        if self.processes.first:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            rows = [row for row in read_log(self.folder / LOG) if row["step"] <= position.step]
+            with atomic_path(self.folder / LOG) as temporary:
+                kept = rows if self.resumed else []
+                temporary.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        if not self.resumed and self.plan.evaluate_first:
+            self._evaluate(epoch=0)
+        bar = progress(
+            total=position.steps,
+            initial=position.step,
+            unit="step",
+            description="train",
+            show=None if self.processes.first else False,
+        )
+        with _signals(self._stop), bar:
+            return self._train(bar)
+
+    def _train(self, bar: Bar) -> int:
+        position, plan = self.position, self.plan
+        before, began = position.seconds, time.perf_counter()
+        saved = began
+        while not self.over():
+            epoch, batches = position.epoch, self.task.batches(position.epoch)
+            for batch in self.task.prepared(batches[position.within :]):
+                part = int(plan.evaluate_parts * position.progress)
+                self.task.step(position, batch)
+                position.step += 1
+                position.within += 1
+                if ended := position.within == len(batches):
+                    position.epoch, position.within = epoch + 1, 0
+                position.seconds = self._of_first(before + time.perf_counter() - began)
+                over = self.over()
+                if plan.evaluate_parts:
+                    due = int(plan.evaluate_parts * position.progress) > part
+                else:
+                    due = position.step % plan.evaluate_every == 0 if plan.evaluate_every else ended
+                stop = self._agreed_signal()
+                save = bool(due or over or stop or time.perf_counter() - saved >= plan.checkpoint_s)
+                if save or position.step % plan.read_every == 0:
+                    self._read(bar)
+                bar.update(1)
+                if due or over:
+                    self._evaluate(epoch)
+                if save:
+                    self.save()
+                    saved = time.perf_counter()
+                if stop and not self.over():
+                    log.info("stopped at step %d; the same command resumes", position.step)
+                    return 128 + stop
+                if self.over():
+                    break
+        return 0
+
+    def load_best(self) -> None:
+        """Put the best weights into the module, in eval mode.
+
+        Raises:
+            UserError: there is no whole checkpoint of them.
+        """
+        found = self.bests.newest()
+        if found is None:
+            raise UserError(f"{self.bests.folder}: the best weights are damaged; delete {self.folder}")
+        load_parameters(self.task.module, found.weights)
+        self.task.module.eval()
+
+    def save(self) -> None:
+        """Write a checkpoint of the current position."""
+        if not self.processes.first:
+            return
+        state = {"position": asdict(self.position), "identity": self.identity}
+        try:
+            whole = Checkpoint(self.task.weights(), self.task.optimiser_state(), state)
+            self.checkpoints.save(self.position.step, whole)
+        except OSError as error:
+            log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
+
+    def _read(self, bar: Bar) -> None:
+        """Take the metrics of the last steps."""
+        rows = self.task.read()
+        for step, row in enumerate(rows, self.position.step - len(rows) + 1):
+            for name, value in row.items():
+                total, count = self.position.sums.get(name, (0.0, 0))
+                self.position.sums[name] = [total + value, count + 1]
+            if self.plan.log_steps:
+                self._write({"kind": "train", "step": step, **row})
+        if rows:
+            bar.set_postfix({name: f"{value:.3f}" for name, value in rows[-1].items() if "loss" in name})
+
+    def _evaluate(self, epoch: int) -> None:
+        """Score, log and keep the best."""
+        position = self.position
+        with self.task.evaluating():
+            scores = dict(self.task.evaluate())
+            means = {name: total / count for name, (total, count) in sorted(position.sums.items())}
+            row: Row = {"kind": "evaluation", "step": position.step, "epoch": epoch}
+            row |= {"minutes": round(position.seconds / 60, 3), **means, **scores}
+            better = self.task.is_better(row, position.best)
+            if better:
+                position.best, position.waited = row, 0
+                # Before the checkpoint that records it: after a kill in between, the steps are repeated.
+                if self.processes.first:
+                    self.task.keep_best(self.bests, row)
+            elif position.step:
+                position.waited += 1
+        position.sums = {}
+        self._write(row)
+
+    def _write(self, row: Row) -> None:
+        if self.processes.first:
+            with open(self.folder / LOG, "a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+            self.task.logged(row)
+
+    def _stop(self, number: int) -> None:
+        self._signal = number
+
+    def _of_first(self, seconds: float) -> float:
+        """The first process's clock: learning rate and time limit must agree."""
+        return self.processes.sum_on_hosts([seconds if self.processes.first else 0.0])[0]
+
+    def _agreed_signal(self) -> int:
+        """The signal that any process received, so that all stop after the same step."""
+        asked = [float(self._signal == number) for number in (signal.SIGINT, signal.SIGTERM)]
+        interrupted, terminated = self.processes.sum_on_hosts(asked)
+        return int(signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0)
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[[int], None]) -> Iterator[None]:
+    """Within it, the first Ctrl-C or SIGTERM calls ``stop(number)``; the next one acts as before."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.getsignal(number) for number in numbers}
+
+    def asked(number: int, _: object) -> None:
+        signal.signal(number, previous[signal.Signals(number)])
+        stop(number)
+
+    for number in numbers:
+        signal.signal(number, asked)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def read_log(path: Path) -> list[Row]:
+    """Lines of a log, without a last line that was cut off when the run was killed.
+
+    Raises:
+        UserError: a line (it is named) is not one of a training log.
+    """
+    if not path.exists():
+        return []
+    rows = []
+    for number, text in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            row = json.loads(text)
+            assert isinstance(row["kind"], str) and isinstance(row["step"], int)
+        except (ValueError, RecursionError, KeyError, TypeError, AssertionError):
+            shown = text[:40].decode("utf-8", "replace")
+            raise UserError(f"{path}, line {number}: {shown!r} is not of a training log; remove it") from None
+        rows.append(row)
+    return rows

@@ -1,0 +1,151 @@
+"""Siamese fine-tuning of a whole encoder on labelled queries (UNI section 6).
+
+Queries and entries share one encoder, and entries are ranked by the cosine of the two vectors. A linear layer
+and a softmax over [u; v; |u-v|] tell the right entry of a query from K = 4 wrong ones. Training is the shared
+loop, so a killed run resumes to the same weights.
+
+Legend: B pairs of a batch, Q queries, N entries, D embedding size, K wrong entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from corpora.ranking.lexical import Scores
+from corpora.support.errors import UserError
+from parsing.networks.device import pick_device
+from senteval_runner.protocol.features import unit
+from senteval_runner.towers.transformer import embed_all, load_whole, set_dropout
+from senteval_runner.vectors.sources import find_source, split_parts
+from studies.faq.config import FaqConfig
+from studies.finetune.config import LoopConfig
+from studies.finetune.examples import Examples, Stream, rng
+from studies.finetune.heads import PairHead, TowerModule, classification_loss
+from studies.finetune.loop import Schedule, Task, fit
+
+WRONG = 4
+"""Wrong entries per query."""
+DROPOUT = 0.1
+"""In every dropout layer, as in UNI's multi-task training."""
+SAVE_EVERY = 50
+"""Steps between saved states."""
+
+
+def retrieved_negatives(scores_QN: Scores, relevant_QN: NDArray[np.bool_], count: int) -> NDArray[np.intp]:
+    """The ``count`` best wrong entries of every query, best first: int64 [Q, count]."""
+    return np.argsort(np.where(relevant_QN, np.inf, -scores_QN), axis=1, kind="stable")[:, :count]
+
+
+def random_negatives(
+    relevant_QN: NDArray[np.bool_], count: int, generator: np.random.Generator
+) -> NDArray[np.intp]:
+    """``count`` different wrong entries of every query, drawn evenly: int64 [Q, count]."""
+    keys = np.where(relevant_QN, 2.0, generator.random(relevant_QN.shape))
+    return np.argsort(keys, axis=1, kind="stable")[:, :count]
+
+
+@dataclass(frozen=True)
+class LabelledPairs:
+    """Each query with a right entry (target 1) and with each of K wrong ones (target 0), side by side."""
+
+    queries: Sequence[str]
+    entries: Sequence[str]
+    relevant_QN: NDArray[np.bool_]
+    retrieved_QN: NDArray[np.floating] | None
+    """Scores whose best wrong entries are taken; None draws random ones for every pass."""
+    seed: int
+
+    @property
+    def each(self) -> int:
+        """Pairs of a query: 1 + K, fewer wrong ones where a query has fewer."""
+        return 1 + min(WRONG, int((~self.relevant_QN).sum(axis=1).min()))
+
+    def __len__(self) -> int:
+        return len(self.queries) * self.each
+
+    def draw(self, pass_index: int) -> Examples:
+        """All pairs of a pass."""
+        generator, count = rng(self.seed, "faq", pass_index), self.each - 1
+        right_Q = np.argmax(np.where(self.relevant_QN, generator.random(self.relevant_QN.shape), -1), axis=1)
+        wrong_QK = (
+            random_negatives(self.relevant_QN, count, generator)
+            if self.retrieved_QN is None
+            else retrieved_negatives(self.retrieved_QN, self.relevant_QN, count)
+        )
+        first = [query for query in self.queries for _ in range(self.each)]
+        second = [self.entries[entry] for entry in np.column_stack([right_Q, wrong_QK]).ravel()]
+        return Examples(first, second, np.tile(np.arange(self.each) == 0, len(self.queries)).astype(np.int64))
+
+
+class PairRetriever(TowerModule):
+    """Learns whether a query and an entry belong together.
+
+    Args:
+        tower: the encoder.
+        seed: seed of the layer's initial weights.
+    """
+
+    def __init__(self, tower: nn.Module, seed: int) -> None:
+        super().__init__(tower)
+        self.head = PairHead(self.encoder.dim, 2, "uv-diff", seed)
+
+    def loss(self, examples: Examples) -> Tensor:
+        """Mean over the batch of -log softmax(head(u, v))[target]."""
+        vectors = self.encoder.embed(list(examples.texts()))
+        query_BD, entry_BD = vectors.split(len(examples))
+        target = torch.from_numpy(examples.target).to(vectors.device)
+        return classification_loss(self.head(query_BD, entry_BD), target)
+
+    def scores(self, queries: Sequence[str], entries: Sequence[str]) -> Scores:
+        """Cosines of queries and entries, float32 [Q, N]."""
+        table = unit(embed_all(self.encoder, [*queries, *entries]))
+        scores: Scores = table[: len(queries)] @ table[len(queries) :].T
+        return scores
+
+
+def tune(
+    model: str,
+    pairs: LabelledPairs,
+    config: FaqConfig,
+    folder: Path,
+    report: Callable[[str], None] = lambda line: None,
+) -> PairRetriever:
+    """A copy of a model after training on ``pairs``; a state in ``folder`` is resumed.
+
+    Args:
+        model: name or folder.
+        pairs: what is trained on; their seed is the run's.
+        config: how.
+        folder: folder of the saved states.
+        report: called with lines for the log.
+
+    Raises:
+        UserError: the model has no weights to tune.
+    """
+    if len(split_parts(model)) > 1 or find_source(model).kind not in ("multiview", "sentence-transformers"):
+        raise UserError(f"{model!r} is not one transformer or multi-view model: nothing to tune")
+    device = pick_device(config.device)
+    tower = load_whole(model, max_length=config.max_length, device=device)
+    set_dropout(tower, DROPOUT)
+    net = PairRetriever(tower, pairs.seed).to(device)
+    net.encoder.prepare([*pairs.queries, *pairs.entries])
+    stream = Stream(pairs, config.batch_size, pairs.seed, "faq")
+    steps = config.epochs * stream.batches_per_pass
+    fit(
+        net,
+        {"faq": Task(stream, net.loss)},
+        Schedule(cycle=("faq",), steps=steps, evaluate_every=steps, save_every=SAVE_EVERY),
+        LoopConfig(learning_rate=config.learning_rate),
+        evaluate=dict,
+        seed=pairs.seed,
+        folder=folder,
+        report=report,
+    )
+    return net

@@ -1,0 +1,96 @@
+"""The compact form of the builtin encoder: its numbers one by one, damaged ones in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from corpora.support.errors import UserError
+from multiview.folder.files import load_members, unpack
+from multiview.folder.names import model_folder
+from multiview.model import MultiViewEncoder
+from tests.multiview.test_model import reseal
+from tests.multiview.test_weightless import encoder_of
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 5).flatmap(
+        lambda width: st.lists(st.lists(st.integers(-7, 7), min_size=width, max_size=width), min_size=1)
+    )
+)
+def test_two_numbers_of_four_bits_are_in_a_byte(rows: list[list[int]]) -> None:
+    filled = np.array([row + [-8] * (len(row) % 2) for row in rows]) + 8
+    pairs = torch.from_numpy((filled[:, ::2] + 16 * filled[:, 1::2]).astype(np.uint8))
+    scale = torch.linspace(0.1, 3, len(rows)).bfloat16()
+    found = unpack({"a": pairs, "a.scale": scale, "b": torch.ones(3).half()})
+    np.testing.assert_array_equal(found["a"], np.array(rows) * scale.float().numpy()[:, None])
+    assert found["b"].dtype == torch.float32
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A model of fixed words in int8."""
+    encoder_of().save(tmp_path / "m")
+    path = tmp_path / "m" / "model.safetensors"
+    vectors = torch.from_numpy(np.load(tmp_path / "m" / "vectors.npy"))
+    scale = (vectors.abs().amax(1) / 127).bfloat16()
+    q = (vectors / scale.float()[:, None]).round().to(torch.int8)
+    stored = {name: value.half() for name, value in load_file(path).items()}
+    save_file({**stored, "words.fixed": q, "words.fixed.scale": scale}, path)
+    (tmp_path / "m" / "vectors.npy").unlink()
+    reseal(tmp_path / "m", storage="compact")
+    return tmp_path / "m"
+
+
+def test_loaded_weights_are_the_stored_ones_times_their_scales(small: Path) -> None:
+    stored = load_file(small / "model.safetensors")
+    (member,) = load_members(small)
+    wanted = stored["words.fixed"].float() * stored["words.fixed.scale"].float()[:, None]
+    np.testing.assert_array_equal(member.network.words.fixed, wanted)
+    for name, value in member.network.weights().items():
+        assert torch.equal(value, stored[name].float())
+    texts = [["the", "cat"], ["river"]]
+    found = MultiViewEncoder.load(small, "cpu").encode(texts)
+    np.testing.assert_allclose(found, encoder_of().encode(texts), atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"words.fixed": None}, "words.fixed"),
+        ({"words.fixed.scale": None}, r"words.fixed is torch.int8 .* without a scale per row"),
+        ({"words.fixed.scale": torch.ones(4).bfloat16()}, "without a scale per row"),
+        (
+            {"words.fixed": torch.ones(4, 6).to(torch.int8), "words.fixed.scale": torch.ones(4).bfloat16()},
+            r"model\.safetensors: \(4, 6\) numbers for 5 words",
+        ),
+    ],
+)
+def test_damaged_folders_are_one_line(
+    small: Path, change: dict[str, torch.Tensor | None], message: str
+) -> None:
+    path = small / "model.safetensors"
+    stored = {**load_file(path), **change}
+    save_file({name: value for name, value in stored.items() if value is not None}, path)
+    with pytest.raises(UserError, match=r"model\.safetensors: damaged"):
+        MultiViewEncoder.load(small)
+    reseal(small)
+    with pytest.raises(UserError, match=message):
+        MultiViewEncoder.load(small)
+
+
+def test_the_builtin_encoder_of_this_tree() -> None:
+    """What the wheel will hold: at most 20 MB, and it says where its data come from."""
+    folder = model_folder("builtin")
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 20e6
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "CC BY-SA 3.0" in card and "public domain" in card and "Apache-2.0" in card
+    (member,) = load_members(folder)
+    assert member.network.views == ("dep", "const", "seq", "bag", "hash") and member.network.dim == 7616

@@ -1,0 +1,167 @@
+"""train, score and load, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from corpora.support.errors import UserError
+from corpora.support.files import LOCK, locked
+from parsing.models import load_constituency_parser, load_dependency_parser
+from parsing.networks.parser import join
+from parsing.score import cli as score
+from parsing.train import cli as train
+from tests.fixtures.treebanks import write_treebank
+from tests.parsing.subcommand import run
+
+SMALL = [
+    "--model.min-count", "1", "--model.encoder.word-dim", "12", "--model.encoder.hidden", "12",
+    "--model.encoder.layers", "1", "--model.encoder.dropout", "0.1", "--model.arcs.arc-dim", "12",
+    "--model.arcs.relation-dim", "8", "--loop.batch-tokens", "20", "--loop.learning-rate", "0.02",
+    "--loop.epochs", "10",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory) -> dict[str, Path]:
+    arcs, brackets = write_treebank(tmp_path_factory.mktemp("treebank"))
+    return {"dep": arcs, "const": brackets}
+
+
+def command(treebank, output, *options, kinds=("dep", "const")) -> list:
+    files = [part for k in kinds for use in ("train", "dev") for part in (f"--{use}-{k}", treebank[k])]
+    return [*files, "--output", output, *SMALL, *options]
+
+
+@pytest.fixture(scope="module")
+def trained(treebank) -> Path:
+    folder = treebank["dep"].parent / "model"
+    assert run(train, *command(treebank, folder)) == 0
+    return folder
+
+
+@pytest.mark.parametrize(("kind", "names"), [("dep", ("uas", "las")), ("const", ("f1", "tags"))])
+def test_each_folder_parses_and_scores_as_its_card_says(trained, treebank, capsys, kind, names):
+    assert run(score, kind, trained / kind, treebank[kind]) == 0
+    scores = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert all(scores[name] > 80 for name in names)
+    assert scores["name"] == f"model-{kind}" and len(scores["sha256"]) == 64
+    card = (trained / kind / "README.md").read_text()
+    assert (
+        all(f" {scores[name]:.2f} |" in card for name in names)
+        and f"tiny.{treebank[kind].suffix[1:]}" in card
+    )
+
+
+def test_both_share_an_encoder(trained):
+    dependency = load_dependency_parser(str(trained / "dep"))
+    constituency = load_constituency_parser(str(trained / "const"))
+    assert join(dependency, constituency) is not None
+    (arcs, _), (spans, _) = (p.parse([["the", "dog", "saw"], ["x"]]) for p in (dependency, constituency))
+    assert len(arcs.heads) == 3 and (arcs.heads == 0).sum() == 1 and arcs.heads.dtype == np.int32
+    assert (spans.starts[0], spans.ends[0]) == (0, 3) and spans.tags.dtype == np.int32
+
+
+def test_training_again_changes_nothing_and_another_setting_is_refused(trained, treebank, capsys):
+    before = [path.read_bytes() for path in sorted(trained.glob("*/model.safetensors"))]
+    assert run(train, *command(treebank, trained)) == 0
+    assert before == [path.read_bytes() for path in sorted(trained.glob("*/model.safetensors"))]
+    capsys.readouterr()
+    assert run(train, *command(treebank, trained, "--loop.epochs", 9)) == 2
+    assert "was made with epochs=10, not 9" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("start", ["", "dep"])
+def test_training_goes_on_from_an_earlier_run(trained, treebank, tmp_path, start):
+    # At no learning rate the weights stay where they start.
+    still = ("--loop.learning-rate", 1e-30, "--loop.epochs", 1, "--start-from", trained / start)
+    assert run(train, *command(treebank, tmp_path / "more", *still)) == 0
+    for kind in [start] if start else ["dep", "const"]:
+        given, kept = (
+            load_file(folder / kind / "model.safetensors") for folder in (trained, tmp_path / "more")
+        )
+        assert given.keys() == kept.keys() and all(torch.equal(given[name], kept[name]) for name in given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("dep", None, "no such file"),
+        ("dep", "1\tx\t_\t_\t_\t_\t0\n\n", ":1: 7 columns"),
+        ("dep", "1\tx\t_\t_\t_\t_\t5\troot\t_\t_\n\n", ":1: head '5'"),
+        ("dep", "1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "has no heads"),
+        ("dep", "", "no sentences"),
+        ("const", "", "no trees"),
+    ],
+)
+def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, kind, text, message):
+    path = tmp_path / "bad.txt"
+    if text is not None:
+        path.write_text(text)
+    assert run(train, *command({**treebank, kind: path}, tmp_path / "m", kinds=(kind,))) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and str(path) in lines[0] and message in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--loop.epochs", 0], "--loop.epochs 0: must be at least 1"),
+        (["--model.encoder.character-hidden", 1], "--model.encoder.character-hidden 1: must be at least 2"),
+        (["--train-const"], "--train-const and --dev-const are given together"),
+        (["--train-const", "--dev-const", "--train-dep", "--dev-dep"], "give --train-dep and --dev-dep, or"),
+        (["--device", "cuda:7"], "device 'cuda:7' cannot be used"),
+        (["--start-from", "nowhere"], "nowhere: not a model folder"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(tmp_path, treebank, capsys, options, message):
+    assert run(train, *command(treebank, tmp_path / "m", *options)) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and message in lines[0]
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("load", "spec", "message"),
+    [
+        (
+            load_dependency_parser,
+            "biaffine-dep-en",
+            "parsing.convert dep biaffine-dep-en FOLDER --trust-pickle",
+        ),
+        (load_dependency_parser, "some/where", "no such model folder"),
+        (load_dependency_parser, ".", "not a model folder"),
+        (load_constituency_parser, "nothing", "no benepar model"),
+        (load_constituency_parser, ".", "not a model folder"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_says_what_to_do(load, spec, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message) as caught:
+        load(spec)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("module", ["train", "score", "convert"])
+def test_help_imports_nothing_heavy(module):
+    program = f"import sys, parsing.{module}; sys.exit(any(m in sys.modules for m in ('torch', 'supar')))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_two_runs_into_one_folder_are_refused(tmp_path, capsys):
+    given = ("--train-dep", tmp_path / "a", "--dev-dep", tmp_path / "a", "--output", tmp_path / "model")
+    with locked(tmp_path / "model"):
+        assert run(train, *given) == 2
+    assert "another run is writing here" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "model").iterdir()] == [LOCK]
+    left = tmp_path / "model" / "training" / ".config.json.abcd1234.tmp"
+    left.parent.mkdir()
+    left.touch()  # by a run that was killed
+    assert run(train, *given) == 2 and not left.exists()

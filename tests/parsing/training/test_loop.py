@@ -1,0 +1,198 @@
+"""The loop that all training shares: learns, keeps its budget, resumes to the bit after any kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from corpora.support.errors import UserError
+from parsing.training.checkpoints import Checkpoint, Checkpoints
+from parsing.training.loop import Loop, Plan, read_log
+from parsing.training.task import Position, Task, cosine, ramp
+
+
+class Regression(Task[list[int]]):
+    """A least-squares task with dropout: tiny, but with all the state that a model has."""
+
+    def __init__(self, rate: float = 0.05, pause_s: float = 0.0) -> None:
+        torch.manual_seed(1)
+        generator = torch.Generator().manual_seed(0)
+        self.x = torch.randn(60, 4, generator=generator)
+        self.y = self.x @ torch.tensor([[1.0], [-2.0], [0.5], [3.0]])
+        module = nn.Sequential(nn.Linear(4, 16), nn.Dropout(0.2), nn.Linear(16, 1))
+        super().__init__(module, torch.optim.Adam(module.parameters()), metric="score", clip=5.0)
+        self.rate, self.pause_s = rate, pause_s
+
+    def batches(self, epoch: int) -> list[list[int]]:
+        order = torch.randperm(60, generator=torch.Generator().manual_seed(epoch)).tolist()
+        return [order[first : first + 12] for first in range(0, 60, 12)]
+
+    def loss(self, batch: list[int]) -> torch.Tensor:
+        time.sleep(self.pause_s)
+        return (self.module(self.x[batch]) - self.y[batch]).square().mean()
+
+    def learning_rate(self, position: Position) -> float:
+        return self.rate * cosine(position.progress)
+
+    def evaluate(self) -> dict[str, float]:
+        return {"score": -float((self.module(self.x) - self.y).square().mean())}
+
+
+def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan: Any) -> Loop[list[int]]:
+    options: dict[str, Any] = {"epochs": 4, "checkpoint_s": 0.0, "log_steps": True} | plan
+    return Loop(Regression(rate, pause_s), Plan(**options), folder, identity={"rate": rate})
+
+
+def newest(folder: Path) -> Checkpoint:
+    found = Checkpoints(folder, keep=1).newest()
+    assert found is not None
+    return found
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    for name in ("best", "checkpoints"):
+        ours, theirs = newest(one / name), newest(other / name)
+        for a, b in ((ours.weights, theirs.weights), (ours.optimiser, theirs.optimiser)):
+            assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+    logs = [[row | {"minutes": 0} for row in read_log(folder / "log.jsonl")] for folder in (one, other)]
+    assert logs[0] == logs[1]
+
+
+def test_training_learns_and_keeps_the_best(tmp_path: Path) -> None:
+    loop = make(tmp_path, epochs=20, evaluate_first=True)
+    assert loop.run() == 0
+    rows = loop.history
+    assert [row["epoch"] for row in rows] == [0, *range(20)] and [r["step"] for r in rows][:3] == [0, 5, 10]
+    assert rows[-1]["loss"] < 0.2 * rows[1]["loss"] and "loss" not in rows[0]
+    steps = [row for row in read_log(tmp_path / "log.jsonl") if row["kind"] == "train"]
+    assert [row["step"] for row in steps] == list(range(1, 101))
+    assert rows[1]["loss"] == pytest.approx(sum(row["loss"] for row in steps[:5]) / 5)
+    loop.load_best()
+    with torch.no_grad():
+        score = loop.task.evaluate()["score"]
+    assert score == max(row["score"] for row in rows) == loop.position.best["score"]
+    size = (tmp_path / "log.jsonl").stat().st_size
+    assert make(tmp_path, epochs=20, evaluate_first=True).run() == 0, "a finished run is left alone"
+    assert (tmp_path / "log.jsonl").stat().st_size == size
+
+
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    make(tmp_path / "whole").run()
+    program = (
+        "from tests.parsing.training.test_loop import make; from pathlib import Path; import sys;"
+        "make(Path(sys.argv[1]), pause_s=0.02).run()"
+    )
+    for extra_s in (0.0, 0.1):  # killed at different depths, once a checkpoint is there
+        saved = Checkpoints(tmp_path / "killed" / "checkpoints", keep=2)
+        before, deadline = saved.listed(), time.monotonic() + 60
+        process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "killed")])
+        while saved.listed()[-1:] == before[-1:] and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(extra_s)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    with open(tmp_path / "killed" / "log.jsonl", "a") as log:
+        log.write('{"kind": "tra')  # cut off
+    make(tmp_path / "killed").run()
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_signal_leaves_a_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make(tmp_path / "whole", checkpoint_s=60).run()
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        loop = make(tmp_path / "stopped", checkpoint_s=60)
+        before, step = signal.getsignal(number), loop.task.step
+
+        def stop(position: Position, batch: list[int], number: int = number, step: Any = step) -> None:
+            if position.step in (3, 11):
+                os.kill(os.getpid(), number)
+            step(position, batch)
+
+        loop.task.step = stop  # type: ignore[method-assign]
+        assert loop.run() == code and signal.getsignal(number) is before
+    assert loop.position.step == 12
+    make(tmp_path / "stopped", checkpoint_s=60).run()
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_damaged_and_unwritten_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(tmp_path / "whole").run()
+    make(tmp_path / "damaged").run()
+    last = Checkpoints(tmp_path / "damaged" / "checkpoints", 2).listed()[-1]
+    (last / "optimiser.safetensors").write_bytes(b"")
+    make(tmp_path / "damaged").run()
+    assert "is damaged and skipped" in caplog.text
+    assert_same_run(tmp_path / "whole", tmp_path / "damaged")
+
+    def full(self: Checkpoints, step: int, checkpoint: Checkpoint) -> None:
+        if self.folder.name == "checkpoints":
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Checkpoints, "save", full)
+    assert make(tmp_path / "full").run() == 0
+    assert "training goes on" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("plan", "steps", "evaluations"),
+    [
+        ({"max_steps": 7}, 7, [5, 7]),
+        ({"evaluate_every": 8}, 20, [8, 16, 20]),
+        ({"evaluate_parts": 4}, 20, [5, 10, 15, 20]),
+        ({"evaluate_every": 4, "patience": 2, "rate": 1e-30}, 12, [4, 8, 12]),
+    ],
+)
+def test_budgets(tmp_path: Path, plan: dict[str, Any], steps: int, evaluations: list[int]) -> None:
+    loop = make(tmp_path, **plan)
+    assert loop.run() == 0 and loop.position.step == steps and loop.over()
+    assert [row["step"] for row in loop.history] == evaluations
+
+
+def test_a_time_budget_ends_in_time_and_can_be_raised(tmp_path: Path) -> None:
+    loop = make(tmp_path, epochs=100_000, max_minutes=0.005)
+    assert loop.run() == 0 and "time limit" in loop.over()
+    assert loop.history[-1]["step"] == loop.position.step
+    assert make(tmp_path, epochs=100_000, max_minutes=0.005).over()
+    assert not make(tmp_path, epochs=100_000, max_minutes=5).over()
+
+
+def test_what_stops_a_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"step \d: loss (nan|inf), norm of the gradient nan; stopped before"):
+        make(tmp_path / "diverged", rate=1e30).run()
+    make(tmp_path / "one", epochs=1).run()
+    with pytest.raises(UserError, match=r"was made with rate=0.05, not 0.1; give another --output"):
+        make(tmp_path / "one", rate=0.1)
+    (tmp_path / "one" / "log.jsonl").write_text("[1]\n")
+    with pytest.raises(UserError, match=r"log.jsonl, line 1: '\[1\]' is not of a training log"):
+        make(tmp_path / "one", epochs=2).run()
+
+
+def test_only_the_first_process_writes_and_all_stop_together(tmp_path: Path) -> None:
+    class Second:
+        first = False
+
+        def sum_on_hosts(self, values: list[float]) -> list[float]:
+            return [1.0, 0.0] if len(values) == 2 else [7.0]  # the first one got Ctrl-C; its clock
+
+    loop = Loop(Regression(), Plan(epochs=4), tmp_path / "second", processes=Second())
+    assert loop.run() == 130 and loop.position.step == 1 and loop.position.seconds == 7
+    assert not (tmp_path / "second").exists()
+
+
+def test_schedules() -> None:
+    assert [ramp(p, 0.1) for p in (0, 0.05, 0.1, 0.5)] == pytest.approx([0, 0.5, 1, 1])
+    assert ramp(0, 0) == 1
+    assert [cosine(p) for p in (0, 0.5, 1)] == pytest.approx([1, 0.55, 0.1])
+    assert json.loads(json.dumps(Position().__dict__)) == Position().__dict__

@@ -1,0 +1,154 @@
+"""What parsers learn from: the loss of both, whose treebanks meet, where training starts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from corpora.documents import Sentence
+from corpora.support.errors import UserError
+from parsing.dependency.model import BiaffineParser
+from parsing.networks.config import EncoderConfig, ModelConfig, ScorerConfig, SpanConfig
+from parsing.training.config import LoopConfig
+from parsing.training.parsers import ARC_SCALE, IGNORED, ParserTask, Treebanks, length_buckets, span_loss
+from parsing.training.scores import attachment_scores
+from parsing.training.task import Position
+from parsing.trees.brackets import read_tree
+from parsing.trees.parsers import DependencyParse
+from tests.fixtures.waiting import no_waiting
+from tests.parsing.dependency.examples import ODD, SENTENCES, as_lists
+from tests.parsing.dependency.test_model import slow_loss, states
+
+TREES = [
+    "(S (NP (DET The) (NOUN cat)) (VP (VERB sat) (PP (ADP on) (NP (DET the) (NOUN mat)))) (PUNCT .))",
+    "(S (NP (DET A) (NOUN dog)) (VP (VERB chased) (NP (DET the) (NOUN cat))) (PUNCT .))",
+    "(S (NP (NOUN Cats)) (VP (VERB sleep)))",
+    "(S (NP (NOUN Birds)) (VP (VERB sing)))",
+]
+"""Of the first three sentences with arcs, and of one that has none."""
+TOKENS = [list(s.tokens) for s in SENTENCES] + ODD
+CONFIG = ModelConfig(
+    encoder=EncoderConfig(word_dim=6, character_dim=4, character_hidden=8, hidden=9),
+    arcs=ScorerConfig(arc_dim=7, relation_dim=5),
+    spans=SpanConfig(label_hidden=8),
+    min_count=1,
+)
+
+
+def parser_task(sentences=tuple(SENTENCES), trees=tuple(TREES), config=CONFIG, start=(), seed=0):
+    gold = [read_tree(text, where="here") for text in trees]
+    treebanks = Treebanks(sentences=sentences, trees=gold, dev_sentences=sentences, dev_trees=gold)
+    task = ParserTask(treebanks, config, LoopConfig(seed=seed), start=start)
+    if not start:
+        with torch.no_grad():
+            for parameter in task.module.parameters():
+                parameter.normal_(0, 0.5)
+    task.module.eval()
+    return task
+
+
+@torch.no_grad()
+def test_the_loss_is_that_of_the_equations():
+    alone = parser_task(trees=())
+    assert float(alone.loss([0, 2, 3])) == pytest.approx(
+        slow_loss(alone.dependency, [SENTENCES[i] for i in (0, 2, 3)]), rel=1e-4
+    )
+    task = parser_task()
+    batch = [0, 2, len(SENTENCES)]  # the last one has a tree and no arcs
+    assert task.sizes == [*(len(s.tokens) for s in SENTENCES), 2]
+    arcs = slow_loss(task.dependency, [SENTENCES[i] for i in batch[:2]])
+    words = [*(s.tokens for s in SENTENCES), ("Birds", "sing")]
+    encoded = states(task.dependency, [words[i] for i in batch])
+    parses, tags = [task.parses[i] for i in batch], [task.tags[i] for i in batch]
+    assert all(parse is not None for parse in parses)
+    spans = span_loss(task.constituency, *encoded, parses, tags)
+    assert float(task.loss(batch)) == pytest.approx(float(spans) + ARC_SCALE * arcs, rel=1e-4)
+
+
+def test_sentences_meet_their_own_trees():
+    task = parser_task((SENTENCES[0], SENTENCES[3], SENTENCES[0]), (TREES[0], TREES[0], TREES[3]))
+    assert [parse is not None for parse in task.parses] == [True, False, True, True]
+    assert (task.tags[1] == IGNORED).any() and len(task.tags) == 4
+    assert task.dependency.encoder is task.constituency.encoder
+
+
+def test_a_training_step_leaves_nothing_on_the_host(monkeypatch):
+    """The loss on torch's device without memory: a tensor on the wrong side of an operation is an error."""
+    task = parser_task()
+    on_host = task.loss([0, 1, len(SENTENCES)]).item()
+    monkeypatch.setattr(
+        "parsing.constituency.span_head.to_host", lambda tensor: lambda: np.zeros(tensor.shape, np.float32)
+    )
+    task.module.to("meta").train()
+    with no_waiting("meta"):
+        loss = task.loss([0, 1, len(SENTENCES)])
+        loss.backward()
+    assert loss.device.type == "meta" and on_host > 0
+    assert all(p.grad.device.type == "meta" for p in task.module.parameters() if p.grad is not None)
+    assert task.dependency.arc_weight.grad is not None
+    assert task.constituency.span_head[0].weight.grad is not None
+
+
+def test_the_average_is_scored_and_the_weights_come_back():
+    task = parser_task()
+    before = {name: p.detach().clone() for name, p in task.module.named_parameters()}
+    with task.evaluating():
+        inside = dict(task.module.named_parameters())
+        assert not any(torch.equal(inside[name], value) for name, value in before.items() if value.dim() > 1)
+        assert {"uas", "las", "f1", "tags"} <= task.evaluate().keys()
+    assert all(torch.equal(p, before[name]) for name, p in task.module.named_parameters())
+
+
+def test_training_starts_from_a_model_with_other_words():
+    start = parser_task()
+    zebras = Sentence(("Zebras", "sat"), tags=("NOUN", "VERB"), heads=(2, 0), relations=("nsubj", "root"))
+    more = (*SENTENCES, zebras)
+    task = parser_task(more, start=(start.dependency, start.constituency), seed=1)
+    given, own = BiaffineParser(start.dependency, {}), BiaffineParser(task.dependency, {})
+    assert as_lists(given.parse(TOKENS)) == as_lists(own.parse(TOKENS))
+    assert torch.equal(task.constituency.span_head[0].weight, start.constituency.span_head[0].weight)
+    assert "zebras" in task.dependency.vocabulary.words
+    assert "zebras" not in start.dependency.vocabulary.words
+    wide = dataclasses.replace(CONFIG, encoder=dataclasses.replace(CONFIG.encoder, word_dim=9))
+    with pytest.raises(UserError, match=r"other sizes \(encoder.words.weight\)"):
+        parser_task(more, config=wide, start=(start.dependency,))
+    with pytest.raises(UserError, match="other relations"):
+        parser_task(more[:1], start=(start.dependency,))
+    with pytest.raises(UserError, match=r"other labels \('AP'\)"):
+        parser_task(trees=(*TREES, "(S (NP (NOUN Birds)) (AP (VERB sing)))"), start=(start.constituency,))
+
+
+def test_attachment_scores_leave_punctuation_out():
+    relations = ("det", "nsubj", "obj", "obl", "case", "amod", "root", "punct")
+    parses = []
+    for s in SENTENCES[:2]:
+        heads = np.array(s.heads, dtype=np.int32)
+        heads[-1] = 1  # the final stop, always wrong
+        names = ["obj" if r == "obl" else r for r in s.relations]
+        parses.append(DependencyParse(heads, np.array([relations.index(r) for r in names])))
+    scores = attachment_scores(SENTENCES[:2], parses, relations)
+    assert scores == pytest.approx(
+        {"uas": 100.0, "las": 1000 / 11, "uas_punct": 1100 / 13, "las_punct": 1000 / 13}
+    )
+
+
+def test_buckets_hold_every_sentence_once_and_similar_lengths():
+    sizes = np.random.default_rng(0).integers(1, 60, 500).tolist()
+    batches = length_buckets(sizes, 100, np.random.default_rng(1))
+    assert sorted(i for batch in batches for i in batch) == list(range(500))
+    assert all(sum(sizes[i] for i in batch) <= 100 or len(batch) == 1 for batch in batches)
+    padded = sum(len(batch) * max(sizes[i] for i in batch) for batch in batches)
+    assert padded < 1.1 * sum(sizes)
+    assert batches != length_buckets(sizes, 100, np.random.default_rng(2))
+
+
+def test_the_learning_rate_rises_then_falls_to_zero():
+    task = parser_task()
+    rates = [task.learning_rate(Position(step=step, steps=1000)) for step in (0, 9, 19, 509, 999)]
+    expected = [0.025, 0.475, 0.975, 0.5, 0.00051]
+    assert rates == pytest.approx([2.5e-3 * part for part in expected], rel=0.02)
+    late = Position(step=1, steps=1000, seconds=60, limit_s=60)
+    assert task.learning_rate(late) == 0
