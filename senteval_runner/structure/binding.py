@@ -77,7 +77,7 @@ def _lexemes(words: str) -> list[list[str]]:
 
 
 def _filled(texts: Sequence[str], words: dict[str, list[list[str]]], drawn: random.Random) -> list[str]:
-    """The texts of a frame with one word for each slot, capitals at their beginning and no ``a`` before vowels."""
+    """The texts of a frame with one word for each slot; capitals and articles are put right."""
     slots = sorted({slot for text in texts for slot in re.findall(r"\{(\w)", text)})
     chosen: dict[str, list[str]] = {}
     for slot in slots:
