@@ -62,7 +62,6 @@ COMMANDS = [
     "studies.layers.__main__",
     "studies.passages.__main__",
     "senteval_runner.run",
-    "senteval_runner.teach",
     "studies.similarity.__main__",
 ]
 

@@ -148,7 +148,7 @@ class TeacherConfig:
     """A frozen sentence encoder that the views learn from, as one more view."""
 
     vectors: Path | None = None
-    """Vectors of the corpus's sentences, a folder of senteval_runner.teach; None: no teacher."""
+    """Vectors of the corpus's sentences, a folder of parts; None: no teacher."""
     contrast: NotNegative = 1.0
     """Weight of the term by which each view finds the teacher's vector of its sentence."""
     similarity: NotNegative = 10.0

@@ -1,7 +1,7 @@
 """A frozen teacher: a matrix of sentence vectors in the order of a tree cache.
 
-Any sentence encoder can be one: ``python -m senteval_runner.teach`` encodes a cache's sentences once, and
-training reads rows. A folder holds parts of ``PART`` rows, float16 of unit length, each with a record of its
+Any sentence encoder can be one: a cache's sentences are encoded once (:func:`store_part`), and training reads
+rows. A folder holds parts of ``PART`` rows, float16 of unit length, each with a record of its
 size and SHA-256, and ``teacher.json``, which names the encoder and the sentences and is written last. Parsed
 again, by other parsers, the same sentences have the same teacher.
 
@@ -47,9 +47,7 @@ class TeacherMatrix:
             UserError: the folder is not complete, damaged, or of another cache.
         """
         if not (folder / RECORD).is_file():
-            raise UserError(
-                f"--teacher.vectors {folder}: no {RECORD} here; make it with python -m senteval_runner.teach"
-            )
+            raise UserError(f"--teacher.vectors {folder}: no {RECORD} here, or it is not complete")
         record = read_record(folder / RECORD)
         if record["text"] != cache.sentences_sha256():
             raise UserError(f"--teacher.vectors {folder}: made of other sentences than {cache.folder} has")

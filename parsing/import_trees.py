@@ -21,8 +21,8 @@ import numpy as np
 from corpora.support.cli import Command
 from corpora.support.config import config_to_json, configuration
 from corpora.support.errors import UserError
+from parsing.cache.files import NAME, SHARD_SENTENCES, Manifest
 from parsing.cache.format import DUMMY_NAME, FALLBACK_NAME, Inventories
-from parsing.cache.manifest import NAME, SHARD_SENTENCES, Manifest
 
 if TYPE_CHECKING:
     from corpora.documents import Document, Sentence
@@ -77,7 +77,7 @@ def import_trees(
     from corpora.inputs import input_hash
     from corpora.support.files import locked, sweep
     from corpora.support.progress import progress
-    from parsing.cache.shard import write_shard
+    from parsing.cache.files import write_shard
     from parsing.pipeline.driver import shards_of
 
     files = {name: path for name, path in (("conllu", conllu), ("ptb", ptb)) if path is not None}
@@ -200,7 +200,7 @@ def gold_batch(golds: Sequence[Sentence], names: Manifest, where: str) -> Batch:
     faults: list[str] = []
     inventories = names.inventories
     batch = assemble(
-        sentences, flags, inventories, arcs if relations else None, spans if labels else None, faults
+        sentences, flags, inventories, arcs if relations else None, spans if labels else None, faults.append
     )
     if faults:
         raise UserError(f"{where}: {faults[0]}")

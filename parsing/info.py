@@ -2,8 +2,8 @@
 
     python -m parsing.info runs/trees/pydocs
 
-Input: a folder written by parsing.run. Output: counts, identities, flags, the most frequent labels, and
-histograms of lengths and tree heights.
+Input: a folder written by parsing.run. Output: counts, identities, flags, the most frequent labels, and how
+long sentences are and how high their trees.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from parsing.cache.reader import TreeCache
     from parsing.trees.parsers import Int
 
-BAR = 40
 STEP = 8192
 TOP = 8
 """Names of each kind that are listed, the most frequent ones."""
+SHARES = (0, 25, 50, 75, 99, 100)
+"""Per cent of the sentences that are at most so long or high."""
 
 
 @configuration
@@ -45,96 +46,70 @@ def main(config: InfoConfig) -> None:
     print("\n".join(lines(TreeCache.open(config.cache, allow_partial=True))))
 
 
-def gather(cache: TreeCache) -> dict[str, Int]:
-    """Counts over a whole cache, int64 by value.
+def gather(cache: TreeCache) -> tuple[dict[str, Int], dict[str, Int]]:
+    """Counts over a whole cache.
 
-    How many sentences have each number of ``tokens``, ``dep_height`` and ``const_height``; how often each id
-    occurs as ``relation``, ``tag``, ``label`` and ``leaf_label``.
+    Returns:
+        Of every sentence the ``tokens``, ``dep_height`` and ``const_height``; and how often each id occurs as
+        ``relation``, ``tag``, ``label`` and ``leaf_label``.
     """
     from corpora.support.progress import progress
 
-    fields = [name for name in cache.fields if name not in ("token", "head", "left", "right")]
-    counts: dict[str, Int] = {}
+    names = {"relation": cache.relations, "tag": cache.tags}
+    names |= {"label": cache.labels, "leaf_label": cache.labels}
+    counts: dict[str, Int] = {
+        name: np.zeros(len(ids), np.int64) for name, ids in names.items() if name in cache.fields
+    }
+    heights = [name for name in ("dep_height", "const_height") if name in cache.fields]
+    sizes: dict[str, Int] = {"tokens": cache.token_counts()}
+    sizes |= {name: np.zeros(len(cache), np.int64) for name in heights}
     with progress(total=len(cache), description="counting") as bar:
         for start in range(0, len(cache), STEP):
-            batch = cache.read(start, min(start + STEP, len(cache)), fields)
-            offsets = batch.sentence_offsets
-            values = {name: getattr(batch, name) for name in fields} | {"tokens": np.diff(offsets)}
-            if "dep_height" in fields:
-                values["dep_height"] = np.maximum.reduceat(batch.dep_height, offsets[:-1])
-            if "const_height" in fields:  # the root is a sentence's last node; one word has no nodes
+            batch = cache.read(start, min(start + STEP, len(cache)), (*heights, *counts))
+            here = slice(start, start + len(batch))
+            if "dep_height" in heights:
+                sizes["dep_height"][here] = np.maximum.reduceat(batch.dep_height, batch.sentence_offsets[:-1])
+            if "const_height" in heights:  # the root is a sentence's last node; one word has no nodes
                 roots = np.append(batch.const_height, 0)[batch.node_offsets[1:] - 1]
-                values["const_height"] = np.where(np.diff(offsets) > 1, roots, 0)
-            for name, seen in values.items():
-                more, before = np.bincount(seen), counts.get(name, np.zeros(0, np.int64))
-                longest = max(len(more), len(before))
-                counts[name] = np.pad(more, (0, longest - len(more))) + np.pad(
-                    before, (0, longest - len(before))
-                )
+                sizes["const_height"][here] = np.where(np.diff(batch.sentence_offsets) > 1, roots, 0)
+            for name, total in counts.items():
+                total += np.bincount(getattr(batch, name), minlength=len(total))
             bar.update(len(batch))
-    return counts
+    return sizes, counts
 
 
 def lines(cache: TreeCache) -> Iterator[str]:
     """One screen of text."""
     from parsing.cache.format import FLAG_NAMES
 
-    counts, flags = gather(cache), cache.flags()
+    (sizes, counts), flags = gather(cache), cache.flags()
     types, documents = len(cache.type_counts()), len(cache.documents()) - 1
     yield f"{cache.folder}: {'complete' if cache.manifest.complete else 'unfinished'}"
     yield (
-        f"  {len(cache):,} sentences, {cache.token_counts().sum():,} tokens, {types:,} types, "
+        f"  {len(cache):,} sentences, {sizes['tokens'].sum():,} tokens, {types:,} types, "
         f"{documents:,} documents, {len(cache.rows):,} shards"
     )
-    yield f"  content sha256 {cache.identity['content_sha256']}"
-    for part in ("corpus", "dependency", "constituency", "options"):
-        value = cache.identity.get(part)
+    for part, value in cache.identity.items():
+        items = value.items() if isinstance(value, dict) else [(value, "")]
         if value is not None:
-            listed = (f"{key} {printable(str(item))}" for key, item in value.items())
-            yield f"  {part}: {', '.join(listed)}"
+            yield f"  {part}: " + ", ".join(printable(f"{key} {item}").rstrip() for key, item in items)
     flagged = {name: int(np.count_nonzero(flags & bit)) for bit, name in FLAG_NAMES.items()}
     yield "  flags: " + (", ".join(f"{name} {count:,}" for name, count in flagged.items() if count) or "none")
-    inventories = {
-        "relation": cache.relations,
-        "tag": cache.tags,
-        "label": cache.labels,
-        "leaf_label": cache.labels,
-    }
-    for name, names in inventories.items():
-        seen = counts.get(name, np.zeros(0, np.int64))
-        if seen.any():
-            top = [i for i in np.argsort(-seen, kind="stable")[:TOP] if seen[i]]
-            yield f"  {name}: " + ", ".join(f"{printable(names[i]) or '∅'} {seen[i]:,}" for i in top)
-    for name in ("tokens", "dep_height", "const_height"):
-        if name in counts:
-            mean = float(np.average(np.arange(len(counts[name])), weights=counts[name]))
-            yield f"\n  {name} per sentence (mean {mean:.1f})"
-            yield from bars(counts[name])
-
-
-def bars(counts: Int, rows: int = 12) -> Iterator[str]:
-    """A histogram as text: ranges of equal width up to the 99th percentile, then the rest."""
-    reach = int(np.searchsorted(np.cumsum(counts), 0.99 * counts.sum())) + 1
-    width = -(-reach // rows)
-    starts = [*range(0, reach, width), -(-reach // width) * width]
-    groups = [int(counts[a:b].sum()) for a, b in zip(starts, [*starts[1:], len(counts)], strict=True)]
-    for start, group in zip(starts, groups, strict=True):
-        name = (
-            f"{start}+"
-            if start == starts[-1]
-            else f"{start}-{start + width - 1}"
-            if width > 1
-            else f"{start}"
-        )
-        if group or start < starts[-1]:
-            yield f"  {name:>9} {'█' * round(BAR * group / max(groups)):<{BAR}} {group:,}"
+    for name, seen in counts.items():
+        names = getattr(cache, "labels" if "label" in name else f"{name}s")
+        top = [i for i in np.argsort(-seen, kind="stable")[:TOP] if seen[i]]
+        yield f"  {name}: " + ", ".join(f"{printable(names[i]) or '∅'} {seen[i]:,}" for i in top)
+    for name, size in sizes.items():
+        ranks = np.percentile(size, SHARES, method="inverted_cdf")
+        listed = ", ".join(f"{share} % {rank:.0f}" for share, rank in zip(SHARES, ranks, strict=True))
+        yield f"  {name} per sentence: mean {size.mean():.1f}; at most, {listed}"
 
 
 cli = Command(
     InfoConfig,
     main,
     "parsing.info",
-    "What a tree cache holds: counts, histograms, labels, flags, identities.",
+    "What a tree cache holds: counts, labels, flags, lengths, heights, identities.",
 )
 
 

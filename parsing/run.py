@@ -18,6 +18,8 @@ import functools
 import os
 import shlex
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -32,7 +34,14 @@ if TYPE_CHECKING:
     from corpora.documents import Corpus
     from parsing.pipeline.driver import RunSummary
     from parsing.pipeline.workers import Pool
+    from parsing.text_parser import TextParser
 
+SAMPLE = 2048
+"""Sentences of a dry run."""
+WARM_UP = 64
+COUNT_S = 3.0
+"""Seconds spent on counting a corpus; what is left of a file is estimated from its bytes."""
+BLOCK_BYTES = 1 << 20
 NONE = "none"
 """The model that stands for no trees of its kind."""
 PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
@@ -99,7 +108,6 @@ def main(config: ParseConfig) -> None:
     """Parse the corpus, or print an estimate."""
     from corpora.registry import open_corpus
     from parsing.pipeline.driver import run_corpus
-    from parsing.pipeline.estimate import dry_run, expected_sentences
     from parsing.pipeline.workers import LocalPool, available_cores
     from parsing.text_parser import load
 
@@ -243,6 +251,76 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
         lines.append("  everything was there already")
     lines.append(f"  content sha256 {summary.manifest.content_sha256()}")
     return "\n".join(lines)
+
+
+def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: int) -> str:
+    """Parse the first sentences in this process, scale up, and return the text to print.
+
+    Args:
+        config: options.
+        corpus: what would be parsed.
+        parser: the parsers.
+        workers: number of worker processes.
+
+    Raises:
+        UserError: the corpus has no sentences.
+    """
+    from corpora.support.dry_run import dry_run_text
+    from corpora.support.errors import UserError
+    from parsing.cache.files import write_shard
+    from parsing.pipeline.driver import shards_of
+
+    sample = next(shards_of(corpus, SAMPLE), None)
+    if sample is None:
+        raise UserError(f"{corpus.name}: has no sentences")
+    parser.arrays(sample.sentences[:WARM_UP])
+    began = time.perf_counter()
+    batch = parser.arrays(sample.sentences, sample.flags)
+    per_s = len(batch) / (time.perf_counter() - began)
+    with tempfile.TemporaryDirectory() as folder:
+        row = write_shard(Path(folder), 0, batch, sample.document_starts, sample.document_ids)
+        size = (Path(folder) / row.file).stat().st_size / len(batch)
+    whole = len(batch) < SAMPLE  # which keeps one worker busy
+    total = len(batch) if whole else expected_sentences(corpus, config.corpus)
+    return dry_run_text(
+        config,
+        facts={"sample": f"{len(batch):,} sentences, parsed by one worker of {workers}"},
+        parameters={},
+        disk_bytes=None if total is None else total * size,
+        work=("parse", total, "sentences", per_s * (1 if whole else workers)),
+    )
+
+
+def expected_sentences(corpus: Corpus, spec: str) -> int | None:
+    """Approximate number of sentences of a corpus; None if it cannot be found quickly.
+
+    Args:
+        corpus: it is counted for a few seconds; the rest of files is estimated from their bytes.
+        spec: its name or path on the command line.
+    """
+    from corpora.inputs import list_files, readable
+    from corpora.registry import NAMED
+
+    end = time.monotonic() + COUNT_S
+    count = seen_bytes = 0
+    for document in corpus:
+        count += len(document.sentences)
+        seen_bytes += sum(len(w.encode("utf-8", "replace")) for s in document.sentences for w in s.tokens)
+        if time.monotonic() > end:
+            break
+    else:
+        return count
+    limit = corpus.identity.get("first_sentences")
+    bound = None if limit is None else int(limit)
+    if spec in NAMED:  # even if there is a folder of that name
+        return bound
+    total_bytes = 0
+    for path in list_files(Path(spec)):
+        with readable(path) as stream:
+            while block := stream.read(BLOCK_BYTES):
+                total_bytes += len(block.translate(None, b" \t\r\n"))
+    estimate = total_bytes * count // max(seen_bytes, 1)
+    return estimate if bound is None else min(estimate, bound)
 
 
 cli = Command(

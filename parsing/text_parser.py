@@ -67,11 +67,10 @@ if TYPE_CHECKING:
 MAX_TOKENS = 128
 CHUNK = 2048
 """Sentences of :meth:`TextParser.stream` parsed at once: enough for full batches, little memory."""
-SHOWN_FAULTS = 20
-"""Faults of one call that are told; all are flagged."""
 
 Tokens = tuple[str, ...]
 Parse = TypeVar("Parse")
+Tell = Callable[[str], object]
 log = logging.getLogger(LOGGER)
 
 
@@ -140,39 +139,29 @@ class TextParser:
             first += len(chunk)
 
     def arrays(
-        self,
-        sentences: Sequence[Sequence[str]],
-        flags: Sequence[int] | None = None,
-        faults: list[str] | None = None,
+        self, sentences: Sequence[Sequence[str]], flags: Sequence[int] | None = None, tell: Tell = log.warning
     ) -> Batch:
         """Parse tokenised sentences into the batch that a cache of them would return.
 
         Args:
             sentences: [B][tokens]; every one gets a place, whatever it holds.
             flags: [B], set by the reader of the text: TOO_LONG (the line was cut), REPLACED_BYTES.
-            faults: what a parser did wrong is appended, a line per sentence; None logs it.
+            tell: called with what a parser did wrong, a line per sentence.
         """
         check_tokens(sentences)
         stored, flags_B, parsable = prepare(sentences, flags, self.max_tokens)
-        found: list[str] = []
         # Parsers that share an encoder run together, and each by itself on what that failed on.
         joint = _joined(self.dependency, self.constituency)
-        both = {} if joint is None else parse_each(joint.parse, stored, parsable, "joint", [])
+        both = {} if joint is None else parse_each(joint.parse, stored, parsable, "joint", lambda fault: None)
         left = [i for i in parsable if i not in both]
         arcs = spans = None
         if self.dependency is not None:
             arcs = {i: one for i, (one, _) in both.items()}
-            arcs |= parse_each(self.dependency.parse, stored, left, "dependency", found)
+            arcs |= parse_each(self.dependency.parse, stored, left, "dependency", tell)
         if self.constituency is not None:
             spans = {i: other for i, (_, other) in both.items()}
-            spans |= parse_each(self.constituency.parse, stored, left, "constituency", found)
-        batch = assemble(stored, flags_B, self.inventories, arcs, spans, found)
-        if faults is not None:
-            faults += found[:SHOWN_FAULTS]
-        else:
-            for fault in found[:SHOWN_FAULTS]:
-                log.warning("%s", fault)
-        return batch
+            spans |= parse_each(self.constituency.parse, stored, left, "constituency", tell)
+        return assemble(stored, flags_B, self.inventories, arcs, spans, tell)
 
 
 def load(
@@ -261,7 +250,7 @@ def parse_each(
     sentences: list[Tokens],
     which: list[int],
     name: str,
-    faults: list[str],
+    tell: Tell,
 ) -> dict[int, Parse]:
     """Parses of the sentences ``which`` by number; where a batch fails, its halves are tried.
 
@@ -273,7 +262,7 @@ def parse_each(
         sentences: tokens.
         which: numbers of the sentences to parse.
         name: of the parser.
-        faults: what went wrong is appended, a line per sentence.
+        tell: called with what went wrong, a line per sentence.
     """
     if not which:
         return {}
@@ -286,11 +275,11 @@ def parse_each(
         if out_of_memory(error) or isinstance(error, DeviceLost):
             raise
         if len(which) == 1:
-            faults.append(_fault(f"{name} parser", error, sentences[which[0]]))
+            tell(_fault(f"{name} parser", error, sentences[which[0]]))
             return {}
     half = len(which) // 2
-    found = parse_each(parse, sentences, which[:half], name, faults)
-    return found | parse_each(parse, sentences, which[half:], name, faults)
+    found = parse_each(parse, sentences, which[:half], name, tell)
+    return found | parse_each(parse, sentences, which[half:], name, tell)
 
 
 def assemble(
@@ -299,7 +288,7 @@ def assemble(
     inventories: Inventories,
     arcs: dict[int, DependencyParse] | None,
     spans: dict[int, ConstituencyParse] | None,
-    faults: list[str],
+    tell: Tell,
 ) -> Batch:
     """Sentences and their parses as a batch; those without a sound parse get fallback trees and flags.
 
@@ -309,16 +298,16 @@ def assemble(
         inventories: names of the ids.
         arcs: dependency trees by number of the sentence; None leaves the view out.
         spans: constituency trees, as for ``arcs``.
-        faults: what is wrong with a parse is appended, a line per sentence.
+        tell: called with what is wrong with a parse, a line per sentence.
     """
     ids: dict[str, int] = {}
     token = [ids.setdefault(word, len(ids)) for tokens in sentences for word in tokens]
     offsets = offsets_of([len(tokens) for tokens in sentences])
     arrays: dict[str, Int32] = {"token": np.array(token, np.int32)}
     if arcs is not None:
-        arrays |= _dependency_arrays(sentences, offsets, flags, arcs, inventories, faults)
+        arrays |= _dependency_arrays(sentences, offsets, flags, arcs, inventories, tell)
     if spans is not None:
-        arrays |= _constituency_arrays(sentences, offsets, flags, spans, inventories, faults)
+        arrays |= _constituency_arrays(sentences, offsets, flags, spans, inventories, tell)
     return Batch(sentence_offsets=offsets, flags=flags, fields=tuple(arrays), types=list(ids), **arrays)
 
 
@@ -328,7 +317,7 @@ def _dependency_arrays(
     flags: UInt8,
     parses: dict[int, DependencyParse],
     inventories: Inventories,
-    faults: list[str],
+    tell: Tell,
 ) -> dict[str, Int32]:
     lengths = np.diff(offsets)
     fallback = len(inventories.relations) - 1
@@ -342,7 +331,7 @@ def _dependency_arrays(
         if len(parse.heads) == n and _fits(parse.relations, n, fallback):
             defect = DEFECTS[dependency_heights(parse.heads, np.array([0, n], np.int64))[1][0]]
         if defect:
-            faults.append(_fault("dependency tree", defect, sentences[i]))
+            tell(_fault("dependency tree", defect, sentences[i]))
             continue
         head[offsets[i] : offsets[i + 1]] = parse.heads
         relation[offsets[i] : offsets[i + 1]] = parse.relations
@@ -358,7 +347,7 @@ def _constituency_arrays(
     flags: UInt8,
     parses: dict[int, ConstituencyParse],
     inventories: Inventories,
-    faults: list[str],
+    tell: Tell,
 ) -> dict[str, Int32]:
     dummy, no_tag = inventories.dummy_label, len(inventories.tags) - 1
     tag = np.full(offsets[-1], no_tag, np.int32)
@@ -372,13 +361,13 @@ def _constituency_arrays(
                 tree = binarise.binarise(parse, dummy)
                 tag[offsets[i] : offsets[i + 1]] = parse.tags
             except ValueError as error:
-                faults.append(_fault("constituency tree", error, tokens))
+                tell(_fault("constituency tree", error, tokens))
         if tree is None:
             flags[i] |= CONST_FALLBACK
             tree = binarise.left_branching(n, dummy)
         trees.append(tree)
     columns = [np.concatenate([getattr(tree, name) for tree in trees]) for name in VIEW_FIELDS["const"][1:5]]
-    height, _ = constituency_heights(columns[1], columns[2], offsets)
+    height = constituency_heights(columns[1], columns[2], offsets)[0]
     return dict(zip(VIEW_FIELDS["const"], (tag, *columns, height), strict=True))
 
 

@@ -18,8 +18,8 @@ from tyro.conf import Positional
 from corpora.support.cli import Command
 from corpora.support.config import configuration
 from corpora.support.errors import UserError
+from parsing.cache.files import Manifest, ShardRow, remedy
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, NODE_FIELDS, Inventories
-from parsing.cache.manifest import Manifest, ShardRow, remedy
 from parsing.trees.parsers import Int, Int64
 
 
@@ -51,7 +51,7 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
     Raises:
         UserError: the first defect, with its shard and, where there is one, its row.
     """
-    from parsing.cache.shard import check_shard, read_arrays
+    from parsing.cache.files import check_shard, read_arrays
 
     if manifest.complete and len(manifest.prefix()) < len(manifest.shards):
         raise UserError(f"{folder / 'manifest.json'}: complete, but does not list every shard")
@@ -72,7 +72,7 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
 
 def shard_defect(arrays: dict[str, Int], inventories: Inventories) -> tuple[int, str] | None:
     """The first row of a shard that breaks an invariant, and what is wrong with it; None if sound."""
-    from parsing.cache.shard import decode_strings
+    from parsing.cache.files import decode_strings
 
     offsets = arrays["sentence_offsets"].astype(np.int64)
     lengths = np.diff(offsets)
@@ -123,7 +123,7 @@ def _tree_defect(arrays: dict[str, Int], offsets: Int64) -> tuple[int, str] | No
     if "left" in arrays:
         nodes = offsets - np.arange(len(offsets))
         left, right = arrays["left"].astype(np.int32), arrays["right"].astype(np.int32)
-        found = constituency_heights(left, right, offsets)
+        found = constituency_heights(left, right, offsets)[:2]
         branching = right == np.arange(nodes[-1]) - np.repeat(nodes[:-1], np.diff(nodes)) + 1
         checks.append((*found, arrays["const_height"], nodes, branching, CONST_FALLBACK))
     for heights, defects, stored, begins, is_fallback, flag in checks:

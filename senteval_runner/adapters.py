@@ -1,10 +1,10 @@
 """Our encoders behind other toolkits' interfaces: the original SentEval, and MTEB.
 
     import senteval                                            # the original toolkit
-    prepare, batcher = senteval_functions(resolve_encoder("runs/models/mine"))
+    prepare, batcher = senteval_functions(open_model("runs/models/mine"))
     senteval.engine.SE(params, batcher, prepare).eval(["MR"])
 
-    mteb.evaluate(MtebEncoder(resolve_encoder("runs/models/mine"), "mine"), tasks)
+    mteb.evaluate(MtebEncoder(open_model("runs/models/mine"), "mine"), tasks)
 
 sentence-transformers models come in by name (senteval_runner.vectors.encoders); the way out is
 :mod:`multiview.sentence_transformers`.
@@ -20,25 +20,23 @@ import numpy as np
 from corpora.support.errors import MissingExtraError
 from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.features import Float, unit
-from senteval_runner.vectors.embed import CombinedEncoder, Encoder, StoredEncoder, Tokens, as_vectors
+from senteval_runner.vectors.embed import Encoder, StoredEncoder, Tokens, as_vectors
 
-Prepare = Callable[[Any, Sequence[Tokens]], None]
 Batcher = Callable[[Any, Sequence[Tokens]], Float]
 
 
-def senteval_functions(encoder: Encoder) -> tuple[Prepare, Batcher]:
-    """``prepare`` and ``batcher`` for the original toolkit; every sentence is encoded once."""
+def senteval_functions(encoder: Encoder) -> tuple[Batcher, Batcher]:
+    """``prepare``, which encodes a whole task at once, and ``batcher`` for the original toolkit.
+
+    Every sentence is encoded once; an empty one is encoded as a full stop.
+    """
     vectors = as_vectors(encoder)
 
-    def prepare(params: Any, samples: Sequence[Tokens]) -> None:
-        """Encode the whole task at once: this is faster than the toolkit's batches of 128."""
-        vectors(list(samples))
+    def encode(params: Any, sentences: Sequence[Tokens]) -> Float:
+        """Vectors [n, d] of token lists."""
+        return vectors(list(sentences))
 
-    def batcher(params: Any, batch: Sequence[Tokens]) -> Float:
-        """Vectors [n, d] of token lists; an empty list is encoded as a full stop."""
-        return vectors(list(batch))
-
-    return prepare, batcher
+    return encode, encode
 
 
 class MtebEncoder:
@@ -51,8 +49,9 @@ class MtebEncoder:
     """
 
     def __init__(self, encoder: Encoder, name: str, revision: str = "local") -> None:
-        ours = isinstance(encoder, StoredEncoder | CombinedEncoder)
-        self.encoder = encoder if ours else StoredEncoder(encoder)
+        found = as_vectors(encoder)
+        assert isinstance(found, StoredEncoder)
+        self.encoder = found
         self.name = name if "/" in name else f"multiview/{name}"
         self.revision = revision
 
@@ -67,13 +66,11 @@ class MtebEncoder:
 
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
         """Vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt are ignored."""
-        texts = [text for batch in inputs for text in batch["text"]]
-        return self.encoder.encode(texts)
+        return self.encoder.encode([text for batch in inputs for text in batch["text"]])
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Float:
         """Cosines [n, m] of every vector of [n, d] with every vector of [m, d]."""
-        both = (np.asarray(vectors, dtype=np.float32) for vectors in (embeddings1, embeddings2))
-        one, other = (unit(np.atleast_2d(vectors)) for vectors in both)
+        one, other = (unit(np.atleast_2d(np.float32(vectors))) for vectors in (embeddings1, embeddings2))
         return one @ other.T
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Scores:

@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from corpora.senteval.files import TaskData
-from corpora.senteval.tasks import RELATEDNESS_TASKS
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_record, write_record
 from senteval_runner.evaluation import data_hashes
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import TaskResult
-
-log = logging.getLogger(LOGGER)
 
 FORMAT = 1
 """Version of the part files; scores of another version are computed again."""
@@ -44,7 +41,7 @@ def data_folder(given: Path | None) -> Path:
 
 
 class Cells:
-    """Finished (model, protocol, seed, task) cells on disk."""
+    """Finished (model, protocol, seed, task) cells on disk, under ``folder``."""
 
     def __init__(self, folder: Path, protocol: Protocol) -> None:
         self.folder, self.protocol = folder, protocol
@@ -55,17 +52,9 @@ class Cells:
         return self.folder / f"{key}-{self.protocol.name}-{self.digest}" / str(seed) / f"{task}.json"
 
     def load(self, key: str, seed: int, task: TaskData) -> TaskResult | None:
-        """The finished cell of the model ``key``; None if it is to be computed (again).
-
-        That is when there is none, it is damaged, the data have changed since, or an earlier version wrote
-        it, which did not score SICK-R and STS-B by cosine.
-        """
+        """The finished cell of the model ``key``; None if there is none, it is damaged, or data changed."""
         found = read_cell(self._path(key, seed, task.name))
-        if found is None or found["data_sha256"] != data_hashes(task):
-            return None
-        if task.name in RELATEDNESS_TASKS and "cosine.spearman" not in found["metrics"]:
-            return None
-        return TaskResult(**found)
+        return TaskResult(**found) if found and found["data_sha256"] == data_hashes(task) else None
 
     def save(self, key: str, seed: int, result: TaskResult) -> None:
         """Write a finished cell, atomically."""
@@ -79,7 +68,7 @@ def read_cell(path: Path) -> dict[str, Any] | None:
     try:
         return read_record(path)
     except UserError as error:
-        log.warning("%s; computed again", error)
+        logging.getLogger(LOGGER).warning("%s; computed again", error)
         return None
 
 

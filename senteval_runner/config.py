@@ -32,13 +32,9 @@ class SentEvalConfig:
     """Width of the classifiers' hidden layer; 0 is logistic regression."""
     project: Count | None = None
     """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
-    normalize_parts: bool = False
-    """Scale the vectors of A and B to length 1 before A+B joins them."""
     expand: str | None = None
     """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought): a
     file or a model2vec folder. The expanded model stays in a folder beside the model."""
-    expand_words: Count = 2_000_000
-    """Words of those vectors to read at most, from the top."""
     random_seed: CountOrNone = 0
     """Seed of random encoders and of the projection."""
     output: Path = Path("runs/reports/senteval")
@@ -47,15 +43,5 @@ class SentEvalConfig:
     """Folder of sentence vectors, one subfolder per model."""
     trees: Path = Path("runs/trees")
     """Folder for the parsed sentences (in senteval-PARSERS/), or a finished tree cache."""
-    parse_workers: Count | None = None
-    """Processes that parse sentences not yet in --trees; None is one per core."""
     device: str | None = None
     """Device of the models, e.g. cpu or cuda; None is a GPU if there is one."""
-    batch_size: Count = 128
-    """Sentences encoded at a time."""
-    threads: Count | None = None
-    """Threads of the classifiers; None is torch's default."""
-    published: bool = True
-    """Show the multi-view paper's published rows below ours, marked as such."""
-    examples: Path | None = None
-    """Sentences, one per line: the report shows their nearest neighbours among the evaluation sentences."""

@@ -35,6 +35,7 @@ from senteval_runner.protocol.relatedness import relatedness
 from senteval_runner.protocol.results import Results, TaskResult
 from senteval_runner.vectors.embed import (
     Encoder,
+    Part,
     SentenceVectors,
     SentEvalBatcher,
     StoredEncoder,
@@ -85,27 +86,39 @@ def evaluate(
     """
     protocol = get_protocol(protocol, nhid=nhid)
     listed = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
-    names = [canonical_task(task) for task in listed]
     vectors = as_vectors(encoder)
+    read, missing = read_tasks([canonical_task(task) for task in listed], Path(data))
     if trees is not None and isinstance(encoder, MultiViewEncoder):
-        wanted = EvaluationTrees(folder=Path(trees), data=Path(data), tasks=names)
-        vectors = StoredEncoder(functools.partial(tree_reading, encoder, wanted))
-    results = Results(protocol=protocol, seed=seed)
-    with progress(total=len(names), unit="task", description="evaluate") as bar:
-        for name in names:
+        wanted = EvaluationTrees(folder=Path(trees), tasks=read)
+        vectors = StoredEncoder(Part(functools.partial(tree_reading, encoder, wanted), tokens=True))
+    results = Results(protocol=protocol, seed=seed, skipped=missing)
+    with progress(total=len(read), unit="task", description="evaluate") as bar:
+        for task in read:
             try:
-                result = evaluate_task(vectors, read_task(name, Path(data)), protocol, seed)
+                result = evaluate_task(vectors, task, protocol, seed)
             except UserError as error:
                 # Nothing is lost yet: with a broken encoder every task would be skipped, one after the other.
                 if isinstance(error, EncoderError) and not results.tasks:
                     raise
-                results.skipped[name] = str(error)
+                results.skipped[task.name] = str(error)
             else:
-                results.tasks[name] = result
+                results.tasks[task.name] = result
                 if done:
                     done(result)
             bar.update(1)
     return results
+
+
+def read_tasks(names: Sequence[str], data: Path) -> tuple[list[TaskData], dict[str, str]]:
+    """Tasks by canonical name, read once for the whole run; and why others cannot be read, by name."""
+    tasks: list[TaskData] = []
+    missing: dict[str, str] = {}
+    for name in names:
+        try:
+            tasks.append(read_task(name, data))
+        except UserError as error:
+            missing[name] = str(error)
+    return tasks, missing
 
 
 class _Rows:
@@ -179,7 +192,13 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
 def data_hashes(task: TaskData) -> dict[str, str]:
     """SHA-256 of every file a task was read from, by name."""
     files = sorted({path for paths in task.files.values() for path in paths})
-    return {path.name: sha256_file(path) for path in files}
+    return {path.name: _sha256(path, path.stat().st_mtime_ns) for path in files}
+
+
+@functools.cache
+def _sha256(path: Path, changed_ns: int) -> str:
+    """SHA-256 of a file as it is since ``changed_ns``: every cell of a task asks for it."""
+    return sha256_file(path)
 
 
 class _Scored(TypedDict, total=False):

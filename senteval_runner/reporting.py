@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import torch
 from threadpoolctl import threadpool_info
@@ -13,24 +12,21 @@ from threadpoolctl import threadpool_info
 from corpora.senteval.files import TaskData
 from corpora.senteval.tasks import PROBING_FILES, canonical_task
 from corpora.support.config import config_to_json
-from corpora.support.files import read_json, write_json, write_text
+from corpora.support.files import json_digest, read_json, write_json, write_text
 from senteval_runner.cells import FORMAT, versions
 from senteval_runner.config import SentEvalConfig
-from senteval_runner.expansion import known_words_section, words_of
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import Results, TaskResult
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.sections import (
     comparison_sections,
-    neighbour_section,
     projection_section,
-    read_examples,
     score_sections,
 )
 from senteval_runner.report.table import Cell, Table
 from senteval_runner.report.tables import Effort, averaged_columns, paper_row, similarity_row
-from senteval_runner.vectors.embed import CombinedEncoder, StoredEncoder
-from senteval_runner.vectors.sources import Source
+from senteval_runner.vectors.embed import StoredEncoder
+from senteval_runner.vectors.sources import TREES, Source
 
 COUNTS_TITLE = "Row counts that differ from the published ones"
 SKIPPED_TITLE = "Skipped (the average is left out when one of the table's tasks is missing)"
@@ -43,20 +39,26 @@ class Model:
     """One row of the report."""
 
     name: str
-    spec: str
-    key: str
-    """Digest of everything that determines its vectors."""
-    sources: list[Source]
-    vectors: StoredEncoder | CombinedEncoder
+    encoder: StoredEncoder
     results: dict[int, dict[str, TaskResult]] = field(default_factory=dict)
     """By seed and task."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Reason by task."""
 
     @property
+    def key(self) -> str:
+        """Digest of everything that determines its vectors."""
+        return json_digest(self.encoder.identity, 16)
+
+    @property
+    def sources(self) -> list[Source]:
+        """What its parts were named as."""
+        return [part.source for part in self.encoder.parts if part.source is not None]
+
+    @property
     def reads_parses(self) -> bool:
         """Whether a parser's trees go into its vectors."""
-        return any(source.kind in ("multiview", "views", "random", "start") for source in self.sources)
+        return any(source.kind in TREES for source in self.sources)
 
     @property
     def hours(self) -> float | None:
@@ -74,7 +76,6 @@ def write_results(
     protocol: Protocol,
     models: Sequence[Model],
     tasks: Sequence[TaskData],
-    expanded: Sequence[Path] = (),
 ) -> None:
     """Write all four files; print the tables of our own scores.
 
@@ -82,20 +83,17 @@ def write_results(
         config: the run's options.
         protocol: how scores were computed.
         models: all models, with their results.
-        tasks: the tasks that every model with results was scored on.
-        expanded: folders of models whose vocabulary was expanded.
+        tasks: all tasks that could be read.
     """
     results, remarks = _results(config, protocol, models), _remarks(models)
-    if expanded and tasks:
-        section, results["known_words"] = known_words_section(expanded, words_of(tasks))
-        remarks = [section, *remarks]
     write_json(config.output / "results.json", results)
     write_text(config.output / "results.csv", _flat(models, protocol))
     scored = [model for model in models if model.results]
+    tasks = [task for task in tasks if all(task.name not in model.skipped for model in scored)]
     scores = {model.name: model.scores() for model in scored}
     parsed = [model.name for model in scored if model.reads_parses]
     labelled = [task.name for task in tasks if _labelled_by_parser(task)]
-    efforts = {model.name: Effort(model.vectors.dim, model.hours) for model in scored}
+    efforts = {model.name: Effort(model.encoder.dim, model.hours) for model in scored}
     projected = f", projected to {config.project} dimensions" if config.project else ""
     page = Page(
         "SentEval",
@@ -103,31 +101,24 @@ def write_results(
         f"Protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}.",
     )
     print(page.markdown(), end="")
-    sections = score_sections(scores, parsed, labelled, config.published, efforts)
+    sections = score_sections(scores, parsed, labelled, True, efforts)
     if scored:
         sections += comparison_sections({model.name: list(model.results.values()) for model in scored})
     page = replace(page, sections=[*sections, *remarks])
     write_text(config.output / "results.md", page.markdown())
     print(f"written: {config.output / 'results.json'}, results.csv, results.md")
     if scored:
-        page = replace(page, sections=[*page.sections, *_sentence_sections(config, scored, tasks)])
+        page = replace(page, sections=[*page.sections, *_sentence_sections(scored, tasks)])
         write_text(config.output / "report.html", page.html())
         print(f"written: {config.output / 'report.html'}")
 
 
-def _sentence_sections(
-    config: SentEvalConfig, models: Sequence[Model], tasks: Sequence[TaskData]
-) -> Iterator[Section]:
-    """The sentences of the single-sentence task with most classes in the plane; neighbours of examples."""
-    vectors = {model.name: model.vectors for model in models}
+def _sentence_sections(models: Sequence[Model], tasks: Sequence[TaskData]) -> Iterator[Section]:
+    """The sentences of the single-sentence task with most classes in the plane."""
     single = [task for task in tasks if task.kind == "single" and 2 <= len(task.classes) <= MOST_CLASSES]
     if single:
+        vectors = {model.name: model.encoder for model in models}
         yield projection_section(vectors, max(single, key=lambda task: len(task.classes)))
-    if config.examples is not None:
-        examples = read_examples(config.examples)
-        sentences = (tokens for task in tasks for part in task.splits.values() for tokens in part.sentences())
-        corpus = [list(tokens) for tokens in dict.fromkeys(map(tuple, sentences))]
-        yield neighbour_section(vectors, examples, corpus)
 
 
 def _labelled_by_parser(task: TaskData) -> bool:
@@ -161,9 +152,9 @@ def _results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]
         "torch_threads": torch.get_num_threads(),
         "models": {
             model.name: {
-                "spec": model.spec,
+                "spec": model.encoder.spec,
                 "key": model.key,
-                "dim": model.vectors.dim,
+                "dim": model.encoder.dim,
                 "hours": model.hours,
                 "parts": [dataclasses.asdict(source) for source in model.sources],
             }

@@ -59,7 +59,7 @@ class Runner:
             "senteval_runner.run",
             *(system.spec(models, self.trees), "--tasks", ",".join((*TASKS, *SIMILARITY))),
             *("--data", self.data, "--trees", self.parsed, "--protocol", self.protocol),
-            *("--output", report, "--cache", vectors, "--threads", 1),
+            *("--output", report, "--cache", vectors),
         )
         shutil.rmtree(vectors, ignore_errors=True)  # 50 MB that nothing reads again
 

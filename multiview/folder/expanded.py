@@ -5,8 +5,6 @@ Made once: ``expanded.json`` says from which model and which vectors.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.inputs import stem
@@ -14,20 +12,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json
 from multiview.folder.files import load_members, member_names, member_record, model_sha256, save_model
 from multiview.words.sources.given import given_source
-from multiview.words.table import WordTable
 from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownWords:
-    """What a vocabulary knows of a text."""
-
-    words: int
-    """Words in the vocabulary."""
-    types: int
-    """Distinct words of the text that it knows."""
-    tokens: int
-    """Words of the text that it knows, repeats counted."""
 
 
 def has_trained_words(folder: Path) -> bool:
@@ -75,21 +60,3 @@ def expand_into(folder: Path, target: Path, vectors: WordVectors) -> None:
     added = [member.network.words.expand(vectors) for member in members]
     note = "\nVocabulary expanded by {} words, by least squares from {}.\n"
     save_model(members, target, folder, [note.format(n, vectors.about) if n else "" for n in added])
-
-
-def known_words(folder: Path, counts: Counter[str]) -> tuple[KnownWords, KnownWords]:
-    """What the trained vocabulary of an expanded model knows of a text, without the expansion and with it.
-
-    Args:
-        folder: of the expanded model.
-        counts: occurrences of the text's words.
-    """
-    records = {name: member_record(folder / name).words for name in member_names(folder)}
-    name = next(name for name, record in records.items() if record.mode == "trained")
-    table = WordTable.load(folder / name, records[name], views=0)
-    found = []
-    for vocabulary in (table.trained_vocabulary, table.vocabulary):
-        # Row 0 is the unknown word; hash buckets follow the listed words.
-        known = [count for word, count in counts.items() if 0 < vocabulary.row(word) <= len(vocabulary)]
-        found.append(KnownWords(words=len(vocabulary), types=len(known), tokens=sum(known)))
-    return found[0], found[1]

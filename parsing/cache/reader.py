@@ -25,9 +25,8 @@ import h5py
 import numpy as np
 
 from corpora.support.errors import UserError
+from parsing.cache.files import Manifest, check_shard, decode_strings, open_shard
 from parsing.cache.format import NODE_FIELDS, TOKEN_FIELDS, VIEW_FIELDS, Batch, WordIds, join, offsets_of
-from parsing.cache.manifest import Manifest
-from parsing.cache.shard import check_shard, decode_strings, open_shard
 from parsing.trees.parsers import Int, Int32, Int64, UInt8
 
 OPEN_SHARDS = 16

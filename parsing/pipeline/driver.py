@@ -23,9 +23,16 @@ from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import locked, sweep, write_json
 from corpora.support.progress import progress
+from parsing.cache.files import (
+    NAME,
+    SHARD_SENTENCES,
+    Manifest,
+    ShardRow,
+    check_shard,
+    difference,
+    write_shard,
+)
 from parsing.cache.format import REPLACED_BYTES, TOO_LONG, Batch, join
-from parsing.cache.manifest import NAME, SHARD_SENTENCES, Manifest, ShardRow, difference
-from parsing.cache.shard import check_shard, write_shard
 from parsing.pipeline.workers import FEWER, Part, Pool, parse_parts
 
 PART_SENTENCES = 1024

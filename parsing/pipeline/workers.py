@@ -28,6 +28,8 @@ from parsing.cache.format import Batch, Inventories
 from parsing.text_parser import TextParser
 
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+SHOWN_FAULTS = 20
+"""Faults of one part that the log has; all are flagged."""
 FEWER = "take fewer --workers, or free memory; the same command resumes"
 MakeParser = Callable[[], TextParser]
 """Loads the parsers where they are to work; it must be picklable for a pool of processes."""
@@ -67,7 +69,7 @@ class Worker:
     def parse(self, sentences: Sequence[Sequence[str]], flags: Sequence[int]) -> tuple[Batch, list[str]]:
         """Trees of a part, and the faults to tell the user of."""
         faults: list[str] = []
-        return self.parser.arrays(sentences, flags, faults), faults
+        return self.parser.arrays(sentences, flags, faults.append), faults[:SHOWN_FAULTS]
 
 
 class Pool(AbstractContextManager["Pool"]):

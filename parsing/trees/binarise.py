@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from parsing.trees.arrays import constituency_spans
+from parsing.trees.arrays import constituency_heights
 from parsing.trees.parsers import ConstituencyParse, Int
 
 NULL_LABEL = 0
@@ -75,7 +75,9 @@ def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyPar
         dummy_label: what :func:`binarise` was given.
     """
     n = len(tree.leaf_label)
-    first, last = constituency_spans(tree.left, tree.right, np.array([0, n], np.int64))
+    words = np.arange(n, dtype=np.int32)
+    _, _, *ends = constituency_heights(tree.left, tree.right, np.array([0, n], np.int64))
+    first, last = (np.concatenate([words, end]) for end in ends)
     labels = np.concatenate([tree.leaf_label, tree.label])
     kept = labels != np.repeat([NULL_LABEL, dummy_label], [n, n - 1])
     kept[-1] = True

@@ -90,29 +90,27 @@ def evaluate(models: Path, train_trees: Path, held_out_trees: Path) -> dict[str,
     from multiview.model import MultiViewEncoder
     from parsing.cache.reader import TreeCache
     from senteval_runner.demo.retrieval import neighbour_retrieval, tfidf_embeddings
-    from senteval_runner.vectors.encoders import resolve_encoder
-    from senteval_runner.vectors.starts import StartSpec, load_start
+    from senteval_runner.vectors.encoders import open_model
+    from senteval_runner.vectors.untrained import load_start
 
     held_out = TreeCache.open(held_out_trees)
     sentences = tokens_of(held_out)
     adapted = MultiViewEncoder.load(models / ADAPTED)
     encoders = {
         "builtin, adapted": adapted,
-        "builtin, adapted, before its first step": load_start(StartSpec(str(models / ADAPTED), train_trees)),
+        "builtin, adapted, before its first step": load_start(models / ADAPTED, train_trees),
         "builtin": MultiViewEncoder.load("builtin"),
         "DEP+CONST of this text alone": MultiViewEncoder.load(models / SCRATCH),
-        "DEP+CONST, before its first step": load_start(StartSpec(str(models / SCRATCH), train_trees)),
+        "DEP+CONST, before its first step": load_start(models / SCRATCH, train_trees),
     }
     rows: dict[str, NDArray[Any] | csr_matrix] = {
         name: encoder.encode(None, trees=held_out, batch_size=256) for name, encoder in encoders.items()
     }
     rows |= {
         "average of the adapted words": word_average(adapted, sentences),
-        "SIF of the adapted words": resolve_encoder(f"sif:{models / ADAPTED}?corpus={train_trees}")(
-            sentences
-        ),
-        "average of random words": resolve_encoder("bag:random")(sentences),
-        "SIF of random words": resolve_encoder(f"sif:random?corpus={train_trees}")(sentences),
+        "SIF of the adapted words": open_model(f"sif:{models / ADAPTED}?corpus={train_trees}")(sentences),
+        "average of random words": open_model("bag:random")(sentences),
+        "SIF of random words": open_model(f"sif:random?corpus={train_trees}")(sentences),
         "TF-IDF": tfidf_embeddings(tokens_of(TreeCache.open(train_trees)), sentences),
     }
     return neighbour_retrieval(rows, sentence_documents(held_out))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from corpora.support.errors import MissingExtraError
 from senteval_runner.protocol.config import Protocol
 
 if TYPE_CHECKING:
@@ -94,13 +93,7 @@ class Results:
         ]
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """The rows as a pandas table, wide by ``.pivot(index="task", columns="metric", values="value")``.
+        """The rows as a pandas table, wide by ``.pivot(index="task", columns="metric", values="value")``."""
+        import pandas
 
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        try:
-            import pandas
-        except ImportError:
-            raise MissingExtraError("pandas", "pandas") from None
         return pandas.DataFrame(self.rows(), columns=["protocol", "seed", "task", "metric", "value"])

@@ -1,14 +1,9 @@
-"""Sentence vectors in the plane, and the nearest neighbours of examples."""
+"""Sentence vectors in the plane."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
-
-from senteval_runner.protocol.features import Float, unit
-from senteval_runner.vectors.embed import Tokens
 
 FEWEST = 5
 NO_PLANE = "too few texts or dimensions for a plane"
@@ -36,22 +31,3 @@ def tsne(vectors: NDArray[np.floating], seed: int = 0) -> NDArray[np.floating]:
     model = TSNE(perplexity=perplexity, init="pca", random_state=seed)
     flat: NDArray[np.floating] = model.fit_transform(vectors)
     return flat
-
-
-def nearest(
-    queries: Float, vectors: Float, sentences: Sequence[Tokens], count: int = 5
-) -> list[list[tuple[float, str]]]:
-    """The ``count`` sentences nearest to each query by cosine, its own text included if it is among them.
-
-    Args:
-        queries: vectors [q, d].
-        vectors: vectors of the sentences, [n, d].
-        sentences: the n sentences.
-        count: neighbours per query.
-    """
-    cosines = unit(queries) @ unit(vectors).T
-    order = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
-    return [
-        [(float(row[i]), " ".join(sentences[i])) for i in best]
-        for row, best in zip(cosines, order, strict=True)
-    ]

@@ -1,7 +1,7 @@
 """The sections of an evaluation's report.
 
 Tables with the best marked, mean ± standard deviation over seeds, paired bootstrap between models, bars per
-task, a heat map of the probing tasks, sentence vectors in the plane, nearest neighbours of examples.
+task, a heat map of the probing tasks, sentence vectors in the plane.
 """
 
 from __future__ import annotations
@@ -9,24 +9,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from corpora.rows import text_lines
 from corpora.senteval.files import TaskData
-from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Block, Section
-from senteval_runner.report.projections import NO_PLANE, has_plane, nearest, pca, tsne
+from senteval_runner.report.projections import NO_PLANE, has_plane, pca, tsne
 from senteval_runner.report.published import CONTROLS, NOTE, SENTEVAL
-from senteval_runner.report.table import Cell, Table, mean_and_deviation
-from senteval_runner.vectors.embed import SentenceVectors, Tokens
+from senteval_runner.report.table import mean_and_deviation
+from senteval_runner.vectors.embed import SentenceVectors
 
 SICK_NOTE = "SICK-R times 100; lower MSE is better."
 NO_AVERAGE_NOTE = "No average: it needs every task of the multi-view paper's table."
 MAX_POINTS = 400
-MAX_NEIGHBOURS = 20_000
 
 
 def score_sections(
@@ -111,31 +107,3 @@ def projection_section(models: Mapping[str, SentenceVectors], task: TaskData) ->
                 caption = f"{name}, {method}"
                 blocks.append(plots.scatter(flat_N2, classes, task.classes, titles=titles, caption=caption))
     return Section(f"{task.name} sentences in the plane", blocks)
-
-
-def neighbour_section(
-    models: Mapping[str, SentenceVectors], examples: Sequence[Tokens], corpus: Sequence[Tokens]
-) -> Section:
-    """Nearest sentences of the evaluation data to each example, per model."""
-    corpus = corpus[:MAX_NEIGHBOURS]
-    rows: list[list[Cell]] = []
-    for name, vectors in models.items():
-        found = nearest(vectors(examples), vectors(corpus), corpus)
-        for example, neighbours in zip(examples, found, strict=True):
-            labels = [[name, " ".join(example)], *[["", ""]] * (len(neighbours) - 1)]
-            rows += [[*label, *neighbour] for label, neighbour in zip(labels, neighbours, strict=True)]
-    note = f"Among {len(corpus):,} sentences of the evaluated tasks, by cosine."
-    table = Table(["model", "example", "cosine", "sentence"], rows, notes=[note])
-    return Section("Nearest neighbours", [table])
-
-
-def read_examples(path: Path) -> list[Tokens]:
-    """Sentences, one per line, blank lines left out.
-
-    Raises:
-        UserError: no such file, not UTF-8, or nothing in it.
-    """
-    examples = [line.text.split() for line in text_lines(path)]
-    if not examples:
-        raise UserError(f"{path}: holds no sentence")
-    return examples

@@ -2,85 +2,107 @@
 
 A backbone lists its columns (layer, pooling) and computes all of them in one pass over the sentences.
 
-Legend of dimension suffixes: K columns, n sentences, B sentences of a batch, T word pieces, D vector size.
+Legend of dimension suffixes: K columns, n sentences, B of a batch, T word pieces, N nodes, D vector size.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest, read_json
 from multiview.pretrained import one_line, quiet
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.config import BackboneConfig
-from senteval_runner.towers.limits import most_pieces
-from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
-from senteval_runner.towers.units import Column, transformer_layers
-from senteval_runner.towers.whole import WholeBackbone
-from senteval_runner.vectors.embed import text_of
+from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, most_pieces, pool, pool_nodes
+from senteval_runner.towers.units import OWN, WHOLE, Column, chosen_unit, transformer_layers
+from senteval_runner.vectors.embed import Part, StoredEncoder, text_of
+from senteval_runner.vectors.encoders import STRINGS, load_multiview, load_source
 from senteval_runner.vectors.sources import Source, find_source
+from senteval_runner.vectors.store import VectorStore
+
+if TYPE_CHECKING:
+    from multiview.model import MultiViewEncoder
+    from multiview.nodes.states import ViewNodes
+
+BATCH = 32
+"""Sentences encoded at a time."""
+HEIGHTS = {f"h{height}": height for height in (0, 1, 2, 3, 4, 6, 8)}
+"""Higher nodes are few: most sentences would give their root instead."""
 
 
-class Backbone(Protocol):
-    """An encoder with layers."""
+class Backbone(ABC):
+    """An encoder with layers; its weights load when the first sentence is encoded.
 
-    name: str
-    """Name in tables."""
-    source: Source
+    Args:
+        source: what the encoder was named as.
+        config: how it is read.
+    """
+
     layers: tuple[str, ...]
     """From the bottom up."""
-    compared: tuple[str, ...]
+    compared: tuple[str, ...] = ()
     """The layers a comparison of poolings averages over."""
     poolings: tuple[str, ...]
     columns: list[Column]
     """The vectors that ``encode`` returns, in order; remove those that are not needed."""
 
+    def __init__(self, source: Source, config: BackboneConfig) -> None:
+        self.source, self.config, self.name = source, config, source.name
+
+    @abstractmethod
+    def encode(self, sentences: Sequence[list[str]]) -> Float:
+        """All columns of token lists, float32 [K, n, D]."""
+
     def identity(self) -> list[Any]:
         """Everything that determines the vectors, except the columns."""
-        ...
+        return [self.source.key]
 
-    def notes(self, cut: int) -> list[str]:
-        """Remarks for readers of the scores; ``cut`` sentences were shortened."""
-        ...
+    def notes(self) -> list[str]:
+        """Remarks for readers of the scores."""
+        return []
 
-    def encode(self, sentences: Sequence[list[str]]) -> tuple[Float, NDArray[np.bool_]]:
-        """All columns of token lists, float32 [K, n, D], and which sentences were shortened [n]."""
-        ...
+    def part(self, cache: Path | None, dtype: str = "float32") -> Part:
+        """The columns with a store of their vectors, a subfolder of ``cache``; None keeps them in memory."""
+        folder = cache and cache / json_digest([*self.identity(), dtype, self.columns], 16)
+        store = VectorStore(folder, len(self.columns), dtype)
+        return Part(lambda: self.encode, tokens=True, name=self.name, store=store, source=self.source)
 
 
-class TransformerBackbone:
+class TransformerBackbone(Backbone):
     """A Hugging Face encoder: hidden states of every layer, pooled.
 
     Args:
         source: a name or a folder; the first module of a sentence-transformers folder is used.
-        config: length, special tokens, device, batch size.
+        config: length, special tokens, device.
 
     Raises:
         MissingExtraError: transformers is not installed.
         UserError: nothing loadable is found under that name.
     """
 
-    poolings: tuple[str, ...] = POOLINGS
+    poolings = POOLINGS
 
     def __init__(self, source: Source, config: BackboneConfig) -> None:
+        super().__init__(source, config)
         try:
             from transformers import AutoConfig
         except ImportError:
             raise MissingExtraError("transformers", "burt") from None
-        self.source, self.config, self.name = source, config, _short_name(source.spec)
+        self.name = _short_name(source.spec)
         self.path = transformer_folder(source.spec)
         self.shape = self._load(AutoConfig.from_pretrained)
         self.layers = transformer_layers(int(self.shape.num_hidden_layers))
-        self.compared: tuple[str, ...] = self.layers[1:]
+        self.compared = self.layers[1:]
         self.columns = [(layer, pooling) for layer in self.layers for pooling in POOLINGS]
         self.dim = int(self.shape.hidden_size)
 
@@ -118,7 +140,7 @@ class TransformerBackbone:
             model = model.get_encoder()
         return model.to(self.device).eval()
 
-    @cached_property
+    @property
     def device(self) -> str:
         """A GPU if there is one."""
         return self.config.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -133,53 +155,141 @@ class TransformerBackbone:
         options = [self.config.max_length, self.config.special_tokens]
         return [self.source.key, *options, version("transformers")]
 
-    def notes(self, cut: int) -> list[str]:
-        """Stand-ins for missing tokens, cut sentences."""
-        found = [f"{self.name}: {note}" for note in self.frame.notes]
-        return found + ([f"{self.name}: {cut:,} sentences cut at {self._limit()} pieces"] if cut else [])
+    def notes(self) -> list[str]:
+        """Stand-ins for missing tokens, and where sentences are cut."""
+        return [f"{self.name}: {note}" for note in (*self.frame.notes, f"cut at {self._limit()} pieces")]
 
     def _limit(self) -> int:
         """Word pieces per sentence: the option, or less where the model has fewer positions."""
         wanted = self.config.max_length
         return max(4, min(wanted, most_pieces(self.shape, self.tokenizer) or wanted))
 
-    def encode(self, sentences: Sequence[list[str]]) -> tuple[Float, NDArray[np.bool_]]:
-        """All columns, float32 [K, n, D], computed in order of length; and which sentences were cut [n]."""
+    def encode(self, sentences: Sequence[list[str]]) -> Float:
+        """All columns, float32 [K, n, D], computed in order of length."""
         texts = [text_of(tokens) for tokens in sentences]
-        limit = self._limit()
         pieces = self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
-        cut_n = np.array([len(ids) > limit for ids in pieces])
         order = sorted(range(len(texts)), key=lambda i: -len(pieces[i]))
-        out_KND = np.empty((len(self.columns), len(texts), self.dim), dtype=np.float32)
-        for start in range(0, len(order), self.config.batch_size):
-            rows = order[start : start + self.config.batch_size]
-            out_KND[:, rows] = self._encode_batch([texts[i] for i in rows], limit)
-        return out_KND, cut_n
+        out_KnD = np.empty((len(self.columns), len(texts), self.dim), dtype=np.float32)
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            out_KnD[:, rows] = self._encode_batch([texts[i] for i in rows])
+        return out_KnD
 
     @torch.inference_mode()
-    def _encode_batch(self, texts: list[str], limit: int) -> Float:
-        batch = self.tokenizer(texts, padding=True, truncation=True, max_length=limit, return_tensors="pt")
-        batch = batch.to(self.device)
+    def _encode_batch(self, texts: list[str]) -> Float:
+        options = {"padding": True, "truncation": True, "max_length": self._limit(), "return_tensors": "pt"}
+        batch = self.tokenizer(texts, **options).to(self.device)
         states = self.model(**batch, output_hidden_states=True).hidden_states
         if len(states) != len(self.layers) or states[0].shape[2] != self.dim:
             raise UserError(
                 f"backbone {self.source.spec!r} gives {len(states)} states of {states[0].shape[2]} "
                 f"dimensions, its configuration says {len(self.layers)} of {self.dim}: not supported"
             )
-        by_layer = dict(zip(self.layers, states, strict=True))
-        pooled: dict[Column, torch.Tensor] = {}
-        for layer in dict.fromkeys(layer for layer, _ in self.columns):
-            names = [pooling for one, pooling in self.columns if one == layer]
-            vectors = pool(
-                by_layer[layer],
-                batch["attention_mask"],
-                self.frame,
-                names,
-                special_tokens=self.config.special_tokens,
-            )
-            pooled |= {(layer, name): one for name, one in zip(names, vectors, strict=True)}
-        stacked: Float = torch.stack([pooled[column] for column in self.columns]).float().cpu().numpy()
-        return stacked
+        mask_BT, special = batch["attention_mask"], self.config.special_tokens
+        stacked_KBD = torch.stack(
+            [
+                pool(states[self.layers.index(layer)], mask_BT, self.frame, name, special_tokens=special)
+                for layer, name in self.columns
+            ]
+        )
+        vectors: Float = stacked_KBD.float().cpu().numpy()
+        return vectors
+
+
+class WholeBackbone(Backbone):
+    """Word vectors, precomputed vectors or any sentence encoder, as a backbone with one layer.
+
+    EMP compares the layers of BERT with averaged GloVe, Universal Sentence Encoder and InferSent in this way.
+    """
+
+    layers = (WHOLE,)
+    poolings = (OWN,)
+
+    def __init__(self, source: Source, config: BackboneConfig) -> None:
+        super().__init__(source, config)
+        self.columns = [(WHOLE, OWN)]
+
+    @cached_property
+    def _encoder(self) -> Part:
+        config, strings = self.config, self.source.kind in STRINGS
+        encode = load_source(self.source, device=config.device, trees=config.trees)
+        return Part(lambda: encode, tokens=not strings, name=self.name)
+
+    def identity(self) -> list[Any]:
+        """The model's files."""
+        return [self.source.key, WHOLE]
+
+    def notes(self) -> list[str]:
+        """What its row contains."""
+        vectors = "mean over known words" if self.source.kind == "words" else "its own sentence vectors"
+        return [f"{self.name}: {vectors}, one row"]
+
+    def encode(self, sentences: Sequence[list[str]]) -> Float:
+        """The vectors of token lists, float32 [1, n, D]."""
+        return StoredEncoder(self._encoder)(sentences)[None]
+
+
+class TreeBackbone(Backbone):
+    """A model folder of ``multiview.train``, or untrained encoders, read like layers.
+
+    The "layers" are ``all`` nodes and ``h0``, ``h1``, ... the nodes of one height (leaves and words without
+    dependents have height 0). A sentence without a node of that height gives its root. Several views are
+    concatenated as in the model's own vectors.
+
+    Args:
+        source: the folder, or ``random:dep,const``.
+        config: trees, device.
+    """
+
+    layers = ("all", *HEIGHTS)
+    compared = ("all",)
+    poolings = ("root", "mean", "max")
+
+    def __init__(self, source: Source, config: BackboneConfig) -> None:
+        super().__init__(source, config)
+        self.columns = [("all", "root"), *((layer, one) for layer in self.layers for one in ("mean", "max"))]
+        self.dim = self.model.get_sentence_embedding_dimension()
+
+    @cached_property
+    def model(self) -> MultiViewEncoder:
+        """The encoder on its device, read at the roots: the columns pool by themselves."""
+        model = load_multiview(self.source, self.config.device)
+        for member in model.members:
+            for encoder in member.network.encoder_list:
+                encoder.pooling = "root"
+            member.network.scales = (1.0,) * len(member.network.views)
+        return model
+
+    def notes(self) -> list[str]:
+        """What a height means."""
+        return [f"{self.name}: a sentence without a node of a height gives its root there"]
+
+    @torch.inference_mode()
+    def encode(self, sentences: Sequence[list[str]]) -> Float:
+        """All columns of token lists, float32 [K, n, D]."""
+        from parsing.cache.reader import TreeCache
+
+        trees = TreeCache.open(self.config.trees) if self.config.trees else None
+        out_KnD = np.empty((len(self.columns), len(sentences), self.dim), dtype=np.float32)
+        for nodes in self.model.node_states(sentences, batch_size=BATCH, trees=trees):
+            widths = [view.width for view in nodes.views]
+            roots = self.model.vectors(nodes.batch).split(widths, dim=1)
+            parts = [self._columns(root_BD, view) for root_BD, view in zip(roots, nodes.views, strict=True)]
+            out_KnD[:, nodes.places] = torch.cat(parts, dim=2).float().cpu().numpy()
+        return out_KnD
+
+    def _columns(self, root_BD: Tensor, nodes: ViewNodes) -> Tensor:
+        """The columns of one view: [K, B, D]."""
+        out = []
+        for layer, pooling in self.columns:
+            if pooling == "root":
+                out.append(root_BD)
+                continue
+            kept_N = torch.ones_like(nodes.height_N, dtype=torch.bool)
+            if layer != "all":
+                kept_N = nodes.height_N == HEIGHTS[layer]
+            out.append(pool_nodes(root_BD, nodes.h_ND[kept_N], nodes.sentence_N[kept_N], pooling))
+        return torch.stack(out)
 
 
 def transformer_folder(spec: str) -> str:
@@ -206,9 +316,7 @@ def _short_name(spec: str) -> str:
 
 
 def open_backbone(spec: str, config: BackboneConfig) -> Backbone:
-    """The backbone a name means; weights load when the first sentence is encoded.
-
-    Word vectors, precomputed vectors and single views have no layers: they are one.
+    """The backbone a name means; word vectors, precomputed vectors and single views have one layer.
 
     Raises:
         UserError: no such file or folder.
@@ -218,11 +326,29 @@ def open_backbone(spec: str, config: BackboneConfig) -> Backbone:
         return WholeBackbone(source, config)
     if source.kind == "sentence-transformers":
         return TransformerBackbone(source, config)
-    from senteval_runner.towers.node_states import TreeBackbone
-
     return TreeBackbone(source, config)
 
 
-def store_name(backbone: Backbone, storage: str) -> str:
-    """Folder name of a backbone's vectors: a digest of everything that determines them."""
-    return json_digest([*backbone.identity(), storage, backbone.columns], 16)
+def open_layers(
+    spec: str, layers: str, pooling: str, config: BackboneConfig, *, cache: Path | None
+) -> StoredEncoder:
+    """One choice of layers and pooling as an encoder; weights load when a vector is missing.
+
+    Args:
+        spec: see :func:`open_backbone`.
+        layers: one layer, or several separated by commas whose vectors are put side by side: ``top,bottom``.
+        pooling: one of the backbone's.
+        config: how the encoder is read.
+        cache: folder of stores, one subfolder per choice; None keeps vectors in memory.
+
+    Raises:
+        UserError: no such encoder, layer or pooling.
+    """
+    backbone = open_backbone(spec, config)
+    unit = chosen_unit(layers, pooling, backbone.name, backbone.layers, backbone.columns)
+    backbone.columns = unit.columns()
+    name = f"{backbone.name} {unit.name}"
+    return StoredEncoder(
+        backbone.part(cache), name=name, spec=f"{spec} {unit.name}",
+        identity=[*backbone.identity(), unit.row, unit.pooling],
+    )  # fmt: skip

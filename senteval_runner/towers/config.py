@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from corpora.support.config import Count, CountOrNone, configuration
+from corpora.support.config import configuration
 
 Pooling = Literal["mean", "cls", "max"]
 """How word-piece vectors become one vector."""
@@ -22,11 +22,7 @@ class BackboneConfig:
     special_tokens: bool = True
     """Whether mean and max count [CLS], [SEP] and their like; padding never counts."""
     max_length: Pieces = 256
-    """Word pieces per sentence, special ones included; longer sentences are cut and counted."""
-    heights: tuple[CountOrNone, ...] = (0, 1, 2, 3, 4, 6, 8)
-    """Tree encoders: node heights that count as layers (words without dependents have height 0)."""
-    batch_size: Count = 32
-    """Sentences encoded at a time."""
+    """Word pieces per sentence, special ones included; longer sentences are cut."""
     trees: Path | None = None
     """Tree encoders: tree cache of the sentences (parsing.run senteval); None parses them on the fly."""
     device: str | None = None

@@ -4,12 +4,11 @@ EMP's four poolings: the state of [CLS], the state of [SEP], mean and maximum ov
 two tokens stand depends on the tokenizer (XLNet puts both last) and where padding stands on its settings,
 so places are counted from the first or the last real word piece of each sentence.
 
-Legend of dimension suffixes: B sentences, T word pieces, D hidden size.
+Legend of dimension suffixes: B sentences, T word pieces, N nodes, D hidden size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,21 +84,44 @@ def places(mask_BT: Tensor, place: int) -> Tensor:
     return first_B + place if place >= 0 else last_B + 1 + place
 
 
-def pool(
-    hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, poolings: Sequence[str], *, special_tokens: bool
-) -> list[Tensor]:
-    """The wanted poolings of one layer: [B, D] each, in the order of ``poolings``."""
-    rows_B = torch.arange(len(hidden_BTD), device=hidden_BTD.device)
+def pool(hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, pooling: str, *, special_tokens: bool) -> Tensor:
+    """One of :data:`POOLINGS` of one layer: [B, D]."""
+    if pooling in ("cls", "sep"):
+        rows_B = torch.arange(len(hidden_BTD), device=hidden_BTD.device)
+        return hidden_BTD[rows_B, places(mask_BT, getattr(frame, pooling))]
     counted_BT = counted(mask_BT, frame, special_tokens=special_tokens)
-    out = []
-    for name in poolings:
-        if name in ("cls", "sep"):
-            out.append(hidden_BTD[rows_B, places(mask_BT, getattr(frame, name))])
-        elif name == "mean":
-            weight_BT = counted_BT.to(hidden_BTD.dtype)
-            total_BD = torch.einsum("btd,bt->bd", hidden_BTD, weight_BT)
-            out.append(total_BD / weight_BT.sum(1, keepdim=True))
-        else:
-            assert name == "max", name
-            out.append(hidden_BTD.masked_fill(~counted_BT[:, :, None], float("-inf")).amax(1))
-    return out
+    if pooling == "mean":
+        weight_BT = counted_BT.to(hidden_BTD.dtype)
+        return torch.einsum("btd,bt->bd", hidden_BTD, weight_BT) / weight_BT.sum(1, keepdim=True)
+    return hidden_BTD.masked_fill(~counted_BT[:, :, None], float("-inf")).amax(1)
+
+
+PADDED_FIRST = ("roberta", "xlm-roberta", "camembert", "mpnet")
+"""Families whose positions begin after the padding's."""
+
+
+def most_pieces(shape: Any, tokenizer: Any) -> int | None:
+    """Word pieces of the longest text, special ones included; None where nothing limits it.
+
+    Args:
+        shape: the configuration of a Hugging Face encoder.
+        tokenizer: its tokenizer; one without a limit names a number beyond a million.
+    """
+    limits = [int(tokenizer.model_max_length)]
+    positions = int(getattr(shape, "max_position_embeddings", None) or 0)
+    if positions > 0:  # relative positions: XLNet says -1, T5 nothing
+        limits.append(positions - (int(shape.pad_token_id) + 1) * (shape.model_type in PADDED_FIRST))
+    return min(limits) if min(limits) < 10**6 else None
+
+
+def pool_nodes(root_BD: Tensor, h_ND: Tensor, sentence_N: Tensor, pooling: str) -> Tensor:
+    """Mean or maximum [B, D] over the nodes of each sentence; the root of a sentence without nodes."""
+    count_B1 = torch.bincount(sentence_N, minlength=len(root_BD))[:, None]
+    if pooling == "mean":
+        total_BD = torch.zeros_like(root_BD).index_add_(0, sentence_N, h_ND)
+        pooled_BD = total_BD / count_B1.clamp(min=1)
+    else:
+        lowest_BD = torch.full_like(root_BD, float("-inf"))
+        index_ND = sentence_N[:, None].expand_as(h_ND)
+        pooled_BD = lowest_BD.scatter_reduce_(0, index_ND, h_ND, "amax")
+    return torch.where(count_B1 > 0, pooled_BD, root_BD)

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from corpora.support.errors import UserError
 from senteval_runner.towers.config import Pooling
-from senteval_runner.towers.limits import most_pieces
 from senteval_runner.towers.multiview import MultiViewTower
-from senteval_runner.vectors.pretrained import assemble, library, load_pretrained, pooling_module
+from senteval_runner.towers.pooling import most_pieces
+from senteval_runner.vectors.pretrained import assemble, load_pretrained, pooling_module
 from senteval_runner.vectors.sources import is_multiview
 
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ def load_tower(
     """
     if is_multiview(Path(backbone)):
         return MultiViewTower(Path(backbone), device)
-    _, transformer = library()
-    model = load_pretrained(transformer, backbone, max_seq_length=max_length)
+    model = load_pretrained(backbone, max_seq_length=max_length)
     # The tokenizer has the wanted length; an encoder with fewer positions would fail on longer texts.
     if most := most_pieces(model.config, model.tokenizer):
         model.max_seq_length = most
@@ -162,9 +161,8 @@ def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.devi
     """
     if is_multiview(Path(backbone)):
         return MultiViewTower(Path(backbone), device)
-    whole, transformer = library()
-    model = load_pretrained(whole, backbone, device="cpu")
-    if not isinstance(model[0], transformer):
+    model = load_pretrained(backbone, whole=True, device="cpu")
+    if type(model[0]).__name__ != "Transformer":
         raise UserError(f"model {backbone!r} begins with {type(model[0]).__name__}, not with a transformer")
     model.max_seq_length = max_length
     return TransformerTower(model, None).to(device)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from corpora.support.errors import UserError
 
@@ -42,12 +41,16 @@ def transformer_layers(count: int) -> tuple[str, ...]:
     return ("emb", *(str(number) for number in range(-count, 0)))
 
 
-def _one(name: str, layers: Sequence[str], backbone: str) -> str:
-    named = {"top": "-1", "bottom": f"-{sum(layer.startswith('-') for layer in layers)}"}
-    found = named.get(name, name)
-    if found not in layers:
-        raise UserError(f"{backbone}: no layer {name!r}; it has {', '.join(layers)}")
-    return found
+def _known(names: str, layers: Sequence[str], backbone: str) -> tuple[str, ...]:
+    """Layers by name, ``top`` and ``bottom`` among them, each once."""
+    ends = {"top": "-1", "bottom": f"-{sum(layer.startswith('-') for layer in layers)}"}
+    found = [ends.get(name.strip(), name.strip()) for name in names.split(",")]
+    for name in found:
+        if name not in layers:
+            raise UserError(f"{backbone}: no layer {name!r}; it has {', '.join(layers)}")
+    if len(set(found)) < len(found):
+        raise UserError(f"{names}: one layer of {backbone} twice")
+    return tuple(found)
 
 
 def chosen_layers(text: str, layers: Sequence[str], backbone: str) -> list[str]:
@@ -56,9 +59,7 @@ def chosen_layers(text: str, layers: Sequence[str], backbone: str) -> list[str]:
     Raises:
         UserError: the backbone has no such layer.
     """
-    if text == "all":
-        return list(layers)
-    wanted = {_one(name.strip(), layers, backbone) for name in text.split(",")}
+    wanted = layers if text == "all" else _known(text, layers, backbone)
     return [layer for layer in layers if layer in wanted]
 
 
@@ -72,42 +73,34 @@ def chosen_joins(texts: Sequence[str], layers: Sequence[str], backbone: str) -> 
     """
     joins: dict[tuple[str, ...], None] = {}
     for text in texts:
-        names = [name.strip() for name in text.split(",")]
-        if len(names) < 2:
+        if "," not in text:
             raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
-        if {"top", "bottom"} == set(names) and sum(layer.startswith("-") for layer in layers) < 2:
-            continue
-        joins[_several(f"--concatenate {text}", names, layers, backbone)] = None
+        ends = {name.strip() for name in text.split(",")} == {"top", "bottom"}
+        if not ends or sum(layer.startswith("-") for layer in layers) > 1:
+            joins[_known(text, layers, backbone)] = None
     return list(joins)
 
 
-def _several(option: str, names: Sequence[str], layers: Sequence[str], backbone: str) -> tuple[str, ...]:
-    found = tuple(_one(name, layers, backbone) for name in names)
-    if len(set(found)) < len(found):
-        raise UserError(f"{option}: one layer of {backbone} twice")
-    return found
-
-
-class HasColumns(Protocol):
-    """What a choice needs to know of a backbone."""
-
-    name: str
-    layers: tuple[str, ...]
-    columns: list[Column]
-
-
-def chosen_unit(layers: str, pooling: str, backbone: HasColumns) -> Unit:
+def chosen_unit(
+    text: str, pooling: str, backbone: str, layers: Sequence[str], columns: Sequence[Column]
+) -> Unit:
     """One layer, or several separated by commas, under one pooling.
+
+    Args:
+        text: the layers.
+        pooling: its name.
+        backbone: its name, for messages.
+        layers: of the backbone.
+        columns: of the backbone.
 
     Raises:
         UserError: the backbone has no such layer, or no such vector of it.
     """
-    names = [name.strip() for name in layers.split(",")]
-    unit = Unit(_several(f"layers {layers}", names, backbone.layers, backbone.name), pooling)
+    unit = Unit(_known(text, layers, backbone), pooling)
     for layer, _ in unit.columns():
-        if (layer, pooling) not in backbone.columns:
-            has = ", ".join(dict.fromkeys(name for one, name in backbone.columns if one == layer))
-            raise UserError(f"{backbone.name}: no pooling {pooling!r} of layer {layer}; it has {has}")
+        if (layer, pooling) not in columns:
+            has = ", ".join(dict.fromkeys(name for one, name in columns if one == layer))
+            raise UserError(f"{backbone}: no pooling {pooling!r} of layer {layer}; it has {has}")
     return unit
 
 

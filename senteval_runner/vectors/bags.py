@@ -1,6 +1,6 @@
 """Bags of word vectors: what a sentence encoder has to beat, because order and trees are not in them.
 
-| spec | encoder |
+| name | encoder |
 |---|---|
 | ``FILE``, ``bag:FILE`` | mean of pre-trained vectors (GloVe, word2vec) of the known words |
 | ``bag:random``, ``bag:random@300`` | mean of random vectors, a fixed one for each word |
@@ -17,128 +17,55 @@ Shape suffixes: n sentences, N words, E word-vector size.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.errors import UserError
-from corpora.support.files import sha256_file
-from multiview.folder.names import model_folder, near_model
+from multiview.folder.names import model_folder
+from multiview.model import MultiViewEncoder
+from multiview.words.sources.ngrams import random_vectors, with_ngrams
+from multiview.words.vectors import load_word_vectors
+from parsing.cache.reader import TreeCache
 from senteval_runner.protocol.features import Float
 
-if TYPE_CHECKING:
-    from parsing.cache.reader import TreeCache
-
-Weighting = Literal["bag", "sif"]
-PATTERN = re.compile(r"(?P<weighting>bag|sif):(?P<words>[^?]+)(?:\?corpus=(?P<corpus>.+))?")
-RANDOM = re.compile(r"(?P<of>random|ngrams)(?:@(?P<dim>[1-9]\d{0,4}))?")
+VECTOR_CACHE = Path("runs/vectors")
+"""Folder of converted vector files."""
 RANDOM_DIM = 300
 SIF_A = 1e-3
-SAMPLE = 20_000
-"""Corpus sentences from which the direction is computed."""
-BLOCK = 100
-"""Sentences that are read together."""
-
+SAMPLE, BLOCK = 20_000, 100
+"""Corpus sentences from which the direction is computed, and how many are read together."""
 Lookup = Callable[[Sequence[str]], tuple[Float, NDArray[np.bool_]]]
 """Vectors [N, E] of words and which of them are known, [N]."""
 
 
-@dataclass(frozen=True)
-class BagSpec:
-    """What a spec says."""
-
-    weighting: Weighting
-    words: str
-    """``random@DIM``, ``ngrams@DIM``, or the path of vectors or of a model folder."""
-    corpus: Path | None
-    """Tree cache with the frequencies; None for a plain bag."""
-
-    @classmethod
-    def parse(cls, spec: str) -> Self:
-        """Read a spec.
-
-        Raises:
-            UserError: it is none, or names what does not exist.
-        """
-        found = PATTERN.fullmatch(spec)
-        if found is None:
-            raise UserError(f"model {spec!r}: expected bag:WORDS or sif:WORDS?corpus=CACHE")
-        weighting, corpus = cast(Weighting, found["weighting"]), found["corpus"]
-        if weighting == "bag" and corpus is not None:
-            raise UserError(f"model {spec!r}: a plain bag needs no corpus; sif: does")
-        if weighting != "bag" and corpus is None:
-            raise UserError(
-                f"model {spec!r}: word frequencies come from a tree cache of training text: "
-                f"{weighting}:{found['words']}?corpus=runs/trees/NAME"
-            )
-        if corpus is not None and not (Path(corpus) / "manifest.json").is_file():
-            raise UserError(f"model {spec!r}: {corpus}: no tree cache")
-        words = found["words"]
-        if not RANDOM.fullmatch(words) and not model_folder(words).exists():
-            near = near_model(Path(words)).rstrip()
-            raise UserError(
-                f"model {spec!r}: {words}: no such file or folder, nor random@DIM, ngrams@DIM"
-                f"{near and f'; {near}'}"
-            )
-        return cls(weighting, words, Path(corpus) if corpus else None)
-
-    @property
-    def name(self) -> str:
-        """For tables."""
-        over = self.words if RANDOM.fullmatch(self.words) else Path(self.words).absolute().name
-        return f"{self.weighting}:{over}"
-
-    def key(self, words_key: str) -> str:
-        """Hex digest of all that decides the vectors.
-
-        Args:
-            words_key: digest of the word vectors.
-        """
-        corpus = "" if self.corpus is None else sha256_file(self.corpus / "manifest.json")
-        return hashlib.sha256(f"{self.weighting} {words_key} {corpus}".encode()).hexdigest()[:16]
-
-
-def lookup_of(words: str, *, seed: int, cache: Path) -> Lookup:
-    """Word vectors by the part of a spec that names them.
+def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
+    """Word vectors by name.
 
     Args:
-        words: see :attr:`BagSpec.words`.
+        words: ``random``, ``ngrams``, a file of vectors, or a model folder.
+        dim: of random vectors.
         seed: of random vectors.
-        cache: folder of converted vector files.
     """
-    if found := RANDOM.fullmatch(words):
-        from multiview.words.sources.ngrams import random_vectors, with_ngrams
+    path = model_folder(words)
+    if not path.exists():
+        drawn = random_vectors(dim or RANDOM_DIM, seed)
+        vectors = drawn if words == "random" else with_ngrams(drawn)
+    elif path.is_dir():
+        vectors = MultiViewEncoder.load(words, "cpu").word_vectors
+    else:
+        loaded = load_word_vectors(path, VECTOR_CACHE)
+        rows = {word: row for row, word in enumerate(loaded.words)}
 
-        drawn = random_vectors(int(found["dim"] or RANDOM_DIM), seed)
-        vectors = drawn if found["of"] == "random" else with_ngrams(drawn)
-        return lambda tokens: _all_known(vectors(tokens))
-    if model_folder(words).is_dir():
-        from multiview.model import MultiViewEncoder
+        def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
+            found = [rows.get(token, rows.get(token.lower(), -1)) for token in tokens]
+            rows_N = np.array(found, np.int64)
+            return np.asarray(loaded.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
 
-        model = MultiViewEncoder.load(words, "cpu")
-        return lambda tokens: _all_known(model.word_vectors(tokens))
-    from multiview.words.vectors import load_word_vectors
-
-    loaded = load_word_vectors(Path(words), cache)
-    rows = {word: row for row, word in enumerate(loaded.words)}
-
-    def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
-        found = [rows.get(token, rows.get(token.lower(), -1)) for token in tokens]
-        rows_N = np.array(found, np.int64)
-        return np.asarray(loaded.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
-
-    return look_up
-
-
-def _all_known(vectors_NE: Float) -> tuple[Float, NDArray[np.bool_]]:
-    return vectors_NE, np.ones(len(vectors_NE), np.bool_)
+        return look_up
+    return lambda tokens: (vectors(tokens), np.ones(len(tokens), np.bool_))
 
 
 def sample(trees: TreeCache) -> list[list[str]]:
@@ -151,38 +78,34 @@ def sample(trees: TreeCache) -> list[list[str]]:
 
 
 class Bag:
-    """A weighted mean of word vectors as an encoder; a sentence without a known word is the zero vector.
+    """A mean of word vectors as an encoder; a sentence without a known word is the zero vector.
 
     Args:
         lookup: the word vectors.
-        weighting: bag or sif.
-        corpus: tree cache of training text, for sif.
+        corpus: tree cache of training text, for SIF; None is the plain mean.
     """
 
-    pretokenized = True
-
-    def __init__(self, lookup: Lookup, weighting: Weighting = "bag", corpus: Path | None = None) -> None:
-        self.lookup, self.weighting = lookup, weighting
+    def __init__(self, lookup: Lookup, corpus: Path | None = None) -> None:
+        self.lookup = lookup
+        self.probability: dict[str, float] = {}
         self.direction_1E: Float | None = None
         if corpus is not None:
-            from parsing.cache.reader import TreeCache
+            from sklearn.decomposition import TruncatedSVD
 
             trees = TreeCache.open(corpus)
-            self._count(trees.type_counts())
-            self._find_direction(self._means(sample(trees)))
-
-    def _count(self, counts: Counter[str]) -> None:
-        """Set probabilities from the corpus's words in lower case."""
-        folded: Counter[str] = Counter()
-        for word, count in counts.items():
-            folded[word.lower()] += count
-        total = folded.total()
-        self.probability = {word: count / total for word, count in folded.items()}
-        self.rarest = min(self.probability.values())
+            folded: Counter[str] = Counter()
+            for word, count in trees.type_counts().items():
+                folded[word.lower()] += count
+            total = folded.total()
+            self.probability = {word: count / total for word, count in folded.items()}
+            self.rarest = min(self.probability.values())
+            # The first right singular vector of sentences, which are not centred.
+            svd = TruncatedSVD(n_components=1, n_iter=7, random_state=0).fit(self._means(sample(trees)))
+            self.direction_1E = svd.components_.astype(np.float32)
 
     def weight(self, word: str) -> float:
         """The weight of a word."""
-        if self.weighting == "bag":
+        if not self.probability:
             return 1.0
         return SIF_A / (SIF_A + self.probability.get(word.lower(), self.rarest))
 
@@ -199,13 +122,6 @@ class Bag:
             if len(rows):
                 means[i] = (weights_N1[rows] * vectors_NE[rows]).mean(0)
         return means
-
-    def _find_direction(self, means: Float) -> None:
-        """The first right singular vector of sentences, which are not centred."""
-        from sklearn.decomposition import TruncatedSVD
-
-        svd = TruncatedSVD(n_components=1, n_iter=7, random_state=0).fit(means)
-        self.direction_1E = svd.components_.astype(np.float32)
 
     def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
         """Vectors [n, E] of strings (split at white space) or token lists."""

@@ -1,27 +1,34 @@
-"""From encoders to sentence vectors, in two steps.
+"""From encoders to sentence vectors: every distinct sentence is encoded once.
 
-:class:`StoredEncoder` asks an encoder for every distinct sentence once and keeps the vectors, in memory or
-on disk across runs; :class:`CombinedEncoder` puts several side by side and projects them.
+:class:`Part` is one encoder and its store of vectors; :class:`StoredEncoder`, what the evaluation calls, has
+one part or puts several side by side.
+
+Legend of dimension suffixes: K vectors of a sentence (layers of an encoder; else 1), n sentences, D size.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
-from senteval_runner.protocol.features import Float, glorot_projection, unit
-from senteval_runner.vectors.shards import Bytes, Shards, Stored, digest_rows, text_digest
+from senteval_runner.protocol.features import Float, glorot_projection
+from senteval_runner.vectors.store import VectorStore
+
+if TYPE_CHECKING:
+    from senteval_runner.vectors.sources import Source
 
 Tokens = list[str]
-CHUNK = 4096
+CHUNK = 2048
+"""Sentences per shard, which is what a kill can lose."""
+Encode = Callable[[Sequence[Any]], Any]
+"""Sentences to an array or tensor [n, D], or [K, n, D]."""
 
 
 def text_of(tokens: Sequence[str]) -> str:
@@ -34,190 +41,148 @@ class Encoder(Protocol):
     """What the runner evaluates.
 
     ``encode`` gets sentences as tokens joined by one space (an empty one as "."), or as token lists if the
-    encoder has ``pretokenized = True``. It returns an array or tensor [n, d], one row per sentence.
+    encoder has ``pretokenized = True``. It returns an array or tensor [n, D], one row per sentence.
     """
 
     def encode(self, sentences: Any, /) -> Any:
-        """Vectors [n, d]."""
+        """Vectors [n, D]."""
         ...
 
 
 class SentenceVectors(Protocol):
-    """Tokenised sentences to float32 [n, d]: an encoder behind its cache, or several combined."""
+    """Tokenised sentences to float32 [n, D]."""
 
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
         """One row per sentence, in order."""
         ...
 
 
-class VectorStore(Shards):
-    """One vector per text, float32 [n, d] a shard; see :class:`~senteval_runner.vectors.shards.Shards`."""
-
-    def __contains__(self, text: str) -> bool:
-        return text_digest(text) in self.place
-
-    def check(self, vectors: Stored, rows: Bytes) -> None:
-        """See :class:`~senteval_runner.vectors.shards.Shards`."""
-        dim = self.shards[0].shape[1] if self.shards else vectors.shape[-1]
-        if vectors.shape != (len(rows), dim):
-            raise ValueError(f"{list(vectors.shape)} for {len(rows)} texts, expected {[len(rows), dim]}")
-
-    def add(self, texts: Sequence[str], vectors: Float) -> None:
-        """Keep new vectors [n, d] of ``n`` distinct texts."""
-        self._keep(vectors, digest_rows(texts))
-
-    def get(self, texts: Sequence[str]) -> Float:
-        """Vectors of texts that are all in the store: [n, d]."""
-        return self._gather(texts, lambda shard: shard)
-
-
-@dataclass(frozen=True)
-class LoadedEncoder:
-    """An encoder and how to call it."""
-
-    encoder: Encoder
-    tokens: bool
-    """Whether evaluation sentences go in as token lists, not as strings."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of ``encode``."""
-
-    def encode(self, sentences: Sequence[Any]) -> Any:
-        """The encoder's own output, [n, d]."""
-        return self.encoder.encode(sentences, **self.options)
-
-
-class StoredEncoder:
-    """An encoder that is loaded when it is first needed and that encodes every distinct sentence once.
+class Part:
+    """One encoder, loaded when it is first needed, and the vectors that it gave.
 
     Args:
-        encoder: see :class:`Encoder`; or a function that loads one, called when a vector is missing.
-        store: where vectors are kept; None keeps them in memory.
-        name: name of the model in messages.
+        load: returns the function that encodes.
+        tokens: whether that function takes token lists, not strings.
+        name: of the model, in messages.
+        store: where vectors are kept; None keeps one per sentence in memory.
+        source: what the model was named as.
     """
 
     def __init__(
         self,
-        encoder: Encoder | Callable[[], LoadedEncoder],
-        store: VectorStore | None = None,
+        load: Callable[[], Encode],
+        *,
+        tokens: bool,
         name: str = "encoder",
+        store: VectorStore | None = None,
+        source: Source | None = None,
     ) -> None:
-        self.given, self.store, self.name = encoder, store or VectorStore(), name
-
-    @property
-    def loaded(self) -> LoadedEncoder:
-        """The encoder, loaded on first use.
-
-        Raises:
-            UserError: it cannot be loaded. It is not tried again: a name that is looked up without a network
-                takes over a minute to fail, and would at every task.
-        """
-        if isinstance(self._loaded, UserError):
-            raise self._loaded
-        return self._loaded
+        self.load, self.tokens, self.name, self.source = load, tokens, name, source
+        self.store = store or VectorStore()
 
     @cached_property
-    def _loaded(self) -> LoadedEncoder | UserError:
-        if isinstance(self.given, Encoder):
-            return LoadedEncoder(self.given, bool(getattr(self.given, "pretokenized", False)))
+    def _loaded(self) -> Encode | UserError:
         try:
-            return self.given()
+            return self.load()
         except UserError as error:
             return error
 
-    @property
-    def dim(self) -> int | None:
-        """Size d of a vector; None before the first one."""
-        return self.store.shards[0].shape[1] if self.store.shards else None
-
-    def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """Vectors [n, d] of token lists; sentences the store lacks are encoded in chunks.
+    def encode(self, sentences: Sequence[Any]) -> Float:
+        """Vectors [K, n, D] of sentences as the encoder takes them; they are not kept.
 
         Raises:
-            UserError: the encoder returned another shape, another dimension or values that are not finite.
+            UserError: the encoder cannot be loaded (it is not tried again: a name that is looked up without a
+                network takes over a minute to fail), or it returned another shape, another dimension or
+                values that are not finite.
         """
-        texts = [text_of(tokens) for tokens in sentences]
-        missing = [text for text in dict.fromkeys(texts) if text not in self.store]
-        with progress(total=len(missing), description=f"encode {self.name}") as bar:
-            for start in range(0, len(missing), CHUNK):
-                chunk = missing[start : start + CHUNK]
-                inputs = [text.split(" ") for text in chunk] if self.loaded.tokens else chunk
-                self.store.add(chunk, self._checked(self.loaded.encode(inputs), chunk))
-                bar.update(len(chunk))
-        return self.store.get(texts)
-
-    def encode(self, texts: Sequence[str]) -> Float:
-        """Vectors [n, d] of raw texts, which the encoder tokenises itself; they are not kept.
-
-        Raises:
-            UserError: as for token lists.
-        """
-        texts = [text if text.strip() else "." for text in texts]
-        return self._checked(self.loaded.encode(texts), texts)
-
-    def _checked(self, output: Any, texts: Sequence[str]) -> Float:
+        if isinstance(self._loaded, UserError):
+            raise self._loaded
+        output = self._loaded(sentences)
         if hasattr(output, "detach"):
             output = output.detach().cpu().float().numpy()
         vectors = np.asarray(output)
-        if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.dtype.kind not in "fiu":
+        count, first = len(sentences), str(sentences[0])[:80] if sentences else ""
+        shapes = [(count,), (self.store.columns, count)]
+        if vectors.ndim < 2 or vectors.shape[:-1] not in shapes or vectors.dtype.kind not in "fiu":
             raise UserError(
-                f"{self.name}: encode() returned {vectors.dtype} {list(vectors.shape)} for {len(texts)} "
+                f"{self.name}: encode() returned {vectors.dtype} {list(vectors.shape)} for {count} "
                 "sentences; expected numbers [sentences, dimensions]"
             )
-        known = self.store.shards[0].shape[1] if self.store.shards else vectors.shape[1]
-        if vectors.shape[1] != known:
+        if self.store.dim not in (None, vectors.shape[-1]):
             raise UserError(
-                f"{self.name}: encode() returned {vectors.shape[1]} dimensions for {texts[0][:80]!r}, "
-                f"before {known}"
+                f"{self.name}: encode() returned {vectors.shape[-1]} dimensions for {first!r}, "
+                f"before {self.store.dim}"
             )
-        finite = np.isfinite(vectors).all(axis=1)
+        finite = np.isfinite(vectors).all(axis=-1).reshape(-1, count).all(axis=0)
         if not finite.all():
-            bad = int(np.argmin(finite))
             raise UserError(
-                f"{self.name}: encode() returned NaN or infinity for {int((~finite).sum())} of {len(texts)} "
-                f"sentences, first {texts[bad][:80]!r}"
+                f"{self.name}: encode() returned NaN or infinity for {int((~finite).sum())} of {count} "
+                f"sentences, first {str(sentences[int(np.argmin(finite))])[:80]!r}"
             )
-        return vectors.astype(np.float32)
+        return vectors.astype(np.float32, copy=False).reshape(-1, count, vectors.shape[-1])
+
+    def fill(self, sentences: Sequence[Tokens]) -> list[str]:
+        """Encode the sentences that the store lacks; returns all as texts."""
+        texts = [text_of(tokens) for tokens in sentences]
+        missing = self.store.missing(texts)
+        with progress(total=len(missing), description=f"encode {self.name}") as bar:
+            for start in range(0, len(missing), CHUNK):
+                chunk = missing[start : start + CHUNK]
+                self.store.add(chunk, self.encode([t.split(" ") for t in chunk] if self.tokens else chunk))
+                bar.update(len(chunk))
+        return texts
 
 
-class CombinedEncoder:
-    """Several encoders side by side, [n, Σ d], or a projection of that.
+class StoredEncoder:
+    """Sentence vectors by one encoder, or by several side by side; all vectors of a part are joined.
 
     Args:
         parts: the encoders.
-        normalize: scale each part's rows to length 1 first.
+        name: in tables.
+        spec: as the user named it.
         project: dimensions of a fixed Glorot random projection, the control for embedding size; None does
             not project.
         seed: of the projection.
+        identity: everything that determines the parts' vectors, for digests.
     """
 
     def __init__(
         self,
-        parts: Sequence[StoredEncoder],
-        *,
-        normalize: bool = False,
+        *parts: Part,
+        name: str = "encoder",
+        spec: str = "",
         project: int | None = None,
         seed: int = 0,
+        identity: Sequence[Any] = (),
     ) -> None:
-        self.parts, self.normalize, self.project, self.seed = list(parts), normalize, project, seed
+        self.parts, self.name, self.spec, self.project, self.seed = parts, name, spec, project, seed
+        self.identity = [*identity, *(("project", project, seed) if project else ())]
 
     @property
     def dim(self) -> int | None:
-        """Size of a vector; None before the first one."""
-        sizes = [part.dim for part in self.parts]
-        return self.project or (None if None in sizes else sum(filter(None, sizes)))
+        """Size D of a vector; None before the first one."""
+        sizes = [part.store.columns * (part.store.dim or 0) for part in self.parts]
+        return (self.project or sum(sizes)) if all(sizes) else None
 
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """Vectors [n, d] of token lists."""
-        return self._combined([part(sentences) for part in self.parts])
+        """Vectors [n, D] of token lists, kept.
+
+        Raises:
+            UserError: see :meth:`Part.encode`.
+        """
+        blocks = []
+        for part in self.parts:
+            texts = part.fill(sentences)
+            blocks += [part.store.get(texts, column) for column in range(part.store.columns)]
+        return self._joined(blocks)
 
     def encode(self, texts: Sequence[str]) -> Float:
-        """Vectors [n, d] of raw texts."""
-        return self._combined([part.encode(texts) for part in self.parts])
+        """Vectors [n, D] of raw texts, which the encoders tokenise themselves; they are not kept."""
+        texts = [text if text.strip() else "." for text in texts]
+        return self._joined([vectors for part in self.parts for vectors in part.encode(texts)])
 
-    def _combined(self, blocks: list[Float]) -> Float:
-        if self.normalize:
-            blocks = [unit(block) for block in blocks]
-        vectors: Float = np.concatenate(blocks, axis=1)
+    def _joined(self, blocks: Sequence[Float]) -> Float:
+        vectors = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
         if self.project is None:
             return vectors
         projected: Float = vectors @ glorot_projection(vectors.shape[1], self.project, self.seed)
@@ -228,45 +193,35 @@ class SentEvalBatcher(Protocol):
     """The original toolkit's ``batcher``."""
 
     def __call__(self, params: Any, batch: list[Tokens], /) -> Any:
-        """Vectors [n, d] of token lists, n at most ``params.batch_size``."""
+        """Vectors [n, D] of token lists, n at most ``params.batch_size``."""
         ...
-
-
-class BatchedEncoder:
-    """A batcher of the original toolkit as an encoder.
-
-    Args:
-        batcher: called with at most 128 sentences, as there; its ``params`` hold ``batch_size`` alone.
-    """
-
-    pretokenized = True
-
-    def __init__(self, batcher: SentEvalBatcher) -> None:
-        self.batcher, self.params = batcher, SimpleNamespace(batch_size=128)
-
-    def encode(self, sentences: Sequence[Tokens]) -> Float:
-        """Vectors [n, d] of token lists."""
-        size = self.params.batch_size
-        parts = range(0, len(sentences), size)
-        blocks = [np.asarray(self.batcher(self.params, list(sentences[i : i + size]))) for i in parts]
-        return np.concatenate(blocks)
 
 
 def as_vectors(encoder: Encoder | SentenceVectors | SentEvalBatcher) -> SentenceVectors:
     """Put an encoder or a batcher behind a store in memory; sentence vectors are returned unchanged.
 
+    A batcher is called with at most 128 sentences, as by the original toolkit; its ``params`` hold
+    ``batch_size`` alone.
+
     Raises:
         UserError: it is none of these.
     """
-    if isinstance(encoder, StoredEncoder | CombinedEncoder):
+    if isinstance(encoder, StoredEncoder):
         return encoder
     if isinstance(encoder, Encoder):
-        return StoredEncoder(encoder)
+        tokens = bool(getattr(encoder, "pretokenized", False))
+        return StoredEncoder(Part(lambda: encoder.encode, tokens=tokens))
     needed = _arguments(encoder) if callable(encoder) else 0
-    if needed == 2:
-        return StoredEncoder(BatchedEncoder(cast(SentEvalBatcher, encoder)))
     if needed == 1:
         return cast(SentenceVectors, encoder)
+    if needed == 2:
+        batcher, params = cast(SentEvalBatcher, encoder), SimpleNamespace(batch_size=128)
+
+        def encode(sentences: Sequence[Tokens]) -> Float:
+            parts = range(0, len(sentences), params.batch_size)
+            return np.concatenate([batcher(params, list(sentences[i : i + 128])) for i in parts])
+
+        return StoredEncoder(Part(lambda: encode, tokens=True))
     raise UserError(
         f"{encoder!r:.60} is no encoder: give an object with encode(sentences), a function of token lists, "
         "or SentEval's batcher(params, batch); each returns an array [sentences, dimensions]"

@@ -9,7 +9,6 @@ killed run keeps its finished shards.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 from collections.abc import Sequence
@@ -17,14 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.errors import UserError
+from corpora.senteval.files import TaskData
 from corpora.support.files import json_digest, locked
 from parsing.pipeline.driver import run_corpus
 
 if TYPE_CHECKING:
     from multiview.folder.reading import Reader
     from multiview.model import MultiViewEncoder
-    from parsing.cache.manifest import ShardRow
+    from parsing.cache.files import ShardRow
     from parsing.cache.reader import TreeCache
     from parsing.pipeline.workers import Pool
 
@@ -42,12 +41,8 @@ class EvaluationTrees:
 
     folder: Path
     """Folder of the tree caches: ``senteval`` by ``parsing.run``, ``senteval-<parsers>`` written here."""
-    data: Path
-    """SentEval's data folder."""
-    tasks: Sequence[str]
+    tasks: Sequence[TaskData]
     """Tasks whose missing sentences are parsed."""
-    workers: int | None = None
-    """Parser processes; None is one per core."""
 
     def cache(self, reader: Reader, needs: set[str]) -> TreeCache | None:
         """Trees of the tasks' sentences by a model's own parsers; missing sentences are parsed now.
@@ -66,7 +61,14 @@ class EvaluationTrees:
         name = f"senteval-{json_digest({need: dict(who) for need, who in identities.items()}, 12)}"
         with locked(self.folder / name, option="--trees", wait=True):
             found = find_caches(self.folder, identities)
-            missing = self._sentences()
+            # As encoders get them: an empty sentence is ".".
+            distinct = (
+                tuple(tokens) or (".",)
+                for task in self.tasks
+                for part in task.splits.values()
+                for tokens in part.sentences()
+            )
+            missing: list[Tokens] = list(dict.fromkeys(distinct))
             if found is not None:
                 left_N, _ = reader.look_up(found, missing)
                 missing = [missing[place] for place in left_N]
@@ -74,17 +76,6 @@ class EvaluationTrees:
                 self._parse(missing, self.folder / name / _digest(missing), reader, needs)
                 found = find_caches(self.folder, identities)
         return found
-
-    def _sentences(self) -> list[Tokens]:
-        """Distinct sentences of all readable tasks, as encoders get them (an empty one is ".")."""
-        from corpora.senteval.files import read_task
-
-        distinct: dict[Tokens, None] = {}
-        for name in self.tasks:
-            with contextlib.suppress(UserError):  # the evaluation reports what is wrong with a task
-                for part in read_task(name, self.data).splits.values():
-                    distinct.update((tuple(tokens) or (".",), None) for tokens in part.sentences())
-        return list(distinct)
 
     def _parse(self, sentences: list[Tokens], output: Path, reader: Reader, needs: set[str]) -> None:
         from corpora.documents import Sentence
@@ -105,7 +96,7 @@ class EvaluationTrees:
             pool = Pool(lambda: parser)
         else:
             specs = (reader.parser_spec(need) if need in needs else None for need in ("dep", "const"))
-            pool = LocalPool(functools.partial(load, *specs), self.workers)
+            pool = LocalPool(functools.partial(load, *specs))
         summary = run_corpus(
             corpus, output, pool, shard_sentences=SHARD_SENTENCES, expected=lambda: len(sentences)
         )
@@ -123,7 +114,7 @@ def find_caches(folder: Path, identities: dict[str, Any]) -> TreeCache | None:
         None when there is none.
     """
     from multiview.folder.files import KINDS
-    from parsing.cache.manifest import Manifest
+    from parsing.cache.files import Manifest
     from parsing.cache.reader import TreeCache
 
     rows: list[ShardRow] = []

@@ -26,9 +26,7 @@ def pooled_model(name: str, pooling: str, device: str | None) -> SentenceTransfo
     Raises:
         UserError: nothing loadable is found under that name.
     """
-    _, transformer = library()
-    model = assemble(load_pretrained(transformer, name), pooling)
-    return model.to(pick_device(device))
+    return assemble(load_pretrained(name), pooling).to(pick_device(device))
 
 
 def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
@@ -39,36 +37,26 @@ def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
     return SentenceTransformer(modules=[transformer, pooling_module(width, pooling)], device="cpu")
 
 
-def library() -> tuple[Any, Any]:
-    """Sentence-transformers' whole models and its transformer module.
+def load_pretrained(backbone: str, *, whole: bool = False, **options: Any) -> Any:
+    """The transformer under a name or in a folder, or with ``whole`` all of a sentence-transformers model.
 
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    quiet()
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Transformer
-
-    return SentenceTransformer, Transformer
-
-
-def load_pretrained(make: Any, backbone: str, **options: Any) -> Any:
-    """``make`` of a name or folder; safetensors only, the older .bin weights are pickle.
+    Safetensors only: the older .bin weights are pickle. No code of the folder is run.
 
     Raises:
         UserError: nothing loadable is found under that name.
     """
-    advice = (
-        "give the folder of an encoder with safetensors weights, a Hugging Face name when the machine is "
-        "online, or tiny"
-    )
     refuse_misspelt(backbone)
+    quiet()
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+
+    advice = "give a folder with safetensors weights, a name when the machine is online, or tiny"
     # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would differ
     # in them, and so would the saved files.
     with one_line(f"backbone {backbone!r} cannot be loaded", advice), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         ours = {"trust_remote_code": False}  # the default None asks, and runs the folder's code after "y"
-        return make(
+        return (SentenceTransformer if whole else Transformer)(
             backbone,
             model_kwargs={"use_safetensors": True, **ours},
             config_kwargs=ours,

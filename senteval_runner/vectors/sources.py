@@ -8,15 +8,16 @@
 | ``FILE.npz`` | precomputed: arrays ``sentences`` (tokens joined by one space) and ``vectors`` [n, d] |
 | any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
 | ``cls:NAME``, ``mean:NAME``, ``max:NAME`` | a transformer's last layer, pooled so |
-| ``random:dep,const``, ``random:lstm@4096?vectors=FILE`` | :mod:`senteval_runner.vectors.random_encoders` |
-| ``bag:random``, ``sif:FILE?corpus=CACHE``, … | :mod:`senteval_runner.vectors.bags` |
-| ``start:MODEL?corpus=CACHE`` | that model before its first step: :mod:`senteval_runner.vectors.starts` |
+| ``random:dep,const@4800`` | untrained encoders of these views, 128 dimensions each by default |
+| ``random:lstm@4096?vectors=FILE`` | an untrained LSTM, over word vectors instead of random ones |
+| ``bag:WORDS``, ``sif:WORDS?corpus=CACHE`` | :mod:`senteval_runner.vectors.bags` |
+| ``start:MODEL?corpus=CACHE`` | that model before its first step, which the cache of its training decides |
 | ``A+B`` | the vectors of A and B side by side |
 """
 
 from __future__ import annotations
 
-import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -24,20 +25,31 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import read_json, sha256_file
+from corpora.support.files import json_digest, read_json, sha256_file
+from multiview.encoders.registry import view_class
 from multiview.folder.files import TIME, member_names, member_record, training_hours
 from multiview.folder.names import chosen_views, model_folder, near_model, refuse_misspelt
-from senteval_runner.vectors.bags import RANDOM, BagSpec
-from senteval_runner.vectors.random_encoders import LSTM, PREFIX, RandomSpec
-from senteval_runner.vectors.starts import START, StartSpec
 
 Kind = Literal[
     "multiview", "views", "start", "random", "lstm",
     "bag", "words", "vectors", "sentence-transformers", "pooled",
 ]  # fmt: skip
-POOLINGS = ("cls", "mean", "max")
-BAGS = ("bag:", "sif:")
-VIEWS = "?views="
+CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
+FORMS = {
+    "": "MODEL or MODEL?views=VIEWS",
+    **dict.fromkeys(("cls", "mean", "max"), "cls:MODEL, mean:MODEL or max:MODEL"),
+    "random": "random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE",
+    "bag": "bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model",
+    "sif": f"sif:WORDS{CORPUS}",
+    "start": f"start:MODEL{CORPUS}: the one that the model was trained on",
+}
+OPTIONS = {"": (None, "views"), "random": (None, "vectors"), "sif": ("corpus",), "start": ("corpus",)}
+PATTERN = re.compile(
+    rf"(?:(?P<prefix>{'|'.join(filter(None, FORMS))}):)?(?P<base>[^?]+?)"
+    r"(?:@(?P<dim>[1-9]\d{0,5}))?(?:\?(?P<option>views|vectors|corpus)=(?P<value>.+))?"
+)
+TREES = ("multiview", "views", "random", "start")
+"""Kinds of models that read a parser's trees."""
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
 
 
@@ -49,31 +61,30 @@ class Source:
     """Name as given by the user."""
     kind: Kind
     key: str
-    """Hex digest of the model's files; without files, of its name and the seed or library version."""
-    seed: int
-    """Seed of random encoders."""
+    """Hex digest of everything that decides the vectors: files, or name with seed or library version."""
+    base: str
+    """The name between prefix and ``@`` or ``?``: a model, views, or words."""
+    prefix: str = ""
+    dim: int | None = None
+    """The number after ``@``."""
+    option: str = ""
+    """What stands after ``?views=``, ``?vectors=`` or ``?corpus=``."""
+    seed: int = 0
+    """Of random encoders."""
 
     @property
     def name(self) -> str:
-        """Short name for tables: a path's last part."""
-        if self.kind in ("random", "lstm"):
-            return RandomSpec.parse(self.spec).name
-        if self.kind == "bag":
-            return BagSpec.parse(self.spec).name
-        if self.kind == "start":
-            return StartSpec.parse(self.spec).name
-        if self.kind == "views":
-            model, views = split_views(self.spec)
-            return f"{Path(model).absolute().name}{VIEWS}{','.join(views)}"
-        prefix, _, rest = self.spec.rpartition(":") if self.kind == "pooled" else ("", "", self.spec)
-        name = Path(rest).absolute().name if Path(rest).exists() else rest
-        return f"{prefix}:{name}" if prefix else name
+        """Short name for tables: of a path its last part."""
+        name = Path(self.base).absolute().name if Path(self.base).exists() else self.base
+        size = f"@{self.dim}" if self.dim else ""
+        chosen = f"?views={self.option}" if self.kind == "views" else ""
+        over = f" over {Path(self.option).stem}" if self.kind in ("random", "lstm") and self.option else ""
+        return f"{self.prefix}{':' if self.prefix else ''}{name}{size}{chosen}{over}"
 
     @property
     def hours(self) -> float | None:
         """Hours of training, where they are recorded; of a view, those of its model."""
-        trained = self.kind in ("multiview", "views")
-        return training_hours(model_folder(split_views(self.spec)[0])) if trained else None
+        return training_hours(model_folder(self.base)) if self.kind in ("multiview", "views") else None
 
 
 def split_parts(spec: str) -> list[str]:
@@ -84,12 +95,6 @@ def split_parts(spec: str) -> list[str]:
     return parts
 
 
-def split_views(spec: str) -> tuple[str, list[str]]:
-    """A model's name and the views that ``MODEL?views=dep,const`` chooses, none for another spec."""
-    model, chooses, views = spec.partition(VIEWS)
-    return (model, views.split(",")) if chooses and not Path(spec).exists() else (spec, [])
-
-
 def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
     """Names of models; models of the same name are called by their specs instead."""
     return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
@@ -98,68 +103,112 @@ def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
 def find_source(spec: str, *, seed: int = 0) -> Source:
     """Find out what a name means without loading it; folders and files are hashed.
 
+    Args:
+        spec: one model (:func:`split_parts` divides ``A+B``).
+        seed: of random encoders.
+
     Raises:
         UserError: the name cannot mean any model.
     """
+    if model_folder(spec).exists():
+        return _on_disk(spec)
+    found = PATTERN.fullmatch(spec)
+    head = spec.partition(":")[0]
+    prefix = head if ":" in spec and head in FORMS else ""
+    fits = found is not None and (found["prefix"] or "") == prefix
+    if found is None or not fits or found["option"] not in OPTIONS.get(prefix, (None,)):
+        raise UserError(f"model {spec!r}: expected {FORMS[prefix]}")
+    base, dim, option = found["base"], int(found["dim"]) if found["dim"] else None, found["value"] or ""
+    if not prefix and not option:
+        return _by_name(spec)
+    decided: list[object] = [prefix, dim]
+    if found["option"] in ("vectors", "corpus"):
+        file = Path(option) / "manifest.json" if found["option"] == "corpus" else Path(option)
+        if not file.is_file():
+            what = "no tree cache" if found["option"] == "corpus" else "no such file"
+            raise UserError(f"model {spec!r}: {option}: {what}")
+        decided.append(sha256_file(file))
+    if prefix == "random":
+        kind = _untrained(spec, base, dim)
+        decided += [base, seed]
+    elif prefix in ("bag", "sif") and base in ("random", "ngrams"):
+        kind = "bag"
+        decided += [base, seed]
+    else:
+        inner, kind = _inside(spec, prefix, base)
+        decided.append(inner.key)
+        if kind == "views":
+            decided.append(_chosen(spec, inner, option.split(",")))
+    return Source(
+        spec=spec, kind=kind, key=json_digest(decided, 16), base=base, prefix=prefix, dim=dim, option=option,
+        seed=seed,
+    )  # fmt: skip
+
+
+def _inside(spec: str, prefix: str, base: str) -> tuple[Source, Kind]:
+    """The model that a name is made of, and the kind of both together."""
+    inner = find_source(base)
+    kinds: dict[str, tuple[Kind, tuple[Kind, ...], str]] = {
+        "": ("views", ("multiview",), "only models of multiview.train have views to choose"),
+        "start": ("start", ("multiview",), "no model of multiview.train"),
+        "bag": ("bag", ("multiview", "words"), "no file of word vectors, model, random@DIM or ngrams@DIM"),
+    }
+    other: tuple[Kind, tuple[Kind, ...], str] = ("pooled", ("sentence-transformers",), "no transformer")
+    kind, wanted, why = kinds.get("bag" if prefix == "sif" else prefix, other)
+    if inner.kind not in wanted:
+        raise UserError(f"model {spec!r}: {base}: {why}")
+    return inner, kind
+
+
+def _chosen(spec: str, model: Source, wanted: Sequence[str]) -> list[list[int]]:
+    """Positions of a model's views."""
+    folder = model_folder(model.spec)
+    try:
+        return chosen_views([member_record(folder / name).views for name in member_names(folder)], wanted)
+    except UserError as error:
+        raise UserError(f"model {spec!r}: {error}") from None
+
+
+def _untrained(spec: str, base: str, dim: int | None) -> Kind:
+    """Check the views and the size of untrained encoders."""
+    views = base.split(",")
+    if "lstm" in views and len(views) > 1:
+        raise UserError(f"model {spec!r}: lstm is no view and stands alone")
+    for view in views:
+        if view != "lstm":
+            view_class(view)
+    each, left = divmod(dim or 128, len(views)) if dim else (128, 0)
+    if left or ({"lstm", "seq"} & set(views) and each % 2):
+        raise UserError(
+            f"model {spec!r}: {dim} dimensions cannot be divided by {len(views)} views, or not halved for "
+            "the two directions of seq and lstm"
+        )
+    return "lstm" if views == ["lstm"] else "random"
+
+
+def _on_disk(spec: str) -> Source:
     path = model_folder(spec)
-    model_spec, views = split_views(spec)
-    if views:
-        return _views(spec, find_source(model_spec), views)
-    if spec.startswith(PREFIX):
-        random = RandomSpec.parse(spec)
-        over = sha256_file(random.vectors) if random.vectors else ""
-        key = _digest(f"{PREFIX}{random.views}@{random.dim} {over} {seed}")
-        return Source(spec=spec, kind="lstm" if random.views == LSTM else "random", key=key, seed=seed)
-    if not path.exists() and spec.startswith(BAGS):
-        bag = BagSpec.parse(spec)
-        over = f"{bag.words} {seed}" if RANDOM.fullmatch(bag.words) else find_source(bag.words).key
-        return Source(spec=spec, kind="bag", key=bag.key(over), seed=seed)
-    if not path.exists() and spec.startswith(START):
-        start = StartSpec.parse(spec)
-        model = find_source(start.model)
-        if model.kind != "multiview":
-            raise UserError(f"model {spec!r}: {start.model}: no model of multiview.train")
-        key = _digest(f"{START} {model.key} {start.identity}")
-        return Source(spec=spec, kind="start", key=key, seed=seed)
-    pooling, colon, rest = spec.partition(":")
-    if colon and pooling in POOLINGS:
-        model = find_source(rest, seed=seed)
-        if model.kind != "sentence-transformers":
-            raise UserError(f"model {spec!r}: {pooling}: wants a transformer, {rest} is none")
-        return Source(spec=spec, kind="pooled", key=_digest(f"{pooling} {model.key}"), seed=seed)
     if path.is_file():
         kind: Kind = "vectors" if path.suffix == ".npz" else "words"
-        return Source(spec=spec, kind=kind, key=sha256_file(path)[:16], seed=seed)
-    if path.is_dir():
-        if not (path / "config.json").exists() and not (path / "modules.json").exists():
-            raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
-        kind = "multiview" if is_multiview(path) else "sentence-transformers"
-        return Source(spec=spec, kind=kind, key=_folder_digest(path), seed=seed)
+        return Source(spec=spec, kind=kind, key=sha256_file(path)[:16], base=spec)
+    if not (path / "config.json").exists() and not (path / "modules.json").exists():
+        raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
+    kind = "multiview" if is_multiview(path) else "sentence-transformers"
+    return Source(spec=spec, kind=kind, key=_folder_digest(path), base=spec)
+
+
+def _by_name(spec: str) -> Source:
+    """A name that sentence-transformers may know; none that was meant as a path or as ``builtin``."""
+    path = Path(spec)
     if path.suffix in (".npz", ".txt", ".vec", ".gz", ".bin") or spec.startswith((".", "/", "runs/")):
         near = near_model(path).rstrip()
         raise UserError(f"model {spec!r}: no such file or folder{near and f'; {near}'}")
     refuse_misspelt(spec)
     try:
-        key = _digest(f"{spec} {version('sentence-transformers')}")
+        key = json_digest([spec, version("sentence-transformers")], 16)
     except ModuleNotFoundError:
         raise MissingExtraError("sentence-transformers", "burt") from None
-    return Source(spec=spec, kind="sentence-transformers", key=key, seed=seed)
-
-
-def _views(spec: str, model: Source, wanted: Sequence[str]) -> Source:
-    """Some views of a model.
-
-    Raises:
-        UserError: the model is none of ``multiview.train``, or has no such view.
-    """
-    if model.kind != "multiview":
-        raise UserError(f"model {spec!r}: {model.spec}: only models of multiview.train have views to choose")
-    folder = model_folder(model.spec)
-    try:
-        chosen = chosen_views([member_record(folder / name).views for name in member_names(folder)], wanted)
-    except UserError as error:
-        raise UserError(f"model {spec!r}: {error}") from None
-    return Source(spec=spec, kind="views", key=_digest(f"{VIEWS} {model.key} {chosen}"), seed=model.seed)
+    return Source(spec=spec, kind="sentence-transformers", key=key, base=spec)
 
 
 def is_multiview(folder: Path) -> bool:
@@ -176,12 +225,8 @@ def is_multiview(folder: Path) -> bool:
     return isinstance(values, dict) and "format" in values and ("views" in values or "members" in values)
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def _folder_digest(folder: Path) -> str:
     """Digest of the names and contents of a model folder's files, without its log and checkpoints."""
     files = sorted({path for pattern in MODEL_FILES for path in folder.rglob(pattern) if path.is_file()})
     kept = [f for f in files if not {"checkpoints", "log.txt", TIME} & set(f.relative_to(folder).parts)]
-    return _digest("\n".join(f"{f.relative_to(folder)} {sha256_file(f)}" for f in kept))
+    return json_digest([[str(f.relative_to(folder)), sha256_file(f)] for f in kept], 16)

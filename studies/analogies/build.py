@@ -38,7 +38,7 @@ from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.cache.reader import TreeCache
 from senteval_runner.protocol.features import unit
 from senteval_runner.report.table import Cell, Column, Table
-from senteval_runner.vectors.encoders import VECTOR_CACHE
+from senteval_runner.vectors.bags import VECTOR_CACHE
 from studies.analogies.config import BuildConfig
 from studies.analogies.contexts import FOLDER, Frame, Frames, collect_frames, fill
 from studies.analogies.questions import (

@@ -15,7 +15,7 @@ from senteval_runner.report.page import Block, Page, Section
 from senteval_runner.report.projections import NO_PLANE, has_plane, pca, tsne
 from senteval_runner.report.table import Column, Table
 from senteval_runner.vectors.embed import as_vectors
-from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.encoders import open_model
 from studies.analogies.config import ScoreConfig
 from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
 from studies.analogies.score import AnalogyScores, Float, TextVectors, score_analogies
@@ -44,7 +44,7 @@ def run(config: ScoreConfig) -> None:
     if not config.models:
         raise UserError("no model given; name one or more, see --help")
     questions = read_questions(config.questions)
-    vectors = {spec: TextVectors(questions, as_vectors(resolve_encoder(spec))) for spec in config.models}
+    vectors = {spec: TextVectors(questions, as_vectors(open_model(spec))) for spec in config.models}
     scores = {spec: score_analogies(questions, found) for spec, found in vectors.items()}
     page = tables(scores)
     write_text(config.output / "tables.md", page.markdown())

@@ -15,7 +15,7 @@ from corpora.rows import read_rows
 from corpora.support.errors import UserError
 from corpora.support.split import hold_out, normalised, pair_in_fraction
 from studies.burt.config import BurtConfig, Objective
-from studies.finetune.examples import Examples, Fixed, Joined, Source, WithNegatives, rng
+from studies.finetune.examples import Draw, Examples, choose, fixed, rng, with_negatives
 
 CLASSES: dict[Objective, tuple[str, ...]] = {
     "nli": NLI_LABELS,
@@ -48,7 +48,7 @@ class Phrases(NamedTuple):
 class BurtData:
     """Training and held-out examples by objective."""
 
-    train: dict[Objective, Source] = field(default_factory=dict)
+    train: dict[Objective, Draw] = field(default_factory=dict)
     held: dict[Objective, Examples] = field(default_factory=dict)
     similarity: dict[str, Examples] = field(default_factory=dict)
     """By file name; only scored."""
@@ -58,12 +58,10 @@ class BurtData:
     summary: list[str] = field(default_factory=list)
     """What was read, kept and dropped, one line per set."""
 
-    def hold(self, objective: Objective, source: Source) -> None:
+    def hold(self, objective: Objective, examples: Examples) -> None:
         """A fixed random choice of at most :data:`HELD_ROWS` held-out examples."""
-        if len(source):
-            examples = source.draw(0)
-            order = np.random.default_rng(0).permutation(len(examples))[:HELD_ROWS]
-            self.held[objective] = examples.take(np.sort(order))
+        if len(examples):
+            self.held[objective] = examples.take(choose(len(examples), HELD_ROWS, "held"))
             self.held_texts += self.held[objective].texts()
 
 
@@ -107,9 +105,9 @@ def _read_nli(config: BurtConfig, data: BurtData) -> None:
         held, _ = nli_examples(row for path in config.nli_dev for row in read_nli(path))
     else:
         train, held = hold_out(kept, config.held_out)
-    data.train["nli"] = Fixed(train)
+    data.train["nli"] = fixed(train)
     data.texts += train.texts()
-    data.hold("nli", Fixed(held))
+    data.hold("nli", held)
     data.summary.append(
         f"nli ({_names(config.nli)}): {len(train):,} pairs to train on, {len(held):,} held out; {counts}"
     )
@@ -141,9 +139,9 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
                 "classification needs PPDB 2.0 rows labelled Equivalence, (Forward|Reverse)Entailment "
                 "and Independent; the files have none of some kind: leave classification out of --objectives"
             )
-        data.train["classification"] = Fixed(examples)
+        data.train["classification"] = fixed(examples)
         data.texts += examples.texts()
-        data.hold("classification", Fixed(classification_examples(held)))
+        data.hold("classification", classification_examples(held))
         data.summary.append(f"classification: {len(examples):,} pairs in three equal classes to train on")
 
 
@@ -156,10 +154,10 @@ def _identification(config: BurtConfig, data: BurtData, train: list[Phrases], he
         config.held_out,
     )
     pairs, pairs_held = ([(row.a, row.b) for row in side] for side in (train, held))
-    sampled = WithNegatives(pairs, config.negatives, config.seed, others=pairs_held)
-    held_out = WithNegatives(pairs_held, config.negatives, config.seed, "held out", others=pairs)
-    data.train["identification"] = Joined([one for one in (sampled, Fixed(labelled)) if len(one)])
-    data.hold("identification", Joined([one for one in (held_out, Fixed(labelled_held)) if len(one)]))
+    sampled = with_negatives(pairs, config.negatives, config.seed, others=pairs_held)
+    held_out = with_negatives(pairs_held, config.negatives, config.seed, "held out", others=pairs)
+    data.train["identification"] = lambda index: sampled(index) + labelled
+    data.hold("identification", held_out(0) + labelled_held)
     data.texts += [*(text for pair in pairs for text in pair), *labelled.texts()]
     # Negatives of either side are phrases of both.
     data.held_texts += [text for pair in pairs_held for text in pair]
@@ -169,22 +167,10 @@ def _identification(config: BurtConfig, data: BurtData, train: list[Phrases], he
     )
 
 
-def at_most(rows: Iterable[T], limit: int) -> Iterable[T]:
-    """A fixed random choice of at most ``limit`` rows (0: all).
-
-    Files may be sorted, so the first rows would be a biased choice. This is reservoir sampling: one pass with
-    ``limit`` rows in memory; row i replaces a random kept row with probability limit / (i + 1).
-    """
-    if not limit:
-        return rows
-    generator = rng(0, "limit")
-    kept: list[T] = []
-    for place, row in enumerate(rows):
-        if place < limit:
-            kept.append(row)
-        elif (slot := int(generator.integers(place + 1))) < limit:
-            kept[slot] = row
-    return kept
+def at_most(rows: Iterable[T], limit: int) -> list[T]:
+    """A fixed random choice of at most ``limit`` rows (0: all)."""
+    held = list(rows)
+    return [held[row] for row in choose(len(held), limit, "limit")]
 
 
 def usable(rows: Iterable[Phrases]) -> list[Phrases]:

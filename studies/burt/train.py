@@ -36,11 +36,11 @@ from senteval_runner.report.table import Table
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.burt.config import Ablation, BurtConfig, Objective
 from studies.burt.data import CLASSES, BurtData, read_data
-from studies.finetune.backbone import identity_of, ready
 from studies.finetune.config import Concatenation, LoopConfig
 from studies.finetune.examples import Stream
 from studies.finetune.heads import PairHead, Siamese
-from studies.finetune.loop import Row, Schedule, Task, fit
+from studies.finetune.loop import Row, Task, fit
+from studies.finetune.tiny import ready
 from studies.kit.runner import Cell, Figures, Run
 
 FILES = ("nli", "nli_dev", "nli_unseen", "ppdb", "paraphrase", "similarity")
@@ -82,14 +82,14 @@ def train_all(config: BurtConfig, run: Run) -> Page:
     if not config.objectives or len(set(config.objectives)) < len(config.objectives):
         raise UserError("--objectives: name each of nli, identification, classification at most once")
     rows = variants(config)
-    backbone = ready(
+    backbone, key = ready(
         config.backbone, config.output, lambda: _corpus(config), config.tiny, seed=config.seed, report=run.log
     )
     digests = [[sha256_file(path) for path in getattr(config, name)] for name in FILES]
     cells = {
         name: Cell(
             name=name,
-            identity=[_options(row), identity_of(backbone), digests],
+            identity=[_options(row), key, digests],
             compute=partial(_train, row, backbone, config.output / folder, run),
             folder=folder,
         )
@@ -156,8 +156,10 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
     history = fit(
         net,
         tasks,
-        Schedule(cycle=cycle, steps=steps, evaluate_every=config.evaluate_every),
         dataclasses.replace(LoopConfig(), learning_rate=config.learning_rate),
+        steps=steps,
+        cycle=cycle,
+        evaluate_every=config.evaluate_every,
         evaluate=lambda: _scores(data, net),
         seed=config.seed,
         folder=work,

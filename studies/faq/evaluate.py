@@ -43,7 +43,7 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
 
     @cache
     def vectors(name: str, model: str) -> Mapping[str, NDArray[np.floating]]:
-        return sets[name].embed(models[model].vectors)
+        return sets[name].embed(models[model])
 
     def cosines(name: str, model: str) -> Scores:
         found = vectors(name, model)

@@ -28,14 +28,12 @@ from studies.faq.config import FaqConfig
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import PairHead, TowerModule, classification_loss
-from studies.finetune.loop import Schedule, Task, fit
+from studies.finetune.loop import Task, fit
 
 WRONG = 4
 """Wrong entries per query."""
 DROPOUT = 0.1
 """In every dropout layer, as in UNI's multi-task training."""
-SAVE_EVERY = 50
-"""Steps between saved states."""
 
 
 def retrieved_negatives(scores_QN: Scores, relevant_QN: NDArray[np.bool_], count: int) -> NDArray[np.intp]:
@@ -66,9 +64,6 @@ class LabelledPairs:
     def each(self) -> int:
         """Pairs of a query: 1 + K, fewer wrong ones where a query has fewer."""
         return 1 + min(WRONG, int((~self.relevant_QN).sum(axis=1).min()))
-
-    def __len__(self) -> int:
-        return len(self.queries) * self.each
 
     def draw(self, pass_index: int) -> Examples:
         """All pairs of a pass."""
@@ -136,13 +131,13 @@ def tune(
     set_dropout(tower, DROPOUT)
     net = PairRetriever(tower, pairs.seed).to(device)
     net.encoder.prepare([*pairs.queries, *pairs.entries])
-    stream = Stream(pairs, config.batch_size, pairs.seed, "faq")
+    stream = Stream(pairs.draw, config.batch_size, pairs.seed, "faq")
     steps = config.epochs * stream.batches_per_pass
     fit(
         net,
         {"faq": Task(stream, net.loss)},
-        Schedule(cycle=("faq",), steps=steps, evaluate_every=steps, save_every=SAVE_EVERY),
         LoopConfig(learning_rate=config.learning_rate),
+        steps=steps,
         evaluate=dict,
         seed=pairs.seed,
         folder=folder,

@@ -7,10 +7,8 @@ same batches as an uninterrupted one.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -36,6 +34,10 @@ class Examples:
     def __len__(self) -> int:
         return len(self.first)
 
+    def __add__(self, other: Examples) -> Examples:
+        second = None if self.second is None else [*self.second, *(other.second or ())]
+        return Examples([*self.first, *other.first], second, np.concatenate([self.target, other.target]))
+
     def texts(self) -> Iterator[str]:
         """Every text, first sides before second ones."""
         yield from self.first
@@ -52,114 +54,74 @@ def rng(seed: int, name: str, *counters: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(name.encode()), *counters])
 
 
-class Source(Protocol):
-    """Gives the examples of a pass; every pass has the same number of them."""
+def choose(count: int, most: int, name: str) -> np.ndarray:
+    """A fixed random choice of at most ``most`` (0: all) of ``count`` row numbers, in ascending order.
 
-    def __len__(self) -> int: ...
-
-    def draw(self, pass_index: int) -> Examples:
-        """The examples of pass ``pass_index`` (0, 1, ...), in any fixed order."""
-        ...
+    Files may be sorted, so their first rows would be a biased choice.
+    """
+    return np.sort(rng(0, "choose/" + name).permutation(count)[: most or None])
 
 
-@dataclass(frozen=True)
-class Fixed:
+Draw = Callable[[int], Examples]
+"""Gives the examples of a pass (0, 1, ...), in any fixed order; every pass has the same number of them."""
+
+
+def fixed(examples: Examples) -> Draw:
     """The same examples at every pass."""
-
-    examples: Examples
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def draw(self, pass_index: int) -> Examples:
-        """All examples."""
-        return self.examples
+    return lambda _: examples
 
 
-@dataclass(frozen=True)
-class Sampled:
+def sampled(examples: Examples, fraction: float, seed: int, name: str) -> Draw:
     """A fresh random ``fraction`` of the examples at every pass (SEQ-MT's ``[sub]``)."""
+    count = max(1, round(fraction * len(examples)))
 
-    examples: Examples
-    fraction: float
-    seed: int
-    name: str
+    def draw(pass_index: int) -> Examples:
+        return examples.take(rng(seed, "sample/" + name, pass_index).permutation(len(examples))[:count])
 
-    def __len__(self) -> int:
-        return max(1, round(self.fraction * len(self.examples)))
-
-    def draw(self, pass_index: int) -> Examples:
-        """``len(self)`` examples without replacement."""
-        rows = rng(self.seed, "sample/" + self.name, pass_index).permutation(len(self.examples))
-        return self.examples.take(rows[: len(self)])
+    return draw
 
 
-@dataclass(frozen=True)
-class WithNegatives:
+def with_negatives(
+    pairs: Sequence[tuple[str, str]],
+    k: int,
+    seed: int,
+    name: str = "identification",
+    others: Sequence[tuple[str, str]] = (),
+) -> Draw:
     """Paraphrase pairs (target 1), each with ``k`` random negatives (a, c) of target 0, new at every pass.
 
     ``c`` is any phrase of the set that is neither ``a`` nor a known paraphrase of ``a`` (as in BURT).
+
+    Args:
+        pairs: the positives.
+        k: number of negatives.
+        seed: of the negatives.
+        name: of the set, for another choice.
+        others: known paraphrases of the other side of a split, which must not become negatives.
     """
+    related: dict[str, set[str]] = {}
+    for a, b in (*pairs, *others):
+        related.setdefault(a, {a}).add(b)
+        related.setdefault(b, {b}).add(a)
+    phrases = sorted(related)
 
-    pairs: list[tuple[str, str]]
-    k: int
-    seed: int
-    name: str = "identification"
-    others: Sequence[tuple[str, str]] = ()
-    """Known paraphrases outside ``pairs`` (the other side of the split), which must not become negatives."""
-
-    @cached_property
-    def _related(self) -> dict[str, set[str]]:
-        """Every phrase to itself and its paraphrases."""
-        related: dict[str, set[str]] = {}
-        for a, b in (*self.pairs, *self.others):
-            related.setdefault(a, {a}).add(b)
-            related.setdefault(b, {b}).add(a)
-        return related
-
-    def __len__(self) -> int:
-        return len(self.pairs) * (1 + self.k)
-
-    def draw(self, pass_index: int) -> Examples:
-        """All positives, each followed by its negatives."""
-        generator = rng(self.seed, "negatives/" + self.name, pass_index)
-        related, phrases = self._related, sorted(self._related)
-        first: list[str] = []
-        second: list[str] = []
-        for a, b in self.pairs:
-            first += [a] * (1 + self.k)
-            second.append(b)
-            if self.k and len(related[a]) == len(phrases):
+    def draw(pass_index: int) -> Examples:
+        generator = rng(seed, "negatives/" + name, pass_index)
+        rows: list[tuple[str, str, int]] = []
+        for a, b in pairs:
+            rows.append((a, b, 1))
+            if k and len(related[a]) == len(phrases):
                 raise UserError(
                     f"no negative for {a!r}: every phrase of the set is its paraphrase; add pairs"
                 )
-            for _ in range(self.k):
+            for _ in range(k):
                 c = phrases[generator.integers(len(phrases))]
                 while c in related[a]:
                     c = phrases[generator.integers(len(phrases))]
-                second.append(c)
-        target = np.tile(np.array([1] + [0] * self.k, dtype=np.int64), len(self.pairs))
-        return Examples(first, second, target)
+                rows.append((a, c, 0))
+        return Examples.of_pairs(rows)
 
-
-@dataclass(frozen=True)
-class Joined:
-    """Several sources of pairs for one task; a pass goes through all of them."""
-
-    sources: Sequence[Source]
-
-    def __len__(self) -> int:
-        return sum(map(len, self.sources))
-
-    def draw(self, pass_index: int) -> Examples:
-        """The passes of all sources, concatenated."""
-        parts = [source.draw(pass_index) for source in self.sources]
-        second: list[str] = []
-        for part in parts:
-            assert part.second is not None, "joined sources hold pairs"
-            second += part.second
-        first = [text for part in parts for text in part.first]
-        return Examples(first, second, np.concatenate([part.target for part in parts]))
+    return draw
 
 
 class Stream:
@@ -168,26 +130,29 @@ class Stream:
     The last batch of a pass may be smaller.
     """
 
-    def __init__(self, source: Source, batch_size: int, seed: int, name: str) -> None:
-        if not len(source):
+    def __init__(self, draw: Draw, batch_size: int, seed: int, name: str) -> None:
+        self.draw, self.batch_size, self.seed, self.name = draw, batch_size, seed, name
+        self._held = self._pass(0)
+        if not len(self._held[1]):
             raise UserError(f"{name}: no training examples are left; check the files and filters")
-        self.source = source
-        self.batch_size = batch_size
-        self.seed = seed
-        self.name = name
-        self._pass: tuple[int, Examples, np.ndarray] | None = None
 
     @property
     def batches_per_pass(self) -> int:
         """ceil(examples per pass / batch size)."""
-        return -(-len(self.source) // self.batch_size)
+        return -(-len(self._held[1]) // self.batch_size)
 
     def batch(self, k: int) -> Examples:
         """Batch ``k`` (0, 1, ...) of the endless sequence."""
         pass_index, offset = divmod(k, self.batches_per_pass)
-        if self._pass is None or self._pass[0] != pass_index:
-            examples = self.source.draw(pass_index)
-            order = rng(self.seed, "order/" + self.name, pass_index).permutation(len(examples))
-            self._pass = (pass_index, examples, order)
-        _, examples, order = self._pass
+        if self._held[0] != pass_index:
+            self._held = self._pass(pass_index)
+        _, examples, order = self._held
         return examples.take(order[offset * self.batch_size : (offset + 1) * self.batch_size])
+
+    def _pass(self, pass_index: int) -> tuple[int, Examples, np.ndarray]:
+        examples = self.draw(pass_index)
+        return (
+            pass_index,
+            examples,
+            rng(self.seed, "order/" + self.name, pass_index).permutation(len(examples)),
+        )

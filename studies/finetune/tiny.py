@@ -1,10 +1,10 @@
-"""A small BERT for machines without downloads: vocabulary and weights come from a corpus only.
+"""The encoder that a fine-tuning run starts from: named by the user, or a small BERT from the texts at hand.
 
-The tokenizers library learns the WordPiece vocabulary. By default its trainer breaks ties in the order of a
-randomly seeded hash map, so two runs gave two vocabularies. Naming every letter in advance fixes the order.
+The small BERT is for machines without downloads: vocabulary and weights come from a corpus only. The
+tokenizers library learns the WordPiece vocabulary. By default its trainer breaks ties in the order of a
+randomly seeded hash map, so two runs gave two vocabularies; naming every letter in advance fixes the order.
 Optional pre-training is BERT's masked language modelling (15 % of pieces; 80 % masked, 10 % random, 10 %
 kept) on the shared loop, so it resumes like any other training.
-Shapes: B texts, T pieces, P predicted pieces.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, write_json, write_text
 from multiview.pretrained import quiet
+from senteval_runner.vectors.sources import find_source
 from studies.finetune.config import LoopConfig, TinyConfig
-from studies.finetune.examples import Examples, Fixed, Stream
-from studies.finetune.loop import Schedule, Task, fit
+from studies.finetune.examples import Examples, Stream, fixed
+from studies.finetune.loop import Task, fit
 
+TINY = "tiny"
+"""As ``--backbone``: build a small BERT."""
 HEAD_WIDTH = 64
 """Width of an attention head."""
 MAX_LENGTH = 128
@@ -38,35 +41,36 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_LETTERS = 500
 
 
-def learn_vocabulary(texts: Sequence[str], size: int) -> list[str]:
-    """Lower-cased WordPiece vocabulary of ``texts``: letters, then pieces from the most useful on.
+def ready(
+    backbone: str | None,
+    output: Path,
+    texts: Callable[[], Sequence[str]],
+    tiny: TinyConfig,
+    *,
+    seed: int,
+    report: Callable[[str], None],
+) -> tuple[str, str]:
+    """What to load and a digest of its content; a tiny BERT is built in ``output/backbone`` first.
 
     Args:
-        texts: the corpus.
-        size: number of pieces; fewer if the text has no more that occur twice.
+        backbone: value of ``--backbone``.
+        output: of the study.
+        texts: asked only for a tiny BERT, whose vocabulary and pre-training they are.
+        tiny: its sizes.
+        seed: of its weights.
+        report: takes one line per stage of its making.
+
+    Raises:
+        UserError: none was given.
     """
-    try:
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-    except ImportError:
-        raise MissingExtraError("tokenizers", "burt") from None
-    normalizer = normalizers.BertNormalizer(lowercase=True)
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(normalizer.normalize_str(text))
-    common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    letters = sorted(letter for letter, _ in common[:MAX_LETTERS] if not letter.isspace())
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        show_progress=False,
-        special_tokens=[*SPECIAL, *letters, *("##" + letter for letter in letters)],
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    ids: dict[str, int] = tokenizer.get_vocab()
-    return sorted(ids, key=lambda piece: ids[piece])
+    if backbone is None:
+        raise UserError(
+            "no backbone: give --backbone with a Hugging Face name (bert-base-uncased is the paper's) or the "
+            f"folder of an encoder, or --backbone {TINY} for a small BERT made from the texts at hand"
+        )
+    if backbone == TINY:
+        backbone = str(build_tiny(output / "backbone", texts(), tiny, seed=seed, report=report))
+    return backbone, find_source(backbone).key
 
 
 def build_tiny(
@@ -105,14 +109,17 @@ def build_tiny(
                 f"{done}: was built with other options; use another --output or delete the folder"
             )
         return folder
-    tokenizer = _tokenizer(folder, texts, config)
+    from transformers import BertTokenizer
+
+    # Always learned again: the folder's vocabulary may be of a killed run with other options.
+    vocabulary = folder / "vocab.txt"
+    write_text(vocabulary, "\n".join(learn_vocabulary(texts, config.vocabulary)) + "\n")
+    tokenizer = BertTokenizer(vocab=str(vocabulary), model_max_length=MAX_LENGTH)
     model = _masked_model(len(tokenizer), config, seed)
-    report(
-        f"tiny BERT: {len(tokenizer):,} word pieces, "
-        f"{sum(weight.numel() for weight in model.bert.parameters()):,} weights"
-    )
+    weights = sum(weight.numel() for weight in model.bert.parameters())
+    report(f"tiny BERT: {len(tokenizer):,} word pieces, {weights:,} weights")
     if config.mlm_steps:
-        _pretrain(model, tokenizer, texts, config, wanted, folder / "mlm", report)
+        _pretrain(model, tokenizer, texts, wanted, folder / "mlm", report)
     model.bert.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_json(done, wanted)
@@ -120,13 +127,35 @@ def build_tiny(
     return folder
 
 
-def _tokenizer(folder: Path, texts: Sequence[str], config: TinyConfig) -> Any:
-    from transformers import BertTokenizer
+def learn_vocabulary(texts: Sequence[str], size: int) -> list[str]:
+    """Lower-cased WordPiece vocabulary of ``texts``: letters, then pieces from the most useful on.
 
-    # Always learned again: the folder's vocabulary may be of a killed run with other options.
-    vocabulary = folder / "vocab.txt"
-    write_text(vocabulary, "\n".join(learn_vocabulary(texts, config.vocabulary)) + "\n")
-    return BertTokenizer(vocab=str(vocabulary), model_max_length=MAX_LENGTH)
+    Args:
+        texts: the corpus.
+        size: number of pieces; fewer if the text has no more that occur twice.
+    """
+    try:
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    except ImportError:
+        raise MissingExtraError("tokenizers", "burt") from None
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(normalizer.normalize_str(text))
+    common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    letters = sorted(letter for letter, _ in common[:MAX_LETTERS] if not letter.isspace())
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=[*SPECIAL, *letters, *("##" + letter for letter in letters)],
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    ids: dict[str, int] = tokenizer.get_vocab()
+    return sorted(ids, key=lambda piece: ids[piece])
 
 
 def _masked_model(pieces: int, config: TinyConfig, seed: int) -> Any:
@@ -150,52 +179,33 @@ def _pretrain(
     model: Any,
     tokenizer: Any,
     texts: Sequence[str],
-    config: TinyConfig,
-    identity: dict[str, Any],
+    wanted: dict[str, Any],
     folder: Path,
     report: Callable[[str], None],
 ) -> None:
-    """Masked language modelling on the shared loop."""
+    """Masked language modelling on the shared loop, masked by transformers."""
+    from transformers import DataCollatorForLanguageModeling
+
+    mask = DataCollatorForLanguageModeling(tokenizer)
 
     def loss(examples: Examples) -> Tensor:
-        batch = tokenizer(
-            examples.first, padding=True, truncation=True, max_length=MAX_LENGTH, return_tensors="pt"
-        )
-        return masked_loss(model, batch, tokenizer.mask_token_id, len(SPECIAL), len(tokenizer))
+        pieces = tokenizer(examples.first, truncation=True, max_length=MAX_LENGTH)["input_ids"]
+        batch = mask([{"input_ids": ids} for ids in pieces])
+        out = model(**batch)
+        # The mean over no piece is not a number.
+        value: Tensor = out.loss if (batch["labels"] >= 0).any() else 0 * out.logits.sum()
+        return value
 
     corpus = Examples(list(texts), None, np.zeros(len(texts), dtype=np.int64))
-    seed = identity["seed"]
-    stream = Stream(Fixed(corpus), BATCH, seed, "mlm")
-    schedule = Schedule(
-        cycle=("mlm",),
-        steps=config.mlm_steps,
-        evaluate_every=max(1, config.mlm_steps // 5),
-        identity={"tiny": identity},
+    stream = Stream(fixed(corpus), BATCH, wanted["seed"], "mlm")
+    fit(
+        model,
+        {"mlm": Task(stream, loss)},
+        LOOP,
+        steps=wanted["mlm_steps"],
+        evaluate=dict,
+        seed=wanted["seed"],
+        folder=folder,
+        identity={"tiny": wanted},
+        report=report,
     )
-    tasks = {"mlm": Task(stream, loss)}
-    fit(model, tasks, schedule, LOOP, evaluate=dict, seed=seed, folder=folder, report=report)
-
-
-def masked_loss(
-    model: nn.Module, batch: dict[str, Tensor], mask_id: int, specials: int, pieces: int
-) -> Tensor:
-    """Mean cross-entropy of the pieces chosen for prediction (each ordinary piece with probability 0.15).
-
-    Args:
-        model: a Hugging Face masked language model.
-        batch: ``input_ids`` [B, T] and the tokenizer's other tensors.
-        mask_id: id of [MASK].
-        specials: ids below this are never chosen.
-        pieces: size of the vocabulary, for the random replacements.
-    """
-    ids_BT = batch["input_ids"]
-    chosen_BT = (torch.rand(ids_BT.shape) < 0.15) & (ids_BT >= specials)
-    dice_BT = torch.rand(ids_BT.shape)
-    random_BT = torch.randint(specials, pieces, ids_BT.shape)
-    shown_BT = torch.where(dice_BT < 0.8, torch.full_like(ids_BT, mask_id), ids_BT)
-    shown_BT = torch.where(dice_BT >= 0.9, random_BT, shown_BT)
-    inputs = {**batch, "input_ids": torch.where(chosen_BT, shown_BT, ids_BT)}
-    states_BTD = model.bert(**inputs).last_hidden_state  # type: ignore[operator]
-    # The vocabulary layer only runs on the chosen pieces, a seventh of the work.
-    logits_PV = model.cls(states_BTD[chosen_BT])  # type: ignore[operator]
-    return nn.functional.cross_entropy(logits_PV, ids_BT[chosen_BT]) if chosen_BT.any() else logits_PV.sum()

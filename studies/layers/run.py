@@ -20,9 +20,8 @@ from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.results import TaskResult
 from senteval_runner.running import expand_tasks
-from senteval_runner.towers.backbones import open_backbone
+from senteval_runner.towers.backbones import WholeBackbone, open_backbone
 from senteval_runner.towers.units import WHOLE
-from senteval_runner.towers.whole import WholeBackbone
 from senteval_runner.vectors.sources import distinct_names, find_source
 from studies.layers import report
 from studies.layers.config import LayersConfig
@@ -134,8 +133,6 @@ def _score(config: LayersConfig, subject: Subject, task: TaskData, cells: Cells,
     drawn = [] if config.limit is None else [config.limit, config.seed]
     keys = {unit: subject.key(unit, config.storage, drawn) for unit in subject.units}
     found = {unit: cells.load(key, config.seed, task) for unit, key in keys.items()}
-    if not all(found.values()):
-        subject.encode([tokens for split in task.splits.values() for tokens in split.sentences()])
     for unit in subject.units:
         result = found[unit]
         if result is None:
@@ -156,12 +153,6 @@ def _write(config: LayersConfig, protocol: Protocol, subjects: Sequence[Subject]
     write_text(config.output / "results.md", text)
     write_json(config.output / "results.json", _results(config, protocol, subjects, remarks))
     print(text, end="")
-    for subject in subjects:
-        rate = f", {subject.encoded / subject.encoding_s:.0f}/s" if subject.encoding_s else ""
-        print(
-            f"{subject.studied.name}: {subject.encoded:,} sentences encoded now{rate}; "
-            f"{subject.store.nbytes() / 1e6:,.0f} MB in {subject.store.folder}"
-        )
     print(f"written: {config.output}/results.json, results.md, report.html")
     return 0 if studied else 2
 
@@ -182,7 +173,7 @@ def _remarks(
         )
     if reduced:
         remarks.append(f"--limit {config.limit}: not comparable with full tasks. " + "; ".join(reduced))
-    remarks += [note for subject in subjects for note in subject.backbone.notes(subject.store.cut)]
+    remarks += [note for subject in subjects for note in subject.backbone.notes()]
     reasons = dict.fromkeys(f"{task}: {why}" for s in subjects for task, why in s.skipped.items())
     return remarks + [f"skipped {reason}" for reason in reasons]
 

@@ -20,10 +20,10 @@ from corpora.support.files import json_digest
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Cell as TableCell
 from senteval_runner.report.table import Column, Table
-from studies.finetune.backbone import identity_of, ready
 from studies.finetune.config import LoopConfig
-from studies.finetune.examples import Fixed, Sampled, Source, Stream
-from studies.finetune.loop import Schedule, Task, fit
+from studies.finetune.examples import Stream, fixed, sampled
+from studies.finetune.loop import Task, fit
+from studies.finetune.tiny import ready
 from studies.kit.data import published
 from studies.kit.runner import Cell, Figures, Run
 from studies.multitask.config import MultitaskConfig
@@ -55,13 +55,13 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
     for name, task in tasks.items():
         run.log(f"{name}: {task.describe()}")
     texts = [text for name in TASKS for text in tasks[name].train.texts()]
-    start = ready(
+    start, key = ready(
         config.backbone, config.output, lambda: texts, config.tiny, seed=config.seed, report=run.log
     )
     options = {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
     parts = [part for task in tasks.values() for part in (task.train, task.dev, task.test)]
     content = json_digest([[part.first, part.second, part.target.tolist()] for part in parts], 64)
-    identity = [options, identity_of(start), content]
+    identity = [options, key, content]
     prefixes = dict.fromkeys(sequence[: n + 1] for sequence in sequences for n in range(len(sequence)))
     dev = run.figures(
         {
@@ -107,23 +107,19 @@ def _train(
     backbone = str(config.output / folder_of(stages[:-1])) if len(stages) > 1 else start
     net = _net(config, stages, backbone)
     net.encoder.prepare(text for task in tasks.values() for text in task.texts())
-    source: Source = Fixed(tasks[stage.task].train)
-    if stage.sampled:
-        source = Sampled(tasks[stage.task].train, 0.1, config.seed, str(stage))
-    stream = Stream(source, config.batch_size, config.seed, stage.task)
+    train = tasks[stage.task].train
+    draw = sampled(train, 0.1, config.seed, str(stage)) if stage.sampled else fixed(train)
+    stream = Stream(draw, config.batch_size, config.seed, stage.task)
     head = net.head(stage.task)
     # The overall score leaves NLI out, so its dev set is scored after an epoch only where it is trained.
     scored = [task for task in TASKS if task in ("sst", "quora", "sts", stage.task)]
     fit(
         net,
         {stage.task: Task(stream, lambda examples: head.loss(net.encoder, examples))},
-        Schedule(
-            cycle=(stage.task,),
-            steps=config.epochs * stream.batches_per_pass,
-            evaluate_every=stream.batches_per_pass,
-            select="overall",
-        ),
         dataclasses.replace(SEQ_MT, learning_rate=config.learning_rate),
+        steps=config.epochs * stream.batches_per_pass,
+        evaluate_every=stream.batches_per_pass,
+        select="overall",
         evaluate=lambda: net.scores(tasks, "dev", scored),
         seed=config.seed,
         folder=work,

@@ -26,7 +26,7 @@ from corpora.pairs.labelled import NLI_LABELS, read_binary, read_nli
 from corpora.senteval.files import Split, read_task
 from corpora.support.errors import UserError
 from corpora.support.split import hold_out
-from studies.finetune.examples import Examples, rng
+from studies.finetune.examples import Examples, choose, rng
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.stages import TaskName
 
@@ -79,7 +79,9 @@ def read_all_tasks(config: MultitaskConfig) -> Tasks:
     }
     return {
         name: TaskExamples(
-            _choose(task.train, config.limit, name), _choose(task.dev, config.dev_rows, name), task.test
+            task.train.take(choose(len(task.train), config.limit, name)),
+            task.dev.take(choose(len(task.dev), config.dev_rows, name)),
+            task.test,
         )
         for name, task in read.items()
     }
@@ -134,20 +136,9 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 def resplit(task: TaskName, parts: TaskExamples) -> TaskExamples:
     """All examples of three parts, split at random in the proportions of SEQ-MT."""
-    sides = (parts.train, parts.dev, parts.test)
-    second = [text for side in sides for text in side.second or ()]
-    every = Examples(
-        [text for side in sides for text in side.first], second, np.concatenate([s.target for s in sides])
-    )
+    every = parts.train + parts.dev + parts.test
     total = sum(SIZES[task])
     dev, test = (round(len(every) * size / total) for size in SIZES[task][1:])
     order = rng(0, "split/" + task).permutation(len(every))
     chosen = (order[dev + test :], order[:dev], order[dev : dev + test])
     return TaskExamples(*(every.take(np.sort(rows)) for rows in chosen))
-
-
-def _choose(examples: Examples, most: int, name: str) -> Examples:
-    """A fixed random choice of at most ``most`` examples in their order; 0 takes all."""
-    if not most or len(examples) <= most:
-        return examples
-    return examples.take(np.sort(rng(0, "choose/" + name).permutation(len(examples))[:most]))

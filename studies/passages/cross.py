@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,10 @@ from senteval_runner.vectors.sources import is_multiview
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear
-from studies.finetune.loop import Row, Schedule, Task, fit
+from studies.finetune.loop import Row, Task, fit
 from studies.passages.config import PassagesConfig
 from studies.passages.metrics import mean, measure
-from studies.passages.ranker import NEGATIVES, SELECT, draw_pairs, ranking_loss
+from studies.passages.ranker import SELECT, draw_pairs, ranking_loss
 
 HIDDEN = 256
 """Width of the MLP's hidden layer."""
@@ -38,7 +37,6 @@ BATCH = 16
 """Pairs of a relevant and an irrelevant passage per step."""
 EVALUATE_EVERY = 100
 """Steps between evaluations on the development questions."""
-SAVE_EVERY = 50
 """Steps between saved states."""
 SCORE_BATCH = 64
 
@@ -75,14 +73,6 @@ class RankingPairs:
     questions: Sequence[Question]
     passages: Sequence[str]
     seed: int
-
-    @cached_property
-    def _length(self) -> int:
-        wrong = [(q, min(NEGATIVES, int((~q.relevant).sum()))) for q in self.questions]
-        return sum(int(q.relevant.sum()) * count for q, count in wrong)
-
-    def __len__(self) -> int:
-        return self._length
 
     def draw(self, pass_index: int) -> Examples:
         """Fresh negatives for every pass."""
@@ -143,20 +133,15 @@ def fine_tune(
     place = pick_device(config.device or "auto")
     net = CrossRanker(load_tower(backbone, max_length=None, device=place), seed).to(place)
     questions = data.splits["dev"]
-    stream = Stream(RankingPairs(data.splits["train"], data.passages, seed), BATCH, seed, "ranking")
+    stream = Stream(RankingPairs(data.splits["train"], data.passages, seed).draw, BATCH, seed, "ranking")
     task = Task(stream, lambda examples: pair_loss(net, examples, data.passages, config.margin))
     history = fit(
         net,
         {"ranking": task},
-        Schedule(
-            cycle=("ranking",),
-            steps=config.cross_steps,
-            evaluate_every=EVALUATE_EVERY,
-            save_every=SAVE_EVERY,
-            select=SELECT,
-            identity={"seed": seed},
-        ),
         LoopConfig(learning_rate=config.cross_learning_rate),
+        steps=config.cross_steps,
+        evaluate_every=EVALUATE_EVERY,
+        select=SELECT,
         evaluate=lambda: mean(measure(questions, cross_scores(net, questions, data.passages))),
         seed=seed,
         folder=folder,

@@ -17,9 +17,10 @@ from corpora.ranking.questions import PassageSet, filtered
 from corpora.ranking.sets import parse_spec, read_set
 from corpora.support.errors import UserError
 from senteval_runner.report.page import Page
-from senteval_runner.towers.choice import open_layers
+from senteval_runner.towers.backbones import open_layers
 from senteval_runner.towers.config import BackboneConfig
-from senteval_runner.vectors.encoders import StoredModel, open_model
+from senteval_runner.vectors.embed import StoredEncoder
+from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import distinct_names, find_source
 from studies.kit.runner import Cell, Figures, Run
 from studies.passages import cross
@@ -73,7 +74,7 @@ def rank(config: PassagesConfig, run: Run) -> Page:
 def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
     """All methods; models are opened without loading them, and left out where that fails."""
     reading = BackboneConfig(max_length=512, device=config.device)
-    openers: dict[str, Callable[[], StoredModel]] = {
+    openers: dict[str, Callable[[], StoredEncoder]] = {
         spec: partial(open_model, spec, cache=config.cache, device=config.device) for spec in config.models
     }
     for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
@@ -117,14 +118,14 @@ class Frozen:
         model: see :func:`senteval_runner.vectors.encoders.open_model`.
     """
 
-    def __init__(self, model: StoredModel) -> None:
+    def __init__(self, model: StoredEncoder) -> None:
         self.model = model
         self._held: tuple[PassageSet, dict[str, Part]] | None = None
 
     def parts(self, data: PassageSet) -> dict[str, Part]:
         """Train, dev and test with their vectors."""
         if self._held is None or self._held[0] is not data:
-            encode, rows = self.model.vectors, data.used_passages()
+            encode, rows = self.model, data.used_passages()
             vectors = encode([data.passages[row].split() for row in rows])
             passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
             passages[rows] = vectors

@@ -23,7 +23,7 @@ from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.transformer import load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
-from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import find_source, split_parts
 from studies.kit.data import published
 from studies.kit.runner import Cell, Figures, Run
@@ -64,7 +64,7 @@ class Model:
     @cached_property
     def vectors(self) -> SentenceVectors:
         """Its frozen vectors."""
-        return resolve_encoder(self.spec, seed=self.seed)
+        return open_model(self.spec, seed=self.seed)
 
     def tower(self) -> nn.Module:
         """A fresh copy for training."""

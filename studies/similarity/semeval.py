@@ -26,9 +26,9 @@ from senteval_runner.protocol.correlation import accuracy, cosines
 from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.vectors.embed import SentenceVectors
 from studies.finetune.config import LoopConfig
-from studies.finetune.examples import Examples, Fixed, Stream
+from studies.finetune.examples import Examples, Stream, fixed
 from studies.finetune.heads import PairHead, Siamese
-from studies.finetune.loop import Schedule, Task, fit
+from studies.finetune.loop import Task, fit
 
 EPOCHS = 2
 BATCH = 16
@@ -118,13 +118,13 @@ def tuned_scores(
         Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64)) for pairs in (train, test)
     )
     net.encoder.prepare([*fitted.texts(), *scored.texts()])
-    stream = Stream(Fixed(fitted), BATCH, seed, "semeval2013")
+    stream = Stream(fixed(fitted), BATCH, seed, "semeval2013")
     steps = max(1, round(epochs * stream.batches_per_pass))
     fit(
         net,
         {"same": Task(stream, lambda examples: net.loss("same", examples))},
-        Schedule(cycle=("same",), steps=steps, evaluate_every=steps, save_every=200),
         dataclasses.replace(LoopConfig(), learning_rate=learning_rate),
+        steps=steps,
         evaluate=dict,
         seed=seed,
         folder=folder,

@@ -112,19 +112,6 @@ def test_a_plugin_that_is_not_there(module: str, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err.startswith(f"python -m p: --plugin {module}: no such module in ")
 
 
-def test_a_plugins_own_fault_keeps_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "faulty_view.py").write_text("import no_such_library\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
-        Command(Options, lambda config: None, "p", "d", plugins=True)(["--plugin", "faulty_view"])
-
-
-def test_a_command_that_opens_no_model_takes_no_plugin(capsys: pytest.CaptureFixture[str]) -> None:
-    assert Command(Options, lambda config: None, "p", "d")(["--plugin", "json"]) == 2
-    assert Command(Options, lambda config: None, "p", "d", plugins=True)(["--help"]) == 0
-    assert "--plugin MODULE" in capsys.readouterr().out
-
-
 def test_a_notebooks_cell_may_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_views", {})
 

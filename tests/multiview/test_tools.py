@@ -1,27 +1,126 @@
-"""Search, the encode and info commands, vocabulary expansion, the sentence-transformers adapter."""
+"""The encoder under the names that other libraries use, and the commands encode, search, info and export."""
 
 from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 
 from corpora.support.errors import UserError
-from multiview import encode, export, info, search, train
+from multiview import encode, export, info, search
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
-from tests.fixtures.trees import TINY, changed, toy_corpus
+from multiview.sklearn import MultiViewTransformer
+from tests.fixtures.trees import toy_corpus
+
+LINES = ["the cat rained", "", "stock prices fell !"]
 
 
-@pytest.fixture(scope="module")
-def folder(toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def folder(joined_seq: Path) -> Path:
     """A model of sequences only, which needs no parser."""
-    out = tmp_path_factory.mktemp("models")
-    assert train.main(changed(TINY, trees=toy_trees, output=out, name="m", views="seq,seq")) == 0
-    return out / "m"
+    return joined_seq / "m0"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    (tmp_path / "in.txt").write_text("\n".join(LINES) + "\n")
+    return tmp_path / "in.txt"
+
+
+def test_the_names_of_sentence_transformers(folder: Path) -> None:
+    encoder = MultiViewEncoder.load(folder, "cpu")
+    vectors = encoder.encode(LINES)
+    np.testing.assert_array_equal(encoder.encode_query(LINES), vectors)
+    np.testing.assert_array_equal(encoder.encode_document(LINES, normalize_embeddings=False), vectors)
+    unit = encoder.encode(LINES, normalize_embeddings=True)
+    np.testing.assert_allclose(encoder.similarity(vectors, vectors).numpy(), unit @ unit.T, atol=1e-5)
+    other = vectors[::-1].copy()
+    pairs = encoder.similarity_pairwise(vectors, other)
+    torch.testing.assert_close(pairs, encoder.similarity(vectors, other).diagonal())
+    assert float(encoder.similarity_pairwise(vectors[0], vectors[0])) == pytest.approx(1)
+    with pytest.raises(UserError, match="device 'xyz'"):
+        encoder.encode(LINES, device="xyz")
+
+
+def test_a_model_in_words(folder: Path) -> None:
+    shown = repr(MultiViewEncoder.load(folder, "cpu")).splitlines()
+    assert shown[0] == "MultiViewEncoder m0 on cpu"
+    assert shown[1] == "  views    seq 8 + seq 8 = 16 dimensions"
+    assert shown[2].endswith(" trained, of size 6")
+    assert shown[3:] == ["  parsers  const toy-const, dep toy-dep"]
+    assert "none on record" in repr(MultiViewEncoder.untrained("dep,const", dim=4, word_dim=4))
+
+
+def test_a_saved_model_is_the_same(folder: Path, tmp_path: Path) -> None:
+    encoder = MultiViewEncoder.load(folder)
+    expected = encoder.encode(LINES)
+    encoder.save(tmp_path / "copy")
+    for name in ("config.json", "model.safetensors", "README.md", "vocab.txt", "time.json"):
+        assert (tmp_path / "copy" / name).read_bytes() == (folder / name).read_bytes()
+    with torch.no_grad():
+        encoder.members[0].network.tables[0].mul_(2)
+    encoder.save(tmp_path / "copy")  # a model may be replaced, nothing else
+    changed_vectors = MultiViewEncoder.load(tmp_path / "copy").encode(LINES)
+    np.testing.assert_array_equal(changed_vectors, encoder.encode(LINES))
+    assert np.abs(changed_vectors - expected).max() > 1e-3
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "README.md").write_text("mine")
+    with pytest.raises(UserError, match="thesis: holds something other than a model"):
+        encoder.save(tmp_path / "thesis")
+    assert (tmp_path / "thesis" / "README.md").read_text() == "mine"
+
+
+def test_untrained_and_joined_models_can_be_saved(joined_seq: Path, tmp_path: Path) -> None:
+    joined = MultiViewEncoder.load(joined_seq)
+    for name, model in {"untrained": MultiViewEncoder.untrained("seq", dim=4), "joined": joined}.items():
+        model.save(tmp_path / name)
+        saved = MultiViewEncoder.load(tmp_path / name).encode(LINES)
+        np.testing.assert_array_equal(saved, model.encode(LINES))
+        assert info.cli([str(tmp_path / name)]) == 0
+    assert (tmp_path / "joined" / "README.md").read_text() == "# Two\n"
+
+
+def test_a_step_of_a_scikit_learn_pipeline(folder: Path) -> None:
+    texts, labels = LINES * 6, [0, 1, 0] * 6
+    shared = MultiViewEncoder.load(folder)
+    for model in (folder, shared):
+        step = MultiViewTransformer(model, normalize=True, batch_size=4)
+        pipeline = make_pipeline(clone(step), LogisticRegression(C=100))
+        assert pipeline.fit(texts, labels).predict(LINES).tolist() == [0, 1, 0]
+        assert cross_val_score(pipeline, texts, labels, cv=2).mean() == 1
+        fitted = pipeline[0]
+        expected = shared.encode(LINES, normalize_embeddings=True)
+        np.testing.assert_allclose(fitted.transform(LINES), expected, atol=1e-6)
+        assert len(fitted.get_feature_names_out()) == 16
+    assert clone(MultiViewTransformer(shared)).model is shared
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    from sentence_transformers import SentenceTransformer
+
+    from multiview import sentence_transformers as st_adapter
+
+    expected = MultiViewEncoder.load(folder).encode(LINES)
+    np.testing.assert_allclose(st_adapter.load(folder).encode(LINES), expected, atol=1e-5)
+    copied = shutil.copytree(folder, tmp_path / "exported")
+    assert export.cli([str(copied)]) == 0
+    model = SentenceTransformer(str(copied), trust_remote_code=True, device="cpu")
+    np.testing.assert_allclose(model.encode(LINES, batch_size=2), expected, atol=1e-5)
+    assert model.encode(LINES[0]).shape == (16,)
+    model.save(str(tmp_path / "copy"))
+    np.testing.assert_allclose(MultiViewEncoder.load(tmp_path / "copy").encode(LINES), expected, atol=1e-6)
 
 
 def test_search_equals_sorting_everything() -> None:
@@ -35,24 +134,18 @@ def test_search_equals_sorting_everything() -> None:
     assert len(semantic_search(queries[0], corpus, top_k=99)[0]) == 40
 
 
-def test_encode_command(folder: Path, tmp_path: Path, toy_trees: Path, capsys) -> None:
-    lines = ["the cat rained", "", "stock prices fell !"]
-    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
-    expected = MultiViewEncoder.load(folder).encode(lines)
-    assert encode.cli([str(folder), str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.npy")]) == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+def test_encode_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees: Path, capsys) -> None:
+    encoder = MultiViewEncoder.load(folder)
+    assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / "out.npy")]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), encoder.encode(LINES))
     assert json.loads((tmp_path / "out.npy.json").read_text())["model"] == str(folder)
     assert "3 x 16" in capsys.readouterr().out
     assert encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / "trees.npy")]) == 0
-    texts = toy_corpus()[0]
-    np.testing.assert_allclose(
-        np.load(tmp_path / "trees.npy"), MultiViewEncoder.load(folder).encode(texts), atol=1e-5
-    )
+    expected = encoder.encode(toy_corpus()[0])
+    np.testing.assert_allclose(np.load(tmp_path / "trees.npy"), expected, atol=1e-5)
 
 
-def test_vectors_that_do_not_fit_are_one_line(
-    folder: Path, tmp_path: Path, toy_trees: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_vectors_that_do_not_fit_are_one_line(folder: Path, tmp_path: Path, toy_trees: Path, capsys) -> None:
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
@@ -60,28 +153,25 @@ def test_vectors_that_do_not_fit_are_one_line(
         code = encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / "v.npy")])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    message = capsys.readouterr().err.splitlines()[-1]
-    assert code == 2 and "v.npy: no space left on the disk" in message
+    assert code == 2 and "v.npy: no space left on the disk" in capsys.readouterr().err.splitlines()[-1]
     assert not list(tmp_path.iterdir())
 
 
-def test_search_command(folder: Path, tmp_path: Path, toy_trees: Path, monkeypatch, capsys) -> None:
-    lines = ["the cat rained", "", "stock prices fell !"]
-    corpus = tmp_path / "in.txt"
-    corpus.write_text("\n".join(lines) + "\n")
-    assert search.cli([str(folder), str(corpus), lines[2], "--top", "2"]) == 0
+def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, monkeypatch, capsys) -> None:
+    assert search.cli([str(folder), str(corpus), LINES[2], "--top", "2"]) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first.split(maxsplit=2) == ["1.0000", "2", lines[2]]
+    assert first.split(maxsplit=2) == ["1.0000", "2", LINES[2]]
     assert float(second.split()[0]) < 1
     # Several queries, from standard input, against stored vectors of the corpus.
-    assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / "v.npy")]) == 0
+    stored = ["--vectors", str(tmp_path / "v.npy")]
+    assert encode.cli([str(folder), str(corpus), "--output", stored[1]]) == 0
     capsys.readouterr()
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{lines[2]}\n\n{lines[0]}\n"))
-    assert search.cli([str(folder), str(corpus), "--top", "1", "--vectors", str(tmp_path / "v.npy")]) == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{LINES[2]}\n\n{LINES[0]}\n"))
+    assert search.cli([str(folder), str(corpus), "--top", "1", *stored]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert [line.rpartition("  ")[2] for line in out] == [lines[2], lines[2], lines[0], lines[0]]
+    assert [line.rpartition("  ")[2] for line in out] == [LINES[2], LINES[2], LINES[0], LINES[0]]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"fine\ncaf\xe9\n"), "utf-8"))
-    assert search.cli([str(folder), str(corpus), "--vectors", str(tmp_path / "v.npy")]) == 2
+    assert search.cli([str(folder), str(corpus), *stored]) == 2
     assert "standard input: not UTF-8" in capsys.readouterr().err
     # A tree cache: sentence 3 is its own nearest.
     words = " ".join(toy_corpus()[0][3])
@@ -90,72 +180,36 @@ def test_search_command(folder: Path, tmp_path: Path, toy_trees: Path, monkeypat
     assert score == "1.0000" and text.strip() == words
 
 
-def test_search_command_errors(folder: Path, tmp_path: Path, capsys) -> None:
-    (tmp_path / "good.txt").write_text("fine\n")
-    (tmp_path / "empty.txt").write_text("")
-    np.save(tmp_path / "other.npy", np.zeros((3, 2), dtype=np.float32))
-    (tmp_path / "text.npy").write_text("no vectors")
-    good = tmp_path / "good.txt"
-    cases = {
-        "none.txt: no such file": [folder, tmp_path / "none.txt", "q"],
-        "empty.txt: empty": [folder, tmp_path / "empty.txt", "q"],
-        "--top 0": [folder, good, "q", "--top", "0"],
-        "holds 3 x 2 numbers": [folder, good, "q", "--vectors", tmp_path / "other.npy"],
-        "not vectors": [folder, good, "q", "--vectors", tmp_path / "text.npy"],
-        "multiview.encode makes it": [folder, good, "q", "--vectors", tmp_path / "none.npy"],
-    }
-    for message, args in cases.items():
-        assert search.cli([str(arg) for arg in args]) == 2
-        errors = capsys.readouterr().err
-        assert message in errors and len(errors.strip().splitlines()) == 1, errors
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [
+        (search, "MODEL none.txt q", "none.txt: no such file"),
+        (search, "MODEL empty.txt q", "empty.txt: empty"),
+        (search, "MODEL in.txt q --top 0", "--top 0"),
+        (search, "MODEL in.txt q --vectors other.npy", "holds 3 x 2 numbers"),
+        (search, "MODEL in.txt q --vectors in.txt", "not vectors"),
+        (search, "MODEL in.txt q --vectors none.npy", "multiview.encode makes it"),
+        (encode, "MODEL bad.txt", "bad.txt, line 2: not UTF-8"),
+        (encode, ". in.txt", "no model here"),
+        (encode, "none in.txt --output x.csv", "must end in .npy"),
+        (encode, "MODEL in.txt --views dep", "view 'dep'"),
+        (info, ".", "neither a model nor a training run"),
+    ],
+)
+def test_bad_input_is_one_line(
+    folder: Path, corpus: Path, monkeypatch, command, arguments: str, message: str, capsys
+) -> None:
+    monkeypatch.chdir(corpus.parent)
+    Path("empty.txt").touch()
+    Path("bad.txt").write_bytes(b"fine\n\xff\xfe\n")
+    np.save("other.npy", np.zeros((3, 2), dtype=np.float32))
+    assert command.cli(arguments.replace("MODEL", str(folder)).split()) == 2
+    errors = capsys.readouterr().err
+    assert message in errors and len(errors.strip().splitlines()) == 1, errors
 
 
-def test_encode_command_errors(folder: Path, tmp_path: Path, capsys) -> None:
-    (tmp_path / "bad.txt").write_bytes(b"fine\n\xff\xfe\n")
-    (tmp_path / "good.txt").write_text("fine\n")
-    cases = {
-        "bad.txt, line 2: not UTF-8": [folder, tmp_path / "bad.txt"],
-        "no such file": [folder, tmp_path / "none.txt"],
-        "no model here": [tmp_path, tmp_path / "good.txt"],
-        "must end in .npy": [folder, tmp_path / "good.txt", "--output", tmp_path / "x.csv"],
-        "view 'dep'": [folder, tmp_path / "good.txt", "--views", "dep"],
-    }
-    for message, args in cases.items():
-        assert encode.cli([str(arg) for arg in args]) == 2
-        errors = capsys.readouterr().err
-        assert message in errors and len(errors.strip().splitlines()) == 1, errors
-
-
-def test_info_command(folder: Path, tmp_path: Path, capsys) -> None:
+def test_info_command(folder: Path, capsys) -> None:
     assert info.cli([str(folder)]) == 0
     out = capsys.readouterr().out
     for word in ("views seq, seq", "16 dimensions", "recall@1", "progress", "resumable"):
         assert word in out
-    assert info.cli([str(tmp_path)]) == 2
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers")
-    from sentence_transformers import SentenceTransformer
-
-    from multiview import sentence_transformers as st_adapter
-
-    texts = ["the cat rained", "stock prices fell !", "word"]
-    expected = MultiViewEncoder.load(folder).encode(texts)
-    own = st_adapter.load(folder)
-    np.testing.assert_allclose(own.encode(texts, show_progress_bar=False), expected, atol=1e-5)
-    assert export.cli([str(folder)]) == 0
-    model = SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
-    np.testing.assert_allclose(model.encode(texts, batch_size=2), expected, atol=1e-5)
-    assert model.encode(texts[0]).shape == (16,)
-    model.save(str(tmp_path / "copy"))
-    np.testing.assert_allclose(MultiViewEncoder.load(tmp_path / "copy").encode(texts), expected, atol=1e-6)
-
-
-def test_an_unknown_device_and_a_foreign_configuration_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="device 'xyz'"):
-        MultiViewEncoder.untrained("seq,seq", dim=4, word_dim=4, device="xyz")
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UserError, match="model format None"):
-        info.main(info.InfoConfig(run=tmp_path))

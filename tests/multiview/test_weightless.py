@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import build_view
@@ -113,23 +112,6 @@ def test_a_sentence_alone_has_the_same_vector(sentences: list[list[str]]) -> Non
     np.testing.assert_allclose(together, alone, atol=1e-6)
 
 
-def test_order_and_words_count_spelling_in_capitals_does_not() -> None:
-    # Beside 5,000 words that are more frequent, those of the sentences have nearly the weight 1.
-    encode = encoder_of(listed=[f"word{rank}" for rank in range(5000)]).encode
-    one, other, capitals, apart = encode(
-        [["dogs", "bite", "men"], ["men", "bite", "dogs"], ["Dogs", "BITE", "men"], ["cows", "eat", "hay"]],
-        views="hash",
-    )
-    np.testing.assert_allclose(one, capitals, atol=1e-7)
-
-    def cosine(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-
-    # Three words are shared, whose squared length is 2, three pairs of weight ¼ are not: 6 / (6 + 3/16).
-    assert cosine(one, other) == pytest.approx(0.97, abs=0.03)
-    assert cosine(one, apart) == pytest.approx(0, abs=0.12)
-
-
 def test_the_nodes_are_the_words() -> None:
     (nodes,) = encoder_of().node_states(SENTENCES, views=["bag", "hash"])
     bag, hashed = nodes.views
@@ -164,31 +146,6 @@ def test_training_needs_views_with_weights(
     options = ["--trees", str(toy_trees), "--views", "dep,hash", "--output", str(tmp_path)]
     assert train(options) == 2
     assert "--views dep,hash: hash has nothing to train" in capsys.readouterr().err
-
-
-def test_random_views_may_be_bags() -> None:
-    """Trained tables, one for each view that has weights; a bag reads the first."""
-    encoder = MultiViewEncoder.untrained("seq,bag", dim=4, word_dim=5)
-    found = encoder.encode(SENTENCES, views="bag")
-    np.testing.assert_allclose(
-        found, [encoder.word_vectors(words)[:, :5].mean(axis=0) for words in SENTENCES], atol=1e-6
-    )
-
-
-def test_a_larger_vocabulary_leaves_the_hash_as_it_was(tmp_path: Path) -> None:
-    """In memory and from a folder: how frequent a word is, the trained words say."""
-    words = WordTable.random(Vocabulary(LISTED, case="lower"), 3, views=1)
-    encoder = MultiViewEncoder([Member(ViewStack(["seq", "hash"], words, EncoderConfig(dim=4)))])
-    before = encoder.encode(SENTENCES, views="hash")
-    rows = np.random.default_rng(2).standard_normal((len(LISTED) + 2, 3))
-    lines = [
-        f"{w} {' '.join(map(str, row))}" for w, row in zip([*LISTED, "mat", "readers"], rows, strict=True)
-    ]
-    (tmp_path / "v.txt").write_text("\n".join(lines) + "\n")
-    assert encoder.expand_vocabulary(tmp_path / "v.txt", cache=tmp_path / "cache") == 2
-    encoder.save(tmp_path / "more")
-    for one in (encoder, MultiViewEncoder.load(tmp_path / "more", "cpu")):
-        np.testing.assert_array_equal(one.encode(SENTENCES, views="hash"), before)
 
 
 def test_hash_refuses_ids() -> None:

@@ -78,7 +78,7 @@ def test_faults_cost_only_the_sentences_that_cause_them(toys: TextParser) -> Non
     bad = [("boom", "a", "b"), ("cycle", "in", "it"), ("roots", "two"), ("cross", "a", "b")]
     faults: list[str] = []
     faulty = TextParser(FaultyDependencyParser(), FaultyConstituencyParser())
-    batch = faulty.arrays(good[:10] + bad + good[10:], faults=faults)
+    batch = faulty.arrays(good[:10] + bad + good[10:], tell=faults.append)
     assert batch.flags[10:14].tolist() == [1 | 2, 1, 1, 2]
     assert not np.delete(batch.flags, range(10, 14)).any()
     assert flag_reasons(batch.flags) == {"dependency fault": 3, "constituency fault": 2} and len(faults) == 5
@@ -131,7 +131,7 @@ def test_reader_flags_are_kept_and_counted() -> None:
 def check_trees(batch: Batch) -> None:
     heights, defects = dependency_heights(batch.head, batch.sentence_offsets)
     assert not defects.any() and (heights == batch.dep_height).all()
-    heights, defects = constituency_heights(batch.left, batch.right, batch.sentence_offsets)
+    heights, defects, *_ = constituency_heights(batch.left, batch.right, batch.sentence_offsets)
     assert not defects.any() and (heights == batch.const_height).all()
 
 
@@ -178,7 +178,7 @@ def test_dependency_heights_and_defects_against_walking(sentences: list[list[int
 )
 def test_constituency_defects(left: list[int], right: list[int], defect: int) -> None:
     offsets = np.array([0, 1, 4], np.int64)  # a one-word sentence before it has no node
-    _, defects = constituency_heights(np.array(left), np.array(right), offsets)
+    _, defects, *_ = constituency_heights(np.array(left), np.array(right), offsets)
     assert defects.tolist() == [0, defect]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corpora.support.errors import UserError
-from parsing.cache.manifest import Manifest
+from parsing.cache.files import Manifest
 from parsing.cache.reader import TreeCache
 from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees

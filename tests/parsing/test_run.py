@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from corpora.support.errors import UserError
-from parsing.cache.manifest import Manifest
+from parsing import run as command_module
+from parsing.cache.files import Manifest
 from parsing.cache.reader import TreeCache
-from parsing.pipeline import estimate
-from parsing.pipeline.estimate import expected_sentences
-from parsing.run import ParseConfig, cli, main, refuse_own_input
+from parsing.run import ParseConfig, cli, expected_sentences, main, refuse_own_input
 from parsing.verify import verify_shards
 from tests.parsing.pipeline.toy_corpus import ToyCorpus
 from tests.parsing.pipeline.toy_parsers import load_toys
@@ -69,7 +68,7 @@ def test_changed_input_is_refused(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("toys")
 @pytest.mark.parametrize("sample", [2048, 5])
 def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch, sample: int) -> None:
-    monkeypatch.setattr(estimate, "SAMPLE", sample)
+    monkeypatch.setattr(command_module, "SAMPLE", sample)
     main(config_of(tmp_path, dry_run=True))
     out = capsys.readouterr().out
     assert "parse        7 sentences" in out and '"max_tokens": 128' in out
@@ -124,7 +123,7 @@ def test_expected_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "pydocs").mkdir()  # an empty folder of that name does not matter
     monkeypatch.chdir(tmp_path)
     assert expected_sentences(ToyCorpus(40), "pydocs") == 40
-    monkeypatch.setattr(estimate, "COUNT_S", 0.0)
+    monkeypatch.setattr(command_module, "COUNT_S", 0.0)
     path = tmp_path / "many.txt"
     path.write_text("A sentence of six words .\n" * 5000 + "\n" + "Short .\n" * 300)
     exact = open_corpus(path, tokenize="space")

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from parsing.cache.manifest import Manifest
+from parsing.cache.files import Manifest, read_arrays, write_arrays
 from parsing.cache.reader import TreeCache
-from parsing.cache.shard import read_arrays, write_arrays
 from parsing.info import gather
 from parsing.verify import verify_shards
 from tests.parsing.cache.test_reader import corpus_of, write_cache
@@ -95,13 +94,14 @@ def test_damaged_files_and_a_wrong_manifest_are_named(folder: Path) -> None:
 
 def test_statistics_against_a_loop(folder: Path) -> None:
     cache = TreeCache.open(folder)
-    counts = gather(cache)
+    sizes, counts = gather(cache)
     sentences = list(cache.read(0, 40).words())
-    assert counts["tokens"].tolist() == np.bincount([len(s) for s in sentences]).tolist()
+    assert sizes["tokens"].tolist() == [len(s) for s in sentences]
     for name in ("dep_height", "const_height"):
-        highest = [getattr(cache.read(i, i + 1), name).max(initial=0) for i in range(40)]
-        assert counts[name].tolist() == np.bincount(highest).tolist()
-    assert counts["label"].sum() == sum(map(len, sentences)) - 40
+        assert sizes[name].tolist() == [getattr(cache.read(i, i + 1), name).max(initial=0) for i in range(40)]
+    for name in ("relation", "label"):
+        found = np.concatenate([getattr(cache.read(i, i + 1), name) for i in range(40)])
+        assert counts[name].tolist() == np.bincount(found, minlength=len(counts[name])).tolist()
 
 
 def test_commands(folder: Path, command, tmp_path: Path) -> None:

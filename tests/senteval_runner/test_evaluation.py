@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.correlation import cosines
 from senteval_runner.protocol.relatedness import _gradient, target_distribution
 from senteval_runner.protocol.sts import summarise
-from senteval_runner.vectors.embed import CombinedEncoder, StoredEncoder, VectorStore
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
 
@@ -207,13 +205,8 @@ def test_results_as_rows_and_in_words(data: Path) -> None:
     assert len(shown) == 4 and max(map(len, shown)) <= 100
 
 
-def test_results_as_a_table(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_as_a_table(data: Path) -> None:
     results = evaluate(RandomBag(8), ["CR"], data, QUICK)
-    with monkeypatch.context() as without:
-        without.setitem(sys.modules, "pandas", None)
-        with pytest.raises(UserError, match=r"pandas is not installed.*\[pandas\]"):
-            results.to_dataframe()
-    pytest.importorskip("pandas")
     table = results.to_dataframe()
     assert list(table.columns) == ["protocol", "seed", "task", "metric", "value"]
     wide = table.pivot(index="task", columns="metric", values="value")
@@ -227,51 +220,6 @@ def test_unknown_names_are_refused(data: Path) -> None:
         evaluate(RandomBag(8), ["MR"], data, "slow")
     with pytest.raises(UserError, match="hidden layer"):
         Protocol(name="x", backend="sklearn", nhid=5)
-
-
-def test_store_on_disk_is_used_by_the_next_run(tmp_path: Path) -> None:
-    bag = RandomBag(6)
-    sentences = [["a", "b"], [], ["c"], ["a", "b"]]
-    first = StoredEncoder(bag, VectorStore(tmp_path / "v"))(sentences)
-    assert bag.calls == [3] and first.shape == (4, 6)
-    (tmp_path / "v" / "00001.vectors.npy").write_bytes(b"half a shard")  # killed before its record
-    again = StoredEncoder(bag, VectorStore(tmp_path / "v"))([["d"], *sentences])
-    assert bag.calls == [3, 1]
-    np.testing.assert_array_equal(again[1:], first)
-
-
-def test_two_processes_may_share_a_store(tmp_path: Path) -> None:
-    one, two = VectorStore(tmp_path), VectorStore(tmp_path)
-    one.add(["a", "b"], np.array([[1], [2]], dtype=np.float32))
-    two.add(["c", "d"], np.array([[3], [4]], dtype=np.float32))
-    for store, texts in ((one, "ab"), (two, "cd"), (VectorStore(tmp_path), "abcd")):
-        assert store.get(list(texts)).ravel().tolist() == ["_abcd".index(text) for text in texts]
-
-
-@pytest.mark.parametrize("file", ["*.vectors.npy", "*.digests.npy", "*.json"])
-def test_damaged_shards_are_named(tmp_path: Path, file: str) -> None:
-    VectorStore(tmp_path).add(["a"], np.ones((1, 3), dtype=np.float32))
-    path = next(tmp_path.glob(file))
-    whole = path.read_bytes()
-    flipped = [whole[:i] + bytes([whole[i] ^ 4]) + whole[i + 1 :] for i in range(0, len(whole), 3)]
-    for damage in (b"", b"nothing", whole[:-2], *flipped):
-        path.write_bytes(damage)
-        with pytest.raises(UserError, match=r"\.json: not a shard .*; delete"):
-            VectorStore(tmp_path)
-    path.write_bytes(whole)
-    assert VectorStore(tmp_path).get(["a"]).tolist() == [[1, 1, 1]]
-
-
-def test_concatenation_and_projection() -> None:
-    a, b = StoredEncoder(RandomBag(3)), StoredEncoder(RandomBag(5))
-    sentences = [["x", "y"], ["z"]]
-    raw = CombinedEncoder([a, b])(sentences)
-    np.testing.assert_array_equal(raw, np.c_[a(sentences), b(sentences)])
-    unit = CombinedEncoder([a, b], normalize=True)(sentences)
-    np.testing.assert_allclose(np.linalg.norm(unit[:, :3], axis=1), 1, rtol=1e-6)
-    projected = CombinedEncoder([a, b], project=16, seed=1)(sentences)
-    assert projected.shape == (2, 16) and projected.dtype == np.float32
-    np.testing.assert_array_equal(projected, CombinedEncoder([a, b], project=16, seed=1)(sentences))
 
 
 def test_target_distribution_against_the_formula() -> None:

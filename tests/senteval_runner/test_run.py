@@ -20,8 +20,7 @@ from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report import tables
 from senteval_runner.run import main as run_main
 from senteval_runner.vectors import encoders
-from senteval_runner.vectors.encoders import resolve_encoder
-from senteval_runner.vectors.sources import find_source, split_parts
+from senteval_runner.vectors.encoders import open_model
 
 
 def config(tmp_path: Path, data: Path, *models: str, **options) -> SentEvalConfig:
@@ -56,7 +55,7 @@ def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> N
     }
     assert calls == ["CR"] * 4
     # the second run repeats nothing, and loads no model
-    monkeypatch.setattr(encoders, "loader", lambda source, options: None)
+    monkeypatch.setattr(encoders, "load_source", lambda source, **_: None)
     assert running.run(first) == 0 and calls == ["CR"] * 4
     assert json.loads((tmp_path / "report/results.json").read_text()) == values
 
@@ -88,7 +87,6 @@ def test_a_killed_run_keeps_finished_tasks(tmp_path, data, words, monkeypatch) -
 
 
 def test_a_damaged_cell_is_computed_again(tmp_path, data, words, monkeypatch) -> None:
-    """An empty or cut one was "skipped", with exit code 0; a changed number went into the report."""
     monkeypatch.chdir(tmp_path)
     options = config(tmp_path, data, str(words), tasks="CR")
     assert running.run(options) == 0
@@ -163,8 +161,6 @@ def test_command_line(tmp_path, data, words, command) -> None:
         ({"seeds": "x"}, "whole numbers"),
         ({"data": Path("nowhere")}, "no such folder"),
         ({"project": 0}, "--project 0: must be at least 1"),
-        ({"batch_size": 0}, "--batch-size 0: must be at least 1"),
-        ({"threads": 0}, "--threads 0: must be at least 1"),
         ({"models": ()}, "at least one model"),
     ],
 )
@@ -176,42 +172,13 @@ def test_wrong_options_are_one_line(tmp_path, data, words, options, message) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_sources_by_name(tmp_path, words) -> None:
-    assert split_parts("a+random:seq") == ["a", "random:seq"]
-    plus = tmp_path / "a+b.txt"
-    plus.write_text(words.read_text())
-    assert split_parts(str(plus)) == [str(plus)]
-    assert find_source(str(plus)).key == find_source(str(words)).key  # the content counts
-    assert find_source("random:dep", seed=1).key != find_source("random:dep", seed=2).key
-    model = tmp_path / "model"
-    (model / "checkpoints").mkdir(parents=True)
-    (model / "config.json").write_text('{"format": 1, "shape": {}}')
-    key = find_source(str(model)).key
-    for name in (
-        "log.txt",
-        "checkpoints/state.json",
-    ):  # training again what is finished adds lines to its log
-        (model / name).write_text("{}")
-    assert find_source(str(model)).key == key
-    (model / "vocab.txt").write_text("a\n")
-    assert find_source(str(model)).key != key
-    with pytest.raises(UserError, match="empty part"):
-        split_parts("a+")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no model here"):
-        find_source(str(tmp_path / "empty"))
-
-
 def test_word_average(tmp_path, words, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    encoder = resolve_encoder(str(words))
+    encoder = open_model(str(words))
     vectors = encoder.encode(["good bad", "zzz", "Good"])
     np.testing.assert_allclose(vectors[0], encoder([["good"], ["bad"]]).mean(0), rtol=1e-6)
     assert not vectors[1].any()
     np.testing.assert_array_equal(vectors[2], encoder.encode(["good"])[0])
-    both = resolve_encoder(f"{words}+{words}", normalize_parts=True)
-    for found in (both([["good"]]), both.encode(["good"])):
-        assert np.linalg.norm(found) == pytest.approx(np.sqrt(2), rel=1e-5)
 
 
 def test_paper_average() -> None:

@@ -12,7 +12,6 @@ import pytest
 from scipy import stats
 
 from corpora.senteval.tasks import STS_SUBSETS
-from corpora.support.files import read_record, write_record
 from senteval_runner import evaluate, running
 from senteval_runner.report.tables import averaged_columns, similarity_row, similarity_table
 from senteval_runner.running import expand_tasks
@@ -108,17 +107,3 @@ def test_a_report_has_them(
     values = json.loads((tmp_path / "report/results.json").read_text())
     (row,) = values["similarity_table"]["words.txt"]
     assert {"STS13 all", "STS13 mean", "SICK-R (cosine)", "STS average"} <= row.keys()
-
-
-def test_a_cell_without_the_cosine_is_computed_again(
-    tmp_path: Path, data: Path, words: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    options = config(tmp_path, data, str(words), tasks="SICK-R")
-    assert running.run(options) == 0
-    (cell,) = (tmp_path / "report/parts").rglob("SICKRelatedness.json")
-    first = read_record(cell)
-    older = {name: value for name, value in first["metrics"].items() if not name.startswith("cosine.")}
-    write_record(cell, first | {"metrics": older})
-    assert running.run(options) == 0
-    assert read_record(cell)["metrics"] == first["metrics"]

@@ -82,38 +82,27 @@ def test_engines_equal_the_equations(view: str, engine: str, shape: str) -> None
     assert_close(run(encoder, x, batch), expected(encoder, x, batch), 1e-9)
 
 
-@pytest.mark.parametrize("pooling", [name for name in get_args(Pooling) if name != "root"])
+def pools(root: Tensor, nodes: Tensor, sizes: list[int], pooling: Pooling) -> Tensor:
+    """The recursive states, pooled sentence by sentence."""
+    parts = nodes.split(sizes)
+    found = {
+        "root": root,
+        "mean": torch.stack([part.sum(dim=0) / len(part) for part in parts]),
+        "max": torch.stack([part.max(dim=0).values for part in parts]),
+    }
+    if pooling == "root+mean":
+        return found["root"] + found["mean"]
+    names = pooling.split(",")
+    return torch.cat([found[name] / len(names) for name in names], dim=1)
+
+
+@pytest.mark.parametrize("pooling", get_args(Pooling))
+@pytest.mark.parametrize("distinct", [5, 60])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("view", VIEWS)
-def test_pooling_over_the_nodes(view: str, engine: str, pooling: Pooling) -> None:
-    """Values and gradients against the recursive states, pooled sentence by sentence."""
-    encoder, batch = build(view, engine), SHAPES["random"]
-    encoder.pooling = pooling
-    x = words(batch)
-    lengths = [int(n) for n in np.diff(batch.sentence_offsets)]
-    sizes = [2 * n - 1 for n in lengths] if view == "const" else lengths
-
-    def pooled(x: Tensor) -> tuple[Tensor, Tensor]:
-        root, nodes = reference(encoder, x, batch)
-        parts = nodes.split(sizes)
-        pools = {
-            "root": root,
-            "mean": torch.stack([part.sum(dim=0) / len(part) for part in parts]),
-            "max": torch.stack([part.max(dim=0).values for part in parts]),
-        }
-        if pooling == "root+mean":
-            return pools["root"] + pools["mean"], nodes
-        joined = [pools[name] for name in pooling.split(",")]
-        return torch.cat([part / len(joined) for part in joined], dim=1), nodes
-
-    assert_close(run(encoder, x, batch), outputs_and_gradients(encoder, x, pooled), 1e-9)
-
-
-@pytest.mark.parametrize("pooling", ["root", "root,mean,max"])
-@pytest.mark.parametrize("distinct", [1, 5, 60])
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("view", VIEWS)
-def test_words_that_occur_more_than_once(view: str, engine: str, distinct: int, pooling: Pooling) -> None:
+def test_pools_of_words_that_occur_more_than_once(
+    view: str, engine: str, distinct: int, pooling: Pooling
+) -> None:
     """Values and gradients of the words themselves; of 60 words most are not in the batch."""
     encoder, batch = build(view, engine), SHAPES["random"]
     encoder.pooling = pooling
@@ -121,14 +110,15 @@ def test_words_that_occur_more_than_once(view: str, engine: str, distinct: int, 
     token = torch.randint(distinct, (int(batch.sentence_offsets[-1]),), generator=random)
     x = torch.randn(distinct, WORD_DIM, generator=random, dtype=torch.float64)
     plan = encoder.plan(batch)
+    lengths = np.diff(batch.sentence_offsets)
+    sizes = (2 * lengths - 1 if view == "const" else lengths).tolist()
 
     def by_word(x: Tensor) -> tuple[Tensor, Tensor]:
         return encoder(x, plan, token), encoder.forward_nodes(x, plan, token)[0]
 
     def by_token(x: Tensor) -> tuple[Tensor, Tensor]:
-        if pooling == "root":
-            return reference(encoder, x[token], batch)
-        return encoder(x[token], plan), reference(encoder, x[token], batch)[1]
+        root, nodes = reference(encoder, x[token], batch)
+        return pools(root, nodes, sizes, pooling), nodes
 
     found = outputs_and_gradients(encoder, x, by_word)
     assert_close(found, outputs_and_gradients(encoder, x, by_token), 1e-9)
@@ -172,7 +162,7 @@ def test_zero_vectors_and_zero_biases_have_finite_equal_gradients(view: str, eng
     assert_close(found, expected(encoder, x, batch), 1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=6), seed=st.integers(0, 2**32 - 1))
 @pytest.mark.parametrize("view", TREE_VIEWS)
 def test_random_trees(view: str, lengths: list[int], seed: int) -> None:
@@ -203,33 +193,11 @@ def test_same_input_same_bits(view: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("engine", ENGINES[:2])
-@pytest.mark.parametrize("view", VIEWS)
-def test_sentences_do_not_depend_on_their_batch(view: str, engine: str) -> None:
-    heads, children = [STAR, CHAIN, [0], [2, 0]], [chain_children(7), chain_children(7), [], [(0, 1)]]
-    encoder = build(view, engine, torch.float32, hidden=64)
-    whole = batch_of(heads, children)
-    x = words(whole, torch.float32)
-    together = encoder(x, encoder.plan(whole))
-    for i, (head, pairs) in enumerate(zip(heads, children, strict=True)):
-        alone = batch_of([head], [pairs])
-        start, stop = whole.sentence_offsets[i : i + 2]
-        assert (encoder(x[start:stop], encoder.plan(alone))[0] - together[i]).abs().max() < 1e-6
-
-
 @pytest.mark.parametrize("view", VIEWS)
 def test_empty_batch(view: str) -> None:
     encoder = build(view, "native")
     batch = batch_of([], [])
     assert encoder(words(batch), encoder.plan(batch)).shape == (0, HIDDEN)
-
-
-@pytest.mark.parametrize("view", TREE_VIEWS)
-def test_fixed_word_vectors_need_no_gradient(view: str) -> None:
-    encoder, batch = build(view, "native"), SHAPES["random"]
-    x = words(batch)
-    encoder(x, encoder.plan(batch)).sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters())
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -239,19 +207,6 @@ def test_heights_of_nodes(view: str) -> None:
     height = encoder.forward_nodes(words(batch), encoder.plan(batch))[1].tolist()
     wanted = {"seq": [0] * 8, "dep": [0, 0, 0, 1, 0, 0, 0, 0], "const": [0] * 7 + [1, 2, 3, 4, 5, 6, 0]}
     assert height == wanted[view]
-
-
-@pytest.mark.parametrize("view", TREE_VIEWS)
-def test_second_backward_and_double_backward(view: str) -> None:
-    encoder, batch = build(view, "native"), SHAPES["random"]
-    x = words(batch).requires_grad_()
-    loss = encoder(x, encoder.plan(batch)).square().sum()
-    (first,) = torch.autograd.grad(loss, x, retain_graph=True)
-    (second,) = torch.autograd.grad(loss, x, retain_graph=True)
-    assert torch.equal(first, second)
-    (graph,) = torch.autograd.grad(loss, x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        graph.sum().backward()
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -268,12 +223,6 @@ def test_every_gate_matrix_has_its_own_xavier_bounds(view: str) -> None:
         for rows in parameter.split(width):
             for block in rows.split(columns, 1):
                 assert 0.95 * bound < block.abs().max() <= bound, name
-
-
-@pytest.mark.parametrize("view", TREE_VIEWS)
-def test_forget_bias(view: str) -> None:
-    encoder = build_view(view, 4, 10, forget_bias=1.5)
-    assert encoder.bias.sum() == 15
 
 
 def test_unknown_names_and_sizes_are_refused() -> None:

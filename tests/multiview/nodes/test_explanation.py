@@ -75,47 +75,6 @@ def test_pools_side_by_side_and_added_views_match_the_same_nodes(encoder: MultiV
     assert found.matches == encoder.explain(A, B).matches
 
 
-def test_the_order_of_the_sentences_only_swaps_the_sides(encoder: MultiViewEncoder) -> None:
-    one, other = encoder.explain(A, B), encoder.explain(B, A)
-    assert {(m.view, m.number, m.a, m.b) for m in one.matches} == {
-        (m.view, m.number, m.b, m.a) for m in other.matches
-    }
-    assert one.a == other.b and one.cosine == pytest.approx(other.cosine, abs=1e-6)
-
-
-def test_equal_sentences_match_in_their_largest_part(encoder: MultiViewEncoder) -> None:
-    found = encoder.explain("The old cat slept on the mat .", "The old cat slept on the mat .", view="const")
-    best = found.matches[0]
-    spans = [range(start, end) for start, end, _ in found.a.spans or ()][1:]
-    assert best.cosine == pytest.approx(1, abs=1e-6) and best.a == best.b
-    assert len(best.a.positions) == max(map(len, spans))
-    for match in found.matches:  # nothing inside the first match again
-        assert not {*match.a.positions, *match.b.positions} <= set(best.a.positions) or match is best
-
-
-def test_the_text_draws_both_trees_with_the_matches(encoder: MultiViewEncoder) -> None:
-    found = encoder.explain(A, B, top=3)
-    text = str(found)
-    assert text.startswith(f"A  {A}\nB  {B}\n\ncosine {found.cosine:.4f} (dep ")
-    assert "\n\nseq" not in text
-    parts = text.split("\n\n")[2:]
-    assert [part.splitlines()[0] for part in parts] == [
-        *("dep:", "A, dep", "B, dep"),
-        *("const:", "A, const", "B, const"),
-    ]
-    for view, (listed, *drawn) in (("dep", parts[:3]), ("const", parts[3:])):
-        matches = [match for match in found.matches if match.view == view]
-        assert listed.splitlines()[1:] == [
-            f"  [{m.number}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for m in matches
-        ]
-        for side, drawing in zip("ab", drawn, strict=True):
-            for match in matches:
-                (line,) = (row for row in drawing.splitlines() if f" [{match.number}]" in row)
-                if view == "dep":
-                    subtree = match.a if side == "a" else match.b
-                    assert re.search(rf" \[{match.number}\], {subtree.top + 1}\)$", line)
-
-
 def test_a_number_stands_at_the_top_of_its_subtree() -> None:
     """Trees made up, so that the drawing can be written down."""
     trees = GivenTrees()
@@ -162,13 +121,6 @@ def test_short_sentences(encoder: MultiViewEncoder, text: str) -> None:
     assert "no subtrees match" in str(encoder.explain(text, text)) and not encoder.explain(text, text).matches
 
 
-def test_a_word_alone_matches_another_but_not_itself(encoder: MultiViewEncoder) -> None:
-    trivial = {(m.a.words.lower(), m.b.words.lower()) for m in encoder.explain(A, B, top=99).matches}
-    assert all(one != other or " " in one for one, other in trivial)
-    marks = set(':"(),[].') & {word for pair in trivial for word in pair}
-    assert not marks
-
-
 def test_what_has_no_trees_is_refused_in_one_line(encoder: MultiViewEncoder) -> None:
     with pytest.raises(UserError, match=r"explain: no trees in seq; it needs a model with the view dep or"):
         encoder.explain(A, B, view="seq")
@@ -203,19 +155,5 @@ def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert shown.err == ""
     assert output.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert [path.name for path in output.parent.iterdir()] == ["page.html"]
-    assert explain.cli(words) == 0
-    shown = capsys.readouterr()
-    assert "A, dep\n" in shown.out and "A, const\n" in shown.out
-
-
-def test_command_errors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cases = {
-        "no trees in seq": [folder / "seq", "a", "b"],
-        "no model here": [folder, "a", "b"],
-        "view 'srl'": [folder / "dep,const", "a", "b", "--view", "srl"],
-        "--top 0": [folder / "dep,const", "a", "b", "--top", "0"],
-    }
-    for message, args in cases.items():
-        assert explain.cli([str(arg) for arg in args]) == 2
-        errors = capsys.readouterr().err
-        assert message in errors and len(errors.strip().splitlines()) == 1, errors
+    assert explain.cli([str(folder / "seq"), "a", "b"]) == 2
+    assert "no trees in seq" in capsys.readouterr().err

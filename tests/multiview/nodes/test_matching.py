@@ -56,8 +56,3 @@ def test_of_two_pairs_as_close_the_larger_comes_first() -> None:
     assert best_matches(cosine, covers(sets), covers(sets), trivial, 5) == [(2, 2)]
     cosine[2, 2] = 0.5
     assert best_matches(cosine, covers(sets), covers(sets), trivial, 5) == [(0, 0), (2, 2)]
-
-
-def test_a_sentence_without_subtrees_matches_nothing() -> None:
-    nothing = np.zeros((0, 3), dtype=bool)
-    assert best_matches(np.zeros((0, 1)), nothing, np.ones((1, 1), bool), np.zeros((0, 1), bool), 5) == []

@@ -22,7 +22,7 @@ from multiview.training.data import open_trees
 from multiview.training.network import MultiViewNetwork
 from multiview.training.trainer import Trainer
 from multiview.words.vectors import load_word_vectors
-from senteval_runner.vectors.starts import StartSpec, load_start
+from senteval_runner.vectors.untrained import load_start
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.test_train import assert_same_bits, killed_after, newest
 from tests.parsing.cache.test_reader import write_cache
@@ -138,7 +138,7 @@ def test_the_result_is_read_as_the_model_is(model: TrainConfig, other_trees: Pat
     assert member.network.reading == was.network.reading
     assert member.network.views == ("dep", "const", "bag", "hash")
     assert member.network.reading.pooling == "root,mean,max"
-    start = load_start(StartSpec(str(config.folder), other_trees), "cpu")
+    start = load_start(config.folder, other_trees, "cpu")
     encoder, before = MultiViewEncoder.load(config.folder, "cpu"), MultiViewEncoder.load(wide, "cpu")
     words = ["cat", "sat"]
     bags = [one.encode([words], views="bag") for one in (start, before)]

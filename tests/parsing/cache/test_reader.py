@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
+from parsing.cache.files import Manifest, decode_strings, encode_strings, narrow, write_shard
 from parsing.cache.format import Batch
-from parsing.cache.manifest import Manifest
 from parsing.cache.reader import TreeCache
-from parsing.cache.shard import decode_strings, encode_strings, narrow, write_shard
 from parsing.text_parser import TextParser
 from parsing.trees.binarise import binarise
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser

@@ -20,7 +20,7 @@ import pytest
 from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
 from corpora.support.files import locked
-from parsing.cache.manifest import Manifest
+from parsing.cache.files import Manifest
 from parsing.cache.reader import TreeCache
 from parsing.pipeline.driver import run_corpus, shards_of
 from parsing.pipeline.workers import LocalPool, Pool

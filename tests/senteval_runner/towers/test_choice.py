@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from senteval_runner.towers.backbones import open_backbone
-from senteval_runner.towers.choice import open_layers
+from senteval_runner.towers.backbones import WholeBackbone, open_backbone, open_layers
 from senteval_runner.towers.config import BackboneConfig
-from senteval_runner.towers.limits import most_pieces
+from senteval_runner.towers.pooling import most_pieces
 from senteval_runner.towers.transformer import load_tower
-from senteval_runner.towers.whole import WholeBackbone
-from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import find_source
 from tests.studies.layers.transformers_tiny import build
 
@@ -32,9 +30,9 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_chosen_layers_are_those_of_the_backbone_side_by_side(bert: str, tmp_path: Path) -> None:
     model = open_layers(bert, "top,bottom", "mean", BackboneConfig(), cache=tmp_path)
     backbone = open_backbone(bert, BackboneConfig())
-    columns, _ = backbone.encode(SENTENCES)
+    columns = backbone.encode(SENTENCES)
     top, bottom = (columns[backbone.columns.index((layer, "mean"))] for layer in ("-1", "-3"))
-    np.testing.assert_array_equal(model.vectors(SENTENCES), np.concatenate([top, bottom], axis=1))
+    np.testing.assert_array_equal(model(SENTENCES), np.concatenate([top, bottom], axis=1))
     assert model.name == "tiny -1,-3 mean"
     kept = open_layers(bert, "-1,-3", "mean", BackboneConfig(), cache=tmp_path)
     assert kept.identity == model.identity and kept.parts[0].store.place  # one choice, two spellings
@@ -61,11 +59,11 @@ def test_an_encoder_taken_whole_gives_its_own_vectors(bert: str, tmp_path: Path)
     words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
     for spec in (str(words), bert):
         backbone = WholeBackbone(find_source(spec), BackboneConfig())
-        found, cut = backbone.encode(SENTENCES)
-        np.testing.assert_allclose(found[0], resolve_encoder(spec)(SENTENCES), atol=1e-6)
-        assert found.shape[:2] == (1, 3) and not cut.any() and backbone.columns == [("whole", "own")]
+        found = backbone.encode(SENTENCES)
+        np.testing.assert_allclose(found[0], open_model(spec)(SENTENCES), atol=1e-6)
+        assert found.shape[:2] == (1, 3) and backbone.columns == [("whole", "own")]
     assert isinstance(open_backbone(str(words), BackboneConfig()), WholeBackbone)
-    assert np.array_equal(open_backbone(str(words), BackboneConfig()).encode([["a"]])[0], [[[5, 5, 5]]])
+    assert np.array_equal(open_backbone(str(words), BackboneConfig()).encode([["a"]]), [[[5, 5, 5]]])
 
 
 def test_the_longest_text_by_family() -> None:

@@ -14,7 +14,7 @@ from parsing.libraries.benepar import load_benepar
 from senteval_runner.towers.backbones import open_backbone
 from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.transformer import load_tower, load_whole
-from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.encoders import open_model
 from studies.burt.__main__ import cli as burt
 from tests.studies.layers.transformers_tiny import build
 
@@ -34,7 +34,7 @@ LOADERS: dict[str, Callable[[str], object]] = {
     "tower": load_tower,
     "whole tower": load_whole,
     "benepar": load_benepar,
-    "senteval_runner.run": lambda folder: resolve_encoder(folder).encode(["a cat"]),
+    "senteval_runner.run": lambda folder: open_model(folder).encode(["a cat"]),
 }
 
 

@@ -16,8 +16,8 @@ from senteval_runner.towers.transformer import embed_all, load_tower
 from senteval_runner.vectors.sources import is_multiview
 from studies.burt.train import siamese
 from studies.finetune.config import LoopConfig
-from studies.finetune.examples import Examples, Fixed, Stream
-from studies.finetune.loop import Schedule, Task, fit
+from studies.finetune.examples import Examples, Stream, fixed
+from studies.finetune.loop import Task, fit
 from tests.fixtures.trees import changed
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 from tests.studies.finetune.fixtures import nli_rows
@@ -53,14 +53,13 @@ def test_dep_and_const_learn_nli_under_siamese_heads(folder: Path, tmp_path: Pat
 
     net = siamese(tower, ["nli"], "uv-diff", seed=1)
     held = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
-    stream = Stream(Fixed(examples), 20, 0, "nli")
+    stream = Stream(fixed(examples), 20, 0, "nli")
     task = Task(stream, lambda batch: net.loss("nli", batch))
-    schedule = Schedule(cycle=("nli",), steps=40, evaluate_every=20, save_every=100)
 
     def evaluate() -> dict[str, float]:
         return {"loss": net.loss("nli", examples).item()}
 
-    history = fit(net, {"nli": task}, schedule, LoopConfig(learning_rate=0.01), evaluate=evaluate, seed=1,
+    history = fit(net, {"nli": task}, LoopConfig(learning_rate=0.01), steps=40, evaluate=evaluate, seed=1,
                   folder=tmp_path / "run")  # fmt: skip
     assert history[-1]["loss"] < 0.9 * history[0]["loss"]
     moved = {name for name, parameter in net.named_parameters() if not torch.equal(parameter, held[name])}

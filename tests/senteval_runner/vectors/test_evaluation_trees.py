@@ -14,8 +14,9 @@ from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
 from senteval_runner import evaluate, running
 from senteval_runner.config import SentEvalConfig
+from senteval_runner.evaluation import read_tasks
 from senteval_runner.vectors import encoders, evaluation_trees
-from senteval_runner.vectors.embed import LoadedEncoder
+from senteval_runner.vectors.embed import Encode
 from senteval_runner.vectors.encoders import tree_reading
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees, find_caches, open_trees
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
@@ -55,20 +56,24 @@ def sentences(data: Path, *tasks: str) -> set[tuple[str, ...]]:
     }
 
 
+def trees_of(folder: Path, data: Path, *tasks: str) -> EvaluationTrees:
+    return EvaluationTrees(folder=folder, tasks=read_tasks(tasks, data)[0])
+
+
 def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
     seen: list[tuple[str, ...]] = []
     folder = tmp_path / "trees"
 
-    def run(*tasks: str) -> LoadedEncoder:
-        wanted = EvaluationTrees(folder=folder, data=data, tasks=tasks)
+    def run(*tasks: str) -> Encode:
+        wanted = trees_of(folder, data, *tasks)
         return tree_reading(model(seen), wanted)
 
-    reading = run("CR", "MPQA")  # MPQA is not there: left to the evaluation to say
+    reading = run("CR", "MPQA")  # MPQA is not there
     assert set(seen) == sentences(data, "CR") and len(seen) == 2 * len(set(seen))  # once per view
     mine = [list(s) for s in sorted(sentences(data, "CR"))]
     plain = model().encode(mine, show_progress_bar=False)
     seen.clear()
-    np.testing.assert_allclose(reading.encode(mine), plain, atol=1e-6)
+    np.testing.assert_allclose(reading(mine), plain, atol=1e-6)
     run("CR")
     assert not seen  # another model, the same sentences
     reading = run("CR", "MRPC", "WordContent")
@@ -76,15 +81,15 @@ def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
     assert len(list(folder.glob("senteval-*/*/manifest.json"))) == 2
     everything = [list(s) for s in sorted(sentences(data, "CR", "MRPC", "WordContent"))]
     seen.clear()
-    np.testing.assert_allclose(reading.encode(everything), model().encode(everything), atol=1e-6)
+    np.testing.assert_allclose(reading(everything), model().encode(everything), atol=1e-6)
     assert not seen
-    reading.encode([["not", "there"]])
+    reading([["not", "there"]])
     assert seen == [("not", "there")] * 2  # on the fly
 
 
 def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
     folder = tmp_path / "trees"
-    wanted = EvaluationTrees(folder=folder, data=data, tasks=["CR"])
+    wanted = trees_of(folder, data, "CR")
     tree_reading(model(), wanted)
     other = ToyDependencyParser()
     other.identity = {**other.identity, "version": "2"}
@@ -101,7 +106,7 @@ def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
 def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) -> None:
     monkeypatch.setattr(evaluation_trees, "SHARD_SENTENCES", 8)
     folder = tmp_path / "trees"
-    wanted = EvaluationTrees(folder=folder, data=data, tasks=["CR", "MRPC"])
+    wanted = trees_of(folder, data, "CR", "MRPC")
 
     class Killed(ToyDependencyParser):
         calls = 0
@@ -117,19 +122,20 @@ def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) 
     kept = find_caches(folder, {need: kind.identity for need, kind in TOYS.items()})
     assert kept is not None and len(kept) >= 3 * 8
     seen: list[tuple[str, ...]] = []
-    reading = tree_reading(model(seen), wanted)
+    tree_reading(model(seen), wanted)
+    whole = find_caches(folder, {need: kind.identity for need, kind in TOYS.items()})
     all_of_them = sentences(data, "CR", "MRPC")
     assert len(set(seen)) == len(all_of_them) - len(kept)
-    assert reading.options["trees"] is not None and len(reading.options["trees"]) == len(all_of_them)
+    assert whole is not None and len(whole) == len(all_of_them)
 
 
 def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch) -> None:
     """Many sentences go to workers, which load the parsers by their specification."""
     here, there = tmp_path / "here", tmp_path / "there"
     untrained = MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)  # the builtin parsers
-    a = open_trees(untrained, EvaluationTrees(folder=here, data=data, tasks=["CR"]))
+    a = open_trees(untrained, trees_of(here, data, "CR"))
     monkeypatch.setattr(evaluation_trees, "WORTH_WORKERS", 0)
-    b = open_trees(untrained, EvaluationTrees(folder=there, data=data, tasks=["CR"], workers=1))
+    b = open_trees(untrained, trees_of(there, data, "CR"))
     assert isinstance(a, TreeCache) and isinstance(b, TreeCache) and len(a) == len(b)
     one, other = a.read(0, len(a)), b.read(0, len(b))
     for field in one.fields:
@@ -166,6 +172,6 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, data: Path) -> None:
     (tmp_path / "file").write_text("")
-    wanted = EvaluationTrees(folder=tmp_path / "file", data=data, tasks=["CR"])
+    wanted = trees_of(tmp_path / "file", data, "CR")
     with pytest.raises(UserError, match="choose another --trees"):
         tree_reading(model(), wanted)

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.support.errors import UserError
 from senteval_runner.protocol.features import glorot_projection
-from senteval_runner.vectors.encoders import open_model, resolve_encoder
-from senteval_runner.vectors.sources import find_source
+from senteval_runner.vectors.encoders import open_model
 
 pytest.importorskip("sentence_transformers")
 SENTENCES = [["the", "cat", "sat"], ["a", "cat"]]
@@ -46,24 +44,17 @@ def states(folder: Path, tokens: list[str]) -> np.ndarray:
 def test_pooling_is_what_the_spec_says(bert: Path) -> None:
     pools = {"cls": lambda h: h[0], "mean": lambda h: h.mean(axis=0), "max": lambda h: h.max(axis=0)}
     for name, pool in pools.items():
-        vectors = resolve_encoder(f"{name}:{bert}", device="cpu")(SENTENCES)
+        vectors = open_model(f"{name}:{bert}", device="cpu")(SENTENCES)
         expected = [pool(states(bert, tokens)) for tokens in SENTENCES]
         np.testing.assert_allclose(vectors, expected, atol=1e-5)
-    assert find_source(f"cls:{bert}").name == "cls:bert"
-    assert find_source(f"cls:{bert}").key != find_source(f"max:{bert}").key
+    assert open_model(f"cls:{bert}").name == "cls:bert"
+    assert open_model(f"cls:{bert}").identity != open_model(f"max:{bert}").identity
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_control_of_table_3_projects_to_4096(bert: Path) -> None:
-    opened = open_model(f"cls:{bert}", cache=None, project=4096, device="cpu")
-    vectors = opened.vectors(SENTENCES)
-    assert vectors.shape == (2, 4096) and opened.vectors.dim == 4096
-    plain = resolve_encoder(f"cls:{bert}", device="cpu")(SENTENCES)
+    opened = open_model(f"cls:{bert}", project=4096, device="cpu")
+    vectors = opened(SENTENCES)
+    assert vectors.shape == (2, 4096) and opened.dim == 4096
+    plain = open_model(f"cls:{bert}", device="cpu")(SENTENCES)
     np.testing.assert_allclose(vectors, plain @ glorot_projection(8, 4096, seed=0), atol=1e-5)
-
-
-def test_other_models_have_no_cls(tmp_path: Path, words: Path) -> None:
-    with pytest.raises(UserError, match="wants a transformer"):
-        find_source(f"cls:{words}")
-    with pytest.raises(UserError, match="no such file or folder"):
-        find_source("mean:./nowhere")

@@ -19,7 +19,7 @@ from multiview.training.validation import ValidationScores
 from parsing.cache.reader import TreeCache
 from senteval_runner.run import cli as run
 from senteval_runner.vectors.sources import find_source
-from senteval_runner.vectors.starts import StartSpec, load_start
+from senteval_runner.vectors.untrained import load_start
 from tests.fixtures.trees import changed
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
@@ -51,7 +51,7 @@ def test_it_is_what_no_training_leaves(
     trained = config.output / "trained"
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
-    start = load_start(StartSpec.parse(f"start:{trained}?corpus={toy_trees}"), "cpu")
+    start = load_start(trained, toy_trees, "cpu")
     assert torch.equal(torch.random.get_rng_state(), before)
     kept = MultiViewEncoder.load(config.output / "kept", "cpu")
     cache = TreeCache.open(toy_trees)
@@ -71,9 +71,7 @@ def test_a_folder_of_models_starts_as_all_of_them(tiny: TrainConfig, toy_trees: 
     cache = TreeCache.open(toy_trees)
 
     def start(model: Path) -> np.ndarray:
-        return load_start(StartSpec.parse(f"start:{model}?corpus={toy_trees}"), "cpu").encode(
-            None, trees=cache
-        )
+        return load_start(model, toy_trees, "cpu").encode(None, trees=cache)
 
     parts = [start(folder / name) for name in ("0", "1")]
     np.testing.assert_allclose(start(folder), np.hstack(parts), atol=1e-6)
@@ -92,23 +90,13 @@ def test_it_is_scored_beside_its_model(
     assert one.kind == "start" and one.key != other.key and one.hours is None
 
 
-def test_bad_specs_are_one_line(tiny: TrainConfig, toy_trees: Path, tmp_path: Path) -> None:
+def test_another_cache_or_model_is_one_line(tiny: TrainConfig, toy_trees: Path, tmp_path: Path) -> None:
     main(changed(tiny, loop={"epochs": 1}))
     model = tiny.folder
     write_cache(tmp_path / "other", corpus_of(60))
-    (tmp_path / "words.txt").write_text("a 1 2\n")
-    for spec, message in (
-        (f"start:{model}", r"come from the tree cache .* start:.*tiny\?corpus=runs/trees/NAME"),
-        ("start:", "corpus=runs/trees/NAME"),
-        (f"start:{model}?corpus=none", "none: no tree cache"),
-        (f"start:{tmp_path}?corpus={toy_trees}", "no model here"),
-        (f"start:{tmp_path / 'words.txt'}?corpus={toy_trees}", "no model of multiview.train"),
-    ):
-        with pytest.raises(UserError, match=message):
-            find_source(spec)
     with pytest.raises(UserError, match=r"other: is not the tree cache that .*tiny was trained on"):
-        load_start(StartSpec.parse(f"start:{model}?corpus={tmp_path / 'other'}"))
+        load_start(model, tmp_path / "other")
     record = read_record(model / "config.json")
     write_record(model / "config.json", record | {"training": {"fine_tuned_from": "x"}})
     with pytest.raises(UserError, match=r"tiny: has no record of multiview\.train"):
-        load_start(StartSpec.parse(f"start:{model}?corpus={toy_trees}"))
+        load_start(model, toy_trees)

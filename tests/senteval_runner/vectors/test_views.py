@@ -14,8 +14,7 @@ from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
 from senteval_runner.run import cli as run
 from senteval_runner.vectors.embed import text_of
-from senteval_runner.vectors.encoders import open_model, resolve_encoder
-from senteval_runner.vectors.sources import find_source
+from senteval_runner.vectors.encoders import open_model
 from tests.fixtures.trees import TINY, changed, toy_corpus
 
 DIM = 8
@@ -52,27 +51,15 @@ def test_it_is_the_columns_of_the_whole_vector(
     cache = TreeCache.open(toy_trees)
     whole = MultiViewEncoder.load(models / name, "cpu").encode(SENTENCES, batch_size=128, trees=cache)
     blocks = np.split(whole, whole.shape[1] // DIM, axis=1)
-    found = resolve_encoder(str(models / spec), trees=toy_trees, device="cpu")(SENTENCES)
+    found = open_model(str(models / spec), trees=toy_trees, device="cpu")(SENTENCES)
     np.testing.assert_array_equal(found, np.hstack([blocks[place] for place in columns]))
-
-
-def test_its_name_and_key(models: Path) -> None:
-    specs = ["one", "one?views=dep", "one?views=const", "one?views=dep,const"]
-    sources = [find_source(str(models / spec)) for spec in specs]
-    assert [source.name for source in sources] == specs
-    assert len({source.key for source in sources}) == 4
-    assert {source.hours for source in sources} == {sources[0].hours} != {None}
-    assert sources[1].key == find_source(str(models / "one?views=0-dep")).key
-    assert sources[1].key != find_source(str(models / "joined/a?views=dep")).key
-    joined = open_model(f"{models / 'one?views=dep'}+{models / 'joined/a?views=const'}", cache=None)
-    assert joined.name == "one?views=dep+a?views=const"
 
 
 def test_one_report_has_a_model_and_its_views(builtin: Path, data: Path, tmp_path: Path) -> None:
     specs = ["builtin", "builtin?views=0-seq", "builtin?views=1-seq"]
     both = "+".join(specs[1:])
     options = ["--data", str(data), "--tasks", "CR", "--protocol", "fast", "--output", str(tmp_path / "r")]
-    assert run([*specs, both, *options, "--cache", str(tmp_path / "c"), "--normalize-parts"]) == 0
+    assert run([*specs, both, *options, "--cache", str(tmp_path / "c")]) == 0
     models = json.loads((tmp_path / "r" / "results.json").read_text())["models"]
     assert {name: model["dim"] for name, model in models.items()} == {
         **dict(zip(specs, (32, 16, 16), strict=True)),
@@ -81,29 +68,5 @@ def test_one_report_has_a_model_and_its_views(builtin: Path, data: Path, tmp_pat
     assert all(f"| {name} |" in (tmp_path / "r" / "results.md").read_text() for name in models)
     views, texts = MultiViewEncoder.load("builtin"), [["the", "good"], ["bad"]]
     expected = views.encode(texts, views=["0-seq"])
-    np.testing.assert_array_equal(resolve_encoder(specs[1])(texts), expected)
-    np.testing.assert_array_equal(resolve_encoder(specs[1]).encode(list(map(text_of, texts))), expected)
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("builtin?views=dep", "model 'builtin?views=dep': view 'dep': this model has 0-seq, 1-seq, seq"),
-        ("builtin?views=seq,", "view '': this model has 0-seq, 1-seq, seq"),
-        ("random:seq?views=seq", "random:seq: only models of multiview.train have views to choose"),
-        ("all-MiniLM-L6-v2?views=dep", "all-MiniLM-L6-v2: only models of multiview.train have views"),
-        ("./none?views=dep", "model './none': no such file or folder"),
-    ],
-)
-def test_what_it_cannot_mean_is_one_line(
-    builtin: Path,
-    data: Path,
-    tmp_path: Path,
-    spec: str,
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    options = ["--data", str(data), "--tasks", "CR", "--output", str(tmp_path / "r")]
-    assert run([spec, *options]) == 2
-    shown = capsys.readouterr().err
-    assert message in shown and shown.count("\n") == 1
+    np.testing.assert_array_equal(open_model(specs[1])(texts), expected)
+    np.testing.assert_array_equal(open_model(specs[1]).encode(list(map(text_of, texts))), expected)

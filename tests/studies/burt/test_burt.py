@@ -60,7 +60,7 @@ def unlabelled(folder: Path) -> Path:
 
 def test_data_is_filtered_counted_and_split(files: dict[str, Path], tmp_path: Path) -> None:
     data = read_data(config(files, tmp_path, paraphrase=(files["paraphrase"],), held_out=0.3))
-    nli, pairs, classes = (data.train[name].draw(0) for name in ALL)  # type: ignore[index]
+    nli, pairs, classes = (data.train[name](0) for name in ALL)  # type: ignore[index]
     assert not set(nli.first) & set(data.held["nli"].first) and len(data.held["nli"]) == 150
     positive = {
         pair
@@ -71,7 +71,7 @@ def test_data_is_filtered_counted_and_split(files: dict[str, Path], tmp_path: Pa
     for examples in (classes, data.held["classification"]):
         assert len(set(np.bincount(examples.target).tolist())) == 1, "equal classes on both sides"
     assert any("ppdb.txt" in line and "60 of 90 rows" in line for line in data.summary)
-    few = read_data(config(files, tmp_path, per_class=4)).train["classification"].draw(0)
+    few = read_data(config(files, tmp_path, per_class=4)).train["classification"](0)
     assert np.bincount(few.target).tolist() == [4, 4, 4]
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from corpora.support.split import hold_out, normalised
 from studies.burt.data import (
     Phrases,
-    at_most,
     balanced,
     classification_examples,
     hold_out_phrases,
@@ -29,15 +28,6 @@ ROWS = [
     Phrases("oven", "cold", "OtherRelated"),
     Phrases("shop", "store", None),
 ]
-
-
-def test_a_limit_is_a_fixed_even_choice() -> None:
-    assert list(at_most(iter("abc"), 0)) == list(at_most(iter("abc"), 3)) == list("abc")
-    rows = list(at_most(iter(range(40_000)), 4_000))
-    assert len(set(rows)) == 4_000 and set(rows) <= set(range(40_000))
-    assert rows == list(at_most(iter(range(40_000)), 4_000))
-    # each tenth of the file gives a tenth of the rows: 400, standard deviation 18
-    assert all(abs(sum(row // 4_000 == part for row in rows) - 400) < 75 for part in range(10))
 
 
 def test_phrases_are_short_and_different_and_their_labels_are_kept_ones() -> None:

@@ -20,7 +20,7 @@ from corpora.support.errors import UserError
 from senteval_runner.towers.backbones import TransformerBackbone
 from senteval_runner.towers.units import Unit, chosen_joins, chosen_layers, transformer_layers, units_of
 from senteval_runner.vectors.embed import text_of
-from studies.layers import report, subject
+from studies.layers import report
 from studies.layers import run as study
 from studies.layers.config import LayersConfig
 from studies.layers.subset import LEAST_PER_CLASS, limited
@@ -221,13 +221,13 @@ def test_cells_are_those_of_the_evaluation(tmp_path, data, bert) -> None:
     assert study.run(config(tmp_path, data, bert, storage="float32", tasks="CR,SICK-R")) == 0
     values = json.loads((tmp_path / "report/results.json").read_text())["backbones"]["model-a"]["scores"]
     backbone = TransformerBackbone(study.open_backbone(str(bert), LayersConfig(backbones=())).source,
-                                   LayersConfig(backbones=(), batch_size=5))  # fmt: skip
+                                   LayersConfig(backbones=()))  # fmt: skip
 
     class Pair:
         pretokenized = True
 
         def encode(self, sentences):
-            vectors, _ = backbone.encode(sentences)
+            vectors = backbone.encode(sentences)
             return np.concatenate(
                 [vectors[backbone.columns.index((layer, "mean"))] for layer in ("-1", "-3")], axis=1
             )
@@ -264,7 +264,7 @@ def test_a_killed_study_resumes(tmp_path, data, bert, monkeypatch) -> None:
     process.send_signal(signal.SIGKILL)
     assert process.wait(20) == -signal.SIGKILL
     kept = {p: p.stat().st_mtime_ns for p in (killed.output / "parts").rglob("[A-Z]*.json")}
-    shards = {p: p.stat().st_mtime_ns for p in killed.cache.rglob("*.digests.npy")}
+    shards = {p: p.stat().st_mtime_ns for p in killed.cache.rglob("*.npy")}
     assert len(kept) >= 5 and shards and not (killed.output / "results.json").exists()
     evaluated: list[str] = []
     real = study.evaluate_task
@@ -281,7 +281,7 @@ def test_a_killed_study_resumes(tmp_path, data, bert, monkeypatch) -> None:
 
 
 def test_encoding_resumes_at_the_chunk(tmp_path, data, bert, monkeypatch) -> None:
-    monkeypatch.setattr(subject, "CHUNK", 8)
+    monkeypatch.setattr("senteval_runner.vectors.embed.CHUNK", 8)
     real, sizes = TransformerBackbone.encode, []
 
     def stopping(self, sentences):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,18 +11,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.support.errors import UserError
 from multiview.encoders.stack import Reading
 from multiview.model import MultiViewEncoder
+from senteval_runner.towers import backbones
 from senteval_runner.towers.backbones import (
     TransformerBackbone,
+    TreeBackbone,
     open_backbone,
-    store_name,
     transformer_folder,
 )
-from senteval_runner.towers.layer_store import LayerStore
-from senteval_runner.towers.node_states import TreeBackbone, pool_nodes
-from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
+from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool, pool_nodes
 from senteval_runner.vectors.sources import find_source
 from studies.layers.config import LayersConfig
 from tests.studies.layers.transformers_tiny import build
@@ -76,8 +73,8 @@ def test_pooling_equals_a_loop(lengths, frame, left, special_tokens, seed) -> No
         where = slice(T - n, T) if left else slice(0, n)
         hidden[row, where] = -torch.rand(n, 4, generator=generator, dtype=torch.float64)
         mask[row, where] = 1
-    found = pool(hidden, mask, frame, POOLINGS, special_tokens=special_tokens)
-    for name, vectors in zip(POOLINGS, found, strict=True):
+    for name in POOLINGS:
+        vectors = pool(hidden, mask, frame, name, special_tokens=special_tokens)
         for row in range(len(lengths)):
             real = hidden[row][mask[row].bool()].tolist()
             expected = loop_pool(real, frame, name, special_tokens=special_tokens)
@@ -113,13 +110,14 @@ def test_a_tokenizer_without_special_tokens() -> None:
 
 @pytest.mark.parametrize("special_tokens", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_backbones_equal_a_loop(models, family, special_tokens) -> None:
+def test_backbones_equal_a_loop(models, family, special_tokens, monkeypatch) -> None:
     """Each sentence alone, float64, without padding, pooled in plain Python."""
     from transformers import AutoModel
 
-    backbone = backbone_of(models[family], special_tokens=special_tokens, batch_size=4)
-    found, cut = backbone.encode(SENTENCES)
-    assert found.shape == (16, len(SENTENCES), 16) and found.dtype == np.float32 and not cut.any()
+    monkeypatch.setattr(backbones, "BATCH", 4)
+    backbone = backbone_of(models[family], special_tokens=special_tokens)
+    found = backbone.encode(SENTENCES)
+    assert found.shape == (16, len(SENTENCES), 16) and found.dtype == np.float32
     assert backbone.layers == ("emb", "-3", "-2", "-1")
     oracle = AutoModel.from_pretrained(models[family]).double().eval()
     for place, tokens in enumerate(SENTENCES):
@@ -133,43 +131,40 @@ def test_backbones_equal_a_loop(models, family, special_tokens) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_batches_do_not_matter(models, family) -> None:
-    one, _ = backbone_of(models[family], batch_size=1).encode(SENTENCES)
-    for size in (3, 64):
-        np.testing.assert_allclose(
-            backbone_of(models[family], batch_size=size).encode(SENTENCES)[0], one, atol=2e-5
-        )
-    backward, _ = backbone_of(models[family], batch_size=3).encode(SENTENCES[::-1])
-    np.testing.assert_allclose(backward[:, ::-1], one, atol=2e-5)
+def test_batches_do_not_matter(models, family, monkeypatch) -> None:
+    backbone, found = backbone_of(models[family]), []
+    for size in (1, 3, 64):
+        monkeypatch.setattr(backbones, "BATCH", size)
+        found += [backbone.encode(SENTENCES), backbone.encode(SENTENCES[::-1])[:, ::-1]]
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], atol=2e-5)
 
 
 def test_the_top_layer_is_the_models_output(models) -> None:
     backbone = backbone_of(models["bert"])
-    found, _ = backbone.encode(SENTENCES)
+    found = backbone.encode(SENTENCES)
     batch = backbone.tokenizer([" ".join(s) for s in SENTENCES], padding=True, return_tensors="pt")
     with torch.no_grad():
         top = backbone.model(**batch).last_hidden_state
     np.testing.assert_allclose(found[backbone.columns.index(("-1", "cls"))], top[:, 0].numpy(), atol=2e-5)
 
 
-def test_long_sentences_are_cut_and_counted(models) -> None:
+def test_long_sentences_are_cut(models) -> None:
     backbone = backbone_of(models["bert"], max_length=6)
-    _, cut = backbone.encode(SENTENCES)
-    assert cut.tolist() == [len(s) + 2 > 6 for s in SENTENCES]
-    assert "3 sentences cut at 6 pieces" in backbone.notes(3)[0]
+    found = backbone.encode([SENTENCES[1], SENTENCES[1][:4]])
+    np.testing.assert_allclose(found[:, 0], found[:, 1], atol=2e-5)
+    assert "cut at 6 pieces" in backbone.notes()[0]
     # RoBERTa's positions begin after the padding's: 64 of its 66 serve, and the longest text still fits
     backbone_of(models["roberta"], max_length=500).encode([["a"] * 200])
 
 
 def test_only_the_wanted_columns_are_made(models) -> None:
     backbone = backbone_of(models["bert"])
-    whole, _ = backbone.encode(SENTENCES)
-    before = store_name(backbone, "float16")
+    whole = backbone.encode(SENTENCES)
     wanted = [("emb", "max"), ("-1", "cls"), ("-1", "mean")]
     places = [backbone.columns.index(column) for column in wanted]
     backbone.columns = wanted
-    np.testing.assert_array_equal(backbone.encode(SENTENCES)[0], whole[places])
-    assert store_name(backbone, "float16") not in (before, store_name(backbone, "float32"))
+    np.testing.assert_array_equal(backbone.encode(SENTENCES), whole[places])
 
 
 def test_a_sentence_transformers_folder(models, tmp_path) -> None:
@@ -182,18 +177,16 @@ def test_a_sentence_transformers_folder(models, tmp_path) -> None:
     ]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     assert transformer_folder(str(tmp_path)) == str(tmp_path / "0_Transformer")
-    found = open_backbone(str(tmp_path), LayersConfig(backbones=())).encode(SENTENCES)[0]
-    np.testing.assert_array_equal(found, backbone_of(models["bert"]).encode(SENTENCES)[0])
+    found = open_backbone(str(tmp_path), LayersConfig(backbones=())).encode(SENTENCES)
+    np.testing.assert_array_equal(found, backbone_of(models["bert"]).encode(SENTENCES))
     assert transformer_folder("bert-base-uncased") == "bert-base-uncased"
 
 
 def test_tree_nodes_equal_a_loop() -> None:
     """All views, poolings and heights against the nodes of each sentence alone."""
-    backbone = TreeBackbone(
-        find_source("random:dep,const,seq"), LayersConfig(backbones=(), heights=(0, 1, 3))
-    )
-    found, cut = backbone.encode(SENTENCES)
-    assert found.shape == (9, len(SENTENCES), 3 * 128) and not cut.any()
+    backbone = TreeBackbone(find_source("random:dep,const,seq"), LayersConfig(backbones=()))
+    found = backbone.encode(SENTENCES)
+    assert found.shape == (17, len(SENTENCES), 3 * 128)
     np.testing.assert_allclose(
         found[backbone.columns.index(("all", "root"))], backbone.model.encode(SENTENCES), atol=1e-5
     )
@@ -224,9 +217,9 @@ def test_the_columns_of_a_model_that_joins_pools_are_its_nodes(tmp_path: Path) -
     (part,) = encoder.members
     part.network = part.network.as_read(Reading("root,mean,max", ("bag",), (0.5, 2.0, 3.0)))
     encoder.save(tmp_path / "wide")
-    config = LayersConfig(backbones=(), heights=(0, 1))
+    config = LayersConfig(backbones=())
     plain, wide = (
-        TreeBackbone(find_source(str(tmp_path / name)), config).encode(SENTENCES)[0]
+        TreeBackbone(find_source(str(tmp_path / name)), config).encode(SENTENCES)
         for name in ("plain", "wide")
     )
     assert wide.shape[2] == plain.shape[2] + 3
@@ -245,71 +238,3 @@ def test_node_pooling_in_double_precision() -> None:
             stacked = torch.stack(rows)
             expected = stacked.mean(0) if name == "mean" else stacked.amax(0)
             torch.testing.assert_close(found[b], expected, rtol=0, atol=1e-12)
-
-
-def random_columns(n: int, seed: int = 0) -> np.ndarray:
-    return np.random.RandomState(seed).randn(3, n, 5).astype(np.float32)
-
-
-def test_the_store_gives_back_what_it_got(tmp_path) -> None:
-    texts = [f"sentence {i}" for i in range(10)]
-    vectors, cut = random_columns(10), np.arange(10) == 4
-    store = LayerStore(tmp_path, 3, "float32")
-    store.add(texts[:6], vectors[:, :6], cut[:6])
-    store.add(texts[6:], vectors[:, 6:], cut[6:])
-    for opened in (store, LayerStore(tmp_path, 3, "float32")):
-        assert opened.missing(["new", texts[3], "new"]) == ["new"] and opened.cut == 1
-        order = [7, 2, 2, 9]
-        np.testing.assert_array_equal(opened.get([texts[i] for i in order], 1), vectors[1, order])
-    half = LayerStore(tmp_path / "half", 3, "float16")
-    half.add(texts, vectors, cut)
-    np.testing.assert_array_equal(half.get(texts, 2), vectors[2].astype(np.float16).astype(np.float32))
-    assert half.nbytes() == 3 * 10 * 5 * 2
-
-
-def test_a_shard_without_its_record_does_not_exist(tmp_path) -> None:
-    store = LayerStore(tmp_path, 3, "float16")
-    none = np.zeros(2, dtype=bool)
-    store.add(["a", "b"], random_columns(2), none)
-    store.add(["c", "d"], random_columns(2, 1), none)
-    next(tmp_path.glob("00001-*.json")).unlink()  # killed before it
-    store = LayerStore(tmp_path, 3, "float16")
-    assert store.missing(["a", "b", "c"]) == ["c"]
-    store.add(["c", "e"], random_columns(2, 2), none)
-    np.testing.assert_allclose(
-        LayerStore(tmp_path, 3, "float16").get(["c"], 0)[0], random_columns(2, 2)[0, 0], atol=2e-3
-    )
-
-
-def test_two_processes_may_share_a_store(tmp_path) -> None:
-    one, two = (LayerStore(tmp_path, 3, "float32") for _ in range(2))
-    none = np.zeros(2, dtype=bool)
-    one.add(["a", "b"], random_columns(2), none)
-    two.add(["b", "c"], random_columns(2, 1), none)
-    opened = LayerStore(tmp_path, 3, "float32")
-    assert opened.missing(["a", "b", "c"]) == []
-    np.testing.assert_array_equal(
-        opened.get(["a", "c"], 2), [random_columns(2)[2, 0], random_columns(2, 1)[2, 1]]
-    )
-
-
-def test_damaged_and_foreign_shards_are_named(tmp_path) -> None:
-    LayerStore(tmp_path, 3, "float16").add(["a"], random_columns(1), np.zeros(1, dtype=bool))
-    with pytest.raises(UserError, match=r"\.json: not a shard"):
-        LayerStore(tmp_path, 4, "float16")
-    with pytest.raises(UserError, match="delete"):
-        LayerStore(tmp_path, 3, "float32")
-    next(tmp_path.glob("*.vectors.npy")).write_bytes(b"nothing")
-    with pytest.raises(UserError, match="not a shard"):
-        LayerStore(tmp_path, 3, "float16")
-
-
-def test_numbers_that_cannot_be_stored(tmp_path, monkeypatch) -> None:
-    none = np.zeros(1, dtype=bool)
-    with pytest.raises(UserError, match="use --storage float32"):
-        LayerStore(tmp_path, 3, "float16").add(["a"], random_columns(1) * 1e6, none)
-    with pytest.raises(UserError, match="NaN or infinity"):
-        LayerStore(tmp_path, 3, "float32").add(["a"], random_columns(1) * np.nan, none)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
-    with pytest.raises(UserError, match=r"need 0\.0 GB"):
-        LayerStore(tmp_path / "deep/er", 3, "float16").check_space(100, 5)

@@ -16,7 +16,7 @@ from multiview.words.sources.spec import open_vectors
 from multiview.words.sources.taught import ALONE, PENALTY, fitted, occurrences
 from multiview.words.vectors import WordVectors
 from multiview.words.vocabulary import corpus_words
-from senteval_runner.teach import cli as teach
+from tests.fixtures.teacher import write_teacher
 from tests.fixtures.transformers import save_sentence_encoder
 from tests.fixtures.trees import changed
 
@@ -48,7 +48,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def config(tiny: TrainConfig, encoder: Path, tmp_path: Path) -> TrainConfig:
-    assert teach([str(encoder), "--trees", str(tiny.trees), "--output", str(tmp_path / "teacher")]) == 0
+    write_teacher(str(encoder), tiny.trees, tmp_path / "teacher")
     return changed(
         tiny,
         words="fixed",
@@ -97,7 +97,7 @@ def test_it_needs_the_teachers_vectors(config: TrainConfig, tmp_path: Path) -> N
     with pytest.raises(UserError, match=r"taught:.*: needs --teacher\.vectors"):
         made(without, tmp_path)
     other = tmp_path / "other"
-    assert teach(["bag:random@6", "--trees", str(config.trees), "--output", str(other)]) == 0
+    write_teacher("bag:random@6", config.trees, other)
     wrong = dataclasses.replace(config, teacher=dataclasses.replace(config.teacher, vectors=other))
     with pytest.raises(UserError, match=r"has vectors of 24 numbers, those of .* have 6"):
         made(wrong, tmp_path)

@@ -1,4 +1,4 @@
-"""A teacher's matrix: made from any encoder, resumed, refused with another corpus, and learned from."""
+"""A teacher's matrix: of any encoder, refused with another corpus, and learned from."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from multiview.train import main
 from multiview.training.log import read_log
 from parsing.cache.reader import TreeCache
 from parsing.run import cli as parse
-from senteval_runner.teach import cli as teach
-from senteval_runner.vectors.encoders import resolve_encoder
+from senteval_runner.vectors.encoders import open_model
+from tests.fixtures.teacher import write_teacher
 from tests.fixtures.trees import changed
 from tests.multiview.test_train import assert_same_bits, killed_after, newest
 
@@ -29,53 +29,18 @@ TEACHER = "bag:random@6"
 def taught(toy_trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The vectors of all toy sentences, in four parts."""
     monkeypatch.setattr(matrix, "PART", 64)
-    folder = tmp_path / "teacher"
-    assert teach([TEACHER, "--trees", str(toy_trees), "--output", str(folder)]) == 0
-    return folder
+    return write_teacher(TEACHER, toy_trees, tmp_path / "teacher")
 
 
 def test_rows_are_the_encoders_vectors_at_unit_length(taught: Path, toy_trees: Path) -> None:
     cache = TreeCache.open(toy_trees)
     sentences = [list(words) for words in cache.read(0, len(cache), ("token",)).words()]
-    wanted = resolve_encoder(TEACHER)(sentences)
+    wanted = open_model(TEACHER)(sentences)
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
     numbers = np.array([259, 0, 63, 64, 64, 200])
     rows = TeacherMatrix.open(taught, cache).rows(numbers)
     assert rows.dtype == torch.float16 and rows.shape == (6, 6)
     np.testing.assert_allclose(rows.float().numpy(), wanted[numbers], atol=1e-3)
-
-
-def test_a_stopped_run_encodes_only_what_is_missing(
-    taught: Path, toy_trees: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = {path.name: path.read_bytes() for path in taught.glob("part-*")}
-    (taught / "teacher.json").unlink()
-    (taught / "part-000001.json").unlink()  # killed after the vectors were written
-    stored = []
-    monkeypatch.setattr(matrix, "store_part", _counted(matrix.store_part, stored))
-    assert teach([TEACHER, "--trees", str(toy_trees), "--output", str(taught)]) == 0
-    assert stored == [64]
-    assert {path.name: path.read_bytes() for path in taught.glob("part-*")} == before
-
-
-def _counted(store, stored: list[int]):
-    def counting(folder: Path, start: int, vectors) -> None:
-        stored.append(start)
-        store(folder, start, vectors)
-
-    return counting
-
-
-def test_another_teacher_and_foreign_folders_are_refused(
-    taught: Path, toy_trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert teach(["bag:random@7", "--trees", str(toy_trees), "--output", str(taught)]) == 2
-    assert "holds vectors of another run" in capsys.readouterr().err
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter.txt").write_text("dear")
-    assert teach([TEACHER, "--trees", str(toy_trees), "--output", str(tmp_path / "mine")]) == 2
-    assert "holds something else" in capsys.readouterr().err
-    assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
 
 
 @pytest.mark.parametrize("fault", ["other corpus", "cut off", "a part is missing", "not finished"])
@@ -94,7 +59,7 @@ def test_a_matrix_that_does_not_fit_is_one_line(
         wanted = "part-000003.npy: no such file"
         (taught / "part-000003.npy").unlink()
     else:
-        wanted = "make it with python -m senteval_runner.teach"
+        wanted = "no teacher.json here"
         (taught / "teacher.json").unlink()
     with pytest.raises(UserError, match=wanted):
         main(changed(tiny, teacher={"vectors": taught}))
@@ -140,8 +105,7 @@ def test_the_same_sentences_parsed_otherwise_keep_their_teacher(tmp_path: Path) 
         command = [str(tmp_path / text / "corpus.txt"), other, "none", "--output", str(folder)]
         assert parse([*command, "--workers", "1"]) == 0
         caches[text, views] = TreeCache.open(folder)
-    vectors = tmp_path / "teacher"
-    assert teach([TEACHER, "--trees", str(tmp_path / "one" / "dep"), "--output", str(vectors)]) == 0
+    vectors = write_teacher(TEACHER, tmp_path / "one" / "dep", tmp_path / "teacher")
     assert TeacherMatrix.open(vectors, caches["one", "const"]).sentences == 2
     with pytest.raises(UserError, match=r"made of other sentences than .*two/dep has"):
         TeacherMatrix.open(vectors, caches["two", "dep"])

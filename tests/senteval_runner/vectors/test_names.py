@@ -1,0 +1,145 @@
+"""Models by name: what a name means, its key and short name, and what it cannot mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.support.errors import UserError
+from senteval_runner.run import cli as run
+from senteval_runner.vectors.encoders import open_model
+from senteval_runner.vectors.sources import find_source, split_parts
+from tests.parsing.cache.test_reader import corpus_of, write_cache
+
+
+@pytest.fixture
+def here(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with word vectors, a tree cache and a builtin encoder of two SEQ views."""
+    monkeypatch.chdir(tmp_path)
+    write_cache(tmp_path / "trees", corpus_of(30))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "name"),
+    [
+        ("words.txt", "words", "words.txt"),
+        ("builtin", "multiview", "builtin"),
+        ("builtin?views=0-seq", "views", "builtin?views=0-seq"),
+        ("random:dep,const", "random", "random:dep,const"),
+        ("random:seq@4096", "random", "random:seq@4096"),
+        ("random:lstm@8?vectors=words.txt", "lstm", "random:lstm@8 over words"),
+        ("bag:random@8", "bag", "bag:random@8"),
+        ("bag:./words.txt", "bag", "bag:words.txt"),
+        ("bag:builtin", "bag", "bag:builtin"),
+        ("sif:ngrams?corpus=trees", "bag", "sif:ngrams"),
+        ("start:builtin?corpus=trees", "start", "start:builtin"),
+        ("all-MiniLM-L6-v2", "sentence-transformers", "all-MiniLM-L6-v2"),
+        ("cls:someone/bert", "pooled", "cls:someone/bert"),
+        ("bertin", "sentence-transformers", "bertin"),
+    ],
+)
+def test_what_a_name_means(here: Path, spec: str, kind: str, name: str) -> None:
+    pytest.importorskip("sentence_transformers")
+    source = find_source(spec)
+    assert (source.kind, source.name) == (kind, name)
+    assert source.key == find_source(spec).key
+    drawn = kind in ("random", "lstm") or ":random" in spec or ":ngrams" in spec
+    assert (source.key != find_source(spec, seed=1).key) == drawn
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("nowhere.txt", "no such file or folder"),
+        ("./none?views=dep", "model './none': no such file or folder"),
+        ("random:", "expected random:VIEWS"),
+        ("random:dep@x", "view 'dep@x'"),
+        ("random:dep?size=3", "expected random:VIEWS"),
+        ("random:dep,const@7", "cannot be divided by 2"),
+        ("random:seq@7", "halved"),
+        ("random:lstm@7", "halved"),
+        ("random:seq,lstm", "lstm is no view"),
+        ("random:lstm?vectors=nowhere.txt", "nowhere.txt: no such file"),
+        ("random:xyz", "view 'xyz'"),
+        ("random:seq?views=seq", "expected random:VIEWS"),
+        ("bag:", "expected bag:WORDS"),
+        ("bag:nowhere.txt", "nowhere.txt': no such file or folder"),
+        ("bag:random@0", "random@0: no file of word vectors, model, random@DIM or ngrams@DIM"),
+        ("bag:random?corpus=trees", "expected bag:WORDS"),
+        ("sif:random", r"expected sif:WORDS\?corpus=runs/trees/NAME"),
+        ("sif:random?corpus=nowhere", "nowhere: no tree cache"),
+        ("start:builtin", r"expected start:MODEL\?corpus=runs/trees/NAME"),
+        ("start:builtin?corpus=nowhere", "nowhere: no tree cache"),
+        ("start:words.txt?corpus=trees", "words.txt: no model of multiview.train"),
+        ("cls:words.txt", "words.txt: no transformer"),
+        ("mean:./nowhere", "no such file or folder"),
+        ("builtin?views=dep", "view 'dep': this model has 0-seq, 1-seq, seq"),
+        ("builtin?views=seq,", "view '': this model has 0-seq, 1-seq, seq"),
+        ("all-MiniLM-L6-v2?views=dep", "all-MiniLM-L6-v2: only models of multiview.train have views"),
+        ("a+", "an empty part"),
+        *((name, r"did you mean builtin\?$") for name in ("bultin", "Builtin", "bag:bultin", "cls:built-in")),
+    ],
+)
+def test_what_it_cannot_mean_is_refused_before_any_work(here: Path, spec: str, message: str) -> None:
+    pytest.importorskip("sentence_transformers")
+    with pytest.raises(UserError, match=message) as caught:
+        open_model(spec)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_name_is_one_line_of_the_command(here: Path, data: Path, capsys) -> None:
+    assert run(["bultin+words.txt", "--data", str(data), "--tasks", "CR", "--output", "r"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and shown.endswith("did you mean builtin?\n")
+
+
+def test_keys_are_of_the_content(here: Path, builtin: Path) -> None:
+    assert find_source("builtin").key == find_source(str(builtin)).key
+    assert find_source("builtin").hours == find_source(str(builtin)).hours
+    assert find_source("builtin?views=0-seq").key != find_source("builtin?views=1-seq").key
+    plus = here / "a+b.txt"
+    plus.write_text((here / "words.txt").read_text())
+    assert split_parts(str(plus)) == [str(plus)] and split_parts("a+random:seq") == ["a", "random:seq"]
+    assert find_source(str(plus)).key == find_source("words.txt").key
+    over = find_source("random:seq@8?vectors=words.txt").key
+    (here / "words.txt").write_text((here / "words.txt").read_text() + "sat 1 2 3 4 5 6 7 8\n")
+    assert (
+        len({over, find_source("random:seq@8?vectors=words.txt").key, find_source("random:seq@8").key}) == 3
+    )
+
+
+def test_keys_leave_logs_and_checkpoints_out(tmp_path: Path) -> None:
+    """Training again what is finished adds lines to its log."""
+    model = tmp_path / "model"
+    (model / "checkpoints").mkdir(parents=True)
+    with pytest.raises(UserError, match="no model here"):
+        find_source(str(model))
+    (model / "config.json").write_text('{"format": 1, "shape": {}}')
+    key = find_source(str(model)).key
+    for name in ("log.txt", "checkpoints/state.json"):
+        (model / name).write_text("{}")
+    assert find_source(str(model)).key == key
+    (model / "vocab.txt").write_text("a\n")
+    assert find_source(str(model)).key != key
+
+
+def test_without_a_builtin_encoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path)
+    for spec in ("builtin", "bag:builtin"):
+        with pytest.raises(UserError, match="no builtin encoder"):
+            find_source(spec)
+
+
+def test_models_side_by_side_and_projected(here: Path) -> None:
+    both = open_model("words.txt+bag:builtin+builtin?views=1-seq")
+    sentences = [["good", "bad"], ["zzz"], []]
+    parts = [open_model(name)(sentences) for name in ("words.txt", "bag:builtin", "builtin?views=1-seq")]
+    np.testing.assert_array_equal(both(sentences), np.hstack(parts))
+    np.testing.assert_allclose(both.encode(["good bad"]), both(sentences)[:1], atol=1e-6)
+    assert both.name == "words.txt+bag:builtin+builtin?views=1-seq" and both.dim == both(sentences).shape[1]
+    small, again = (open_model("words.txt", project=16, seed=1) for _ in range(2))
+    assert small(sentences).shape == (3, 16) and small.identity != open_model("words.txt").identity
+    np.testing.assert_array_equal(small(sentences), again(sentences))
