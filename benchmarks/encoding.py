@@ -18,58 +18,41 @@ import importlib.util
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 
 from tyro.conf import Positional
 
-from benchmarks.timing import spread
+from benchmarks.timing import alternate, ratios, spread
 from corpora.inputs import read_lines
 from corpora.support.cli import Command
 from corpora.support.config import Count, configuration
 from corpora.support.errors import UserError
 
-OURS = """
+LOAD = {
+    "ours": "from multiview.model import MultiViewEncoder as Model",
+    "peer": "from sentence_transformers import SentenceTransformer as Model",
+}
+LATENCY = """
+import json, statistics, sys, time
 start = time.perf_counter()
-from multiview.model import MultiViewEncoder
-model = MultiViewEncoder.load(name)
-"""
-PEER = """
-start = time.perf_counter()
-from sentence_transformers import SentenceTransformer
-model = SentenceTransformer(name)
-"""
-MEASURE = """
+{load}
+model = getattr(Model, "load", Model)(sys.argv[1])
 loaded = time.perf_counter()
 model.encode(["The quick brown fox jumps over the lazy dog."])
 first = time.perf_counter()
 subjects = "fox cat lawyer river child company engine letter storm queen".split()
 verbs = "saw followed painted forgot described".split()
-texts = [f"The {s} {v} an old man in the garden." for s in subjects for v in verbs]
-
 taken = []
-for text in texts:
+for text in [f"The {{s}} {{v}} an old man in the garden." for s in subjects for v in verbs]:
     begin = time.perf_counter()
     model.encode([text])
     taken.append(time.perf_counter() - begin)
-print(json.dumps({
-    "load_s": loaded - start, "first_s": first - loaded, "warm_ms": 1000 * statistics.median(taken)
-}))
+print(json.dumps([loaded - start, first - loaded, 1000 * statistics.median(taken)]))
 """
-
-
-def measure(program: str, name: str) -> dict[str, float]:
-    """Seconds to import and load, to the first vector from there, and milliseconds of one more sentence."""
-    code = f"import json, statistics, time\nname = {name!r}\n{program}{MEASURE}"
-    environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 @configuration
@@ -96,6 +79,17 @@ def packaged(name: str) -> str:
     return name if found is None or found.origin is None else str(Path(found.origin).with_name("model"))
 
 
+def latency(load: str, name: str) -> list[float]:
+    """Seconds to import and load, to the first vector from there, and milliseconds of one more sentence."""
+    code = LATENCY.format(load=load)
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", code, name], capture_output=True, text=True, check=True, env=environment
+    )
+    result: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
 def main(config: EncodingConfig) -> None:
     """Print both rates, their ratio, and a line of JSON."""
     if config.text is None and not os.environ.get("MULTIVIEW_DATA"):
@@ -112,35 +106,33 @@ def main(config: EncodingConfig) -> None:
     from multiview.model import MultiViewEncoder
 
     drawn = random.Random(0).sample(known, needed)
-    ours, peer = (
-        MultiViewEncoder.load(config.model, "cpu"),
-        SentenceTransformer(packaged(config.peer), device="cpu"),
-    )
-    seconds: dict[str, list[float]] = {config.model: [], config.peer: []}
-    for turn in range(config.rounds + 1):
-        chosen = drawn[turn * config.sentences : (turn + 1) * config.sentences]
-        for name, model in ((config.model, ours), (config.peer, peer)):
-            start = time.process_time()
-            model.encode(chosen, show_progress_bar=False)
-            if turn:  # the first round loads the parsers and warms both up
-                seconds[name].append(time.process_time() - start)
-    for name, taken in seconds.items():
-        print(f"{name:20} {spread([config.sentences / s for s in taken], 0)} sentences per second of a core")
-    ratios = [b / a for a, b in zip(*seconds.values(), strict=True)]
-    print(f"{'ratio':20} {spread(ratios)}")
-    found: dict[str, list[dict[str, float]]] = {config.model: [], config.peer: []}
+    names = {"ours": config.model, "peer": packaged(config.peer)}
+    models = {
+        "ours": MultiViewEncoder.load(config.model, "cpu"),
+        "peer": SentenceTransformer(names["peer"], device="cpu"),
+    }
+    starts = {name: iter(range(0, needed, config.sentences)) for name in models}
+
+    def encode(name: str) -> None:
+        start = next(starts[name])
+        models[name].encode(drawn[start : start + config.sentences], show_progress_bar=False)
+
+    calls = {name: lambda name=name: encode(name) for name in models}
+    taken = alternate(calls, config.rounds, time.process_time)
+    for name, seconds in taken.items():
+        print(f"{name:6} {spread([config.sentences / s for s in seconds], 0)} sentences per second of a core")
+    faster = ratios(taken, "ours", "peer")
+    print(f"ratio  {spread(faster)}")
+    found: dict[str, list[list[float]]] = {name: [] for name in models}
     for _ in range(config.starts):
-        for name, program in ((config.model, OURS), (config.peer, PEER)):
-            found[name].append(measure(program, packaged(name)))
-    medians = {}
+        for name, results in found.items():
+            results.append(latency(LOAD[name], names[name]))
+    what = ("import and load, s", "first sentence then, s", "one more sentence, ms")
     for name, results in found.items():
-        columns = {key: [result[key] for result in results] for key in results[0]}
-        print(name)
-        print(f"  import and load      {spread(columns['load_s'])} s")
-        print(f"  first sentence then  {spread(columns['first_s'])} s")
-        print(f"  one more sentence    {spread(columns['warm_ms'], 1)} ms")
-        medians[name] = {key: round(statistics.median(values), 3) for key, values in columns.items()}
-    rate = {"ratio": round(statistics.median(ratios), 3), "threads": torch.get_num_threads()}
+        for title, values in zip(what, zip(*results, strict=True), strict=True):
+            print(f"{name:6} {title:24} {spread(values)}")
+    medians = {name: [round(median(v), 3) for v in zip(*rows, strict=True)] for name, rows in found.items()}
+    rate = {"ratio": round(median(faster), 3), "threads": torch.get_num_threads()}
     print(json.dumps({**rate, "latency": medians}))
 
 

@@ -1,18 +1,10 @@
-"""Time one call, several calls in turn, and functions inside another."""
+"""Time calls in turn."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from types import ModuleType
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+from collections.abc import Callable, Mapping, Sequence
 
 
 def alternate(
@@ -29,41 +21,11 @@ def alternate(
     return taken
 
 
-def compare(
-    ours: Callable[[], object], theirs: Callable[[], object], rounds: int, sentences: int
-) -> tuple[list[float], list[float], list[float]]:
-    """Sentences per second of both, and their time over ours, for each of ``rounds`` alternations."""
-    our_s, their_s = alternate({"ours": ours, "theirs": theirs}, rounds).values()
-    ratios = [b / a for a, b in zip(our_s, their_s, strict=True)]
-    return [sentences / s for s in our_s], [sentences / s for s in their_s], ratios
+def ratios(taken: Mapping[str, Sequence[float]], ours: str, theirs: str) -> list[float]:
+    """Their time over ours in each round of :func:`alternate`."""
+    return [b / a for a, b in zip(taken[ours], taken[theirs], strict=True)]
 
 
-def spread(values: list[float], digits: int = 2) -> str:
+def spread(values: Sequence[float], digits: int = 2) -> str:
     """Median and range."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
-class Timer:
-    """Adds up the time spent in functions of a module inside a ``with`` block."""
-
-    def __init__(self, *functions: tuple[ModuleType, str]) -> None:
-        self.total_s = 0.0
-        self._functions = [(module, name, getattr(module, name)) for module, name in functions]
-
-    def __enter__(self) -> Timer:
-        for module, name, function in self._functions:
-            setattr(module, name, self._timed(function))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for module, name, function in self._functions:
-            setattr(module, name, function)
-
-    def _timed(self, function: Callable[..., object]) -> Callable[..., object]:
-        def timed(*arguments: object) -> object:
-            start = time.perf_counter()
-            result = function(*arguments)
-            self.total_s += time.perf_counter() - start
-            return result
-
-        return timed

@@ -3,10 +3,10 @@
     python -m benchmarks.train_step --trees runs/trees/pydocs --dim 1200
 
 Encoders and loss are the matrix products that a step has to do. Everything else (waiting for reading and
-plans, word vectors and their gradient, clipping and optimiser, logging) should stay under 15 % of a step at
-hidden sizes of 1200 and more on CPU. ``--clock cpu`` counts the CPU time of one thread and adds that of the
-loader thread as if nothing overlapped, an upper bound that holds on a busy machine. Ends with one line of
-JSON: medians over the steps.
+plans, word vectors and their gradient, clipping and optimiser) should stay under 15 % of a step at hidden
+sizes of 1200 and more on CPU. ``--clock cpu`` counts the CPU time of one thread and adds that of the loader
+thread as if nothing overlapped, an upper bound that holds on a busy machine. Ends with one line of JSON:
+medians over the steps.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import tempfile
 import time
 from itertools import islice
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Literal
 
 import torch
 
+from benchmarks.timing import spread
 from corpora.support.cli import Command
 from corpora.support.config import configuration
-from multiview.config import Preset, preset
+from multiview.config import preset
 from multiview.training.data import Step, open_trees, prefetch
-from multiview.training.log import TrainingLog
 from multiview.training.trainer import Job, Trainer
-from parsing.networks.threads import torch_threads
+from parsing.networks.device import torch_threads
 
 
 @configuration
@@ -40,14 +40,12 @@ class StepBenchmark:
     """Tree cache; None is the only one under runs/trees."""
     views: str = "dep,const"
     """Views of the model."""
-    preset: Preset = "paper"
+    preset: str = "paper"
     """Preset of all other settings."""
     dim: int = 1200
     """Hidden size D."""
-    batch: int = 400
-    """Sentences of a step."""
     steps: int = 6
-    """Timed steps, after one that is not timed."""
+    """Timed steps of 400 sentences, after one that is not timed."""
     threads: int = 0
     """CPU threads; 0 chooses as training does."""
     device: str = "cpu"
@@ -58,103 +56,81 @@ class StepBenchmark:
 
 def main(config: StepBenchmark) -> int:
     """Time every part of a few real steps."""
+    defaults = preset(config.preset)
+    threads = 1 if config.clock == "cpu" else config.threads
     with tempfile.TemporaryDirectory() as folder:
-        defaults = preset(config.preset)
-        threads = 1 if config.clock == "cpu" else config.threads
         training = dataclasses.replace(
             defaults,
             views=config.views,
             device=config.device,
             output=Path(folder),
             encoder=dataclasses.replace(defaults.encoder, dim=config.dim),
-            loop=dataclasses.replace(defaults.loop, batch=config.batch, epochs=20, threads=threads),
+            loop=dataclasses.replace(defaults.loop, batch=400, epochs=20, threads=threads),
         )
         trainer = Trainer(training, open_trees(config.trees))
-        with torch_threads(trainer.position.threads):
-            rows = measure(trainer, config.steps + 1, config.clock)[1:]
-    parts = [name for name in rows[0] if name not in ("sentences", "step")]
-    step = median(row["step"] for row in rows)
-    for name in parts:
-        values = [row[name] for row in rows]
-        low, _, high = quantiles(values, n=4)
-        print(f"{name:<24} {median(values):8.4f} s  [{low:.4f}, {high:.4f}]  {median(values) / step:6.1%}")
-    outside = median(1 - row["encoders and loss"] / row["step"] for row in rows)
-    rate = median(row["sentences"] / row["step"] for row in rows)
-    print(f"{'step':<24} {step:8.4f} s")
+        with torch_threads(trainer.threads):
+            rows = measure(trainer, config.steps + 1, cpu=config.clock == "cpu")[1:]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    step = median(columns["step"])
+    for name, values in columns.items():
+        print(f"{name:<24} {spread(values, 4)}  {median(values) / step:6.1%}")
     result = {
         "benchmark": "train_step",
         "views": config.views,
         "dim": config.dim,
-        "threads": trainer.position.threads,
+        "threads": trainer.threads,
         "clock": config.clock,
-        "sentences_per_s": round(rate, 2),
-        "outside_fraction": round(outside, 4),
-        "parts_s": {name: round(median(row[name] for row in rows), 5) for name in parts},
+        "sentences_per_s": round(400 / step, 2),
+        "outside_fraction": round(median(1 - row["encoders and loss"] / row["step"] for row in rows), 4),
+        "parts_s": {name: round(median(values), 5) for name, values in columns.items()},
     }
     print(json.dumps(result))
     return 0
 
 
-def measure(trainer: Trainer, steps: int, kind: str) -> list[dict[str, float]]:
+def measure(trainer: Trainer, steps: int, *, cpu: bool) -> list[dict[str, float]]:
     """Seconds per part, for each of ``steps`` steps."""
 
     def prepare(job: Job) -> tuple[Step, float]:
         began = time.thread_time()
         return trainer.prepare(job), time.thread_time() - began
 
-    log = TrainingLog(trainer.config.folder, 0)
+    def now() -> float:
+        if trainer.device.type == "cuda":  # its queue must be empty
+            torch.cuda.synchronize(trainer.device)
+        return time.thread_time() if cpu else time.perf_counter()
+
     rows: list[dict[str, float]] = []
-    jobs = list(islice(trainer.jobs(), steps))
-    prepared = prefetch(iter(jobs), prepare, trainer.config.loop.prefetch)
-    for number in range(len(jobs)):
-        clock = _Clock(trainer.device, kind)
+    prepared = prefetch(islice(trainer.jobs(), steps), prepare)
+    for _ in range(steps):
+        began = now()
         step, loader = next(prepared)
-        waited = clock.lap()
-        row = {"reading and plans": loader + waited if kind == "cpu" else waited}
+        ready = now()
         result = trainer.gradient(step)
-        whole = clock.lap()
-        words = _word_seconds(trainer, step, kind)
-        clock.lap()
-        row |= {"encoders and loss": whole - words, "word vectors": words}
-        rate = trainer.update(result)
+        done = now()
+        _words(trainer, step)
+        words = now() - done
+        updating = now()
+        trainer.update(result)
+        trainer.unread.read()
+        row = {
+            "reading and plans": ready - began + (loader if cpu else 0),
+            "encoders and loss": done - ready - words,
+            "word vectors": words,
+            "clip and optimiser": now() - updating,
+        }
+        rows.append({**row, "step": sum(row.values())})
         trainer.position.step += 1
-        row["clip and optimiser"] = clock.lap()
-        for metrics in trainer.unread.read():
-            log.write("train", number + 1, {**metrics, "learning_rate": rate})
-        row["logging"] = clock.lap()
-        row["step"] = sum(row.values())
-        row["sentences"] = float(step.sentences)
-        rows.append(row)
-    log.close()
     return rows
 
 
-def _word_seconds(trainer: Trainer, step: Step, kind: str) -> float:
-    """Seconds to gather word vectors and to scatter their gradient to the table, measured separately."""
-    clock = _Clock(trainer.device, kind)
+def _words(trainer: Trainer, step: Step) -> None:
+    """Gather word vectors and scatter their gradient to the table, as inside the step."""
     for rows in step.rows.leaves(trainer.network.words):
-        for group in step.groups:
-            for micro_batch in group.micro_batches:
+        for segment in step.segments:
+            for micro_batch in segment.micro_batches:
                 x_NE = torch.nn.functional.embedding(micro_batch.tokens[0], rows)
                 x_NE.backward(torch.ones_like(x_NE))
-    return clock.lap()
-
-
-class _Clock:
-    """Seconds between laps; waits for the device to finish its queue."""
-
-    def __init__(self, device: torch.device, kind: str) -> None:
-        self.device = device
-        self.now = time.thread_time if kind == "cpu" else time.perf_counter
-        self.last = self.now()
-
-    def lap(self) -> float:
-        """Seconds since the last lap."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        now = self.now()
-        seconds, self.last = now - self.last, now
-        return seconds
 
 
 if __name__ == "__main__":

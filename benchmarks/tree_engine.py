@@ -1,9 +1,9 @@
 """The native tree engine against DGL and against its own matrix products, alternating in one run.
 
-    MULTIVIEW_DATA=... python -m benchmarks.tree_engine [--hidden 100 300 1200 2400] [--views const dep seq]
+    python -m benchmarks.tree_engine [--hidden 100 300 1200 2400] [--views const dep seq]
 
-A step is forward and backward over a batch of 400 gold-tree sentences of GUM (random trees of the same size
-without the data; fewer sentences from D = 1200). ``floor`` makes the same matrix products at the same level
+A step is forward and backward over a batch of 400 sentences of documentation, parsed first (fewer from
+D = 1200). ``floor`` makes the same matrix products at the same level
 sizes by ``torch.mm``, with weight gradients merged, and nothing else: ``floor_fraction`` is its time over
 ours, above 1 where the engine's products are faster. ``products_fraction`` is the same with the engine's own
 products. ``ratio_dgl`` is DGL's time over ours; DGL's graphs and frontiers are made beforehand, like our
@@ -13,33 +13,25 @@ plans. For seq the peer is ``nn.GRU`` alone on a packed sequence. Prints a table
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-import os
 import statistics
-import threading
+import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.timing import alternate
-from corpora.treebanks import read_conllu
+from benchmarks.timing import alternate, ratios
 from multiview.encoders.registry import Encoder, build_view
-from multiview.engines import memory
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
+from parsing.cache.format import Batch
+from parsing.cache.reader import TreeCache
 from parsing.networks.products import Products
-from parsing.pipeline.workers import give_memory_back
-from parsing.trees.arrays import constituency_heights, dependency_heights
-from parsing.trees.binarise import binarise
-from parsing.trees.brackets import SpanTree, read_trees, to_parse
-from tests.multiview.engines.trees import random_children, random_heads
+from parsing.run import cli as parse
 
 WORD_DIM = 300
 Step = Callable[[], object]
@@ -60,23 +52,20 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     clock = time.perf_counter if arguments.clock == "wall" else time.process_time
     report: dict[str, dict[str, dict[str, float]]] = {}
-    for view in arguments.views:
-        for hidden in arguments.hidden:
+    with tempfile.TemporaryDirectory() as folder:
+        parse(["pydocs", "--limit", str(arguments.sentences), "--output", folder, "--workers", "1"])
+        cache = TreeCache.open(Path(folder))
+        for view, hidden in itertools.product(arguments.views, arguments.hidden):
             # At D = 2400 DGL takes minutes for a step of 400 sentences on two cores.
             sentences = arguments.sentences if hidden <= 300 else arguments.sentences * 240 // hidden
-            batch = gum_batch(sentences)
-            steps = engine_steps(view, hidden, batch, dgl=not arguments.without_dgl)
-            row = summary(alternate(steps, arguments.rounds, clock))
-            row["sentences"] = sentences
-            row.update(
-                {f"peak_mb_{name}": peak_mb(steps[name]) for name in ("native", "dgl") if name in steps}
-            )
+            steps = engine_steps(view, hidden, cache.read(0, sentences), dgl=not arguments.without_dgl)
+            row = {"sentences": sentences, **summary(alternate(steps, arguments.rounds, clock))}
             report.setdefault(view, {})[str(hidden)] = row
             print(view, hidden, " ".join(f"{key}={value:.4g}" for key, value in row.items()), flush=True)
     print(json.dumps(report), flush=True)
 
 
-def engine_steps(view: str, hidden: int, batch: SimpleNamespace, dgl: bool) -> dict[str, Step]:
+def engine_steps(view: str, hidden: int, batch: Batch, dgl: bool) -> dict[str, Step]:
     """One step of each contestant on the same parameters and word vectors."""
     torch.manual_seed(0)
     native = build_view(view, WORD_DIM, hidden)
@@ -94,7 +83,7 @@ def engine_steps(view: str, hidden: int, batch: SimpleNamespace, dgl: bool) -> d
     return steps
 
 
-def encoder_step(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> Step:
+def encoder_step(encoder: Encoder, x: Tensor, batch: Batch) -> Step:
     """Forward, backward of the sum of squares, gradients dropped."""
     plan = encoder.plan(batch).to("cpu")
     x = x.clone().requires_grad_()
@@ -121,7 +110,7 @@ def bare_gru_step(encoder: Encoder, x: Tensor, plan: Any) -> Step:
     return step
 
 
-def floor_const(encoder: Encoder, x: Tensor, batch: SimpleNamespace, products: Products) -> Step:
+def floor_const(encoder: Encoder, x: Tensor, batch: Batch, products: Products) -> Step:
     """The products of CONST: leaves, every level both ways, and merged weight gradients."""
     plan = encoder.plan(batch)
     assert isinstance(plan, ConstPlan)
@@ -143,19 +132,12 @@ def floor_const(encoder: Encoder, x: Tensor, batch: SimpleNamespace, products: P
     return step
 
 
-def floor_dep(encoder: Encoder, x: Tensor, batch: SimpleNamespace, products: Products) -> Step:
+def floor_dep(encoder: Encoder, x: Tensor, batch: Batch, products: Products) -> Step:
     """The products of DEP: inputs, two per level each way, and merged weight gradients."""
     plan = encoder.plan(batch)
     assert isinstance(plan, DepPlan)
-    w, wp, uc, u = (
-        parameter.detach()
-        for parameter in (
-            encoder.input_weight,
-            encoder.parent_weight,
-            encoder.child_weight,
-            encoder.recurrent_weight,
-        )
-    )
+    w, wp = encoder.input_weight.detach(), encoder.parent_weight.detach()
+    uc, u = encoder.child_weight.detach(), encoder.recurrent_weight.detach()
     hidden, leaves, levels = encoder.dim, plan.leaves, plan.levels()
     h, gates = torch.randn(len(x), hidden), torch.randn(len(x), 3 * hidden)
     mixed, parents = torch.randn(plan.internal, hidden), torch.randn(plan.internal, 2 * hidden)
@@ -181,70 +163,15 @@ def floor_dep(encoder: Encoder, x: Tensor, batch: SimpleNamespace, products: Pro
     return step
 
 
-def summary(seconds: dict[str, list[float]]) -> dict[str, float]:
-    """Medians of the ratios of each round, with quartiles."""
-    row: dict[str, float] = {"native_s": statistics.median(seconds["native"])}
+def summary(taken: dict[str, list[float]]) -> dict[str, float]:
+    """Medians of the ratios of each round, with least and most."""
+    row = {"native_s": statistics.median(taken["native"])}
     for name, key in (("floor", "floor_fraction"), ("products", "products_fraction"), ("dgl", "ratio_dgl")):
-        if name in seconds:
-            ratios = sorted(peer / ours for peer, ours in zip(seconds[name], seconds["native"], strict=True))
-            row[key] = statistics.median(ratios)
-            row[f"{key}_low"], row[f"{key}_high"] = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+        if name in taken:
+            found = ratios(taken, "native", name)
+            row[key] = statistics.median(found)
+            row[f"{key}_low"], row[f"{key}_high"] = min(found), max(found)
     return row
-
-
-def peak_mb(step: Step) -> float:
-    """Highest resident memory during a step above that before it, in MB, sampled every millisecond."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    memory.release()
-    give_memory_back()  # memory that the allocator kept from earlier steps would hide the peak
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * page
-
-    before, peak, done = resident(), [0], threading.Event()
-
-    def sample() -> None:
-        while not done.wait(0.001):
-            peak[0] = max(peak[0], resident())
-
-    sampler = threading.Thread(target=sample)
-    sampler.start()
-    step()
-    done.set()
-    sampler.join()
-    return max(peak[0] - before, 0) / 1e6
-
-
-def gum_batch(sentences: int) -> SimpleNamespace:
-    """The first sentences of GUM's training part with gold trees; random trees without the data folder."""
-    folder = os.environ.get("MULTIVIEW_DATA")
-    if folder:
-        gum = Path(folder) / "treebank" / "gum"
-        gold = (sentence for document in read_conllu(gum / "train.conllu") for sentence in document.sentences)
-        heads = [list(sentence.heads or ()) for sentence in islice(gold, sentences)]
-        children = [gold_children(tree) for tree in islice(read_trees(gum / "train.ptb"), sentences)]
-    else:
-        rng = np.random.default_rng(0)
-        lengths = np.clip(rng.gamma(1.6, 10.6, sentences), 1, 100).astype(int)
-        heads = [random_heads(n, rng) for n in lengths]
-        children = [np.reshape(random_children(n, rng), (-1, 2)) for n in lengths]
-    offsets = np.cumsum([0, *map(len, heads)]).astype(np.int64)
-    head = np.concatenate(heads).astype(np.int32)
-    left, right = np.concatenate(children).astype(np.int32).T.copy()
-    return SimpleNamespace(
-        sentence_offsets=offsets,
-        head=head,
-        dep_height=dependency_heights(head, offsets)[0],
-        left=left,
-        right=right,
-        const_height=constituency_heights(left, right, offsets)[0],
-    )
-
-
-def gold_children(tree: SpanTree) -> np.ndarray:
-    """Children [n - 1, 2] of the internal nodes of a binarised tree; its labels do not matter."""
-    binary = binarise(to_parse(tree, defaultdict(int), defaultdict(int)), dummy_label=1)
-    return np.stack([binary.left, binary.right], axis=1)
 
 
 if __name__ == "__main__":

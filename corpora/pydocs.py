@@ -25,12 +25,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.documents import Document
+from corpora.documents import Document, StreamCorpus, in_pieces
 from corpora.inputs import Line
-from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.text import line_sentences
-from corpora.tokenize import make_tokenizer
+from corpora.tokenize import Tokenizer
 
 SPLITS = ("train", "heldout", "all")
 PACKAGES = (
@@ -76,10 +75,10 @@ def pydocs_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int |
     """
     if split not in SPLITS:
         raise UserError(f"--split {split}: must be train, heldout or all")
-    tokenizer = make_tokenizer(tokenize, running=True)
+    tokenizer = Tokenizer(tokenize, running=True)
 
-    def documents(counts: Counts) -> Iterator[Document]:
-        for package, identifier, paragraphs in fresh_documents(sources(), counts):
+    def documents() -> Iterator[Document]:
+        for package, identifier, paragraphs in fresh_documents(sources()):
             if split in ("all", split_of(package)):
                 lines = (Line(number, text) for number, text in enumerate(paragraphs, start=1))
                 yield from in_pieces(identifier, line_sentences(lines, tokenizer, running=True))
@@ -131,7 +130,7 @@ def source_hash(files: list[Source]) -> str:
     return whole.hexdigest()
 
 
-def fresh_documents(files: list[Source], counts: Counts) -> Iterator[tuple[str, str, list[str]]]:
+def fresh_documents(files: list[Source]) -> Iterator[tuple[str, str, list[str]]]:
     """(package, id, new paragraphs) of each document of every split.
 
     Paragraphs are compared across all packages, so no held-out paragraph copies a training one.
@@ -143,15 +142,12 @@ def fresh_documents(files: list[Source], counts: Counts) -> Iterator[tuple[str, 
                 warnings.simplefilter("ignore")  # invalid escapes in other people's strings
                 tree = ast.parse(file.path.read_bytes())
         except (SyntaxError, ValueError):
-            counts.other["files that are no Python of this version"] += 1
-            continue
+            continue  # of another version of Python
         for identifier, docstrings in _topics(tree) if file.package == "pydoc_data" else _scopes(tree):
             fresh = []
             for text in (text for docstring in docstrings for text in prose(docstring)):
                 key = hashlib.blake2b(text.lower().encode(), digest_size=16).digest()
-                if key in seen:
-                    counts.other["repeated paragraphs left out"] += 1
-                else:
+                if key not in seen:
                     seen.add(key)
                     fresh.append(text)
             if fresh:

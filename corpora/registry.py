@@ -1,16 +1,14 @@
-"""One way to open a corpus: ``pydocs``, ``umbc``, ``senteval``, a file or a folder.
+"""One way to open a corpus: ``pydocs``, ``umbc``, a file or a folder.
 
     corpus = open_corpus("pydocs", limit="10k")
     for document in corpus:
         ...
-    print(corpus.counts.summary())
 
 ==============  ==========  =============  ==========================================================
 spec            --format    --tokenize     what it is
 ==============  ==========  =============  ==========================================================
 pydocs          running     spacy          documentation that is on every machine (the default)
 umbc            running     spacy          UMBC WebBase, ``word_TAG`` files with ``space``
-senteval        lines       space          sentences of the SentEval tasks
 *.conllu, *.ptb gold        gold           treebanks, files or a folder of one kind; words are fixed
 file, folder    lines       spacy          UTF-8 text, also ``.gz``, ``.xz``
 ==============  ==========  =============  ==========================================================
@@ -21,10 +19,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from corpora.stream import StreamCorpus, parse_limit
+from corpora.documents import StreamCorpus, parse_limit
 from corpora.support.errors import UserError, did_you_mean
 
-NAMED = ("pydocs", "umbc", "senteval")
+NAMED = ("pydocs", "umbc")
 DATA_VARIABLE = "MULTIVIEW_DATA"
 
 
@@ -40,23 +38,20 @@ def open_corpus(
     """Open a corpus by name or path.
 
     Args:
-        spec: ``pydocs``, ``umbc``, ``senteval``, or a file or folder; write ``./umbc`` for a folder of
-            that name.
+        spec: ``pydocs``, ``umbc``, or a file or folder; write ``./umbc`` for a folder of that name.
         format: ``lines`` or ``running``; None is the corpus's default.
         tokenize: ``spacy`` or ``space``; None is the corpus's default.
         limit: sentences to keep: a number, ``"1.5k"``, ``"40M"`` or None for all.
-        data: folder of ``umbc`` and ``senteval``; by default that of the environment variable
-            MULTIVIEW_DATA, else ``data``.
+        data: folder of ``umbc``; by default that of the environment variable MULTIVIEW_DATA, else ``data``.
         split: ``train``, ``heldout`` or ``all`` of ``pydocs``; None is ``train``.
 
     Returns:
-        A corpus; its ``identity`` states the defaults that were used, its ``counts`` what was read.
+        A corpus; its ``identity`` states the defaults that were used.
 
     Raises:
         UserError: unknown corpus, or an option it does not support.
     """
     from corpora.pydocs import pydocs_corpus
-    from corpora.senteval.corpus import senteval_corpus
     from corpora.text import text_corpus
     from corpora.treebanks import treebank_corpus, treebank_kind
     from corpora.umbc import umbc_corpus
@@ -65,27 +60,23 @@ def open_corpus(
     if split is not None and name != "pydocs":
         raise UserError(f"--split {split}: only pydocs is split; {name} is read whole")
 
-    def refuse(its_format: str, its_tokens: str | None = None) -> None:
-        if format not in (None, its_format):
-            raise UserError(f"--format {format}: {name} is always {its_format}")
-        if its_tokens and tokenize not in (None, its_tokens):
-            raise UserError(f"--tokenize {tokenize}: {name} is always {its_tokens}")
+    def refuse(option: str, given: str | None, always: str) -> None:
+        if given not in (None, always):
+            raise UserError(f"--{option} {given}: {name} is always {always}")
 
     if name == "pydocs":
-        refuse("running")
+        refuse("format", format, "running")
         return pydocs_corpus(split=split or "train", tokenize=tokenize or "spacy", limit=count)
     if name == "umbc":
         return umbc_corpus(data_folder(data), format=format or "running", tokenize=tokenize, limit=count)
-    if name == "senteval":
-        refuse("lines", "space")
-        return senteval_corpus(data_folder(data), limit=count)
     if not path.exists():
         beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
         near = did_you_mean(path.name, [*beside, *NAMED])
         raise UserError(f"{path}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}")
     kind = treebank_kind(path)
     if kind is not None:
-        refuse(kind, "gold")
+        refuse("format", format, kind)
+        refuse("tokenize", tokenize, "gold")
         return treebank_corpus(path, kind, limit=count)
     return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=count)
 

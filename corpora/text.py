@@ -11,11 +11,10 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from corpora.documents import Document, Sentence
+from corpora.documents import Document, Sentence, StreamCorpus, in_pieces
 from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name
-from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
-from corpora.tokenize import Tokenizer, make_tokenizer
+from corpora.tokenize import Tokenizer
 
 
 def text_corpus(
@@ -47,17 +46,15 @@ def text_corpus(
     if format not in ("lines", "running"):
         raise UserError(f"--format {format}: must be lines or running")
     files = list_files(path, suffix)
-    tokenizer = make_tokenizer(tokenize, running=format == "running")
+    tokenizer = Tokenizer(tokenize, running=format == "running")
 
-    def documents(counts: Counts) -> Iterator[Document]:
+    def documents() -> Iterator[Document]:
         for file in files:
             number = itertools.count()
             for is_blank, lines in itertools.groupby(
                 read_lines(file), key=lambda line: not line.text.strip()
             ):
-                if is_blank:
-                    counts.other["blank lines"] += sum(1 for _ in lines)
-                else:
+                if not is_blank:
                     sentences = line_sentences(lines, tokenizer, clean, running=format == "running")
                     yield from in_pieces(f"{relative_name(path, file)}#{next(number)}", sentences)
 

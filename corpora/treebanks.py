@@ -1,7 +1,7 @@
 """Treebanks: CoNLL-U (dependencies) and Penn Treebank brackets (constituents), read and written.
 
 CoNLL-U: the words are the syntactic ones (ids 1, 2, 3 ...). Ranges of multiword tokens (``1-2``) and empty
-nodes (``8.1``) are counted and skipped. ``# newdoc`` starts a document; a file without it is one document.
+nodes (``8.1``) are skipped. ``# newdoc`` starts a document; a file without it is one document.
 Brackets: a tree fills one line or several. Blank lines do not end a document, because published files put
 them between pretty-printed trees.
 """
@@ -11,13 +11,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from corpora.documents import Document, Sentence
+from corpora.documents import Document, Sentence, StreamCorpus, in_pieces
 from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name, stem
-from corpora.stream import Counts, StreamCorpus, in_pieces
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
 
@@ -54,11 +52,11 @@ def treebank_corpus(path: Path, kind: Kind, *, limit: int | None = None) -> Stre
     """A treebank file, or a folder of them in sorted order, as a corpus with gold annotation."""
     files = list_files(path)
 
-    def documents(counts: Counts) -> Iterator[Document]:
+    def documents() -> Iterator[Document]:
         for file in files:
             name = relative_name(path, file)
             if kind == "conllu":
-                yield from read_conllu(file, name=name, counts=counts)
+                yield from read_conllu(file, name=name)
             else:
                 yield from in_pieces(f"{name}#0", read_brackets(file))
 
@@ -75,97 +73,67 @@ def treebank_corpus(path: Path, kind: Kind, *, limit: int | None = None) -> Stre
 # CoNLL-U
 
 
-def read_conllu(
-    path: Path, *, tags: TagColumn = "xpos", name: str | None = None, counts: Counts | None = None
-) -> Iterator[Document]:
+def read_conllu(path: Path, *, tags: TagColumn = "xpos", name: str | None = None) -> Iterator[Document]:
     """Documents of a CoNLL-U file, in order.
 
     Args:
         path: the file, possibly compressed.
         tags: which column becomes ``Sentence.tags``; a ``_`` in XPOS is filled from UPOS.
         name: prefix of the ids of nameless documents; the file's name by default.
-        counts: where multiword tokens and empty nodes are counted.
 
     Raises:
         UserError: a row without 10 columns, ids out of order, a head outside the sentence.
     """
-    numbered = _numbered_sentences(path, tags, counts or Counts())
+    numbered = _numbered_sentences(path, tags)
     for (number, given), group in itertools.groupby(numbered, key=lambda one: one[:2]):
         yield from in_pieces(given or f"{name or path.name}#{number}", (sentence for _, _, sentence in group))
 
 
-def _numbered_sentences(path: Path, tags: TagColumn, counts: Counts) -> Iterator[tuple[int, str, Sentence]]:
+def _numbered_sentences(path: Path, tags: TagColumn) -> Iterator[tuple[int, str, Sentence]]:
     """Each sentence with its document's number and given id (or "")."""
     number, given, inside = 0, "", False
-    for block in _blocks(read_lines(path)):
-        fresh = _new_document(block)
-        if fresh is not None:
-            number += inside  # a document without sentences does not count
-            given, inside = fresh, False
-        rows = [line for line in block if not line.text.startswith("#")]
+    for is_blank, block in itertools.groupby(read_lines(path), key=lambda line: not line.text.strip()):
+        rows = []
+        for line in () if is_blank else block:
+            key, _, value = line.text.removeprefix("#").partition("=")
+            if not line.text.startswith("#"):
+                rows.append(line)
+            elif key.split() in (["newdoc"], ["newdoc", "id"]):
+                number += inside  # a document without sentences does not count
+                given, inside = value.strip(), False
         if rows:
             inside = True
-            yield number, given, _conllu_sentence(path, rows, tags, counts)
+            yield number, given, _conllu_sentence(path, rows, tags)
 
 
-def _blocks(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """Runs of lines between blank ones."""
-    block: list[Line] = []
-    for line in lines:
-        if line.text.strip():
-            block.append(line)
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
-
-
-def _new_document(block: list[Line]) -> str | None:
-    """The id in a ``# newdoc`` comment, "" for a nameless document, None without such a comment."""
-    for line in block:
-        key, _, value = line.text.removeprefix("#").partition("=")
-        if line.text.startswith("#") and key.split() in (["newdoc"], ["newdoc", "id"]):
-            return value.strip()
-    return None
-
-
-def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn, counts: Counts) -> Sentence:
-    words = []
+def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
+    words: list[tuple[Line, list[str]]] = []
     for line in rows:
         columns = line.text.split("\t")
         if len(columns) != 10:
             raise UserError(f"{path}:{line.number}: {len(columns)} columns, CoNLL-U has 10")
         if "-" in columns[0] or "." in columns[0]:
-            counts.other["multiword tokens" if "-" in columns[0] else "empty nodes"] += 1
             continue
         words.append((line, columns))
+        if columns[0] != str(len(words)):
+            raise UserError(f"{path}:{line.number}: word id {columns[0][:40]!r}, expected {len(words)}")
     if not words:
         raise UserError(f"{path}:{rows[0].number}: a sentence without words")
-    for position, (line, columns) in enumerate(words, start=1):
-        if columns[0] != str(position):
-            raise UserError(f"{path}:{line.number}: word id {columns[0][:40]!r}, expected {position}")
+    heads = []
     annotated = any(columns[6] != "_" for _, columns in words)
+    for position, (line, columns) in enumerate(words if annotated else (), start=1):
+        head = int(columns[6]) if _NUMBER.fullmatch(columns[6]) else -1
+        if not 0 <= head <= len(words) or head == position:
+            expected = f"expected 0 to {len(words)} but not {position}"
+            raise UserError(f"{path}:{line.number}: head {columns[6][:40]!r}, {expected}")
+        heads.append(head)
     return Sentence(
         tuple(columns[1] for _, columns in words),
         tags=tuple(c[3] if tags == "upos" or c[4] == "_" else c[4] for _, c in words),
-        heads=_heads(path, words) if annotated else None,
+        heads=tuple(heads) if annotated else None,
         relations=tuple(c[7] for _, c in words) if annotated else None,
         replaced_bytes=any(line.replaced for line, _ in words),
     )
-
-
-def _heads(path: Path, words: list[tuple[Line, list[str]]]) -> tuple[int, ...]:
-    heads = []
-    for position, (line, columns) in enumerate(words, start=1):
-        given = columns[6]
-        head = int(given) if _NUMBER.fullmatch(given) else -1
-        if not 0 <= head <= len(words) or head == position:
-            raise UserError(
-                f"{path}:{line.number}: head {given[:40]!r}, expected 0 to {len(words)} but not {position}"
-            )
-        heads.append(head)
-    return tuple(heads)
 
 
 def write_conllu(path: Path, documents: Iterable[Document], *, tags: TagColumn = "xpos") -> None:
@@ -213,52 +181,6 @@ def escape(word: str) -> str:
     return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Reads trees one at a time from a stream of brackets and words."""
-
-    path: Path
-    depth: int = 0
-    parts: list[str] | None = None
-    first_line: int = 0
-    replaced: bool = False
-
-    def feed(self, line: Line) -> Iterator[Sentence]:
-        """The trees that end in this line."""
-        self.replaced |= line.replaced
-        for part in BRACKET_PARTS.findall(line.text):
-            if self.parts is None:
-                if part != "(":
-                    raise UserError(f"{self.path}:{line.number}: expected '(', found {part[:40]!r}")
-                self.parts, self.first_line, self.replaced = [], line.number, line.replaced
-            self.parts.append(part)
-            self.depth += (part == "(") - (part == ")")
-            if self.depth == 0:
-                yield self.sentence(self.parts)
-                self.parts = None
-
-    def sentence(self, parts: list[str]) -> Sentence:
-        """The sentence of one tree; leaves are ``( TAG word )``, all other brackets are phrases."""
-        leaves = [
-            (parts[i + 1], parts[i + 2])
-            for i in range(len(parts) - 3)
-            if parts[i] == "("
-            and parts[i + 3] == ")"
-            and parts[i + 1] not in "()"
-            and parts[i + 2] not in "()"
-        ]
-        words = [(tag, unescape(word)) for tag, word in leaves if tag != TRACE]
-        if not words:
-            raise UserError(f"{self.path}:{self.first_line}: a tree without words")
-        text = " ".join(parts).replace("( ", "(").replace(" )", ")")
-        return Sentence(
-            tuple(word for _, word in words),
-            tags=tuple(tag for tag, _ in words),
-            tree=text,
-            replaced_bytes=self.replaced,
-        )
-
-
 def read_brackets(path: Path) -> Iterator[Sentence]:
     """The trees of a file, each on one line or several; ``Sentence.tree`` is always one line.
 
@@ -267,13 +189,37 @@ def read_brackets(path: Path) -> Iterator[Sentence]:
     Raises:
         UserError: unbalanced brackets or text outside them.
     """
-    reader = _Reader(Path(path))
+    depth, first, replaced = 0, 0, False
+    parts: list[str] = []
     for line in read_lines(path):
         if line.truncated:
             raise UserError(f"{path}:{line.number}: the line is too long for a tree")
-        yield from reader.feed(line)
-    if reader.parts is not None:
-        raise UserError(f"{path}:{reader.first_line}: this tree's brackets are never closed")
+        for part in BRACKET_PARTS.findall(line.text):
+            if not depth:
+                if part != "(":
+                    raise UserError(f"{path}:{line.number}: expected '(', found {part[:40]!r}")
+                parts, first, replaced = [], line.number, False
+            replaced |= line.replaced
+            parts.append(part)
+            depth += (part == "(") - (part == ")")
+            if not depth:
+                yield _bracket_sentence(f"{path}:{first}", parts, replaced)
+    if depth:
+        raise UserError(f"{path}:{first}: this tree's brackets are never closed")
+
+
+def _bracket_sentence(where: str, parts: list[str], replaced: bool) -> Sentence:
+    """The sentence of one tree; leaves are ``( TAG word )``, all other brackets are phrases."""
+    leaves = [
+        (tag, unescape(word))
+        for opening, tag, word, closing in zip(parts, parts[1:], parts[2:], parts[3:], strict=False)
+        if (opening, closing) == ("(", ")") and tag not in "()" and word not in "()" and tag != TRACE
+    ]
+    if not leaves:
+        raise UserError(f"{where}: a tree without words")
+    tags, words = zip(*leaves, strict=True)
+    text = " ".join(parts).replace("( ", "(").replace(" )", ")")
+    return Sentence(words, tags=tags, tree=text, replaced_bytes=replaced)
 
 
 def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
@@ -283,12 +229,7 @@ def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
         UserError: a sentence has no tree.
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-        stream.writelines(bracket_lines(sentences))
-
-
-def bracket_lines(sentences: Iterable[Sentence]) -> Iterator[str]:
-    """The lines of :func:`write_brackets`."""
-    for row, sentence in enumerate(sentences, start=1):
-        if sentence.tree is None:
-            raise UserError(f"sentence {row} ({' '.join(sentence.tokens)[:40]!r}) has no tree")
-        yield sentence.tree + "\n"
+        for row, sentence in enumerate(sentences, start=1):
+            if sentence.tree is None:
+                raise UserError(f"sentence {row} ({' '.join(sentence.tokens)[:40]!r}) has no tree")
+            stream.write(sentence.tree + "\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from corpora.stream import StreamCorpus
+from corpora.documents import StreamCorpus
 from corpora.support.errors import UserError
 from corpora.text import text_corpus
 

@@ -1,18 +1,19 @@
-"""What a training run is: frozen dataclasses, one per part of the program, and four presets.
+"""What a training run is: frozen dataclasses, one per part of the program, and the presets.
 
-Each part reads only its own group: the word tables ``vocabulary`` and ``table``, the encoders ``encoder``,
-and so on. On the command line an option carries the name of its group: ``--encoder.dim 128``.
+Each part reads only its own group: the word tables ``table``, the encoders ``encoder``, and so on. On the
+command line an option carries the name of its group: ``--encoder.dim 128``.
 
-The defaults are the preset ``laptop``, which learns within minutes on two cores. ``paper`` is the system of
-Simoulin & Crabbé 2021 (:mod:`multiview.paper`). The paper reports 4800 dimensions but not how they are made
-up, so both readings are presets: ``paper`` (two models of 2 views x 1200, one with trained and one with fixed
-words, concatenated) and ``paper-2400`` (one model of 2 views x 2400). ``gpu`` has the paper's sizes and
-settings that suit a GPU. Imports no torch.
+The defaults are the preset ``laptop``, which learns within minutes on two cores: recurrent weights so small
+that a tree starts as a weighted bag of words, tables and input weights equal in all views so that these match
+each other from the start, and dropout of words, because small corpora are learned by heart. The other presets
+are files in ``multiview/presets``: ``paper`` is the system of Simoulin & Crabbé 2021 with the source of each
+value, ``gpu`` has the paper's sizes and settings that suit a GPU. Imports no torch.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,68 +25,55 @@ from corpora.support.config import (
     Fraction,
     NotNegative,
     Positive,
+    config_from_json,
     configuration,
 )
 from corpora.support.errors import UserError
-from multiview.vector_names import DISTIL, TAUGHT, TRAIN, has_input
+from corpora.support.files import read_json
 
-Preset = Literal["laptop", "paper", "paper-2400", "gpu"]
+PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
+LAPTOP = "laptop"
+
 Case = Literal["exact", "backoff", "lower"]
 Boundary = Literal["document", "none"]
-Denominator = Literal["paper", "all"]
-SelfScore = Literal["minus-inf", "zero"]
+Denominator = Literal["paper", "all", "quickthought"]
+Start = Literal["xavier", "bag"]
 Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max"]
 """How states become a vector; what commas separate is concatenated and divided by its number."""
 
-# How the laptop's defaults were chosen: neighbour recall@1 on held-out documentation after 45 CPU seconds on
-# 22k sentences. An untrained encoder has 0.09 to 0.10. Views with equal tables but different input weights
-# do not match each other at first: 0.113. With equal input weights it is 0.122; with recurrent weights at a
-# fifth, so that a tree starts as a weighted bag of words, 0.132; in lower case 0.140. Xavier tables at the
-# paper's rate are still below the untrained encoder by then. After that, over-fitting is the problem: on
-# 43k sentences the validation loss rose from 4.88 to 5.74 in 7 epochs. Word dropout and a lower rate for the
-# tables keep it under 5.03.
-
-
-@configuration
-class VocabularyConfig:
-    """Which words have a vector of their own."""
-
-    size: Count = 30_000
-    """Trained words: the most frequent ones of the corpus."""
-    min_count: Count = 2
-    """Occurrences a word needs to be trained."""
-    buckets: CountOrNone = 2_000
-    """Hash buckets for other words; 0: one unknown word."""
-    case: Case = "lower"
-    """How to look up a word that is not listed as written."""
-    vector_words: Count = 2_000_000
-    """Pre-trained vectors to read at most, from the top of the file."""
-    expand: CountOrNone = 0
-    """Expand trained words after training by this many of --vectors, from the top (distil: the corpus's most
-    frequent words, rare ones included); 0: no expansion."""
+DISTIL = "distil:"
+"""In ``--vectors``, before the name of a sentence encoder: words as it encodes them."""
+TRAIN = "train"
+"""In ``--vectors``, in place of a file: skip-gram vectors of the corpus itself."""
 
 
 @configuration
 class TableConfig:
-    """The trained word tables, one per view."""
+    """Words and their tables."""
 
+    size: Count = 30_000
+    """Most frequent words to train."""
+    buckets: CountOrNone = 2_000
+    """Hash buckets of other words."""
+    case: Case = "lower"
+    """How to look up words not listed as written."""
+    expand: CountOrNone = 0
+    """Words of --vectors to add after."""
     dim: Count = 128
-    """Size E of word vectors that are made here; those of a file keep the size they have."""
+    """Size E of vectors made here."""
     init: Literal["xavier", "unit"] = "unit"
-    """Initial values: Xavier uniform, or standard normal scaled by smooth inverse frequency."""
-    equal: bool = True
-    """The tables of all views start equal."""
+    """Xavier, or normal times inverse frequency."""
     dropout: Fraction = 0.15
-    """Fraction of a training step's words that are replaced by the unknown word."""
-    dropout_views: Literal["shared", "each"] = "shared"
-    """Replace the same words in all views, or draw them for each view."""
-    identity: NotNegative = 0.0
-    """Add a random vector, this many times as long, to each one that tuned words start from, and keep its
-    length: a word is then more like itself than like its synonyms, which helps to find neighbours."""
+    """Words a step reads as unknown."""
     rate: NotNegative = 5.0
-    """Factor on the learning rate of the tables."""
+    """Factor on the learning rate."""
     update: Literal["dense", "rows"] = "rows"
-    """Update whole tables, or only the rows a step uses (the moments of other rows stay)."""
+    """Adam on whole tables, or on a step's rows alone."""
+
+    @property
+    def min_count(self) -> int:
+        """Occurrences a word needs to be listed: where others have buckets, one is too few to learn from."""
+        return 2 if self.buckets else 1
 
 
 def parts_of_pooling(pooling: Pooling) -> int:
@@ -99,175 +87,117 @@ class EncoderConfig:
 
     dim: Count = 128
     """Hidden size D of each view."""
-    forget_bias: float = 2.0
-    """Initial bias of the trees' forget gates."""
-    recurrent_scale: float = 0.2
-    """Factor on the initial recurrent weights of tree views."""
-    equal_inputs: bool = True
-    """Tree views start from equal input weights."""
+    start: Start = "bag"
+    """The paper's, or trees start as bags of words, views alike."""
     pooling: Pooling = "root"
-    """A sentence's vector: the root's state, the mean or maximum over all nodes, root plus mean, or all
-    three concatenated."""
+    """How states of nodes become a sentence's vector."""
     engine: Literal["native", "torch", "dgl"] = "native"
-    """How trees are computed: the device's fastest kernels, the portable ones, or the DGL reference."""
+    """Kernels: fast, portable, DGL's."""
 
     @property
     def width(self) -> int:
         """Size of a view's sentence vectors."""
         return self.dim * parts_of_pooling(self.pooling)
 
+    @property
+    def forget_bias(self) -> float:
+        """Initial bias of the trees' forget gates: a bag forgets little."""
+        return 2.0 if self.start == "bag" else 0.0
+
 
 @configuration
 class ObjectiveConfig:
-    """Which published variant of the objective to use."""
+    """The contrastive loss."""
 
     boundary: Boundary = "document"
     """Whether neighbours must share a document."""
     denominator: Denominator = "all"
-    """Each positive against the sentences outside the context, or one softmax over all."""
+    """Each positive against those outside the context, one softmax, or that with the sentence at 0."""
     score: Literal["bilinear", "dot", "cosine"] = "dot"
-    """S = F W Fᵀ, S = F Fᵀ, or the cosine divided by the temperature."""
-    temperature: Positive = 0.05
-    """Divides cosines, those of the same-sentence term included."""
-    learn_temperature: bool = False
-    """Train the temperature, from this value on."""
-    same: NotNegative = 0.0
-    """Weight of the same-sentence term: view i of a sentence finds view j of the same; 0: none."""
-    duplicates: Literal["negatives", "masked"] = "negatives"
-    """Whether a sentence with the words of the anchor or of its neighbour counts as a negative."""
+    """S = F W Fᵀ, S = F Fᵀ, or the cosine over 0.05."""
     direction: Literal["forward", "both"] = "both"
-    """Take anchors from the first view of each pair, or from both views in turn."""
-    self_score: SelfScore = "minus-inf"
-    """Leave the sentence itself out, or give it score 0 as QuickThought's code does."""
-    negatives: Literal["segment", "step"] = "segment"
-    """Contrast within a segment, or over all segments of the step, with gradients."""
+    """Anchors from a pair's first view, or from both."""
+    same: NotNegative = 0.0
+    """Weight of the same-sentence term."""
 
 
 @configuration
 class TeacherConfig:
-    """A frozen sentence encoder that the views learn from, as one more view."""
+    """A frozen sentence encoder that the views learn from."""
 
     vectors: Path | None = None
-    """Vectors of the corpus's sentences, a folder of parts; None: no teacher."""
+    """A .npy of one row per sentence of the trees."""
     contrast: NotNegative = 1.0
-    """Weight of the term by which each view finds the teacher's vector of its sentence."""
+    """Weight of finding its vector."""
     similarity: NotNegative = 10.0
-    """Weight of the squared difference between the model's cosines and the teacher's."""
-    temperature: Positive = 0.05
-    """Divides the cosines of the first term."""
-
-
-@configuration
-class OptimiserConfig:
-    """Adam and its learning rate."""
-
-    learning_rate: Positive = 1e-3
-    """Adam's learning rate."""
-    warmup_steps: CountOrNone = 20
-    """Steps over which the learning rate rises linearly."""
-    schedule: Literal["constant", "cosine"] = "cosine"
-    """Learning rate after the warm-up; cosine falls to a tenth."""
-    clip: NotNegative = 5.0
-    """Clip the whole gradient to this norm; 0: no clipping."""
+    """Weight of squared differences to its cosines."""
 
 
 @configuration
 class LoopConfig:
-    """The size of a step, the number of steps, and how they are computed."""
+    """Steps and how they are computed."""
 
     batch: Annotated[int, Ge(2)] = 200
-    """Sentences of a segment; they follow each other in the text and are contrasted with each other."""
+    """Sentences of a segment, in order."""
     segments: Count = 1
-    """Segments per step, divided among the processes of torchrun."""
+    """Segments a step, over processes."""
     micro_batch: CountOrNone = 0
-    """Sentences encoded at a time (gradient caching); 0: a whole segment."""
+    """Sentences encoded at a time; 0: all."""
     epochs: Count = 8
-    """Passes over the training part."""
+    """Passes over the corpus."""
     max_steps: CountOrNone = 0
-    """Stop after this many steps; 0: no limit."""
+    """Stop after so many; 0: no limit."""
     max_minutes: NotNegative = 0.0
-    """Stop after this many minutes of training, counted over resumptions; 0: no limit. The learning rate
-    then also falls with the clock."""
+    """Stop after this many minutes; 0: no limit."""
+    learning_rate: Positive = 1e-3
+    """Adam's."""
+    schedule: Literal["constant", "cosine"] = "cosine"
+    """Nothing but Adam, or warm-up, cosine decay and clipping."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the matrix products; bfloat16 uses autocast."""
+    """Of matrix products."""
     threads: CountOrNone = 0
-    """CPU threads; 0: one, or the idle cores where products are large. A run keeps the number."""
-    prefetch: Count = 4
-    """Steps that the loader thread prepares ahead."""
-    read_every: CountOrNone = 0
-    """Steps between two readings of loss and metrics from the device, which wait for it; 0: each step on a
-    CPU, every 20 on a GPU. Weights and log are the same."""
-    checkpoint_every: Count = 200
-    """Steps between checkpoints."""
-    keep: Count = 2
-    """Checkpoints kept."""
-
-
-@configuration
-class ValidationConfig:
-    """The validation set and early stopping."""
-
-    sentences: CountOrNone = 2000
-    """Size of the validation set: whole documents from all over the corpus."""
-    every: CountOrNone = 0
-    """Steps between validations; 0: ten, spread evenly over the run."""
-    patience: CountOrNone = 0
-    """Stop after this many validations that are not the best so far (the start counts); 0: never."""
-    select: Literal["recall", "both"] = "recall"
-    """Which step is kept: that of the highest recall@1, or of the highest recall@1 divided by loss."""
+    """0: one, or all cores for large products."""
+    validation: CountOrNone = 2000
+    """Held-out sentences."""
 
 
 @configuration
 class TrainConfig:
     """Options of ``python -m multiview.train``; in Python, :func:`preset` gives those of a preset."""
 
-    preset: Preset = "laptop"
-    """Where the other defaults come from; --help shows those of the preset given."""
-    config: Path | None = None
-    """Take the defaults from the train.json of an earlier run instead of a preset."""
+    preset: str = LAPTOP
+    """laptop, paper, gpu, or a TOML."""
     views: str = "dep,const"
-    """Views in order, separated by commas; at least two, repeats allowed."""
+    """Two or more, repeats allowed."""
     trees: Path | None = None
-    """Tree cache to train on; by default the only one in runs/trees."""
+    """A tree cache; None: the only one."""
     words: Literal["trained", "tuned", "fixed", "both"] = "trained"
-    """Trained word tables, trained tables that start from --vectors, fixed vectors, or trained and fixed
-    (two models in one folder)."""
+    """Trained, trained from --vectors on, these as they are, or two models: trained and fixed."""
     vectors: str | None = None
-    """Vectors of tuned and fixed words: a file (GloVe, word2vec or fastText text, word2vec .bin); a model2vec
-    folder; distil:MODEL, the corpus's words encoded by a sentence-transformers model; taught:MODEL, these
-    fitted to its vectors of sentences; train, skip-gram vectors of the corpus."""
+    """A file, a model2vec folder, distil:MODEL (words as a sentence-transformers model encodes them), or
+    train (skip-grams of the corpus)."""
     init: Path | None = None
-    """Continue this model (a folder, or builtin), whose views, encoders and words then are the defaults; the
-    corpus's most frequent words are added to trained ones, and with --words tuned to fixed ones, too. The
-    result is read as the model is: --encoder.pooling counts in training alone."""
+    """Continue this model on other text."""
     name: str = ""
-    """Name of the model; by default the views and the preset."""
+    """By default views and preset."""
     output: Path = Path("runs/models")
-    """Folder of models; the model goes to OUTPUT/NAME."""
-    fresh: bool = False
-    """Delete an earlier run of this name instead of resuming it."""
+    """Folder of models."""
     dry_run: bool = False
-    """Print configuration, sizes and a time estimate from a few real steps; write nothing."""
+    """Sizes and time; writes nothing."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, ...; auto takes a GPU if there is one."""
+    """auto: a GPU if there is one."""
     seed: int = 0
-    """Seed of the weights and of the order of segments."""
-    vocabulary: VocabularyConfig = VocabularyConfig()
-    """Which words have a vector of their own."""
+    """Of weights and order of segments."""
     table: TableConfig = TableConfig()
-    """The trained word tables."""
+    """Words and their tables."""
     encoder: EncoderConfig = EncoderConfig()
     """The encoder of each view."""
     objective: ObjectiveConfig = ObjectiveConfig()
     """The contrastive loss."""
     teacher: TeacherConfig = TeacherConfig()
-    """A sentence encoder to learn from."""
-    optimiser: OptimiserConfig = OptimiserConfig()
-    """Adam and its learning rate."""
+    """A frozen sentence encoder to learn from."""
     loop: LoopConfig = LoopConfig()
-    """Steps, limits, checkpoints."""
-    validation: ValidationConfig = ValidationConfig()
-    """The validation set."""
+    """Steps and how they are computed."""
 
     @property
     def view_list(self) -> list[str]:
@@ -275,19 +205,9 @@ class TrainConfig:
         return [view.strip() for view in self.views.split(",") if view.strip()]
 
     @property
-    def nearest_preset(self) -> Preset:
-        """The preset that differs from these values in the fewest options; among equals, the one named.
-
-        Records use this, because ``TrainConfig(preset="paper")`` in Python has the values of ``laptop``.
-        """
-        return min(
-            _PRESETS.values(), key=lambda p: (len(differing_options(p, self)), p.preset != self.preset)
-        ).preset
-
-    @property
     def model_name(self) -> str:
         """The name, or one made of views and preset."""
-        return self.name or f"{'-'.join(self.view_list)}-{self.nearest_preset}"
+        return self.name or f"{'-'.join(self.view_list)}-{Path(self.preset).stem}"
 
     @property
     def folder(self) -> Path:
@@ -297,17 +217,12 @@ class TrainConfig:
     @property
     def wants_vectors(self) -> bool:
         """Whether vectors are read or made."""
-        return (self.words != "trained" and self.init is None) or self.vocabulary.expand > 0
+        return (self.words != "trained" and self.init is None) or self.table.expand > 0
 
     @property
     def start_name(self) -> str:
         """What to call the weights before the first step."""
         return "untrained" if self.init is None else "initial"
-
-    @property
-    def has_vectors(self) -> bool:
-        """Whether ``vectors`` names what is here, or a way to make them."""
-        return has_input(self.vectors or "")
 
     @property
     def dimensions(self) -> int:
@@ -326,94 +241,63 @@ class TrainConfig:
             raise UserError(
                 f"--encoder.dim {self.encoder.dim}: must be even for seq (half for each direction)"
             )
-        if self.wants_vectors and self.vectors is None:
-            option = f"--words {self.words}"
-            if self.words == "trained":
-                option = f"--vocabulary.expand {self.vocabulary.expand}"
-            raise UserError(f"{option}: needs --vectors (a file, {DISTIL}MODEL or {TRAIN})")
-        if self.table.identity and self.words != "tuned":
-            raise UserError(f"--table.identity {self.table.identity}: is for --words tuned, not {self.words}")
-        if self.init is not None and self.folder.resolve() in (self.init / "in").resolve().parents:
+        if self.init is not None and self.init.resolve() == self.folder.resolve():
             raise UserError(f"--init {self.init}: is where this run would write; give another --name")
-        # Checked here because "both" reads the file only after it has trained a whole model.
-        if self.wants_vectors and not self.has_vectors:
+        vectors = self.vectors or ""
+        made = vectors == TRAIN or vectors.startswith(DISTIL)
+        # Before any work: both and expand would look for the file after hours of training.
+        if self.wants_vectors and not (made or Path(vectors or "no file").exists()):
             raise UserError(
-                f"--vectors {self.vectors}: no such file; it wants GloVe, word2vec or fastText vectors, a "
-                f"model2vec folder, {DISTIL}MODEL, {TAUGHT}MODEL or {TRAIN}"
+                f"--words {self.words}, --table.expand {self.table.expand}: need --vectors, which is "
+                f"{vectors or 'not given'}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), a "
+                f"model2vec folder, {DISTIL}MODEL or {TRAIN}"
             )
-        if self.vocabulary.expand and self.vectors == TRAIN:
+        if self.table.expand and vectors == TRAIN:
             raise UserError(
-                f"--vocabulary.expand {self.vocabulary.expand}: --vectors {TRAIN} knows the trained words "
-                f"alone; give a file, a model2vec folder or {DISTIL}MODEL"
+                f"--table.expand {self.table.expand}: --vectors {TRAIN} has the trained words alone; give "
+                f"a file, a model2vec folder or {DISTIL}MODEL"
             )
-
-
-# The paper's size, before its own rules.
-_LARGE = TrainConfig(
-    vocabulary=VocabularyConfig(size=50_000, min_count=1, buckets=0, case="backoff"),
-    table=TableConfig(dim=300, init="xavier", equal=False, dropout=0.0, rate=1.0, update="dense"),
-    encoder=EncoderConfig(dim=1200, forget_bias=0.0, recurrent_scale=1.0, equal_inputs=False),
-    objective=ObjectiveConfig(denominator="paper", score="bilinear", direction="forward"),
-    optimiser=OptimiserConfig(learning_rate=5e-4, warmup_steps=0, schedule="constant"),
-    loop=LoopConfig(batch=400, epochs=1),
-    validation=ValidationConfig(sentences=4000),
-)
-# Nothing is on that the paper does not have. multiview/paper.py says where each value stands in it.
-_PAPER = dataclasses.replace(
-    _LARGE,
-    preset="paper",
-    words="both",
-    vocabulary=dataclasses.replace(_LARGE.vocabulary, case="exact", expand=2_000_000),
-    objective=dataclasses.replace(_LARGE.objective, boundary="none"),
-    optimiser=dataclasses.replace(_LARGE.optimiser, clip=0.0),
-    validation=ValidationConfig(sentences=0),
-)
-_PRESETS: dict[str, TrainConfig] = {
-    "laptop": TrainConfig(),
-    "paper": _PAPER,
-    "paper-2400": dataclasses.replace(
-        _PAPER,
-        preset="paper-2400",
-        words="trained",
-        encoder=dataclasses.replace(_PAPER.encoder, dim=2400),
-    ),
-    "gpu": dataclasses.replace(
-        _LARGE,
-        preset="gpu",
-        table=dataclasses.replace(_LARGE.table, update="rows"),
-        optimiser=dataclasses.replace(_LARGE.optimiser, warmup_steps=500, schedule="cosine"),
-        loop=dataclasses.replace(_LARGE.loop, segments=4, precision="bfloat16", checkpoint_every=1000),
-    ),
-}
 
 
 def preset(name: str, **changes: Any) -> TrainConfig:
     """The configuration of a preset; the way to get one in Python.
 
     Args:
-        name: ``laptop``, ``paper``, ``paper-2400`` or ``gpu``.
+        name: ``laptop``, ``paper``, ``gpu``, or a TOML file of options that differ from ``laptop``'s.
         changes: fields to change, as for :func:`dataclasses.replace`.
 
     Raises:
-        UserError: no preset of that name.
+        UserError: no such preset or file, or a value in it is wrong; it is named.
     """
-    if name not in _PRESETS:
-        raise UserError(f"--preset {name}: choose one of {', '.join(_PRESETS)}")
-    return dataclasses.replace(_PRESETS[name], **changes)
+    values: dict[str, Any] = {}
+    if name != LAPTOP:
+        path = PRESETS.get(name, Path(name))
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            known = ", ".join([LAPTOP, *PRESETS])
+            raise UserError(f"--preset {name}: choose one of {known}, or give a TOML file") from None
+        except ValueError as error:
+            raise UserError(f"{path}: not TOML ({error})") from None
+    config = config_from_json(TrainConfig, {**values, "preset": name}, where=f"--preset {name}")
+    return dataclasses.replace(config, **changes)
 
 
-# Options that do not change what the weights become; a resumed run may change them.
-_FREE_OPTIONS = (
-    *("config", "preset", "trees", "name", "output", "fresh", "dry-run", "device"),
-    *(
-        "loop.max-minutes",
-        "loop.prefetch",
-        "loop.read-every",
-        "loop.keep",
-        "loop.checkpoint-every",
-        "loop.threads",
-    ),
-)
+def read_config(path: Path) -> TrainConfig:
+    """The configuration in a run's ``train.json``.
+
+    Raises:
+        UserError: no such file, or it is not the configuration of a training run.
+    """
+    stored = read_json(path)
+    if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
+        raise UserError(f"{path}: not the train.json of a training run")
+    return config_from_json(TrainConfig, stored["config"], where=path)
+
+
+_FREE_OPTIONS = ("preset", "trees", "name", "output", "dry-run", "device")
+"""Options that do not change what the weights become; a resumed run may change them, and its limits."""
+_FREE_LIMITS = ("loop.max-minutes", "loop.threads")
 
 
 def options_of(config: object, group: str = "") -> dict[str, Any]:
@@ -425,11 +309,11 @@ def options_of(config: object, group: str = "") -> dict[str, Any]:
     return options
 
 
-def differing_options(stored: TrainConfig, wanted: TrainConfig) -> list[str]:
-    """Options on which a stored run and the wanted one disagree, as ``loop.batch 400 -> 200``."""
+def differing_options(stored: TrainConfig, wanted: TrainConfig) -> dict[str, tuple[Any, Any]]:
+    """Both values of the options on which two configurations would give other weights."""
     before, now = options_of(stored), options_of(wanted)
-    return [
-        f"{name} {before[name]} -> {now[name]}"
+    return {
+        name: (before[name], now[name])
         for name in before
-        if name not in _FREE_OPTIONS and str(before[name]) != str(now[name])
-    ]
+        if name not in (*_FREE_OPTIONS, *_FREE_LIMITS) and str(before[name]) != str(now[name])
+    }

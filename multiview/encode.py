@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tyro.conf import Positional
 
 from corpora.support.cli import Command
-from corpora.support.config import Count, config_to_json, configuration
+from corpora.support.config import config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_array, write_json
 
@@ -65,8 +65,6 @@ class EncodeConfig(ModelOptions):
     """Scale every vector to length 1."""
     expand: str | None = None
     """Expand the vocabulary by these vectors first: a file or a model2vec folder."""
-    batch_size: Count = 512
-    """Sentences encoded at a time."""
 
 
 def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
@@ -97,7 +95,6 @@ def main(config: EncodeConfig) -> int:
     start = time.perf_counter()
     vectors = encoder.encode(
         texts,
-        batch_size=config.batch_size,
         normalize_embeddings=config.normalize,
         views=config.views.split(",") if config.views else None,
         trees=trees,

@@ -25,18 +25,15 @@ from torch.nn.functional import normalize
 
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
-from multiview.config import EncoderConfig
-from multiview.encoders.registry import Encoder
-from multiview.encoders.stack import ViewStack
+from multiview.config import EncoderConfig, Start
+from multiview.encoders.registry import Encoder, ViewStack
 from multiview.folder.files import Member, load_members, read_model_record, save_model
 from multiview.folder.names import chosen_views, model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts
-from multiview.words.sources.given import given_source
 from multiview.words.table import WordTable
-from multiview.words.vectors import DEFAULT_WORDS, converted
+from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.cache.format import Batch
-from parsing.networks.device import pick_device
-from parsing.networks.threads import chosen_threads, torch_threads
+from parsing.networks.device import chosen_threads, pick_device, torch_threads
 
 if TYPE_CHECKING:
     from multiview.nodes.explanation import Explanation
@@ -108,9 +105,8 @@ class MultiViewEncoder:
         *,
         dim: int = 128,
         word_dim: int = 128,
-        like: MultiViewEncoder | None = None,
         words: WordTable | None = None,
-        forget_bias: float = 0.0,
+        start: Start = "xavier",
         seed: int = 0,
         device: str | torch.device | None = None,
     ) -> Self:
@@ -120,25 +116,15 @@ class MultiViewEncoder:
             views: ``"dep,const"`` or a list.
             dim: hidden size of each view.
             word_dim: word-vector size.
-            like: take vocabulary, sizes, forget bias and parsers from this model.
-            words: take these fixed vectors; without ``like`` and ``words``, words are hashed.
-            forget_bias: initial bias of the trees' forget gates; ignored with ``like``.
+            words: take these vectors; without, words are hashed.
+            start: with ``bag``, trees forget little.
             seed: of the weights.
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
-        parsers, corpus = {}, {}
-        if like is not None:
-            first = like.members[0]
-            dim, forget_bias = first.network.config.dim, first.network.config.forget_bias
-            listed = first.network.words
-            words = WordTable.random(listed.vocabulary, listed.dim, views=len(names), seed=seed)
-            parsers, corpus = first.parsers, first.corpus
-        elif words is None:
-            words = WordTable.hashed(word_dim, views=len(names), seed=seed)
-        config = EncoderConfig(dim=dim, forget_bias=forget_bias, recurrent_scale=1.0, equal_inputs=False)
+        words = words or WordTable.hashed(word_dim, views=len(names), seed=seed)
         torch.manual_seed(seed)
-        member = Member(ViewStack(names, words, config), parsers, corpus)
+        member = Member(ViewStack(names, words, EncoderConfig(dim=dim, start=start)))
         return cls([member], device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property
@@ -291,7 +277,7 @@ class MultiViewEncoder:
         Raises:
             UserError: the vectors are malformed, or share too few words with the model.
         """
-        loaded = converted(given_source(str(vectors), words), cache)
+        loaded = load_word_vectors(vectors, cache, words)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
 
     @torch.inference_mode()
@@ -403,7 +389,7 @@ class MultiViewEncoder:
     ) -> Tensor:
         """Vectors [n, D], with structure [n, D + S], in input order."""
         total = len(texts if texts is not None else trees or ())
-        # One thread for few sentences: they are done before the idle cores have been counted.
+        # One thread for few sentences.
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(batch_size, dim, self.device) if total >= FEW else 1
         width = sum(network.widths[place] for network, place in self._encoders(chosen))

@@ -92,7 +92,7 @@ def main(config: SearchConfig) -> None:
             f"{config.vectors}: holds {' x '.join(map(str, corpus_ND.shape))} numbers, {config.corpus} and "
             f"the model need {rows} x {size}; encode this corpus with this model and the same --views"
         )
-    for query in config.queries or _typed():
+    for query in config.queries or (line.strip() for line in sys.stdin if line.strip()):
         if len(config.queries) != 1:
             print(query)
         for hit in semantic_search(encoder.encode(query, views=views), corpus_ND, top_k=config.top)[0]:
@@ -109,25 +109,11 @@ def read_vectors(path: Path) -> NDArray[np.floating]:
     Raises:
         UserError: no such file, or not vectors.
     """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; python -m multiview.encode makes it")
     try:
         vectors: NDArray[np.floating] = np.load(path)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not vectors of multiview.encode ({error})") from None
     return vectors
-
-
-def _typed() -> list[str]:
-    """The lines of standard input that are not empty.
-
-    Raises:
-        UserError: bytes that are not UTF-8.
-    """
-    try:
-        return [line.strip() for line in sys.stdin if line.strip()]
-    except UnicodeDecodeError as error:
-        raise UserError(f"standard input: not UTF-8 ({error.reason} at byte {error.start})") from None
 
 
 cli = Command(

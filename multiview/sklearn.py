@@ -8,8 +8,6 @@
     classifier.fit(sentences, labels).predict(["A new one."])
 
 The encoder is trained beforehand (``python -m multiview.train``) and stays as it is: ``fit`` only loads it.
-It is not an estimator itself: ``clone`` makes estimators anew from their parameters, and a model is its
-weights.
 """
 
 from __future__ import annotations
@@ -33,8 +31,6 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         model: a model folder, ``builtin``, or a loaded encoder, which clones share.
         views: only these, by name; None takes all.
         normalize: scale every vector to length 1.
-        batch_size: sentences encoded at a time.
-        device: cpu, cuda, ...; None leaves a loaded encoder where it is and else takes a GPU if there is one.
     """
 
     def __init__(
@@ -43,20 +39,14 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         *,
         views: Sequence[str] | None = None,
         normalize: bool = False,
-        batch_size: int = 512,
-        device: str | None = None,
     ) -> None:
-        self.model = model
-        self.views = views
-        self.normalize = normalize
-        self.batch_size = batch_size
-        self.device = device
+        self.model, self.views, self.normalize = model, views, normalize
 
     def fit(self, X: Iterable[str | Tokens], y: object = None) -> Self:
         """Load the model; neither sentences nor labels are looked at."""
         model = self.model
         if not isinstance(model, MultiViewEncoder):
-            model = MultiViewEncoder.load(model, self.device)
+            model = MultiViewEncoder.load(model)
         self.encoder_ = model
         return self
 
@@ -64,11 +54,9 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """Vectors [n, D] of n sentences, each a string or tokens."""
         return self.encoder_.encode(
             X,
-            batch_size=self.batch_size,
             show_progress_bar=False,
             normalize_embeddings=self.normalize,
             views=self.views,
-            device=self.device,
         )
 
     @property

@@ -6,42 +6,77 @@
 
 Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
 ``runs/models/NAME/``: the model (best by neighbour retrieval on the validation set, the untrained start
-included), ``train.json`` (this run's configuration; ``--config`` repeats it), ``log.jsonl``, TensorBoard
-events, ``curves.png`` and checkpoints. The same command resumes an interrupted run. Exit codes: 0 done; 2 bad
-input, or a loss that is not finite; 130 or 143 stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a
-bug.
+included), ``train.json`` (this run's configuration), ``log.jsonl``, ``curves.png`` and checkpoints. The same
+command resumes an interrupted run. Exit codes: 0 done; 2 bad input, or a loss that is not finite; 130 or 143
+stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a bug.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
+import itertools
 import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, log_to
+from corpora.support.cli import Command, given_option, log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import LOCK, locked, read_json, sweep, write_json
-from multiview import paper
-from multiview.config import TrainConfig, differing_options
-from multiview.defaults import defaults_from, read_config
+from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
+from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
 
 if TYPE_CHECKING:
-    from multiview.training.distributed import DistributedContext
+    from multiview.training.gradient import DistributedContext
     from multiview.training.trainer import Trainer
-    from multiview.words.vectors import WordVectors
     from parsing.cache.reader import TreeCache
+
+CALIBRATION_STEPS = 4
+"""Of a dry run."""
+SHOWN = ("step", "loss", "recall@1")
+PAPER_SENTENCES = 40_000_000
+"""Of UMBC, section 3.1."""
+PAPER_PARSERS = {
+    "dependency": "a biaffine parser with BERT features (A.1)",
+    "constituency": "the parser of Kitaev & Klein 2018 (2.2)",
+}
+
+
+def defaults_from(args: Sequence[str]) -> TrainConfig:
+    """The defaults that ``--preset NAME`` and ``--init MODEL`` on a command line ask for."""
+    config = preset(given_option(args, "--preset") or LAPTOP)
+    init = given_option(args, "--init")
+    return like_model(config, init) if init else config
+
+
+def like_model(config: TrainConfig, init: str) -> TrainConfig:
+    """A configuration with the views, encoders and kind of words of a model, so that it can go on.
+
+    Raises:
+        UserError: no model there.
+    """
+    from multiview.encoders.registry import trained_views
+    from multiview.folder.files import member_names, member_record
+    from multiview.folder.names import model_folder
+
+    folder = model_folder(init)
+    names = member_names(folder)
+    record = member_record(folder / names[0])
+    return dataclasses.replace(
+        config,
+        views=",".join(trained_views(record.views)),
+        words=record.words.mode if len(names) == 1 else "both",
+        encoder=record.encoder,
+        table=dataclasses.replace(config.table, case=record.words.case, buckets=record.words.buckets),
+    )
 
 
 def main(config: TrainConfig) -> int:
     """Train one model, or two in one folder (``--words both``)."""
-    follows_paper = config.preset in paper.PRESETS
-    if follows_paper:
-        if config.dry_run:
-            print(paper.summary(config))
-        paper.refuse_incomplete(config)
     config.check()
     import torch
 
@@ -50,22 +85,21 @@ def main(config: TrainConfig) -> int:
     from multiview.folder.files import save_members
     from multiview.folder.names import model_folder
     from multiview.training.data import open_trees
-    from multiview.training.distributed import DistributedContext
+    from multiview.training.gradient import DistributedContext
 
     for view in config.view_list:  # a misspelt one is refused before a corpus is read
         if view_class(view).weightless:
-            raise UserError(f"--views {config.views}: {view} has nothing to train")
+            raise UserError(f"--views {config.views}: {view} has nothing to train; give views that have")
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:
         held.callback(distributed.close)
         cache = open_trees(config.trees)
-        if follows_paper and distributed.first:
-            if not config.dry_run:
-                print(paper.summary(config))
+        if config.preset == "paper" and distributed.first:
             print(
-                "".join(f"deviates   {text}\n" for text in paper.data_deviations(cache)), end="", flush=True
+                f"paper      Simoulin & Crabbé 2021: {config.dimensions:,} dimensions, words {config.words}"
             )
+            print("".join(f"deviates   {text}\n" for text in deviations(config, cache)), end="", flush=True)
         if distributed.first and not config.dry_run:
             held.enter_context(locked(config.folder, option="--name or --output"))
         if config.words != "both":
@@ -85,21 +119,32 @@ def main(config: TrainConfig) -> int:
         return 0
 
 
+def deviations(config: TrainConfig, cache: TreeCache) -> Iterator[str]:
+    """What a run changes of the paper's options (``presets/paper.toml``), corpus and parsers."""
+    for name, (wanted, given) in differing_options(preset(config.preset), config).items():
+        if name not in ("vectors", "seed"):
+            yield f"{name} {given}; the paper: {wanted}"
+    corpus = (cache.identity.get("corpus") or {}).get("name", "unknown")
+    if corpus != "umbc" or len(cache) != PAPER_SENTENCES:
+        yield f"corpus {corpus}, {len(cache):,} sentences; the paper: UMBC, {PAPER_SENTENCES:,} (3.1)"
+    for kind, wanted in PAPER_PARSERS.items():
+        name = str((cache.identity.get(kind) or {}).get("name", ""))
+        if name.startswith("builtin"):
+            yield f"{kind} parser {name}; the paper: {wanted}"
+
+
 def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
-    from multiview.training.dry_run import dry_run
+    from multiview.folder.expanded import expand_into
     from multiview.training.trainer import Trainer
-    from multiview.words.sources.spec import open_new_words
-    from parsing.networks.threads import torch_threads
+    from multiview.words.sources import open_new_words
 
-    config = dataclasses.replace(config, preset=config.nearest_preset)
     # Made before the folder is claimed: it may refuse the command, and the corrected one needs the folder.
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
-        with torch_threads(trainer.position.threads):
-            return dry_run(trainer)
+        return dry_run(trainer)
     # Opened now, since bad vectors would be found only after hours of training.
-    expands = config.vocabulary.expand > 0 and config.words != "fixed" and distributed.first
+    expands = config.table.expand > 0 and config.words != "fixed" and distributed.first
     new_words = open_new_words(config, cache) if expands else None
     if distributed.first:
         _claim_folder(config, str(cache.identity.get("content_sha256", "")))
@@ -108,43 +153,79 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     logger.setLevel("INFO" if distributed.first else "ERROR")
     found = "" if config.trees else ", the only tree cache under runs/trees"
     logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", found)
-    if trainer.resume() and not trainer.position.finished:
-        logger.info("resuming %s at step %d", config.folder, trainer.position.step)
-    with torch_threads(trainer.position.threads):
-        code = trainer.run(keep_model)
+    code = trainer.run(keep_model)
     if distributed.first:
-        if not code and new_words is not None:
-            _expand(config, new_words)
+        if new_words is not None and not code and not _expanded(config):
+            expand_into(config.folder, config.folder, new_words)
+            print(f"expanded   {_expanded(config):,} words of {config.vectors}")
         _finish(trainer)
     return code
 
 
-def _expand(config: TrainConfig, new_words: WordVectors) -> None:
-    """Give a finished model of trained words its larger vocabulary, once."""
-    from multiview.folder.expanded import expand_into
-
-    if read_json(config.folder / "config.json")["words"]["expanded"]:
-        return
-    expand_into(config.folder, config.folder, new_words)
-    added = read_json(config.folder / "config.json")["words"]["expanded"]
-    print(f"expanded   {added:,} words of {config.vectors}")
+def _expanded(config: TrainConfig) -> int:
+    """Words that an expansion has added to the model."""
+    return int(read_json(config.folder / "config.json")["words"]["expanded"])
 
 
-def keep_model(trainer: Trainer) -> None:
-    """Write the model folder, with the trainer's current weights."""
+def dry_run(trainer: Trainer) -> int:
+    """Print what a run would do and how long it would take, from a few real steps; write nothing."""
+    import torch
+
+    from corpora.support.dry_run import dry_run_text
+    from parsing.networks.device import torch_threads
+
+    config, network = trainer.config, trainer.network
+    sentences, seconds = [], []
+    with torch_threads(trainer.threads):
+        for step in trainer.prepared(list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))):
+            start = time.perf_counter()
+            trainer.update(trainer.gradient(step))
+            trainer.unread.read()  # the rate is that of work done, not of work queued
+            seconds.append(time.perf_counter() - start)
+            sentences.append(step.sentences)
+    per_s = 1 / median(seconds[1:] or seconds)  # the first step compiles
+    steps: float = trainer.position.steps
+    if config.loop.max_minutes:
+        steps = min(steps, 60 * config.loop.max_minutes * per_s)
+    parameters: Counter[str] = Counter()
+    for name, parameter in network.named_parameters():
+        parameters[name.split(".")[0]] += parameter.numel()
+    cuda = trainer.device.type == "cuda"
+    given = "as --loop.threads says" if config.loop.threads else "--loop.threads sets another number"
+    held_out = trainer.validation_set.sentences
+    text = dry_run_text(
+        config,
+        facts={
+            "cache": f"{trainer.cache.folder}: {len(trainer.cache)} sentences, {held_out} for validation",
+            "words": f"{len(network.words.vocabulary)} of size {network.words.dim}",
+            "speed": f"{max(sentences) * per_s:,.0f} sentences/s on {trainer.device}",
+            "threads": f"{trainer.threads}; {given}",
+        },
+        parameters=parameters,
+        memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
+        disk_bytes=4.0 * sum(parameters.values()),
+        work=("train", steps, "steps", per_s),
+    )
+    print(text)
+    return 0
+
+
+def keep_model(trainer: Trainer, best: dict[str, float]) -> None:
+    """Write the model folder, with the trainer's current weights and their metrics."""
     from multiview.folder.card import model_card
     from multiview.folder.files import Member, parsers_of, save_member
 
     identity = trainer.cache.identity
-    reading = trainer.network.model_reading
-    member = Member(trainer.network, parsers_of(identity), identity.get("corpus") or {}, reading)
+    network, reading = trainer.network, trainer.network.model_reading
+    read = network if reading is None else network.as_read(reading)
+    member = Member(read, parsers_of(identity), identity.get("corpus") or {})
     training = {
         "config": config_to_json(trainer.config),
         "trees": str(identity.get("content_sha256", "")),
-        "step": trainer.position.step,
-        "sentences": trainer.position.sentences,
-        "best": trainer.position.best,
-        "untrained": trainer.position.untrained,
+        "step": best["step"],
+        "sentences": trainer.position.extra.get("sentences", 0),
+        "best": best,
+        "untrained": trainer.position.extra.get("untrained", {}),
         "words": trainer.network.words.origin,
     }
     card = model_card(trainer.config, member, training)
@@ -155,42 +236,30 @@ def _claim_folder(config: TrainConfig, trees: str) -> None:
     """Start a new model folder, or check that the existing one holds this same run.
 
     Raises:
-        UserError: the folder holds a run with other options or another cache, or --fresh would delete
-            something that is not a run.
+        UserError: the folder holds a run with other options, another cache or another start.
     """
     from multiview.folder.files import model_sha256
     from multiview.folder.names import model_folder
 
     folder, record = config.folder, config.folder / "train.json"
-    if config.fresh and folder.exists():
-        found = [path for path in folder.iterdir() if path.name != LOCK]  # this run holds the lock
-        if found and not record.exists():
-            raise UserError(
-                f"--fresh: {folder} holds no training run; delete it yourself or give another --name"
-            )
-        for path in found:
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     sweep(folder)
     content = {"trees": trees, "init": "" if config.init is None else model_sha256(model_folder(config.init))}
     if not record.exists():
         write_json(record, {"config": config_to_json(config), **content})
         return
-    changed = differing_options(read_config(record), config)
-    stored = read_json(record)
-    for name, what in (("trees", "the tree cache"), ("init", f"--init {config.init}")):
-        if stored.get(name, "") != content[name]:
-            changed.append(f"the content of {what}")
+    stored, options = read_json(record), differing_options(read_config(record), config)
+    changed = [f"{name} {before} -> {now}" for name, (before, now) in options.items()]
+    changed += [f"the content of --{name}" for name in content if stored.get(name, "") != content[name]]
     if changed:
         raise UserError(
-            f"{folder}: holds a run with other options ({'; '.join(changed)}); choose another --name, "
-            "or --fresh to delete it"
+            f"{folder}: holds a run with other options ({'; '.join(changed)}); choose another --name, or "
+            "delete the folder"
         )
 
 
 def _finish(trainer: Trainer) -> None:
     """Draw the curves and print a summary."""
     from multiview.folder.files import TIME
-    from multiview.training.log import plot_curves
 
     position, folder = trainer.position, trainer.config.folder
     write_json(folder / TIME, {"seconds": position.seconds})
@@ -198,25 +267,56 @@ def _finish(trainer: Trainer) -> None:
         plot_curves(folder)
     except MissingExtraError as error:
         print(f"no curves.png: {error}", file=sys.stderr)
-    rate = position.sentences / max(position.seconds, 1e-9)
+    sentences = position.extra.get("sentences", 0)
     print(f"model      {folder}")
-    print(f"state      {position.finished or 'interrupted; the same command resumes'}")
-    print(f"trained    {position.step} steps, {position.sentences} sentences, {position.seconds:.0f} s")
-    print(f"speed      {rate:.0f} sentences/s")
+    print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
+    print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
+    print(f"speed      {sentences / max(position.seconds, 1e-9):.0f} sentences/s")
     start = trainer.config.start_name
-    for name, metrics in ((start, position.untrained), ("best", position.best)):
+    for name, metrics in ((start, position.extra.get("untrained", {})), ("best", position.best)):
         if metrics.get("anchors"):
-            print(f"{name:<10} {_one_line(metrics)}")
+            shown = "  ".join(f"{key} {metrics[key]:.4f}" for key in metrics if key in SHOWN or "@1/" in key)
+            print(f"{name:<10} {shown}")
     if position.best.get("step") == 0:
         print(f"kept       the {start} weights: on the validation set, training never beat them")
 
 
-def _one_line(metrics: dict[str, float]) -> str:
-    pairs = "  ".join(f"{k} {v:.4f}" for k, v in metrics.items() if k.startswith("accuracy"))
-    return (
-        f"recall@1 {metrics['recall@1']:.4f}  loss {metrics['loss']:.3f}  {pairs}  (step {metrics['step']}, "
-        f"{metrics['anchors']} anchors in the validation set)"
-    )
+def plot_curves(folder: Path) -> None:
+    """Draw ``curves.png`` from ``log.jsonl``: the loss, and retrieval per pair of views and of the model.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtraError("matplotlib", "report") from None
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    from parsing.training.loop import read_log
+
+    lines = read_log(folder / "log.jsonl")
+    train = [line for line in lines if line["kind"] == "train"]
+    validation = [line for line in lines if "recall@1" in line]
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for label, kept, style in (("train", train, "-"), ("validation", validation, "o-")):
+        width = 0.6 if kept is train else None
+        steps, losses = [line["step"] for line in kept], [line["loss"] for line in kept]
+        left.plot(steps, losses, style, linewidth=width, label=label)
+    left.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
+    names = [name for name in (validation or train or [{}])[-1] if "@1" in name]
+    for name in names:
+        points = [(line["step"], line[name]) for line in validation or train if name in line]
+        right.plot(*zip(*points, strict=True), "o-", label=name)
+    right.set(xlabel="step", ylabel="fraction of sentences", title="nearest is a neighbour (validation)")
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend()
+    with atomic_path(folder / "curves.png") as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
 
 
 cli = Command(

@@ -11,6 +11,7 @@ the library and parses as the checkpoint does in the library (weights are kept a
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,97 +36,75 @@ class Convert:
     """Name of the model, part of its identity; the checkpoint's name by default."""
 
 
-def unpickle(path: str) -> Any:
-    """The content of a torch checkpoint; runs any code in it.
-
-    Raises:
-        UserError: not a torch checkpoint.
-    """
-    import torch
-
-    try:
-        return torch.load(path, map_location="cpu", weights_only=False)
-    except (UserError, OSError):
-        raise
-    except Exception as error:
-        # Damaged pickles raise anything: ten kinds of error in 6,000 damaged files.
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path}: not a checkpoint that can be opened ({text})") from None
-
-
 def convert_dependency(config: Convert) -> None:
     """A supar biaffine parser to a model folder."""
-    require_consent(config)
     from parsing.libraries.supar import checkpoint_path, from_state
 
-    path = checkpoint_path(config.checkpoint)
-    state = unpickle(path)
+    path, state = unpickle(config, checkpoint_path)
     if not isinstance(state, dict):
         raise UserError(f"{path}: holds a {type(state).__name__}, a supar checkpoint is a dictionary")
-    model = from_state(state, where=path)
-    content = {
-        "kind": "dependency",
-        "config": model.config_json(),
-        "vocabulary": model.vocabulary_json(),
-        "tensors": model.state_dict(),
-    }
-    _store(config, content, Path(path))
+    model = from_state(state, where=str(path))
+    parts = {"config": model.config_json(), "vocabulary": model.vocabulary_json()}
+    store(config, path, {"kind": "dependency", "tensors": model.state_dict(), **parts})
 
 
 def convert_constituency(config: Convert) -> None:
     """A benepar parser with a character LSTM to a model folder."""
-    require_consent(config)
     from parsing.libraries.benepar import from_checkpoint
 
-    path = Path(config.checkpoint)
+    path, data = unpickle(config)
+    store(config, path, {"kind": "benepar", **from_checkpoint(data, where=str(path))})
+
+
+def unpickle(config: Convert, find: Callable[[str], str] = str) -> tuple[Path, Any]:
+    """The file of a torch checkpoint and its content; runs any code in it.
+
+    Args:
+        config: the options.
+        find: the file of a name.
+
+    Raises:
+        UserError: ``--trust-pickle`` was not given, or not a torch checkpoint.
+    """
+    import torch
+
+    if not config.trust_pickle:
+        raise UserError(
+            f"{config.checkpoint}: opening a pickle runs code in it; add --trust-pickle if you trust it"
+        )
+    path = Path(find(config.checkpoint))
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    _store(config, {"kind": "benepar", **from_checkpoint(unpickle(str(path)), where=str(path))}, path)
+    try:
+        return path, torch.load(path, map_location="cpu", weights_only=False)
+    except OSError:
+        raise
+    except Exception as error:  # damaged pickles raise anything
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{path}: not a checkpoint that can be opened ({text})") from None
 
 
-def _store(config: Convert, content: dict[str, Any], checkpoint: Path) -> None:
+def store(config: Convert, checkpoint: Path, content: dict[str, Any]) -> None:
     """Write the model folder with a card; ``content`` is kind, configuration, vocabulary and weights."""
     from corpora.support.files import sha256_file, write_text
     from parsing.networks.model_folder import CARD, save_model_folder
 
     name = config.name or Path(config.checkpoint).name
-    identity = save_model_folder(config.output, **content, name=name, version="converted", half=False)
+    identity = save_model_folder(config.output, name=name, version="converted", half=False, **content)
     card = (
         f"# {name}\n\nConverted from the checkpoint `{checkpoint.name}` (sha256 {sha256_file(checkpoint)}); "
         "its data, scores and licence are those of its authors.\n"
     )
     write_text(config.output / CARD, card)
-    names = "relations" if content["kind"] == "dependency" else "labels"
-    print(f"{config.output}: {len(content['vocabulary'][names])} {names}, sha256 {identity['sha256'][:16]}")
+    print(f"{config.output}: sha256 {identity['sha256'][:16]}")
 
 
-def require_consent(config: Convert) -> None:
-    """Stop unless ``--trust-pickle`` is given.
-
-    Raises:
-        UserError: the option was not given.
-    """
-    if not config.trust_pickle:
-        raise UserError(
-            f"{config.checkpoint}: opening a pickle runs code in it; add --trust-pickle if you trust it"
-        )
-
-
+ABOUT = {
+    "const": (convert_constituency, "a benepar parser with a character LSTM"),
+    "dep": (convert_dependency, "a supar dependency parser (biaffine-dep over words and characters)"),
+}
 cli = Commands(
-    {
-        "const": Command(
-            Convert,
-            convert_constituency,
-            "parsing.convert const",
-            "a benepar parser with a character LSTM",
-        ),
-        "dep": Command(
-            Convert,
-            convert_dependency,
-            "parsing.convert dep",
-            "a supar dependency parser (biaffine-dep over words and characters)",
-        ),
-    },
+    {kind: Command(Convert, main, f"parsing.convert {kind}", about) for kind, (main, about) in ABOUT.items()},
     "parsing.convert",
     "Convert a checkpoint:",
 )

@@ -60,8 +60,8 @@ def main(config: ExportConfig) -> None:
 
 def documents(cache: TreeCache, skip_flagged: bool) -> Iterator[Document]:
     """The cache's documents with their trees as annotation, long ones in pieces."""
-    from corpora.stream import in_pieces
-    from parsing.sentences import cached_sentences
+    from corpora.documents import in_pieces
+    from parsing.cache.sentences import cached_sentences
 
     starts = cache.documents().tolist()
     for name, start, stop in zip(cache.document_ids(), starts[:-1], starts[1:], strict=True):

@@ -47,10 +47,7 @@ def main(config: ImportConfig) -> None:
 
     manifest = import_trees(config.output, conllu=config.conllu, ptb=config.ptb)
     write_json(config.output / "config.json", config_to_json(config))
-    counts = (
-        f"{sum(getattr(row, name) for row in manifest.shards):,} {name}"
-        for name in ("sentences", "tokens", "documents", "flagged")
-    )
+    counts = (f"{manifest.total(name):,} {name}" for name in ("sentences", "tokens", "documents", "flagged"))
     print(f"{config.output}: {', '.join(counts)}")
     print(f"content sha256 {manifest.content_sha256()}")
 
@@ -121,7 +118,7 @@ def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
     Raises:
         UserError: a sentence without heads, or the files differ.
     """
-    from corpora.stream import in_pieces
+    from corpora.documents import in_pieces
     from corpora.treebanks import read_brackets, read_conllu
 
     trees = iter(() if ptb is None else read_brackets(ptb))

@@ -7,7 +7,7 @@ a model folder. benepar's hold weights and plain values and are read by name or 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from corpora.support.errors import UserError
 from parsing.networks.config import Precision
@@ -15,13 +15,12 @@ from parsing.networks.config import Precision
 if TYPE_CHECKING:
     import torch
 
-    from parsing.networks.device import DeviceParser
+    from parsing.networks.model_folder import ModelFolder
     from parsing.trees.parsers import ConstituencyParser, DependencyParser
 
 BUILTIN = Path(__file__).parent / "builtin"
 BUILTIN_DEPENDENCY = "dep-v3"
 BUILTIN_CONSTITUENCY = "const-v3"
-Parser = TypeVar("Parser", bound="DeviceParser")
 
 
 def load_dependency_parser(
@@ -35,13 +34,18 @@ def load_dependency_parser(
         device: where to encode and score; its type is part of the identity unless it is the CPU.
 
     Raises:
-        UserError: no such model, a damaged one, or one that has to be converted first.
+        UserError: no such model, a damaged one, or one that has to be converted first; no such device.
     """
-    from parsing.dependency.model import BiaffineParser, DependencyModel
-    from parsing.networks.model_folder import load_model_folder
-
-    folder = load_model_folder(_folder(spec, "dep", BUILTIN_DEPENDENCY), "dependency")
-    return _set(BiaffineParser(DependencyModel.from_folder(folder), folder.identity), precision, device)
+    path = BUILTIN / BUILTIN_DEPENDENCY if spec == "builtin" else Path(spec)
+    if not path.is_dir() and (path.is_file() or "/" not in spec):
+        raise UserError(
+            f"{spec}: not a model folder; a library's model becomes one with "
+            f"python -m parsing.convert dep {spec} FOLDER --trust-pickle"
+        )
+    if not path.is_dir():
+        raise UserError(f"{spec}: no such model folder")
+    parser: DependencyParser = _prepared(_load(path, "dependency"), precision, device)
+    return parser
 
 
 def load_constituency_parser(
@@ -51,34 +55,51 @@ def load_constituency_parser(
 
     Args:
         spec: ``builtin``, a model folder, or a benepar model by name, file or folder.
-        precision: arithmetic of the encoder; part of the identity unless it is fp32.
-        device: where to encode and score; its type is part of the identity unless it is the CPU.
+        precision: see :func:`load_dependency_parser`, as the device.
+        device: see there.
 
     Raises:
-        UserError: no such model, or a damaged one.
+        UserError: no such model, or a damaged one; no such device.
     """
-    from parsing.constituency.model import ConstituencyModel, SpanParser
-    from parsing.networks.model_folder import load_model_folder
-
     path = BUILTIN / BUILTIN_CONSTITUENCY if spec == "builtin" else Path(spec)
-    if spec != "builtin" and (not path.is_dir() or (path / "benepar_model.bin").exists()):
+    found: Any
+    if path.is_dir() and not (path / "benepar_model.bin").exists():
+        found = _load(path, "constituency", "benepar")
+    else:
         from parsing.libraries.benepar import load_benepar
 
-        return _set(load_benepar(spec), precision, device)
-    folder = load_model_folder(path, "constituency", "benepar")
-    if folder.kind == "benepar":
-        from parsing.libraries.benepar import from_folder
-
-        return _set(from_folder(folder), precision, device)
-    return _set(SpanParser(ConstituencyModel.from_folder(folder), folder.identity), precision, device)
+        found = load_benepar(spec)
+    parser: ConstituencyParser = _prepared(found, precision, device)
+    return parser
 
 
-def _set(parser: Parser, precision: Precision, device: str | torch.device) -> Parser:
-    """The parser with this arithmetic on this device.
+def parser_of(folder: ModelFolder) -> Any:
+    """The parser that a model folder holds.
 
     Raises:
-        UserError: there is no such device here.
+        UserError: the folder does not fit this version.
     """
+    if folder.kind == "dependency":
+        from parsing.dependency.model import BiaffineParser, DependencyModel
+
+        return BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
+    if folder.kind == "constituency":
+        from parsing.constituency.model import ConstituencyModel, SpanParser
+
+        return SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
+    from parsing.libraries.benepar import from_folder
+
+    return from_folder(folder)
+
+
+def _load(path: Path, *kinds: str) -> Any:
+    from parsing.networks.model_folder import load_model_folder
+
+    return parser_of(load_model_folder(path, *kinds))
+
+
+def _prepared(parser: Any, precision: Precision, device: str | torch.device) -> Any:
+    """The parser with this arithmetic on this device."""
     from parsing.networks.device import pick_device
 
     if precision == "bf16":
@@ -87,22 +108,3 @@ def _set(parser: Parser, precision: Precision, device: str | torch.device) -> Pa
     if chosen.type != "cpu":
         parser.to(chosen)
     return parser
-
-
-def _folder(spec: str, kind: str, builtin: str) -> Path:
-    """Where a specification's model folder is.
-
-    Raises:
-        UserError: it is not a folder; the message says how to make one.
-    """
-    if spec == "builtin":
-        return BUILTIN / builtin
-    path = Path(spec)
-    if path.is_dir():
-        return path
-    if path.is_file() or "/" not in spec:
-        raise UserError(
-            f"{spec}: not a model folder; a library's model becomes one with "
-            f"python -m parsing.convert {kind} {spec} FOLDER --trust-pickle"
-        )
-    raise UserError(f"{spec}: no such model folder")

@@ -20,14 +20,14 @@ import shlex
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
+from corpora.support.cli import Command, preset_defaults
 from corpora.support.config import Count, config_to_json, configuration
-from corpora.support.presets import Need, preset_defaults, refuse_missing
 from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
@@ -48,18 +48,12 @@ PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
 """Simoulin & Crabbé 2021, section 3.1: sentences of the tokenised corpus, in our reading the tagged files,
 whose words are taken as they are."""
 PAPER_PARSERS = {
-    "dep_model": Need(
-        "--dep-model FOLDER",
-        "a biaffine parser with BERT features instead of tags (section A.1)",
-        "https://github.com/yzhangcs/parser publishes biaffine-dep-en, with characters in place of BERT's "
-        "features: python -m parsing.convert dep biaffine-dep-en FOLDER --trust-pickle",
-    ),
-    "const_model": Need(
-        "--const-model NAME",
-        "the parser of Kitaev & Klein 2018 (section 2.2)",
-        "https://github.com/nikitakit/self-attentive-parser publishes benepar_en3; "
-        "python -c \"import benepar; benepar.download('benepar_en3')\" fetches it",
-    ),
+    "dep_model": "--dep-model FOLDER: a biaffine parser with BERT features instead of tags (section A.1; "
+    "https://github.com/yzhangcs/parser publishes biaffine-dep-en, with characters in place of BERT's "
+    "features: python -m parsing.convert dep biaffine-dep-en FOLDER --trust-pickle)",
+    "const_model": "--const-model NAME: the parser of Kitaev & Klein 2018 (section 2.2; "
+    "https://github.com/nikitakit/self-attentive-parser publishes benepar_en3; "
+    "python -c \"import benepar; benepar.download('benepar_en3')\" fetches it)",
 }
 
 
@@ -68,7 +62,7 @@ class ParseConfig:
     """Options of ``parsing.run``."""
 
     corpus: Positional[str]
-    """pydocs, umbc, senteval, or a text file or folder."""
+    """pydocs, umbc, or a text file or folder."""
     preset: Literal["default", "paper"] = "default"
     """paper: the sentences and parsers of Simoulin & Crabbé 2021, whose checkpoints have to be given."""
     output: Path | None = None
@@ -87,7 +81,7 @@ class ParseConfig:
     limit: str | None = None
     """Read only the first sentences: how many, e.g. 5000, 1.5k or 40M; None is all."""
     data: Path | None = None
-    """Folder that holds umbc and senteval; None is $MULTIVIEW_DATA, else data."""
+    """Folder that holds umbc; None is $MULTIVIEW_DATA, else data."""
     split: Literal["train", "heldout", "all"] | None = None
     """Part of pydocs; None is train."""
     max_tokens: Count = 128
@@ -172,13 +166,14 @@ def refuse_incomplete(config: ParseConfig) -> None:
         try:
             find_folder(data)
         except UserError:
-            missing.append(Need("--data FOLDER", f"UMBC WebBase, which is not in {data}", SOURCE))
+            missing.append(f"--data FOLDER: UMBC WebBase, which is not in {data} ({SOURCE})")
     for option, need in PAPER_PARSERS.items():
         model = getattr(config, option)
         here = model == NONE or Path(model).exists() or (option == "const_model" and is_downloaded(model))
         if model == "builtin" or not here:
             missing.append(need)
-    refuse_missing("paper", missing)
+    if missing:
+        raise UserError(f"--preset paper needs what is not here: {'; '.join(missing)}")
 
 
 def refuse_own_input(corpus: str, output: Path) -> None:
@@ -231,16 +226,19 @@ def command_of(config: ParseConfig) -> str:
 
 def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
     """One screen: what is in the cache, what was flagged and why, how long it took."""
-    shards = summary.manifest.shards
-    size = sum((output / row.file).stat().st_size for row in shards)
-    tokens = summary.total("tokens")
+    manifest = summary.manifest
+    size = sum((output / row.file).stat().st_size for row in manifest.shards)
+    tokens = manifest.total("tokens")
+    reasons: Counter[str] = Counter()
+    for row in manifest.shards:
+        reasons.update(row.reasons)
     lines = [
         f"{corpus.name} -> {output}",
-        f"  {summary.total('sentences'):,} sentences, {tokens:,} tokens, "
-        f"{summary.total('documents'):,} documents, {len(shards):,} shards",
+        f"  {manifest.total('sentences'):,} sentences, {tokens:,} tokens, "
+        f"{manifest.total('documents'):,} documents, {len(manifest.shards):,} shards",
         f"  {size / 1e6:.1f} MB, {size / tokens:.2f} bytes per token",
-        f"  flagged: {summary.total('flagged'):,} sentences",
-        *(f"    {reason}: {count:,}" for reason, count in summary.reasons().items()),
+        f"  flagged: {manifest.total('flagged'):,} sentences",
+        *(f"    {reason}: {count:,}" for reason, count in sorted(reasons.items())),
     ]
     if summary.parsed_now:
         rate = summary.parsed_now / summary.seconds
@@ -249,7 +247,7 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
         )
     else:
         lines.append("  everything was there already")
-    lines.append(f"  content sha256 {summary.manifest.content_sha256()}")
+    lines.append(f"  content sha256 {manifest.content_sha256()}")
     return "\n".join(lines)
 
 

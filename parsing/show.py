@@ -37,7 +37,7 @@ def main(config: ShowConfig) -> None:
     """Draw the sentences."""
     from corpora.support.errors import UserError
     from parsing.cache.reader import TreeCache
-    from parsing.sentences import cached_sentences
+    from parsing.cache.sentences import cached_sentences
     from parsing.trees.draw import page
 
     cache = TreeCache.open(config.cache, allow_partial=True)

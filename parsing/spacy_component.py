@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from benepar.integrations.spacy_extensions import ConstituentData
     from thinc.types import Ints2d
 
-    from parsing.sentences import ParsedSentence, Trees
+    from parsing.cache.sentences import Trees
     from parsing.text_parser import TextParser
 
 Places = list[list[int]]
@@ -68,44 +68,37 @@ class ParserComponent:
         places = [[token.i for token in span if not token.is_space] for span in doc.sents]
         places = [words for words in places if words]
         parsed = self.parser.parse([[doc[i].text for i in words] for words in places])
-        if places and self.parser.dependency is not None:
-            _set_arcs(doc, places, parsed)
+        if places:
+            _annotate(doc, places, parsed)
         if places and self.parser.constituency is not None:
-            _set_tags(doc, places, parsed)
             doc._._constituent_data = _constituents(doc, places, parsed)
         return doc
 
 
-def _set_arcs(doc: Doc, places: Places, parsed: Trees) -> None:
-    """Write heads and relations; the document's sentences follow from them."""
+def _annotate(doc: Doc, places: Places, parsed: Trees) -> None:
+    """Write heads, relations and tags; the document's sentences follow from the heads."""
     heads = np.arange(len(doc))  # a token that is its own head is a root
-    relations = ["dep"] * len(doc)
+    relations, tags = ["dep"] * len(doc), ["_SP"] * len(doc)
     for words, sentence in zip(places, parsed, strict=True):
-        assert sentence.heads is not None and sentence.relations is not None
-        for i, head, relation in zip(words, sentence.heads, sentence.relations, strict=True):
+        for i, head, relation in zip(words, sentence.heads or (), sentence.relations or (), strict=False):
             heads[i] = words[head - 1] if head else i
             relations[i] = relation if head else "ROOT"
+        for i, tag in zip(words, sentence.tags or (), strict=False):
+            tags[i] = tag
     before = places[0][0]
     for token in doc:
         if token.is_space:
             heads[token.i] = before
         else:
             before = token.i
-    strings = doc.vocab.strings
-    columns = np.empty((len(doc), 2), np.uint64)
-    columns[:, 0] = (heads - np.arange(len(doc))).astype(np.int64).view(np.uint64)
-    columns[:, 1] = [strings.add(name) for name in relations]
-    doc.from_array(["HEAD", "DEP"], cast("Ints2d", columns))
-
-
-def _set_tags(doc: Doc, places: Places, parsed: Trees) -> None:
-    for token in doc:
-        if token.is_space:
-            token.tag_ = "_SP"
-    for words, sentence in zip(places, parsed, strict=True):
-        assert sentence.tags is not None
-        for i, tag in zip(words, sentence.tags, strict=True):
-            doc[i].tag_ = tag
+    add = doc.vocab.strings.add
+    columns = {}
+    if parsed[0].heads is not None:
+        columns["HEAD"] = (heads - np.arange(len(doc))).astype(np.int64).view(np.uint64)
+        columns["DEP"] = np.array([add(name) for name in relations], np.uint64)
+    if parsed[0].tags is not None:
+        columns["TAG"] = np.array([add(name) for name in tags], np.uint64)
+    doc.from_array(list(columns), cast("Ints2d", np.stack(list(columns.values()), axis=1)))
 
 
 def _constituents(doc: Doc, places: Places, parsed: Trees) -> ConstituentData:
@@ -117,7 +110,14 @@ def _constituents(doc: Doc, places: Places, parsed: Trees) -> ConstituentData:
     starts = [0, *(words[0] for words in places[1:]), len(doc)]
     rows: list[Row] = []
     for words, sentence, start, end in zip(places, parsed, starts[:-1], starts[1:], strict=True):
-        rows += _sentence_rows(words, sentence, start, end)
+        # As in benepar every token is a constituent, one without a label if the parser gave none, and the
+        # whole sentence covers the white space around it.
+        spans = sentence.spans or []
+        here = {(i, i + 1): "" for i in range(start, end)}
+        here |= {(words[a], words[b - 1] + 1): label for a, b, label in spans[1:]}
+        here[start, end] = spans[0][2]
+        preorder = sorted(here, key=lambda row: (row[0], -row[1]))
+        rows += [(a, b, here[a, b]) for a, b in preorder]
     names = list(dict.fromkeys(label for _, _, label in rows))
     ids = {name: i for i, name in enumerate(names)}
     first = np.full(len(doc), -1)
@@ -130,16 +130,3 @@ def _constituents(doc: Doc, places: Places, parsed: Trees) -> ConstituentData:
         first,
         [tuple(name.split(CHAIN)) if name else () for name in names],
     )
-
-
-def _sentence_rows(words: list[int], sentence: ParsedSentence, start: int, end: int) -> list[Row]:
-    """(first token, one past the last, label) of each constituent in preorder, in the document.
-
-    As in benepar every token is a constituent, one without a label if the parser gave none. The whole
-    sentence covers the white space around it.
-    """
-    assert sentence.spans is not None
-    rows = {(i, i + 1): "" for i in range(start, end)}
-    rows |= {(words[a], words[b - 1] + 1): label for a, b, label in sentence.spans[1:]}
-    rows[start, end] = sentence.spans[0][2]
-    return [(a, b, rows[a, b]) for a, b in sorted(rows, key=lambda row: (row[0], -row[1]))]

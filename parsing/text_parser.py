@@ -26,7 +26,7 @@ import numpy as np
 from corpora.inputs import encodable, is_encodable
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
-from corpora.tokenize import Tokenizer, make_tokenizer
+from corpora.tokenize import Tokenizer
 from parsing.cache.format import (
     BLANK_TOKEN,
     CONST_FALLBACK,
@@ -41,11 +41,16 @@ from parsing.cache.format import (
     Inventories,
     offsets_of,
 )
+from parsing.cache.sentences import ParsedSentence, Trees, batch_sentences
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.config import Precision
-from parsing.sentences import ParsedSentence, Trees, batch_sentences
-from parsing.trees import binarise
-from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
+from parsing.trees.arrays import (
+    DEFECTS,
+    binarise,
+    constituency_heights,
+    dependency_heights,
+    left_branching,
+)
 from parsing.trees.parsers import (
     ConstituencyParse,
     ConstituencyParser,
@@ -119,7 +124,7 @@ class TextParser:
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:
-        return make_tokenizer("spacy", running=True)
+        return Tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
         """Parse tokenised sentences, [sentences][tokens].
@@ -365,13 +370,13 @@ def _constituency_arrays(
             try:
                 if not (_fits(parse.tags, n, no_tag) and _fits(parse.labels, len(parse.labels), dummy)):
                     raise ValueError("ids outside the parser's inventories")
-                tree = binarise.binarise(parse, dummy)
+                tree = binarise(parse, dummy)
                 tag[offsets[i] : offsets[i + 1]] = parse.tags
             except ValueError as error:
                 tell(_fault("constituency tree", error, tokens))
         if tree is None:
             flags[i] |= CONST_FALLBACK
-            tree = binarise.left_branching(n, dummy)
+            tree = left_branching(n, dummy)
         trees.append(tree)
     columns = [np.concatenate([getattr(tree, name) for tree in trees]) for name in VIEW_FIELDS["const"][1:5]]
     height = constituency_heights(columns[1], columns[2], offsets)[0]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from tyro.conf import Positional
 
 from corpora.support.cli import Command
@@ -21,6 +22,8 @@ from corpora.support.errors import UserError
 from parsing.cache.files import Manifest, ShardRow, remedy
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, NODE_FIELDS, Inventories
 from parsing.trees.parsers import Int, Int64
+
+Bools = NDArray[np.bool_]
 
 
 @configuration
@@ -36,7 +39,7 @@ def main(config: VerifyConfig) -> None:
     from corpora.support.progress import progress
 
     manifest = Manifest.read(config.cache)
-    total = sum(row.sentences for row in manifest.shards)
+    total = manifest.total("sentences")
     with progress(total=total, description="verifying") as bar:
         for row in verify_shards(config.cache, manifest):
             bar.update(row.sentences)
@@ -72,75 +75,52 @@ def verify_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
 
 def shard_defect(arrays: dict[str, Int], inventories: Inventories) -> tuple[int, str] | None:
     """The first row of a shard that breaks an invariant, and what is wrong with it; None if sound."""
+    for begins, wrong, what in _checks(arrays, inventories):
+        if wrong.any():
+            return int(np.searchsorted(begins, np.argmax(wrong), "right")) - 1, what
+    return None
+
+
+def _checks(arrays: dict[str, Int], inventories: Inventories) -> Iterator[tuple[Int64, Bools, str]]:
+    """Where the values of each sentence start [B+1], which values are wrong, and what is wrong then."""
     from parsing.cache.files import decode_strings
+    from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 
     offsets = arrays["sentence_offsets"].astype(np.int64)
-    lengths = np.diff(offsets)
-    if offsets[0] != 0 or offsets[-1] != len(arrays["token"]) or len(arrays["flags"]) != len(lengths):
-        return 0, "sentence offsets do not fit the tokens"
-    if (lengths < 1).any():
-        return int(np.argmax(lengths < 1)), "a sentence without a token"
+    lengths, rows, nodes = np.diff(offsets), np.arange(len(offsets)), offsets - np.arange(len(offsets))
     starts = np.concatenate([[-1], arrays["document_starts"], [len(lengths)]])
-    if (np.diff(starts) < 1).any():
-        return 0, "document starts do not fit the sentences"
+    fit = offsets[0] == 0 and offsets[-1] == len(arrays["token"]) and len(arrays["flags"]) == len(lengths)
+    yield rows, np.array([not fit]), "sentence offsets do not fit the tokens"
+    yield rows, lengths < 1, "a sentence without a token"
+    yield rows, np.diff(starts) < 1, "document starts do not fit the sentences"
     try:
-        types = decode_strings(arrays["type_bytes"], arrays["type_offsets"])
+        types = len(decode_strings(arrays["type_bytes"], arrays["type_offsets"]))
     except UnicodeDecodeError as error:
-        return 0, f"a word type is not UTF-8 ({error})"
-    if len(set(types)) != len(types):
-        return 0, "a word type is listed twice"
-    return _outside(arrays, offsets, len(types), inventories) or _tree_defect(arrays, offsets)
-
-
-def _outside(
-    arrays: dict[str, Int], offsets: Int64, types: int, inventories: Inventories
-) -> tuple[int, str] | None:
-    """The first sentence with an id outside its inventory."""
+        yield rows, np.array([True]), f"a word type is not UTF-8 ({error})"
+        return
     labels = len(inventories.labels)
     bounds = {"token": types, "relation": len(inventories.relations), "tag": len(inventories.tags)}
     for field, bound in {**bounds, "leaf_label": labels, "label": labels}.items():
-        if field not in arrays:
-            continue
-        begins = offsets - np.arange(len(offsets)) if field in NODE_FIELDS else offsets
-        if len(arrays[field]) != begins[-1]:
-            return 0, f"{field}: {len(arrays[field])} values for {begins[-1]} places"
-        wrong = (arrays[field] < 0) | (arrays[field] >= bound)
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            return _sentence_at(begins, wrong), f"{field} {arrays[field][at]} is not one of {bound}"
-    return None
-
-
-def _tree_defect(arrays: dict[str, Int], offsets: Int64) -> tuple[int, str] | None:
-    """The first sentence with a broken tree, wrong heights, or a fallback flag on another tree."""
-    from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
-
-    checks = []
+        if field in arrays:
+            begins, values = nodes if field in NODE_FIELDS else offsets, arrays[field]
+            yield rows, np.array([len(values) != begins[-1]]), f"{field}: not one value for each place"
+            yield begins, (values < 0) | (values >= bound), f"{field}: an id that is not one of {bound}"
+    trees = []
     if "head" in arrays:
-        places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
         found = dependency_heights(arrays["head"].astype(np.int32), offsets)
-        checks.append((*found, arrays["dep_height"], offsets, arrays["head"] == places, DEP_FALLBACK))
+        chain = arrays["head"] == np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+        trees.append((*found, arrays["dep_height"], offsets, chain, DEP_FALLBACK))
     if "left" in arrays:
-        nodes = offsets - np.arange(len(offsets))
         left, right = arrays["left"].astype(np.int32), arrays["right"].astype(np.int32)
         found = constituency_heights(left, right, offsets)[:2]
-        branching = right == np.arange(nodes[-1]) - np.repeat(nodes[:-1], np.diff(nodes)) + 1
-        checks.append((*found, arrays["const_height"], nodes, branching, CONST_FALLBACK))
-    for heights, defects, stored, begins, is_fallback, flag in checks:
-        if defects.any():
-            first = int(np.argmax(defects > 0))
-            return first, DEFECTS[defects[first]]
-        if (heights != stored).any():
-            return _sentence_at(begins, heights != stored), DEFECTS[-1]
-        other = np.repeat((arrays["flags"] & flag) > 0, np.diff(begins)) & ~is_fallback
-        if other.any():
-            return _sentence_at(begins, other), "flagged as a fallback, but the tree is another"
-    return None
-
-
-def _sentence_at(begins: Int64, wrong: np.ndarray) -> int:
-    """The sentence of the first value that is wrong; ``begins`` [B+1] says where the values of each start."""
-    return int(np.searchsorted(begins, np.argmax(wrong), "right")) - 1
+        branching = right == np.arange(nodes[-1]) - np.repeat(nodes[:-1], lengths - 1) + 1
+        trees.append((*found, arrays["const_height"], nodes, branching, CONST_FALLBACK))
+    for heights, defects, stored, begins, is_fallback, flag in trees:
+        for number, defect in enumerate(DEFECTS[1:], 1):
+            yield rows, defects == number, defect
+        yield begins, heights != stored, "a height is not one more than its highest child's"
+        fallback = np.repeat((arrays["flags"] & flag) > 0, np.diff(begins))
+        yield begins, fallback & ~is_fallback, "flagged as a fallback, but the tree is another"
 
 
 cli = Command(

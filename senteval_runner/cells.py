@@ -10,7 +10,6 @@ import platform
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from corpora.senteval.files import TaskData
 from corpora.support.cli import LOGGER
@@ -53,23 +52,19 @@ class Cells:
 
     def load(self, key: str, seed: int, task: TaskData) -> TaskResult | None:
         """The finished cell of the model ``key``; None if there is none, it is damaged, or data changed."""
-        found = read_cell(self._path(key, seed, task.name))
-        return TaskResult(**found) if found and found["data_sha256"] == data_hashes(task) else None
+        path = self._path(key, seed, task.name)
+        if not path.exists():
+            return None
+        try:
+            found = read_record(path)
+        except UserError as error:
+            logging.getLogger(LOGGER).warning("%s; computed again", error)
+            return None
+        return TaskResult(**found) if found["data_sha256"] == data_hashes(task) else None
 
     def save(self, key: str, seed: int, result: TaskResult) -> None:
         """Write a finished cell, atomically."""
         write_record(self._path(key, seed, result.task), dataclasses.asdict(result))
-
-
-def read_cell(path: Path) -> dict[str, Any] | None:
-    """A finished cell; None, with a warning, if the file is damaged: the cell is computed again."""
-    if not path.exists():
-        return None
-    try:
-        return read_record(path)
-    except UserError as error:
-        logging.getLogger(LOGGER).warning("%s; computed again", error)
-        return None
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:

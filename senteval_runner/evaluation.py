@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Required, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,9 @@ from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from corpora.support.progress import progress
 from multiview.model import MultiViewEncoder
-from senteval_runner.protocol import sts
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, get_protocol
-from senteval_runner.protocol.correlation import cosines, pearson, spearman
+from senteval_runner.protocol.correlation import Scores, cosines, pearson, spearman
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.relatedness import relatedness
 from senteval_runner.protocol.results import Results, TaskResult
@@ -124,20 +123,23 @@ def read_tasks(names: Sequence[str], data: Path) -> tuple[list[TaskData], dict[s
 class _Rows:
     """One split in the original's order, encoded."""
 
-    def __init__(self, part: Split, vectors: SentenceVectors) -> None:
-        self.order = sorted(range(len(part)), key=lambda i: self._place(part, i))
+    def __init__(self, part: Split, vectors: SentenceVectors, *, snli: bool = False) -> None:
+        def place(row: int) -> tuple[int, int, float | str]:
+            """Lengths in tokens, then the label; SNLI's second sentence and the label's name come first."""
+            a, b = len(part.a[row]), len(part.b[row]) if part.b else 0
+            return (b, a, SNLI_CLASSES[int(part.y[row])]) if snli else (a, b, part.y[row])
+
+        self.order = sorted(range(len(part)), key=place)
         self.y = np.array([part.y[i] for i in self.order])
         self.u = vectors([part.a[i] for i in self.order])
         self.v = None if part.b is None else vectors([part.b[i] for i in self.order])
-
-    @staticmethod
-    def _place(part: Split, row: int) -> tuple[int, int, float | str]:
-        """Sort key of a row: lengths in tokens, then the label."""
-        return len(part.a[row]), len(part.b[row]) if part.b else 0, part.y[row]
+        self.snli = snli
 
     def blocks(self) -> tuple[Float, ...]:
-        """Input of the classifier: u [n, d], or |u - v| and u ∗ v."""
-        return (self.u,) if self.v is None else pair_blocks(self.u, self.v)
+        """Input of the classifier: u [n, d]; |u - v| and u ∗ v; for SNLI u, v, u ∗ v, |u - v|."""
+        if self.v is None:
+            return (self.u,)
+        return snli_blocks(self.u, self.v) if self.snli else pair_blocks(self.u, self.v)
 
     def to_file_order(self, values: NDArray[np.generic]) -> list[float]:
         """Values [n] of the sorted rows as a list in the file's order."""
@@ -145,20 +147,6 @@ class _Rows:
         out[self.order] = values
         listed: list[float] = out.tolist()
         return listed
-
-
-class _SnliRows(_Rows):
-    """SNLI has its own sort key (length of s2, length of s1, name of the label) and its own features."""
-
-    @staticmethod
-    def _place(part: Split, row: int) -> tuple[int, int, float | str]:
-        assert part.b is not None
-        return len(part.b[row]), len(part.a[row]), SNLI_CLASSES[int(part.y[row])]
-
-    def blocks(self) -> tuple[Float, ...]:
-        """[u, v, u ∗ v, |u - v|]."""
-        assert self.v is not None
-        return snli_blocks(self.u, self.v)
 
 
 def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
@@ -171,9 +159,8 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
     for name, part in task.splits.items():
         if not len(part):
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
-    rows_type = _SnliRows if task.name == "SNLI" else _Rows
     try:
-        rows = {name: rows_type(part, vectors) for name, part in task.splits.items()}
+        rows = {name: _Rows(part, vectors, snli=task.name == "SNLI") for name, part in task.splits.items()}
     except UserError as error:
         raise EncoderError(str(error)) from error
     started = time.perf_counter()
@@ -201,17 +188,8 @@ def _sha256(path: Path, changed_ns: int) -> str:
     return sha256_file(path)
 
 
-class _Scored(TypedDict, total=False):
-    """The fields of a :class:`TaskResult` that depend on the kind of task."""
-
-    metrics: Required[dict[str, float]]
-    regularisers: list[float]
-    chosen: list[float]
-    dev_scores: list[list[float]]
-    predictions: dict[str, list[float]]
-    gold: dict[str, list[float]]
-
-
+_Scored = dict[str, Any]
+"""The fields of a :class:`TaskResult` that depend on the kind of task."""
 Scorer = Callable[[TaskData, dict[str, _Rows], Protocol, int], _Scored]
 
 
@@ -300,10 +278,30 @@ def _score_sts(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed:
     predicted = {name: cosines(part.u, part.v) for name, part in rows.items() if part.v is not None}
     gold = {name: part.y.astype(np.float64) for name, part in rows.items()}
     return {
-        "metrics": sts.summarise(predicted, gold),
+        "metrics": summarise(predicted, gold),
         "predictions": {name: rows[name].to_file_order(value) for name, value in predicted.items()},
         "gold": {name: rows[name].to_file_order(value) for name, value in gold.items()},
     }
+
+
+def summarise(predicted: Mapping[str, Scores], gold: Mapping[str, Scores]) -> dict[str, float]:
+    """STS12-16: correlations per subset, and over subsets, of cosines [n] and human scores [n] by subset.
+
+    ``all.*.mean`` and ``all.*.wmean`` are the original's mean and size-weighted mean over subsets;
+    ``concatenated.*`` is one coefficient over all pairs together, as other papers report. The two are not
+    comparable.
+    """
+    metrics: dict[str, float] = {}
+    sizes = [len(gold[name]) for name in gold]
+    for kind, correlation in (("pearson", pearson), ("spearman", spearman)):
+        values = [correlation(predicted[name], gold[name]) for name in gold]
+        metrics |= {f"{name}.{kind}": value for name, value in zip(gold, values, strict=True)}
+        metrics[f"all.{kind}.mean"] = float(np.mean(values))
+        metrics[f"all.{kind}.wmean"] = float(np.average(values, weights=sizes))
+        metrics[f"concatenated.{kind}"] = correlation(
+            np.concatenate([predicted[n] for n in gold]), np.concatenate([gold[n] for n in gold])
+        )
+    return metrics
 
 
 def _enough_per_class(task: TaskData, split: str, y: Int, needed: int) -> None:

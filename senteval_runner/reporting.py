@@ -1,37 +1,30 @@
-"""What a run leaves behind: ``results.json``, ``results.csv``, ``results.md`` and ``report.html``."""
+"""What a run leaves behind: ``results.json``, ``.csv``, ``.md``, ``.tex`` and ``report.html``."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import pandas
 import torch
 from threadpoolctl import threadpool_info
 
-from corpora.senteval.files import TaskData
-from corpora.senteval.tasks import PROBING_FILES, canonical_task
 from corpora.support.config import config_to_json
-from corpora.support.files import json_digest, read_json, write_json, write_text
+from corpora.support.files import json_digest, write_json, write_text
 from senteval_runner.cells import FORMAT, versions
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.results import Results, TaskResult
+from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Page, Section
-from senteval_runner.report.sections import (
-    comparison_sections,
-    projection_section,
-    score_sections,
-)
-from senteval_runner.report.table import Cell, Table
-from senteval_runner.report.tables import Effort, averaged_columns, paper_row, similarity_row
+from senteval_runner.report.table import Cell, Table, mean_and_deviation
 from senteval_runner.vectors.embed import StoredEncoder
-from senteval_runner.vectors.sources import TREES, Source
+from senteval_runner.vectors.sources import Source
 
 COUNTS_TITLE = "Row counts that differ from the published ones"
 SKIPPED_TITLE = "Skipped (the average is left out when one of the table's tasks is missing)"
-MOST_CLASSES = 8
-"""Tasks with more classes are not drawn in the plane: their colours would look alike."""
 
 
 @dataclass(kw_only=True)
@@ -56,11 +49,6 @@ class Model:
         return [part.source for part in self.encoder.parts if part.source is not None]
 
     @property
-    def reads_parses(self) -> bool:
-        """Whether a parser's trees go into its vectors."""
-        return any(source.kind in TREES for source in self.sources)
-
-    @property
     def hours(self) -> float | None:
         """Hours of training, all parts together; None where one part's are not recorded."""
         hours = [source.hours for source in self.sources]
@@ -71,84 +59,71 @@ class Model:
         return [{task: result.metrics for task, result in by.items()} for by in self.results.values()]
 
 
-def write_results(
-    config: SentEvalConfig,
-    protocol: Protocol,
-    models: Sequence[Model],
-    tasks: Sequence[TaskData],
-) -> None:
-    """Write all four files; print the tables of our own scores.
+def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) -> None:
+    """Write all files; print the tables.
 
     Args:
         config: the run's options.
         protocol: how scores were computed.
         models: all models, with their results.
-        tasks: all tasks that could be read.
     """
-    results, remarks = _results(config, protocol, models), _remarks(models)
-    write_json(config.output / "results.json", results)
-    write_text(config.output / "results.csv", _flat(models, protocol))
     scored = [model for model in models if model.results]
-    tasks = [task for task in tasks if all(task.name not in model.skipped for model in scored)]
-    scores = {model.name: model.scores() for model in scored}
-    parsed = [model.name for model in scored if model.reads_parses]
-    labelled = [task.name for task in tasks if _labelled_by_parser(task)]
-    efforts = {model.name: Effort(model.encoder.dim, model.hours) for model in scored}
-    projected = f", projected to {config.project} dimensions" if config.project else ""
-    page = Page(
-        "SentEval",
-        [*score_sections(scores, parsed, labelled, False, efforts), *remarks],
-        f"Protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}.",
-    )
-    print(page.markdown(), end="")
-    sections = score_sections(scores, parsed, labelled, True, efforts)
-    if scored:
-        sections += comparison_sections({model.name: list(model.results.values()) for model in scored})
-    page = replace(page, sections=[*sections, *remarks])
-    write_text(config.output / "results.md", page.markdown())
-    print(f"written: {config.output / 'results.json'}, results.csv, results.md")
-    if scored:
-        page = replace(page, sections=[*page.sections, *_sentence_sections(scored, tasks)])
-        write_text(config.output / "report.html", page.html())
-        print(f"written: {config.output / 'report.html'}")
-
-
-def _sentence_sections(models: Sequence[Model], tasks: Sequence[TaskData]) -> Iterator[Section]:
-    """The sentences of the single-sentence task with most classes in the plane."""
-    single = [task for task in tasks if task.kind == "single" and 2 <= len(task.classes) <= MOST_CLASSES]
-    if single:
-        vectors = {model.name: model.encoder for model in models}
-        yield projection_section(vectors, max(single, key=lambda task: len(task.classes)))
-
-
-def _labelled_by_parser(task: TaskData) -> bool:
-    """Whether ``senteval_runner.build_probing`` made the task from a parser's trees, as its record says."""
-    if task.name not in PROBING_FILES:
-        return False
-    record = task.files["train"][0].parent / "probing.json"
-    values = read_json(record)["tasks"] if record.exists() else {}
-    return any(canonical_task(n) == task.name and v["labels_from"] == "parser" for n, v in values.items())
-
-
-def _results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) -> dict[str, object]:
-    """What ``results.json`` holds."""
-    metrics = [
-        {
-            "model": model.name,
-            "seed": seed,
-            **{k: v for k, v in dataclasses.asdict(result).items() if k not in ("predictions", "gold")},
-        }
+    results = [
+        (model.name, Results(protocol=protocol, seed=seed, tasks=by))
         for model in models
-        for seed, by_task in model.results.items()
-        for result in by_task.values()
+        for seed, by in model.results.items()
     ]
-    averaged = averaged_columns({model.name: model.scores() for model in models})
+    flat = [one.to_dataframe().assign(model=name) for name, one in results]
+    columns = ["model", "protocol", "seed", "task", "metric", "value"]
+    frame = pandas.concat(flat) if flat else pandas.DataFrame(columns=columns)
+    write_text(config.output / "results.csv", frame.to_csv(columns=columns, index=False, lineterminator="\n"))
+    write_json(config.output / "results.json", _results(config, protocol, models, results))
+    scores = {model.name: model.scores() for model in scored}
+    sections = tables.score_sections(
+        scores,
+        {model.name: (model.encoder.dim, model.hours) for model in scored},
+    )
+    if len(scored) > 1:
+        first = {model.name: next(iter(model.results.values())) for model in scored}
+        sections.append(Section("Differences between models", [tables.difference_table(first)]))
+    sections += _remarks(models)
+    projected = f", projected to {config.project} dimensions" if config.project else ""
+    about = f"Protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}."
+    page = Page("SentEval", sections, about)
+    print(page.markdown(), end="")
+    write_text(config.output / "results.md", page.markdown())
+    write_text(config.output / "results.tex", page.latex())
+    if scored:
+        drawn = [_bars(scores)]
+        write_text(config.output / "report.html", Page("SentEval", [*sections, *drawn], about).html())
+    print(f"written: {config.output}: report.html, results.md, results.tex, results.csv, results.json")
+
+
+def _bars(models: tables.Models) -> Section:
+    """The main score of every task."""
+    heights, spread = {}, {}
+    for name, seeds in tables.headlines(models).items():
+        for task in seeds[0]:
+            values = [one[task] for one in seeds if task in one]
+            heights[name, task], spread[name, task] = mean_and_deviation(values)
+    tasks = list(dict.fromkeys(task for _, task in heights))
+    return Section("Per task", [plots.bars(list(models), tasks, heights, spread=spread)])
+
+
+def _results(
+    config: SentEvalConfig, protocol: Protocol, models: Sequence[Model], results: list[tuple[str, Results]]
+) -> dict[str, Any]:
+    """What ``results.json`` holds."""
+    averaged = tables.averaged_columns({model.name: model.scores() for model in models})
+    # The last digits of L-BFGS depend on the BLAS library, its kernels and its threads.
+    keys = ("internal_api", "version", "architecture", "num_threads")
+    blas = sorted(" ".join(str(info.get(key, "")) for key in keys) for info in threadpool_info())
     return {
         "format": FORMAT,
         "config": config_to_json(config),
         "protocol": dataclasses.asdict(protocol),
         "versions": versions(),
-        "kernels": _kernels(),
+        "kernels": blas,
         "torch_threads": torch.get_num_threads(),
         "models": {
             model.name: {
@@ -157,44 +132,24 @@ def _results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]
                 "dim": model.encoder.dim,
                 "hours": model.hours,
                 "parts": [dataclasses.asdict(source) for source in model.sources],
+                "paper_table": [tables.paper_row(scores) for scores in model.scores()],
+                "similarity_table": [tables.similarity_row(scores, averaged) for scores in model.scores()],
+                "skipped": model.skipped,
             }
             for model in models
         },
-        "paper_table": {model.name: [paper_row(scores) for scores in model.scores()] for model in models},
-        "similarity_table": {
-            model.name: [similarity_row(scores, averaged) for scores in model.scores()] for model in models
-        },
-        "results": metrics,
-        "skipped": {model.name: model.skipped for model in models if model.skipped},
+        "results": [
+            {"model": name, "seed": one.seed, **result.figures()}
+            for name, one in results
+            for result in one.tasks.values()
+        ],
     }
-
-
-def _flat(models: Sequence[Model], protocol: Protocol) -> str:
-    """What ``results.csv`` holds: one score a line."""
-    rows = [
-        {"model": model.name, **row}
-        for model in models
-        for seed, tasks in model.results.items()
-        for row in Results(protocol=protocol, seed=seed, tasks=tasks).rows()
-    ]
-    columns = ["model", "protocol", "seed", "task", "metric", "value"]
-    return Table(columns, [[row[column] for column in columns] for row in rows]).to_csv()
-
-
-def _kernels() -> list[str]:
-    """BLAS libraries with kernel family and threads: the last digits of L-BFGS depend on them."""
-    keys = ("internal_api", "version", "architecture", "num_threads")
-    return sorted(" ".join(str(info.get(key, "")) for key in keys) for info in threadpool_info())
 
 
 def _remarks(models: Sequence[Model]) -> list[Section]:
     """Remarks on the data: unusual row counts, and what was skipped and why."""
     notes = {result.task: result.notes for m in models for by in m.results.values() for result in by.values()}
-    counts: list[list[Cell]] = [
-        ["; ".join([lines[0], *(line.removeprefix(f"{task} ") for line in lines[1:])])]
-        for task, lines in notes.items()
-        if lines
-    ]
+    counts: list[list[Cell]] = [["; ".join(lines)] for lines in notes.values() if lines]
     who: dict[tuple[str, str], list[str]] = {}
     for model in models:
         for task, why in model.skipped.items():

@@ -53,7 +53,7 @@ def expand_models(specs: Iterable[str], vectors: str) -> list[str]:
 
     Args:
         specs: models by name.
-        vectors: see :func:`multiview.words.sources.given.given_source`.
+        vectors: see :func:`multiview.words.vectors.given_source`.
 
     Raises:
         UserError: no model has trained words, or one cannot be expanded.
@@ -123,7 +123,7 @@ def run(config: SentEvalConfig) -> int:
             for model in models:
                 _score(model, task, seeds, cells, logger)
                 bar.update(len(seeds))
-    write_results(config, protocol, models, tasks)
+    write_results(config, protocol, models)
     return 0 if any(model.results for model in models) else 2
 
 

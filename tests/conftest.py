@@ -18,7 +18,7 @@ pytest_plugins = ("tests.fixtures.senteval", "tests.fixtures.trees", "tests.fixt
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# As in every command, and before anything imports torch or scikit-learn (parsing/networks/threads.py).
+# As in every command, and before anything imports torch or scikit-learn (parsing/networks/device.py).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Workers of pytest-xdist share the cores: one thread each, and one per process that they start.
 if "PYTEST_XDIST_WORKER" in os.environ:

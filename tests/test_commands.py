@@ -1,32 +1,46 @@
-"""Every command answers ``--help`` without loading heavy packages, and refuses unknown options."""
+"""Every command: light help, refusals, option names. And of every file: no pickle, read in one sitting."""
 
 from __future__ import annotations
 
+import importlib
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from corpora.registry import open_corpus
+from corpora.support.errors import UserError, did_you_mean
+from multiview.encoders.registry import view_class
+from senteval_runner.running import expand_tasks
+from senteval_runner.vectors.sources import find_source
+
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINE = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
 HEAVY = ("torch", "spacy", "transformers", "numba", "sklearn", "matplotlib", "h5py")
+MAX_LINES = 450
+PICKLE = re.compile(r"(^|[^a-z_])(pickle|dill|joblib)\.(load|dump)|torch\.(load|save)\(|allow_pickle=True")
+CONVERTER = "parsing/convert.py"
+"""The one file that opens a pickle, after ``--trust-pickle`` asked for it by name."""
+
+
+def sources(*folders: str) -> dict[str, str]:
+    """Texts of the Python files below these folders, by path from the project's root."""
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def commands() -> list[str]:
     """Modules that run as ``python -m``: those with a main guard."""
-    found = []
-    for package in PIPELINE:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if '__name__ == "__main__"' in path.read_text(encoding="utf-8"):
-                parts = path.relative_to(ROOT).with_suffix("").parts
-                found.append(".".join(parts[:-1] if parts[-1] == "__main__" else parts))
-    return found
+    found = [path for path, text in sources(*PIPELINE).items() if '__name__ == "__main__"' in text]
+    return [path.removesuffix(".py").removesuffix("/__main__").replace("/", ".") for path in found]
 
 
 PROBE = """
 import runpy, sys
-sys.argv = [{module!r}, {argument!r}]
+sys.argv = [{module!r}, "--help"]
 try:
     runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
     code = 0
@@ -37,33 +51,64 @@ sys.exit(code)
 """
 
 
-def probe(module: str, argument: str) -> subprocess.CompletedProcess[str]:
-    program = PROBE.format(module=module, argument=argument, heavy=HEAVY)
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-
-
+@pytest.mark.process
 @pytest.mark.parametrize("module", commands())
 def test_help_is_light(module: str) -> None:
-    result = probe(module, "--help")
+    program = [sys.executable, "-W", "ignore", "-c", PROBE.format(module=module, heavy=HEAVY)]
+    result = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert result.returncode == 0, result.stderr
     assert "heavy: []" in result.stdout
     assert "usage" in result.stdout.lower()
+    assert "--dry-run" in result.stdout or module not in ("multiview.train", "parsing.run")
+
+
+def open_command(module: str) -> Callable[[list[str]], int]:
+    is_folder = (ROOT / module.replace(".", "/")).is_dir()
+    cli: Callable[[list[str]], int] = importlib.import_module(
+        f"{module}.__main__" if is_folder else module
+    ).cli
+    return cli
 
 
 @pytest.mark.parametrize("module", commands())
-def test_unknown_options_exit_with_2(module: str) -> None:
-    result = probe(module, "--no-such-option")
-    assert result.returncode == 2
-    assert "Traceback" not in result.stderr
+def test_unknown_options_exit_with_2(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert open_command(module)(["--no-such-option"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", ["multiview.train", "parsing.run"])
-def test_commands_that_run_long_have_a_dry_run(module: str, command) -> None:  # type: ignore[no-untyped-def]
-    assert "--dry-run" in command(module, "--help").stdout
+@pytest.mark.parametrize("module", commands())
+def test_one_thing_has_one_name(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--output`` is where results go, ``--seeds`` a list of seeds, ``--runs`` their number."""
+    assert open_command(module)(["--help"]) == 0
+    names = set(re.findall(r"--(?:[\w-]+\.)*([\w-]+)", capsys.readouterr().out))
+    assert not names & {"out", "output-dir", "bs", "seed-list", "n-seeds", "num-seeds"}
+    # multiview.train contrasts the sentences of --loop.batch with each other.
+    assert "batch" not in names or module == "multiview.train"
+
+
+def test_near_misses(tmp_path: Path) -> None:
+    assert did_you_mean("Dpe", ["dep", "const"]) == "did you mean dep? "
+    assert did_you_mean("zzz", ["dep", "const"]) == ""
+    (tmp_path / "dep-const-laptop").mkdir()
+    (tmp_path / "notes.txt").touch()
+    for opened, told in (
+        (lambda: view_class("cosnt"), r"view 'cosnt': did you mean const\? choose one of bag, const, dep"),
+        (lambda: expand_tasks("TRCE"), r"'TRCE': did you mean TREC\?.*also called SICK-R.*groups: mv, sts"),
+        (lambda: expand_tasks("probin"), r"'probin': did you mean probing\?"),
+        (lambda: find_source(str(tmp_path / "dep-const-labtop")), r"did you mean dep-const-laptop\?$"),
+        (lambda: open_corpus("pydoc"), r"did you mean pydocs\? named ones are pydocs, umbc"),
+        (lambda: open_corpus(str(tmp_path / "note.txt")), r"did you mean notes\.txt\?"),
+    ):
+        with pytest.raises(UserError, match=told):
+            opened()
+
+
+@pytest.mark.repo
+def test_nothing_executable_is_read_or_written() -> None:
+    assert [path for path, text in sources(*PIPELINE).items() if PICKLE.search(text)] == [CONVERTER]
+
+
+@pytest.mark.repo
+def test_files_are_read_in_one_sitting() -> None:
+    texts = sources(*PIPELINE, "benchmarks", "tests", "tools")
+    assert {path: n for path, text in texts.items() if (n := text.count("\n")) > MAX_LINES} == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from multiview import train
-from multiview.config import EncoderConfig, LoopConfig, TableConfig, TrainConfig, ValidationConfig
+from multiview.config import EncoderConfig, LoopConfig, TableConfig, TrainConfig
 from parsing import run
 from tests.test_commands import ROOT
 
@@ -36,8 +36,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         device="cpu",
         table=TableConfig(dim=16),
         encoder=EncoderConfig(dim=16),
-        loop=LoopConfig(batch=6, max_steps=2),
-        validation=ValidationConfig(sentences=6),
+        loop=LoopConfig(batch=6, max_steps=2, validation=6),
     )
     assert train.main(config) == 0
     return folder

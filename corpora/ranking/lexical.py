@@ -7,7 +7,7 @@ statistics from the texts they index. Legend: N texts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,43 +15,34 @@ from numpy.typing import NDArray
 from corpora.support.errors import MissingExtraError
 
 Scores = NDArray[np.floating]
-K1, B = 1.5, 0.75
-"""Term saturation and length normalisation of BM25, the library's defaults."""
 
 
 class Bm25:
-    """Okapi BM25 in Lucene's variant, idf = log(1 + (N − n + 0.5) / (n + 0.5)).
+    """Okapi BM25 in Lucene's variant, idf = log(1 + (N − n + 0.5) / (n + 0.5)), k1 = 1.5, b = 0.75.
 
     Args:
         texts: the collection.
-        k1: saturation of repeated words, above 0.
-        b: length normalisation, 0 to 1.
-        tokens: output of :meth:`tokenize`, to index the same texts several times.
     """
 
-    def __init__(
-        self, texts: Sequence[str], *, k1: float = K1, b: float = B, tokens: Any | None = None
-    ) -> None:
-        bm25s = _library()
-        self.size = len(texts)
-        self.retriever = bm25s.BM25(k1=k1, b=b)
-        indexed = self.tokenize(texts) if tokens is None else tokens
+    def __init__(self, texts: Sequence[str]) -> None:
+        try:
+            import bm25s
+        except ImportError:
+            raise MissingExtraError("bm25s", "retrieval") from None
+        self._tokenize = partial(bm25s.tokenize, show_progress=False, stopwords=None)
+        self.size, self.retriever = len(texts), bm25s.BM25(k1=1.5, b=0.75)
+        tokens = self._tokenize(list(texts))
         # Words have two letters or more; the library fails on a collection without one.
-        self.empty = not any(len(ids) for ids in indexed.ids)
+        self.empty = not any(len(ids) for ids in tokens.ids)
         if not self.empty:
-            self.retriever.index(indexed, show_progress=False)
-
-    @staticmethod
-    def tokenize(texts: Sequence[str]) -> Any:
-        """The texts as the library indexes them."""
-        return _library().tokenize(list(texts), show_progress=False, stopwords=None)
+            self.retriever.index(tokens, show_progress=False)
 
     def scores(self, query: str) -> Scores:
         """One score per text, [N]; 0 for texts that share no word with the query."""
-        if self.empty:
-            return np.zeros(self.size, dtype=np.float32)
-        tokens = _library().tokenize([query], return_ids=False, show_progress=False, stopwords=None)[0]
-        known = [token for token in tokens if token in self.retriever.vocab_dict]
+        known: list[str] = []
+        if not self.empty:
+            words = self._tokenize([query], return_ids=False)[0]
+            known = [word for word in words if word in self.retriever.vocab_dict]
         found: Scores = self.retriever.get_scores(known) if known else np.zeros(self.size, dtype=np.float32)
         return found
 
@@ -79,11 +70,3 @@ class Tfidf:
             return np.zeros(self.size)
         found: Scores = (self.vectorizer.transform([query]) @ self.words).toarray()[0]
         return found
-
-
-def _library() -> Any:
-    try:
-        import bm25s
-    except ImportError:
-        raise MissingExtraError("bm25s", "retrieval") from None
-    return bm25s

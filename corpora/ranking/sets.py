@@ -27,7 +27,7 @@ from corpora.ranking.questions import Passages, PassageSet, Question, question
 from corpora.rows import MAX_ROW_BYTES, Row, read_rows, read_table
 from corpora.support.errors import UserError
 from corpora.support.files import parse_json, read_json
-from corpora.tokenize import make_tokenizer
+from corpora.tokenize import Tokenizer
 
 SPLITS = ("train", "dev", "test")
 SPACY, CONTAINS = "tokenised by spaCy's rules", "relevant: contains the answer's words in order"
@@ -62,7 +62,7 @@ def read_set(spec: str) -> PassageSet:
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     read, tokenize, notes = _READERS[kind]
-    passages = Passages(make_tokenizer(tokenize, running=False))
+    passages = Passages(Tokenizer(tokenize, running=False))
     files: list[Path] = []
     splits = read(folder, passages, files)
     return PassageSet(folder.absolute().name, passages.texts, splits, files, [*notes])  # "." has a name too

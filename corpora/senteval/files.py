@@ -11,8 +11,9 @@ lower-cased; an empty one is ``[]``.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -33,10 +34,24 @@ from corpora.support.errors import UserError
 Tokens = list[str]
 Files = dict[str, list[Path]]
 BINARY_CLASSES = ("0", "1")
-TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
-SICK_CLASSES = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
-SST5_CLASSES = ("0", "1", "2", "3", "4")
 SNLI_CLASSES = ("entailment", "neutral", "contradiction")
+_CLASSES: Mapping[str, tuple[str, ...]] = {
+    "TREC": ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
+    "MRPC": BINARY_CLASSES,
+    "SICKEntailment": ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
+    "SST2": BINARY_CLASSES,
+    "SST5": ("0", "1", "2", "3", "4"),
+}
+_COLUMNS: Mapping[str, tuple[int, int | None, int, int, int]] = {
+    # sentence, second sentence, label or score, columns at least, header lines
+    "TREC": (1, None, 0, 2, 0),
+    "MRPC": (3, 4, 0, 5, 1),
+    "SICKRelatedness": (1, 2, 3, 5, 1),
+    "SICKEntailment": (1, 2, 4, 5, 1),
+    "STSBenchmark": (5, 6, 4, 7, 0),
+    "SST2": (0, None, 1, 2, 0),
+    "SST5": (1, None, 0, 2, 0),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +70,10 @@ class Split:
 
     def sentences(self) -> Iterator[Tokens]:
         """Every sentence, row by row; of a pair first ``a``, then ``b``."""
-        if self.b is None:
-            yield from self.a
-            return
-        for first, second in zip(self.a, self.b, strict=True):
+        for row, first in enumerate(self.a):
             yield first
-            yield second
+            if self.b is not None:
+                yield self.b[row]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +88,8 @@ class TaskData:
     """``all`` (MR CR SUBJ MPQA), ``train dev test`` (TREC, MRPC: no ``dev``), or the subsets of STS12-16."""
     classes: tuple[str, ...] = ()
     """Names of the class ids; empty where ``y`` is a score."""
-    files: dict[str, list[Path]] = field(default_factory=dict)
+    files: Files = field(default_factory=dict)
     """The files each split was read from; ``all`` if one set of files holds every split."""
-    dropped: dict[str, int] = field(default_factory=dict)
-    """Dropped rows per split: STS pairs without a gold score."""
 
     def count_notes(self) -> list[str]:
         """One line per split whose number of rows differs from the published one."""
@@ -100,51 +111,46 @@ def read_task(name: str, data: Path) -> TaskData:
         UserError: unknown task, missing files (the message names all, and their source), or a malformed row.
     """
     name = canonical_task(name)
-    wanted = task_paths(name, Path(data))
-    missing = [path for paths in wanted.values() for path in paths if not _candidates(path)]
-    if missing:
-        raise UserError(_missing_files(name, missing))
-    files = {split: [find_file(path) for path in paths] for split, paths in wanted.items()}
+    files = find_files(name, data)
     if name in PROBING_FILES:
         return _read_probing(name, files)
     if name in BINARY_TASKS:
         return _read_binary(name, files)
     if name in STS_SUBSETS:
         return _read_sts(name, files)
-    if name == "SNLI":
-        return _read_snli(files)
-    return _read_rows(name, files, *_ROW_FORMATS[name])
+    return _read_snli(files) if name == "SNLI" else _read_rows(name, files)
+
+
+def find_files(name: str, data: Path) -> Files:
+    """The files of a task by split, each as named or with ``.gz``; ``name`` is the toolkit's.
+
+    Raises:
+        UserError: some are missing; the message names all of them, and their source.
+    """
+    wanted = task_paths(name, Path(data))
+    found, missing = Files(), []
+    for split, paths in wanted.items():
+        found[split] = []
+        for path in paths:
+            packed = path.with_name(path.name + ".gz")
+            here = next((one for one in (path, packed) if one.is_file()), None)
+            found[split].append(here or path)
+            missing += [] if here else [path]
+    if missing:
+        folders = dict.fromkeys(path.parent for path in missing)
+        places = "; ".join(
+            f"{folder} lacks {', '.join(path.name for path in missing if path.parent == folder)}"
+            for folder in folders
+        )
+        raise UserError(f"{name}: no such file: {places} (nor with .gz); get them by {task_home(name)}")
+    return found
 
 
 def has_files(name: str, data: Path) -> bool:
     """Whether all files of a task are in a data folder; ``name`` is the toolkit's."""
-    return all(_candidates(path) for paths in task_paths(name, data).values() for path in paths)
-
-
-def find_file(path: Path) -> Path:
-    """``path``, or ``path.gz`` when only that exists.
-
-    Raises:
-        UserError: neither exists.
-    """
-    found = _candidates(path)
-    if not found:
-        raise UserError(f"{path}: no such file (nor {path.name}.gz); see SentEval's download script")
-    return found[0]
-
-
-def _candidates(path: Path) -> list[Path]:
-    return [one for one in (path, path.with_name(path.name + ".gz")) if one.is_file()]
-
-
-def _missing_files(name: str, missing: list[Path]) -> str:
-    """One line: which files of a task are missing, and where to get them."""
-    folders = list(dict.fromkeys(path.parent for path in missing))
-    places = "; ".join(
-        f"{folder} lacks {', '.join(path.name for path in missing if path.parent == folder)}"
-        for folder in folders
-    )
-    return f"{name}: no such file: {places} (nor with .gz); get them by {task_home(name)}"
+    with contextlib.suppress(UserError):
+        return bool(find_files(name, data))
+    return False
 
 
 def _read_text(path: Path, encoding: str) -> str:
@@ -162,114 +168,59 @@ def _split_lines(path: Path, encoding: str = "utf-8") -> list[str]:
     return _read_text(path, encoding).splitlines()
 
 
-def _iterate_lines(path: Path, encoding: str = "utf-8") -> list[str]:
-    """Lines as iterating over a text file gives them: cut at LF, CR LF and CR alone."""
+def _iterate_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """Numbered lines as iterating over a text file gives them: cut at LF, CR LF and CR alone."""
     lines = _read_text(path, encoding).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
+    yield from enumerate(lines[:-1] if lines[-1] == "" else lines, start=1)
 
 
-def _columns(path: Path, row: int, line: str, at_least: int) -> list[str]:
-    columns = line.strip().split("\t")
-    if len(columns) < at_least:
-        raise bad_row(path, row, f"{at_least} tab-separated columns", line)
-    return columns
-
-
-def _class_id(path: Path, row: int, value: str, classes: tuple[str, ...]) -> int:
-    if value not in classes:
-        raise bad_row(path, row, f"a label among {' '.join(classes)}", value)
-    return classes.index(value)
-
-
-def _score(path: Path, row: int, value: str) -> float:
-    try:
-        score = float(value)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
-        raise bad_row(path, row, "a number", value)
-    return score
+def _value(path: Path, row: int, text: str, classes: tuple[str, ...]) -> int | float:
+    """A class id, or without classes a score."""
+    if classes:
+        if text not in classes:
+            raise bad_row(path, row, f"a label among {' '.join(classes)}", text)
+        return classes.index(text)
+    with contextlib.suppress(ValueError):
+        if math.isfinite(score := float(text)):
+            return score
+    raise bad_row(path, row, "a number", text)
 
 
 def _read_binary(name: str, files: Files) -> TaskData:
     """MR, CR, SUBJ, MPQA: a file per class, class 1 first; blank lines are rows."""
-    classes = [[line.split() for line in _split_lines(path, "latin-1")] for path in files["all"]]
-    split = Split(a=classes[0] + classes[1], y=[1] * len(classes[0]) + [0] * len(classes[1]))
+    one, zero = ([line.split() for line in _split_lines(path, "latin-1")] for path in files["all"])
+    split = Split(a=one + zero, y=[1] * len(one) + [0] * len(zero))
     return TaskData(name=name, kind="single", splits={"all": split}, classes=BINARY_CLASSES, files=files)
 
 
-Row = tuple[Tokens, Tokens | None, int | float]
-RowParser = Callable[[Path, int, str], Row]
+def _cells(name: str, line: str) -> list[str]:
+    """The columns of a line; of TREC's ``NUM:dist How far ...`` the coarse label and the text."""
+    if name == "TREC":
+        coarse, _, rest = line.partition(":")
+        return [coarse, *rest.split(" ", 1)[1:]]
+    return line.split(" ", 1) if name == "SST5" else line.split("\t")
 
 
-def _read_rows(
-    name: str, files: Files, parse: RowParser, classes: tuple[str, ...] = (), header: bool = False
-) -> TaskData:
+def _read_rows(name: str, files: Files) -> TaskData:
     """A file per split, a row per line; TREC is Latin-1, the others UTF-8."""
-    splits = {}
+    a, b, y, count, header = _COLUMNS[name]
+    classes, splits = _CLASSES.get(name, ()), {}
     for split, (path,) in files.items():
-        lines = _iterate_lines(path, "latin-1" if name == "TREC" else "utf-8")
-        rows = [parse(path, row, line) for row, line in enumerate(lines, start=1) if row > header]
+        rows = []
+        for row, line in _iterate_lines(path, "latin-1" if name == "TREC" else "utf-8"):
+            cells = _cells(name, line.strip())
+            if row > header and len(cells) < count:
+                what = "tab-separated columns" if "\t" in line or b else "parts, a label and a sentence"
+                raise bad_row(path, row, f"{count} {what}", line)
+            if row > header:
+                rows.append((cells, _value(path, row, cells[y], classes)))
         splits[split] = Split(
-            a=[row[0] for row in rows],
-            b=[row[1] or [] for row in rows] if name in _PAIR_TASKS else None,
-            y=[row[2] for row in rows],
+            a=[cells[a].split() for cells, _ in rows],
+            b=None if b is None else [cells[b].split() for cells, _ in rows],
+            y=[value for _, value in rows],
         )
-    kind: Literal["single", "pair"] = "pair" if name in _PAIR_TASKS else "single"
+    kind: Literal["single", "pair"] = "single" if b is None else "pair"
     return TaskData(name=name, kind=kind, splits=splits, classes=classes, files=files)
-
-
-def _trec_row(path: Path, row: int, line: str) -> Row:
-    """``NUM:dist How far is it ...``: coarse label, fine label dropped up to the first space."""
-    coarse, colon, rest = line.strip().partition(":")
-    _fine, space, text = rest.partition(" ")
-    if not colon or not space:
-        raise bad_row(path, row, "COARSE:fine question", line)
-    return text.split(), None, _class_id(path, row, coarse, TREC_CLASSES)
-
-
-def _mrpc_row(path: Path, row: int, line: str) -> Row:
-    columns = _columns(path, row, line, 5)
-    return columns[3].split(), columns[4].split(), _class_id(path, row, columns[0], BINARY_CLASSES)
-
-
-def _sick_relatedness_row(path: Path, row: int, line: str) -> Row:
-    columns = _columns(path, row, line, 5)
-    return columns[1].split(), columns[2].split(), _score(path, row, columns[3])
-
-
-def _sick_entailment_row(path: Path, row: int, line: str) -> Row:
-    columns = _columns(path, row, line, 5)
-    return columns[1].split(), columns[2].split(), _class_id(path, row, columns[4], SICK_CLASSES)
-
-
-def _sts_benchmark_row(path: Path, row: int, line: str) -> Row:
-    columns = _columns(path, row, line, 7)
-    return columns[5].split(), columns[6].split(), _score(path, row, columns[4])
-
-
-def _sst2_row(path: Path, row: int, line: str) -> Row:
-    columns = _columns(path, row, line, 2)
-    return columns[0].split(), None, _class_id(path, row, columns[1], BINARY_CLASSES)
-
-
-def _sst5_row(path: Path, row: int, line: str) -> Row:
-    label, space, text = line.strip().partition(" ")
-    if not space:
-        raise bad_row(path, row, "label, space, text", line)
-    return text.split(), None, _class_id(path, row, label, SST5_CLASSES)
-
-
-_PAIR_TASKS = ("MRPC", "SICKRelatedness", "SICKEntailment", "STSBenchmark")
-_ROW_FORMATS: dict[str, tuple[RowParser, tuple[str, ...], bool]] = {  # parser, classes, header line
-    "TREC": (_trec_row, TREC_CLASSES, False),
-    "MRPC": (_mrpc_row, BINARY_CLASSES, True),
-    "SICKRelatedness": (_sick_relatedness_row, (), True),
-    "SICKEntailment": (_sick_entailment_row, SICK_CLASSES, True),
-    "STSBenchmark": (_sts_benchmark_row, (), False),
-    "SST2": (_sst2_row, BINARY_CLASSES, False),
-    "SST5": (_sst5_row, SST5_CLASSES, False),
-}
 
 
 def _same_rows(first: Path, rows: int, second: Path, others: int) -> None:
@@ -279,24 +230,21 @@ def _same_rows(first: Path, rows: int, second: Path, others: int) -> None:
 
 def _read_sts(name: str, files: Files) -> TaskData:
     """STS12-16: per subset ``STS.input.X.txt`` (two columns) beside ``STS.gs.X.txt`` (a score or nothing)."""
-    splits, dropped = {}, {}
+    splits = {}
     for subset, (inputs, golds) in files.items():
         lines, scores = _split_lines(inputs), _split_lines(golds)
         _same_rows(inputs, len(lines), golds, len(scores))
-        pairs = []
-        for row, line in enumerate(lines, start=1):
-            columns = line.split("\t")
-            if len(columns) != 2:
+        pairs = [line.split("\t") for line in lines]
+        for row, (line, pair) in enumerate(zip(lines, pairs, strict=True), start=1):
+            if len(pair) != 2:
                 raise bad_row(inputs, row, "2 tab-separated columns", line)
-            pairs.append((columns[0].split(), columns[1].split()))
         kept = [row for row, score in enumerate(scores) if score != ""]
         splits[subset] = Split(
-            a=[pairs[row][0] for row in kept],
-            b=[pairs[row][1] for row in kept],
-            y=[_score(golds, row + 1, scores[row]) for row in kept],
+            a=[pairs[row][0].split() for row in kept],
+            b=[pairs[row][1].split() for row in kept],
+            y=[_value(golds, row + 1, scores[row], ()) for row in kept],
         )
-        dropped[subset] = len(scores) - len(kept)
-    return TaskData(name=name, kind="pair", splits=splits, files=files, dropped=dropped)
+    return TaskData(name=name, kind="pair", splits=splits, files=files)
 
 
 def _read_snli(files: Files) -> TaskData:
@@ -305,16 +253,16 @@ def _read_snli(files: Files) -> TaskData:
     The toolkit sorts SNLI rows by the label's *name*, ``classes[y]``, not by its id.
     """
     splits = {}
-    for split, paths in files.items():
+    for split, (first, second, gold) in files.items():
         # The toolkit splits the re-encoded bytes: at ASCII white space only, unlike every other task.
         a, b = (
             [[token.decode() for token in line.encode().split()] for line in _split_lines(path, "latin-1")]
-            for path in paths[:2]
+            for path in (first, second)
         )
-        labels = _split_lines(paths[2])
-        _same_rows(paths[0], len(a), paths[1], len(b))
-        _same_rows(paths[0], len(a), paths[2], len(labels))
-        y = [_class_id(paths[2], row, label.strip(), SNLI_CLASSES) for row, label in enumerate(labels, 1)]
+        labels = [label.strip() for label in _split_lines(gold)]
+        _same_rows(first, len(a), second, len(b))
+        _same_rows(first, len(a), gold, len(labels))
+        y = [_value(gold, row, label, SNLI_CLASSES) for row, label in enumerate(labels, 1)]
         splits[split] = Split(a=a, b=b, y=y)
     return TaskData(name="SNLI", kind="pair", splits=splits, classes=SNLI_CLASSES, files=files)
 
@@ -322,25 +270,20 @@ def _read_snli(files: Files) -> TaskData:
 def _read_probing(name: str, files: Files) -> TaskData:
     """``tr|va|te <TAB> label <TAB> ... <TAB> sentence``; class ids: the train rows' labels, sorted."""
     (path,) = files["all"]
-    names = {"tr": "train", "va": "dev", "te": "test"}
-    sentences: dict[str, list[Tokens]] = {split: [] for split in names.values()}
-    labels: dict[str, list[tuple[int, str]]] = {split: [] for split in names.values()}
-    for row, line in enumerate(_iterate_lines(path), start=1):
+    rows: dict[str, list[tuple[int, list[str]]]] = {"tr": [], "va": [], "te": []}
+    for row, line in _iterate_lines(path):
         columns = line.rstrip().split("\t")
-        if len(columns) < 3 or columns[0] not in names:
+        if len(columns) < 3 or columns[0] not in rows:
             raise bad_row(path, row, "tr|va|te, label, sentence separated by tabs", line)
-        split = names[columns[0]]
-        sentences[split].append(columns[-1].split())
-        labels[split].append((row, columns[1]))
-    classes = tuple(sorted({label for _, label in labels["train"]}))
+        rows[columns[0]].append((row, columns))
+    classes = tuple(sorted({columns[1] for _, columns in rows["tr"]}))
     ids = {label: number for number, label in enumerate(classes)}
-    for split in ("dev", "test"):
-        for row, label in labels[split]:
-            if label not in ids:
-                raise bad_row(path, row, "a label that occurs in the train rows", label)
-    splits = {
-        split: Split(a=sentences[split], y=[ids[label] for _, label in labels[split]]) for split in sentences
-    }
-    return TaskData(
-        name=name, kind="single", splits=splits, classes=classes, files={split: [path] for split in splits}
-    )
+    splits = {}
+    for split, found in zip(("train", "dev", "test"), rows.values(), strict=True):
+        for row, columns in found:
+            if columns[1] not in ids:
+                raise bad_row(path, row, "a label that occurs in the train rows", "\t".join(columns))
+        y = [ids[columns[1]] for _, columns in found]
+        splits[split] = Split(a=[columns[-1].split() for _, columns in found], y=y)
+    files = {split: [path] for split in splits}
+    return TaskData(name=name, kind="single", splits=splits, classes=classes, files=files)

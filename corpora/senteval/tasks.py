@@ -9,43 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from corpora.support.errors import UserError, did_you_mean
 
-BINARY_TASKS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
-    {  # folder, file of class 1, file of class 0; class 1 is read first
-        "MR": ("MR", "rt-polarity.pos", "rt-polarity.neg"),
-        "CR": ("CR", "custrev.pos", "custrev.neg"),
-        "SUBJ": ("SUBJ", "subj.objective", "subj.subjective"),
-        "MPQA": ("MPQA", "mpqa.pos", "mpqa.neg"),
-    }
-)
-STS_SUBSETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
-        "STS13": ("FNWN", "headlines", "OnWN"),  # the fourth, SMT, is not free and not in SentEval
-        "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
-        "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
-        "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
-    }
-)
+BINARY_TASKS: Mapping[
+    str, tuple[str, str, str]
+] = {  # folder, file of class 1, file of class 0; class 1 is read first
+    "MR": ("MR", "rt-polarity.pos", "rt-polarity.neg"),
+    "CR": ("CR", "custrev.pos", "custrev.neg"),
+    "SUBJ": ("SUBJ", "subj.objective", "subj.subjective"),
+    "MPQA": ("MPQA", "mpqa.pos", "mpqa.neg"),
+}
+STS_SUBSETS: Mapping[str, tuple[str, ...]] = {
+    "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+    "STS13": ("FNWN", "headlines", "OnWN"),  # the fourth, SMT, is not free and not in SentEval
+    "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+    "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+    "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+}
 RELATEDNESS_TASKS = ("STSBenchmark", "SICKRelatedness")
 """Scored by a regression that is trained, and by the cosine of test pairs."""
-PROBING_FILES: Mapping[str, str] = MappingProxyType(
-    {
-        "Length": "sentence_length",
-        "WordContent": "word_content",
-        "Depth": "tree_depth",
-        "TopConstituents": "top_constituents",
-        "BigramShift": "bigram_shift",
-        "Tense": "past_present",
-        "SubjNumber": "subj_number",
-        "ObjNumber": "obj_number",
-        "OddManOut": "odd_man_out",
-        "CoordinationInversion": "coordination_inversion",
-    }
-)
+PROBING_FILES: Mapping[str, str] = {
+    "Length": "sentence_length",
+    "WordContent": "word_content",
+    "Depth": "tree_depth",
+    "TopConstituents": "top_constituents",
+    "BigramShift": "bigram_shift",
+    "Tense": "past_present",
+    "SubjNumber": "subj_number",
+    "ObjNumber": "obj_number",
+    "OddManOut": "odd_man_out",
+    "CoordinationInversion": "coordination_inversion",
+}
 TASK_NAMES: tuple[str, ...] = (
     *BINARY_TASKS,
     "TREC",
@@ -63,49 +58,45 @@ TASK_NAMES: tuple[str, ...] = (
 
 _PROBING_COUNTS = {"train": 100_000, "dev": 10_000, "test": 10_000}
 _SICK_COUNTS = {"train": 4_500, "dev": 500, "test": 4_927}
-PUBLISHED_ROWS: Mapping[str, Mapping[str, int]] = MappingProxyType(
-    {
-        "MR": {"all": 10_662},
-        "CR": {"all": 3_775},
-        "SUBJ": {"all": 10_000},
-        "MPQA": {"all": 10_606},
-        "TREC": {"train": 5_452, "test": 500},
-        "MRPC": {"train": 4_076, "test": 1_725},
-        "SICKRelatedness": _SICK_COUNTS,
-        "SICKEntailment": _SICK_COUNTS,
-        "STSBenchmark": {"train": 5_749, "dev": 1_500, "test": 1_379},
-        "STS12": dict(zip(STS_SUBSETS["STS12"], (750, 750, 459, 750, 399), strict=True)),
-        "STS13": dict(zip(STS_SUBSETS["STS13"], (189, 750, 561), strict=True)),
-        "STS14": dict(zip(STS_SUBSETS["STS14"], (450, 300, 750, 750, 750, 750), strict=True)),
-        "STS15": dict(zip(STS_SUBSETS["STS15"], (375, 750, 375, 750, 750), strict=True)),
-        "STS16": dict(zip(STS_SUBSETS["STS16"], (254, 249, 230, 244, 209), strict=True)),
-        "SST2": {"train": 67_349, "dev": 872, "test": 1_821},
-        "SST5": {"train": 8_544, "dev": 1_101, "test": 2_210},
-        "SNLI": {"train": 549_367, "dev": 9_842, "test": 9_824},
-        **dict.fromkeys(PROBING_FILES, _PROBING_COUNTS),
-    }
-)
+PUBLISHED_ROWS: Mapping[str, Mapping[str, int]] = {
+    "MR": {"all": 10_662},
+    "CR": {"all": 3_775},
+    "SUBJ": {"all": 10_000},
+    "MPQA": {"all": 10_606},
+    "TREC": {"train": 5_452, "test": 500},
+    "MRPC": {"train": 4_076, "test": 1_725},
+    "SICKRelatedness": _SICK_COUNTS,
+    "SICKEntailment": _SICK_COUNTS,
+    "STSBenchmark": {"train": 5_749, "dev": 1_500, "test": 1_379},
+    "STS12": dict(zip(STS_SUBSETS["STS12"], (750, 750, 459, 750, 399), strict=True)),
+    "STS13": dict(zip(STS_SUBSETS["STS13"], (189, 750, 561), strict=True)),
+    "STS14": dict(zip(STS_SUBSETS["STS14"], (450, 300, 750, 750, 750, 750), strict=True)),
+    "STS15": dict(zip(STS_SUBSETS["STS15"], (375, 750, 375, 750, 750), strict=True)),
+    "STS16": dict(zip(STS_SUBSETS["STS16"], (254, 249, 230, 244, 209), strict=True)),
+    "SST2": {"train": 67_349, "dev": 872, "test": 1_821},
+    "SST5": {"train": 8_544, "dev": 1_101, "test": 2_210},
+    "SNLI": {"train": 549_367, "dev": 9_842, "test": 9_824},
+    **dict.fromkeys(PROBING_FILES, _PROBING_COUNTS),
+}
 """Rows per split (per subset for STS12-16) according to the papers and the task pages."""
 
-ALIASES: Mapping[str, str] = MappingProxyType(
-    {
-        "SICK-R": "SICKRelatedness",
-        "SICK-E": "SICKEntailment",
-        "STS-B": "STSBenchmark",
-        "SST": "SST2",
-        "SST-binary": "SST2",
-        "SST-fine": "SST5",
-        "SentLen": "Length",
-        "WC": "WordContent",
-        "TreeDepth": "Depth",
-        "TopConst": "TopConstituents",
-        "BShift": "BigramShift",
-        "SubjNum": "SubjNumber",
-        "ObjNum": "ObjNumber",
-        "SOMO": "OddManOut",
-        "CoordInv": "CoordinationInversion",
-    }
-)
+ALIASES: Mapping[str, str] = {
+    "SICK-R": "SICKRelatedness",
+    "SICK-E": "SICKEntailment",
+    "STS-B": "STSBenchmark",
+    "SST": "SST2",
+    "SST-binary": "SST2",
+    "SST-fine": "SST5",
+    "SentLen": "Length",
+    "WC": "WordContent",
+    "TreeDepth": "Depth",
+    "TopConst": "TopConstituents",
+    "BShift": "BigramShift",
+    "SubjNum": "SubjNumber",
+    "ObjNum": "ObjNumber",
+    "SOMO": "OddManOut",
+    "CoordInv": "CoordinationInversion",
+}
 """The names that papers use."""
 
 
@@ -145,63 +136,41 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
 
 
 _THREE = ("train", "dev", "test")
-_SICK_PARTS = {"train": "train", "dev": "trial", "test": "test_annotated"}
-_FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        **{
-            name: {"all": (f"{folder}/{one}", f"{folder}/{zero}")}
-            for name, (folder, one, zero) in BINARY_TASKS.items()
-        },
-        "TREC": {"train": ("TREC/train_5500.label",), "test": ("TREC/TREC_10.label",)},
-        "MRPC": {split: (f"MRPC/msr_paraphrase_{split}.txt",) for split in ("train", "test")},
-        "SICKRelatedness": {k: (f"SICK/SICK_{part}.txt",) for k, part in _SICK_PARTS.items()},
-        "SICKEntailment": {k: (f"SICK/SICK_{part}.txt",) for k, part in _SICK_PARTS.items()},
-        "STSBenchmark": {split: (f"STS/STSBenchmark/sts-{split}.csv",) for split in _THREE},
-        **{
-            name: {
-                subset: tuple(f"STS/{name}-en-test/STS.{part}.{subset}.txt" for part in ("input", "gs"))
-                for subset in subsets
-            }
-            for name, subsets in STS_SUBSETS.items()
-        },
-        "SST2": {split: (f"SST/binary/sentiment-{split}",) for split in _THREE},
-        "SST5": {split: (f"SST/fine/sentiment-{split}",) for split in _THREE},
-        "SNLI": {split: tuple(f"SNLI/{part}.{split}" for part in ("s1", "s2", "labels")) for split in _THREE},
-        **{name: {"all": (f"{file}.txt",)} for name, file in PROBING_FILES.items()},
-    }
-)
-
-
-_SCRIPT = "data/downstream/get_transfer_data.bash of github.com/facebookresearch/SentEval"
-_SENTIMENT = f"{_SCRIPT} (from nlp.stanford.edu/~sidaw/home/projects:nbsvm)"
-_HOMES: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(BINARY_TASKS, _SENTIMENT),
-        "TREC": f"{_SCRIPT} (from cogcomp.cs.illinois.edu/Data/QA/QC)",
-        "MRPC": f"{_SCRIPT} (from microsoft.com/en-us/download/details.aspx?id=52398)",
-        "SICKRelatedness": f"{_SCRIPT} (from clic.cimec.unitn.it/composes/sick.html)",
-        "SICKEntailment": f"{_SCRIPT} (from clic.cimec.unitn.it/composes/sick.html)",
-        "STSBenchmark": f"{_SCRIPT} (from ixa2.si.ehu.es/stswiki/index.php/STSbenchmark)",
-        "STS12": f"{_SCRIPT} (from cs.york.ac.uk/semeval-2012/task6)",
-        "STS13": f"{_SCRIPT} (from ixa2.si.ehu.es/sts)",
-        "STS14": f"{_SCRIPT} (from alt.qcri.org/semeval2014/task10)",
-        "STS15": f"{_SCRIPT} (from alt.qcri.org/semeval2015/task2)",
-        "STS16": f"{_SCRIPT} (from alt.qcri.org/semeval2016/task1)",
-        "SST2": f"{_SCRIPT} (from nlp.stanford.edu/sentiment)",
-        "SST5": f"{_SCRIPT} (from nlp.stanford.edu/sentiment)",
-        "SNLI": f"{_SCRIPT} (from nlp.stanford.edu/projects/snli)",
-        **dict.fromkeys(
-            PROBING_FILES,
-            "data/probing of github.com/facebookresearch/SentEval, or build look-alikes with "
-            "python -m senteval_runner.build_probing",
-        ),
-    }
-)
+_SICK = {
+    "train": ("SICK/SICK_train.txt",),
+    "dev": ("SICK/SICK_trial.txt",),
+    "test": ("SICK/SICK_test_annotated.txt",),
+}
+_FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    **{
+        name: {"all": (f"{folder}/{one}", f"{folder}/{zero}")}
+        for name, (folder, one, zero) in BINARY_TASKS.items()
+    },
+    "TREC": {"train": ("TREC/train_5500.label",), "test": ("TREC/TREC_10.label",)},
+    "MRPC": {split: (f"MRPC/msr_paraphrase_{split}.txt",) for split in ("train", "test")},
+    "SICKRelatedness": _SICK,
+    "SICKEntailment": _SICK,
+    "STSBenchmark": {split: (f"STS/STSBenchmark/sts-{split}.csv",) for split in _THREE},
+    **{
+        name: {
+            subset: tuple(f"STS/{name}-en-test/STS.{part}.{subset}.txt" for part in ("input", "gs"))
+            for subset in subsets
+        }
+        for name, subsets in STS_SUBSETS.items()
+    },
+    "SST2": {split: (f"SST/binary/sentiment-{split}",) for split in _THREE},
+    "SST5": {split: (f"SST/fine/sentiment-{split}",) for split in _THREE},
+    "SNLI": {split: tuple(f"SNLI/{part}.{split}" for part in ("s1", "s2", "labels")) for split in _THREE},
+    **{name: {"all": (f"{file}.txt",)} for name, file in PROBING_FILES.items()},
+}
 
 
 def task_home(name: str) -> str:
-    """Where a task's files come from: the toolkit's script or folder, and the original source."""
-    return _HOMES[name]
+    """Where a task's files come from: the toolkit's script or folder."""
+    toolkit = "github.com/facebookresearch/SentEval"
+    if name in PROBING_FILES:
+        return f"data/probing of {toolkit}"
+    return f"data/downstream/get_transfer_data.bash of {toolkit}"
 
 
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:

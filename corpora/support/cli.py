@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import importlib
 import logging
 import os
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from corpora.support.config import check
 from corpora.support.errors import UserError, out_of_memory, out_of_space, printable
@@ -25,6 +26,9 @@ from corpora.support.files import LOCK, locked, sweep
 LOGGER = "multiview_project"
 """The logger of every package."""
 
+Config = TypeVar("Config")
+Presets = Mapping[str, Mapping[str, Any]]
+"""By name of the preset: its values by field, where they differ from the field's own default."""
 PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
 """Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
 PLUGIN_HELP = "--plugin MODULE imports a module first, here or installed, that registers a view of your own."
@@ -59,7 +63,7 @@ class Command:
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
         # Before torch is imported: its threads sleep while they wait. Spinning, they take the core that the
-        # thread they wait for needs (parsing/networks/threads.py).
+        # thread they wait for needs (parsing/networks/device.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
             config = self._parse(list(sys.argv[1:] if args is None else args))
@@ -153,6 +157,34 @@ class Commands:
             lines += [f"  {word:6}{command.description}" for word, command in self.variants.items()]
         print("\n".join(lines), file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
+
+
+def preset_defaults(config: type[Config], presets: Presets) -> Callable[[Sequence[str]], Config]:
+    """What :class:`Command` takes as ``defaults``.
+
+    Args:
+        config: a configuration with a field ``preset``; options given beside ``--preset`` win over it.
+        presets: an unknown name changes nothing here, so that the field's own type refuses it.
+    """
+
+    def defaults(args: Sequence[str]) -> Config:
+        import tyro
+
+        required: dict[str, Any] = {
+            field.name: tyro.MISSING
+            for field in dataclasses.fields(config)  # type: ignore[arg-type]
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        }
+        return config(**{**required, **presets.get(given_option(args, "--preset"), {})})
+
+    return defaults
+
+
+def given_option(args: Sequence[str], option: str) -> str:
+    """The value of one option on a command line; empty without it."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(option, dest="value", nargs="?", default="")
+    return parser.parse_known_args(args)[0].value or ""
 
 
 def import_plugin(module: str) -> None:

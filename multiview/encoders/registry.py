@@ -1,27 +1,35 @@
-"""The views by name. A view is one encoder class in one file.
+"""The views, by name, and the network of a model's views. A view is one encoder class in one file.
 
 Views of other packages come from the entry-point group ``multiview.views``, or from a module that was
 imported before (``--plugin``); docs/add-a-view.md has an example.
+
+Legend of dimension suffixes: N tokens or nodes, U distinct words, E word-vector size, B sentences, D hidden.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError, did_you_mean
-from multiview.config import Pooling, parts_of_pooling
+from multiview.config import EncoderConfig, Pooling, parts_of_pooling
 from multiview.engines.plan import Plan
+from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
 from parsing.cache.format import Batch
 
+BAG_SCALE = 0.2
+"""Of the initial recurrent weights of trees that start as bags of words."""
 ENGINES = ("native", "torch", "dgl")
 """``native``: the device's fastest kernels; ``torch``: the portable ones; ``dgl``: the reference."""
 
@@ -254,3 +262,124 @@ def build_view(
 ) -> Encoder:
     """A new encoder; its weights are drawn from torch's global generator. See :class:`Encoder`."""
     return view_class(name)(word_dim, hidden, engine, forget_bias=forget_bias)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How sentences' vectors are made of a network's states; no weight depends on it."""
+
+    pooling: Pooling
+    added: tuple[str, ...]
+    """Views without weights."""
+    scales: tuple[float, ...]
+    """Factor on each view's vectors, of added ones as well."""
+
+
+class ViewStack(nn.Module):
+    """Encoders and word vectors of all views; weights are drawn from torch's global generator.
+
+    Args:
+        views: registered names in order, repeats allowed.
+        words: vocabulary and vectors.
+        config: of every encoder.
+    """
+
+    def __init__(self, views: Sequence[str], words: WordTable, config: EncoderConfig) -> None:
+        super().__init__()
+        self.views = tuple(views)
+        self.config = config
+        self.encoders = nn.ModuleList(
+            build_view(view, words.dim, config.dim, config.engine, forget_bias=config.forget_bias)
+            for view in views
+        )
+        self.words = words
+        for encoder in self.encoder_list:
+            encoder.pooling = config.pooling
+            encoder.use_words(words.trained_vocabulary)
+        self.scales = (1.0,) * len(self.views)
+        """Factor on each view's vectors when sentences are encoded; training knows none."""
+
+    @property
+    def encoder_list(self) -> list[Encoder]:
+        """The encoders in view order."""
+        return list(self.encoders)  # type: ignore[arg-type]
+
+    @property
+    def tables(self) -> nn.ParameterList:
+        """The trained word tables [W, E], one per view; none with fixed vectors."""
+        return self.words.tables
+
+    @property
+    def dim(self) -> int:
+        """Size of the concatenated vectors."""
+        return sum(self.widths)
+
+    @property
+    def widths(self) -> list[int]:
+        """Size of each view's vectors."""
+        return [encoder.width for encoder in self.encoder_list]
+
+    @property
+    def reading(self) -> Reading:
+        """How this network's sentences are read."""
+        added = self.views[len(trained_views(self.views)) :]
+        return Reading(self.config.pooling, added, self.scales)
+
+    def as_read(self, reading: Reading) -> ViewStack:
+        """The same network whose sentences are read in another way."""
+        config = replace(self.config, pooling=reading.pooling)
+        with torch.random.fork_rng(devices=[]):
+            other = ViewStack([*trained_views(self.views), *reading.added], self.words, config)
+        other.encoders.load_state_dict(self.encoders.state_dict())
+        other.scales = reading.scales
+        return other
+
+    @torch.no_grad()
+    def scale_and_equalise(self) -> None:
+        """Make new trees weighted bags of words, alike in all views, if the configuration says so.
+
+        The weights that act on children are scaled down, and the input weights of i, o, u are those of the
+        first tree view: with different random projections the views would start at cosine 0.
+        """
+        if self.config.start != "bag":
+            return
+        weights = [dict(encoder.named_parameters()) for encoder in self.encoder_list]
+        trees = [named for named in weights if "recurrent_weight" in named]
+        for named in trees:
+            named["recurrent_weight"].mul_(BAG_SCALE)
+            named["input_weight"].copy_(trees[0]["input_weight"])
+
+    def encode(self, tokens: Sequence[Tensor], plans: Sequence[Plan], rows: Sequence[Tensor]) -> list[Tensor]:
+        """Sentence vectors [B, width] of each view.
+
+        Args:
+            tokens: int64 [N] per view, or a single entry for all: each token's word among ``rows``.
+            plans: one per view.
+            rows: word vectors [U, E] per view, or a single entry for all (fixed vectors).
+        """
+        return [
+            encoder(rows[position % len(rows)], plan, tokens[position % len(tokens)])
+            for position, (encoder, plan) in enumerate(zip(self.encoders, plans, strict=True))
+        ]
+
+    def inputs(
+        self, positions: Sequence[int], types: list[str], token: NDArray[np.int64]
+    ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
+        """The encoders of some views, the vectors [U, E] of the words that each reads, and ``token``.
+
+        Args:
+            positions: which views.
+            types: distinct words, U of them.
+            token: int64 [N], index of each token's word in ``types``.
+        """
+        table_rows = self.words.vocabulary.lookup(types)
+        encoders = self.encoder_list
+        for position in positions:
+            weightless = position >= len(self.tables)
+            rows_UE = self.words.rows(0 if weightless else position, table_rows)
+            yield encoders[position], rows_UE, torch.from_numpy(token).to(rows_UE.device)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights that a model folder keeps: encoders and word tables, on the CPU."""
+        kept = {n: v for n, v in self.state_dict().items() if n.startswith(("encoders.", "words."))}
+        return {name: value.detach().cpu().contiguous() for name, value in kept.items()}

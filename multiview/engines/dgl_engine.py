@@ -21,8 +21,7 @@ from torch import Tensor
 
 from corpora.support.errors import MissingExtraError
 from multiview.engines.kernels_torch import NORM_FLOOR
-from multiview.engines.plan import IntArray, Plan
-from parsing.cache.format import Batch
+from multiview.engines.plan import ConstPlan, DepPlan, IntArray, Plan
 
 
 def load_dgl() -> Any:
@@ -56,12 +55,28 @@ class GraphPlan(Plan):
     """int64 [E], children; those of a parent in order, since mailboxes follow the order of edges."""
     target: IntArray
     """int64 [E], their parents."""
-    root: IntArray
-    """int64 [B], node of each root."""
     word: IntArray
     """int64 [T], node of each word."""
     graph: Any = field(default=None, repr=False)
     frontiers: Any = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, plan: ConstPlan | DepPlan) -> GraphPlan:
+        """The graph of a native plan: its nodes are the slots, so that the roots come last."""
+        edges = len(plan.slot) - plan.sentences
+        if isinstance(plan, ConstPlan):
+            target, word = np.repeat(plan.slot[plan.tokens :], 2), plan.slot[: plan.tokens]
+        else:
+            target, word = plan.slot[plan.leaves + plan.edge_parent], plan.node_slot
+        return cls(
+            sentences=plan.sentences,
+            node_offsets=plan.node_offsets,
+            node_slot=plan.node_slot,
+            node_height=plan.node_height,
+            source=np.arange(edges),
+            target=target,
+            word=word,
+        )
 
     def to(self, device: torch.device | str) -> Self:
         """Index arrays, the graph and its topological frontiers on ``device``."""
@@ -75,49 +90,10 @@ class GraphPlan(Plan):
         return replace(plan, graph=graph.to(device), frontiers=frontiers)
 
 
-def plan_const_graph(batch: Batch) -> GraphPlan:
-    """Nodes are a sentence's n words, then its internal nodes; edges go from children to parents."""
-    offsets = np.asarray(batch.sentence_offsets, dtype=np.int64)
-    lengths = np.diff(offsets)
-    node_offsets = 2 * offsets - np.arange(len(offsets))
-    word = np.arange(offsets[-1]) + np.repeat(node_offsets[:-1] - offsets[:-1], lengths)
-    start = np.repeat(node_offsets[:-1], lengths - 1)
-    parent = np.setdiff1d(np.arange(node_offsets[-1]), word, assume_unique=True)
-    height = np.zeros(node_offsets[-1], dtype=np.int32)
-    height[parent] = batch.const_height
-    return GraphPlan(
-        sentences=len(lengths),
-        node_offsets=node_offsets,
-        source=(np.stack([batch.left, batch.right], axis=1) + start[:, None]).reshape(-1),
-        target=np.repeat(parent, 2),
-        root=node_offsets[1:] - 1,
-        word=word,
-        node_slot=np.arange(node_offsets[-1]),
-        node_height=height,
-    )
-
-
-def plan_dep_graph(batch: Batch) -> GraphPlan:
-    """Nodes are words; edges go from each dependent to its head."""
-    offsets = np.array(batch.sentence_offsets, dtype=np.int64)
-    start = np.repeat(offsets[:-1], np.diff(offsets))
-    child = np.flatnonzero(batch.head > 0)
-    return GraphPlan(
-        sentences=len(offsets) - 1,
-        node_offsets=offsets,
-        source=child,
-        target=(start + batch.head - 1)[child],
-        root=np.flatnonzero(np.asarray(batch.head) == 0),
-        word=np.arange(offsets[-1]),
-        node_slot=np.arange(offsets[-1]),
-        node_height=np.array(batch.dep_height, dtype=np.int32),
-    )
-
-
 def const_states(
     x: Tensor, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, plan: GraphPlan
 ) -> tuple[Tensor, Tensor]:
-    """Binary Tree-LSTM: roots [B, D] and all states [N, D] in sentence order; arguments as ``ConstSweep``."""
+    """Binary Tree-LSTM: roots [B, D] and all states [N, D] in slot order; arguments as ``ConstSweep``."""
     hidden = recurrent_weight.shape[1] // 2
     b_iou, b_f = bias.split([3 * hidden, hidden])
 
@@ -129,9 +105,7 @@ def const_states(
         f = torch.sigmoid(forget.unflatten(1, (2, hidden)) + b_f)
         return {"iou": iou, "kept": (f * nodes.mailbox["c"]).sum(1)}
 
-    iou_word = F.linear(x, input_weight)
-    iou = x.new_zeros(len(plan.node_slot), 3 * hidden).index_copy(0, plan.tensor("word"), iou_word)
-    return _propagate(plan, {"iou": iou}, gather, b_iou)
+    return _propagate(plan, {"iou": F.linear(x, input_weight)}, gather, b_iou)
 
 
 def dep_states(
@@ -184,9 +158,12 @@ def _propagate(plan: GraphPlan, data: dict[str, Tensor], gather: Any, b_iou: Ten
     with plan.graph.local_scope():
         graph = plan.graph
         zeros = b_iou.new_zeros(len(plan.node_slot), hidden)
-        graph.ndata.update({**data, "h": zeros, "c": zeros, "kept": zeros})
+        for name, of_words in data.items():
+            whole = of_words.new_zeros(len(zeros), of_words.shape[1])
+            graph.ndata[name] = whole.index_copy(0, plan.tensor("word"), of_words)
+        graph.ndata.update({"h": zeros, "c": zeros, "kept": zeros})
         leaves, *frontiers = plan.frontiers
         graph.apply_nodes(update, leaves)
         dgl.prop_nodes(graph, frontiers, _send, gather, update)
         h = graph.ndata["h"]
-    return h.index_select(0, plan.tensor("root")), h
+    return h[-plan.sentences :], h

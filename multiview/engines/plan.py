@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.engines.memory import to_device
+from multiview.engines.native import to_device
 from parsing.cache.format import Batch, offsets_of
 
 IntArray = NDArray[np.integer]

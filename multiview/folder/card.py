@@ -12,17 +12,11 @@ from multiview.folder.files import Member
 
 def training_command(config: TrainConfig) -> str:
     """A short command line that gives this configuration: a preset and the options that differ."""
-    nearest = config.nearest_preset
-    defaults = options_of(preset(nearest))
+    defaults = options_of(preset(config.preset))
     words = [word for module in plugins_of(config.view_list) for word in ("--plugin", module)]
-    words += ["--preset", nearest]
+    words += ["--preset", config.preset]
     for name, value in options_of(config).items():
-        if name in ("preset", "config", "fresh", "dry-run") or value == defaults[name]:
-            continue
-        if isinstance(value, bool):
-            group, _, last = name.rpartition(".")
-            words.append(f"--{name}" if value else f"--{group}.no-{last}")
-        else:
+        if name not in ("preset", "dry-run") and value != defaults[name]:
             words += [f"--{name}", str(value)]
     return f"python -m multiview.train {shlex.join(words)}"
 
@@ -62,17 +56,16 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
     if config.teacher.vectors is not None:
         parts.append(
             "The views also learned from a sentence encoder's vectors of the corpus, "
-            f"`{config.teacher.vectors}` (its teacher.json names it); what that encoder was trained on "
+            f"`{config.teacher.vectors}`; what that encoder was trained on "
             "counts for this model too.\n\n"
         )
     if parsers:
         parts += ["Parsers it reads trees from:\n\n", *parsers, "\n"]
     if metrics:
-        chosen = "recall@1 divided by loss" if config.validation.select == "both" else "recall@1"
         parts += [
             "## Metrics\n\nOn a validation set of the same corpus: recall@1 is the fraction of sentences "
             "whose nearest of 400 by cosine is the sentence before or after it. The step of the highest "
-            f"{chosen} is kept, the start included.\n\n| | validation loss | recall@1 |\n|---|---|---|\n",
+            "recall@1 is kept, the start included.\n\n| | validation loss | recall@1 |\n|---|---|---|\n",
             *metrics,
             "\n",
         ]

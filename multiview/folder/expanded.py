@@ -11,8 +11,7 @@ from corpora.inputs import stem
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json
 from multiview.folder.files import load_members, member_names, member_record, model_sha256, save_model
-from multiview.words.sources.given import given_source
-from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted
+from multiview.words.vectors import CACHE, DEFAULT_WORDS, WordVectors, converted, given_source
 
 
 def has_trained_words(folder: Path) -> bool:
@@ -25,7 +24,7 @@ def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, c
 
     Args:
         folder: of a model, or of several that are concatenated; fixed vectors stay as they are.
-        vectors: see :func:`multiview.words.sources.given.given_source`.
+        vectors: see :func:`multiview.words.vectors.given_source`.
         words: of the vectors to read at most, from the top.
         cache: where the converted vectors are kept.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,8 +37,7 @@ from corpora.support.files import (
     write_text,
 )
 from multiview.config import EncoderConfig
-from multiview.encoders.registry import trained_views
-from multiview.encoders.stack import Reading, ViewStack
+from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.names import near_model
 from multiview.words.table import VECTORS, WordsRecord, WordTable
 from multiview.words.vectors import Float
@@ -62,8 +61,6 @@ class Member:
     """Identity of the parser of each annotation (``dep``, ``const``), as the tree cache records it."""
     corpus: dict[str, Any] = field(default_factory=dict)
     """Identity of the training corpus, tokenizer included."""
-    reading: Reading | None = None
-    """How the folder's sentences are read, if not as the network's: training may read them in its own way."""
 
 
 @configuration
@@ -187,7 +184,7 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
         training: configuration and metrics, recorded in config.json.
     """
     network = member.network
-    reading, words = member.reading or network.reading, network.words.record()
+    words = network.words.record()
     network.words.save(folder)
     write_text(folder / "README.md", card)
     with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:
@@ -195,9 +192,9 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
         written = {WEIGHTS: weights, **{name: folder / name for name in words.files}}
         values = {
             "format": FORMAT,
-            "views": [*trained_views(network.views), *reading.added],
-            "scales": reading.scales,
-            "encoder": config_to_json(replace(network.config, pooling=reading.pooling)),
+            "views": network.views,
+            "scales": network.scales,
+            "encoder": config_to_json(network.config),
             "words": config_to_json(words),
             "parsers": member.parsers,
             "corpus": member.corpus,

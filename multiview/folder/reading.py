@@ -40,12 +40,11 @@ class Reader:
 
     Args:
         members: the model's networks.
-        specs: parser to load for an annotation (``dep``, ``const``), as given to ``parsing.run``; by default
-            the builtin one, or the one on record.
     """
 
-    def __init__(self, members: Sequence[Member], specs: dict[str, str] | None = None) -> None:
-        self.specs = specs or {}
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.specs: dict[str, str] = {}
+        """Parser to load for an annotation (``dep``, ``const``) in place of the builtin or recorded one."""
         self.device = "cpu"
         """Where parsers that are loaded from now on encode and score."""
         self.identities: dict[str, Any] = {}
@@ -63,10 +62,10 @@ class Reader:
         if not isinstance(text, str):
             return tuple(text)
         if self._tokenizer is None:
-            from corpora.tokenize import make_tokenizer
+            from corpora.tokenize import Tokenizer
 
             spaced = str(self.corpus.get("tokenizer", "")).startswith("space")
-            self._tokenizer = make_tokenizer("space" if spaced else "spacy", running=False)
+            self._tokenizer = Tokenizer("space" if spaced else "spacy", running=False)
         return self._tokenizer.line(text)
 
     def parser(self, need: str) -> Any:

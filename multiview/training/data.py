@@ -5,15 +5,15 @@ segments of ``batch`` successive sentences, at other places than the last epoch,
 shorter than half of ``batch`` are dropped, and so are the last ones when they do not fill a step. The epoch
 and step alone decide which sentences a step has, so a checkpoint needs nothing else to resume.
 
-Legend of dimension suffixes: B sentences, N tokens, U distinct table rows of a step, E word-vector size.
+Legend of dimension suffixes: B sentences, N tokens, U distinct table rows of a step, E word-vector size, K
+size of the teacher's vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -24,16 +24,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.errors import UserError
-from multiview.config import ObjectiveConfig
-from multiview.encoders.registry import Encoder, fields_of
-from multiview.engines.memory import to_device
+from multiview.config import TrainConfig
+from multiview.encoders.registry import ViewStack, fields_of
+from multiview.engines.native import to_device
 from multiview.engines.plan import Plan
-from multiview.teacher import TeacherMatrix
 from multiview.training.objective import (
     UNUSABLE_FLAGS,
     Positions,
     Targets,
-    TeacherVectors,
     count_anchors,
     neighbour_targets,
 )
@@ -48,9 +46,6 @@ Job = TypeVar("Job")
 Prepared = TypeVar("Prepared")
 Span = tuple[int, int]
 """Sentences ``start`` to ``stop`` (excluded) of the corpus."""
-Part = tuple[list[NDArray[np.int32]], list[Plan], int]
-"""Sentences that are read together: table rows of their tokens [N], for all views or for each, a plan per
-view, their number B."""
 
 
 @dataclass(frozen=True)
@@ -61,37 +56,37 @@ class MicroBatch:
     """int64 [N], for all views or for each: each token's word among the step's distinct table rows."""
     plans: list[Plan]
     """One plan per view."""
-    sentences: int
-    """B."""
+
+    @property
+    def sentences(self) -> int:
+        """B."""
+        return self.plans[0].sentences
 
     def to(self, device: torch.device) -> MicroBatch:
         """The same on a device: one copy per plan, which views of the same kind share."""
         moved = {id(plan): plan.to(device) for plan in self.plans}
         tokens = to_device({str(i): token.numpy() for i, token in enumerate(self.tokens)}, device)
-        return MicroBatch(list(tokens.values()), [moved[id(plan)] for plan in self.plans], self.sentences)
+        return MicroBatch(list(tokens.values()), [moved[id(plan)] for plan in self.plans])
 
 
 @dataclass(frozen=True)
-class Group:
+class Segment:
     """Sentences that are contrasted with each other."""
 
     micro_batches: list[MicroBatch]
     positions: Positions
-    """Positions of this process's sentences, in the order of the micro-batches."""
+    """In the order of the micro-batches."""
     targets: Targets
-    """Of these sentences, among themselves or among those of all processes."""
-    sizes: list[int]
-    """Sentences of each process when negatives are gathered; otherwise only of this one."""
-    teacher: TeacherVectors | None = None
-    """The teacher's vectors of these sentences and of those that they are compared with."""
+    teacher: Tensor | None
+    """The teacher's vectors of the sentences, float [B, K]."""
 
-    def to(self, device: torch.device) -> Group:
+    def to(self, device: torch.device) -> Segment:
         """The same on a device."""
         return replace(
             self,
             micro_batches=[micro_batch.to(device) for micro_batch in self.micro_batches],
             targets=self.targets.to(device),
-            teacher=None if self.teacher is None else self.teacher.to(device),
+            teacher=None if self.teacher is None else to_device({"": self.teacher.numpy()}, device)[""],
         )
 
 
@@ -135,7 +130,7 @@ class Rows:
 class Step:
     """One prepared optimiser step of one process."""
 
-    groups: list[Group]
+    segments: list[Segment]
     rows: Rows
     """The words of this process."""
     anchors: int
@@ -147,7 +142,7 @@ class Step:
         """The same on a device; itself on the CPU. The copies are queued: nothing waits for them."""
         if device.type == "cpu":
             return self
-        return replace(self, groups=[group.to(device) for group in self.groups], rows=self.rows.to(device))
+        return replace(self, segments=[one.to(device) for one in self.segments], rows=self.rows.to(device))
 
 
 def open_trees(trees: Path | None, root: Path = Path("runs/trees")) -> TreeCache:
@@ -159,28 +154,31 @@ def open_trees(trees: Path | None, root: Path = Path("runs/trees")) -> TreeCache
     if trees is not None:
         return TreeCache.open(trees, open_shards=OPEN_SHARDS)
     found = sorted(path.parent for path in root.glob("*/manifest.json"))
-    if not found:
-        raise UserError(f"no tree cache under {root}: make one with python -m parsing.run, or give --trees")
-    if len(found) > 1:
-        raise UserError(
-            f"several tree caches under {root}: choose with --trees {' | '.join(map(str, found))}"
-        )
+    if len(found) != 1:
+        listed = " | ".join(map(str, found)) or "none; make one with python -m parsing.run"
+        raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {listed}")
     return TreeCache.open(found[0], open_shards=OPEN_SHARDS)
 
 
-def required_fields(requires: Collection[str], cache: TreeCache, views: Sequence[str]) -> tuple[str, ...]:
-    """The cache fields that hold the annotations ``requires``.
+def open_teacher(path: Path, cache: TreeCache) -> NDArray[np.floating]:
+    """A teacher's vectors [sentences, K], memory-mapped.
+
+    Args:
+        path: a ``.npy`` with one row per sentence of the cache, in its order.
+        cache: the trees.
 
     Raises:
-        UserError: the cache lacks one of them.
+        UserError: the file is missing, damaged, or of another number of sentences.
     """
-    for need in sorted(set(requires) - {"tokens"}):
-        if not cache.has(need):
-            raise UserError(
-                f"the tree cache has no {need} trees, which --views {','.join(views)} needs; "
-                "parse the corpus again with them"
-            )
-    return fields_of(requires)
+    try:
+        vectors: NDArray[np.floating] = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise UserError(f"--teacher.vectors {path}: cannot be loaded ({error})") from None
+    if vectors.ndim != 2 or len(vectors) != len(cache):
+        raise UserError(
+            f"--teacher.vectors {path}: is {list(vectors.shape)}; {cache.folder} has {len(cache)} sentences"
+        )
+    return vectors
 
 
 @dataclass(frozen=True)
@@ -244,30 +242,35 @@ class StepSource:
     """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
 
     Args:
+        config: of the training.
         cache: the trees.
-        words: maps words to table rows.
-        encoders: one per view.
-        views: their names, for messages.
-        objective: which sentences are neighbours, and which may be negatives.
-        teacher: vectors of the cache's sentences by a teacher, if there is one.
+        network: its words and views.
+        teacher: [sentences, K], the teacher's vectors, if there is one.
+
+    Raises:
+        UserError: the cache lacks trees that a view needs.
     """
 
     def __init__(
         self,
+        config: TrainConfig,
         cache: TreeCache,
-        words: WordTable,
-        encoders: Sequence[Encoder],
-        views: Sequence[str],
-        objective: ObjectiveConfig,
-        teacher: TeacherMatrix | None = None,
+        network: ViewStack,
+        teacher: NDArray[np.floating] | None = None,
     ) -> None:
+        self.config = config
         self.cache = cache
-        self.words = words
-        self.encoders = list(encoders)
-        self.boundary = objective.boundary
-        self.masks_duplicates = objective.duplicates == "masked"
+        self.words = network.words
+        self.encoders = network.encoder_list
         self.teacher = teacher
-        self.fields = required_fields({n for e in encoders for n in e.requires}, cache, views)
+        requires = {need for encoder in self.encoders for need in encoder.requires}
+        for need in sorted(requires - {"tokens"}):
+            if not cache.has(need):
+                raise UserError(
+                    f"the tree cache has no {need} trees, which --views {config.views} needs; "
+                    "parse the corpus again with them"
+                )
+        self.fields = fields_of(requires)
         self.documents = np.asarray(cache.documents())
         self.usable = (np.asarray(cache.flags()) & UNUSABLE_FLAGS) == 0
 
@@ -275,126 +278,84 @@ class StepSource:
         """Positions of sentences ``start`` to ``stop`` (excluded)."""
         sentence = np.arange(start, stop, dtype=np.int64)
         document = np.searchsorted(self.documents, sentence, side="right") - 1
-        content = self._content(start, stop) if self.masks_duplicates else None
-        return Positions(sentence, document, self.usable[start:stop], content)
-
-    def _content(self, start: int, stop: int) -> NDArray[np.int64]:
-        """A hash of each sentence's words as the tables know them, int64 [B]."""
-        batch = self.cache.read(start, stop, fields=("token",), vocabulary=self.words.vocabulary)
-        offsets = batch.sentence_offsets.tolist()
-        words = np.ascontiguousarray(batch.token, dtype=np.int64)
-        digests = [blake2b(words[a:b].tobytes(), digest_size=8).digest() for a, b in pairwise(offsets)]
-        return np.frombuffer(b"".join(digests), dtype=np.int64)
-
-    def _taught(self, own: Positions, candidates: Positions) -> TeacherVectors | None:
-        if self.teacher is None:
-            return None
-        own_BK = self.teacher.rows(own.sentence)
-        return TeacherVectors(own_BK, own_BK if candidates is own else self.teacher.rows(candidates.sentence))
-
-    def read(self, start: int, stop: int) -> tuple[NDArray[np.int32], list[Plan]]:
-        """Table rows of the tokens, int32 [N], and the plan of each view.
-
-        Views of the same kind share a plan, since it depends only on the trees.
-        """
-        batch = self.cache.read(start, stop, fields=self.fields, vocabulary=self.words.vocabulary)
-        plans: dict[str, Plan] = {}
-        for encoder in self.encoders:
-            if encoder.name not in plans:
-                plans[encoder.name] = encoder.plan(batch)
-        return np.asarray(batch.token), [plans[encoder.name] for encoder in self.encoders]
+        return Positions(sentence, document, self.usable[start:stop])
 
     def prepare(
-        self,
-        segments: Sequence[Span],
-        *,
-        micro_batch: int = 0,
-        gathered: bool = False,
-        rank: int = 0,
-        world: int = 1,
-        dropout: Dropout | None = None,
+        self, spans: Sequence[Span], *, epoch: int | None = None, rank: int = 0, world: int = 1
     ) -> Step:
         """Read and plan this process's part of a step.
 
         Args:
-            segments: all segments of the step, those of other processes included.
-            micro_batch: sentences per micro-batch, 0 for whole segments.
-            gathered: contrast all segments of the step with each other.
+            spans: all segments of the step, those of other processes included.
+            epoch: of training, in which words are dropped and segments encoded in parts; None validates.
             rank: number of this process.
             world: number of processes; each takes every ``world``-th segment.
-            dropout: which words to replace by the unknown word; none by default.
         """
-        mine = list(segments[rank::world])
-        read: list[list[Part]] = []
-        for start, stop in mine:
-            size = micro_batch or stop - start
-            spans = [(a, min(a + size, stop)) for a in range(start, stop, size)]
-            parts = [(*self.read(a, b), b - a) for a, b in spans]
-            read.append([([token], plans, size) for token, plans, size in parts])
-        if dropout is not None and dropout.fraction:
-            read = [dropout.of(parts, span) for parts, span in zip(read, mine, strict=True)]
-        tokens = [token for parts in read for each, _, _ in parts for token in each]
+        read = [self._read(*span, epoch) for span in spans[rank::world]]
+        tokens = [token for parts, _ in read for each, _ in parts for token in each]
         table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
         pieces = iter(torch.from_numpy(inverse.astype(np.int64)).split([len(t) for t in tokens]))
-        built = [
-            [MicroBatch([next(pieces) for _ in each], plans, size) for each, plans, size in parts]
-            for parts in read
-        ]
-        every = [self.positions(*segment) for segment in segments]
-        if gathered:
-            per_rank = [Positions.concatenate(every[r::world]) for r in range(world)]
-            flat = [micro_batch for parts in built for micro_batch in parts]
-            everyone = Positions.concatenate(per_rank)
-            targets = neighbour_targets(per_rank[rank], everyone, self.boundary)
-            sizes = [len(positions) for positions in per_rank]
-            taught = self._taught(per_rank[rank], everyone)
-            groups = [Group(flat, per_rank[rank], targets, sizes, taught)]
-            pool = Positions.concatenate(every)
-            anchors = count_anchors(pool, self.boundary, pool)
-        else:
-            own = every[rank::world]
-            groups = [
-                Group(
-                    parts,
-                    where,
-                    neighbour_targets(where, where, self.boundary),
-                    [len(where)],
-                    self._taught(where, where),
-                )
-                for parts, where in zip(built, own, strict=True)
-            ]
-            anchors = sum(count_anchors(where, self.boundary) for where in every)
+        segments = []
+        for parts, positions in read:
+            built = [MicroBatch([next(pieces) for _ in each], plans) for each, plans in parts]
+            targets = neighbour_targets(positions, self.config.objective.boundary)
+            taught = None if self.teacher is None else torch.from_numpy(self.teacher[positions.sentence])
+            segments.append(Segment(built, positions, targets, taught))
+        everywhere = [self.positions(*span) for span in spans]
+        anchors = sum(count_anchors(where, self.config.objective.boundary) for where in everywhere)
         rows = Rows.of(table_rows.astype(np.int64), self.words)
-        return Step(groups, rows, anchors, sum(len(where) for where in every))
+        return Step(segments, rows, anchors, sum(map(len, everywhere)))
 
+    def _read(
+        self, start: int, stop: int, epoch: int | None
+    ) -> tuple[list[tuple[list[NDArray[np.int32]], list[Plan]]], Positions]:
+        """Tokens (int32 [N], for all views or each) and plans of each part of a segment; its positions."""
+        size = (self.config.loop.micro_batch if epoch is not None else 0) or stop - start
+        tokens: list[NDArray[np.int32]] = []
+        plans: list[list[Plan]] = []
+        contents: dict[bytes, int] = {}
+        content: list[int] = []
+        for a in range(start, stop, size):
+            batch = self.cache.read(
+                a, min(a + size, stop), fields=self.fields, vocabulary=self.words.vocabulary
+            )
+            # Views of the same kind share a plan, since it depends only on the trees.
+            planned = {encoder.name: encoder for encoder in self.encoders}
+            made = {name: encoder.plan(batch) for name, encoder in planned.items()}
+            plans.append([made[encoder.name] for encoder in self.encoders])
+            tokens.append(np.asarray(batch.token))
+            sentences = [tokens[-1][i:j].tobytes() for i, j in pairwise(batch.sentence_offsets.tolist())]
+            content += [contents.setdefault(words, len(contents)) for words in sentences]
+        positions = self.positions(start, stop)
+        if self.config.objective.same:
+            # A sentence that finds itself must not be told that its copies are others.
+            positions = replace(positions, content=np.array(content))
+        return list(zip(self._dropped(tokens, start, epoch), plans, strict=True)), positions
 
-@dataclass(frozen=True)
-class Dropout:
-    """Replaces random words by the unknown word."""
+    def _dropped(
+        self, tokens: Sequence[NDArray[np.int32]], start: int, epoch: int | None
+    ) -> list[list[NDArray[np.int32]]]:
+        """The parts of a segment with random words unknown, whatever the parts.
 
-    fraction: float
-    """Of the words."""
-    seed: tuple[int, ...]
-    """Picks them, together with the segment."""
-    views: int = 1
-    """1: the same words for all views; more: words of its own for each of so many views."""
-
-    def of(self, parts: Sequence[Part], segment: Span) -> list[Part]:
-        """The parts of a segment without those words; the choice does not depend on the micro-batches."""
-        total = sum(len(tokens[0]) for tokens, _, _ in parts)
-        draws = [
-            np.random.default_rng([*self.seed, segment[0], total, *([view] if view else [])])
-            for view in range(self.views)
-        ]
+        In a term that asks views for the same sentence, each view loses words of its own: else what is
+        missing would give the sentence away.
+        """
+        fraction = self.config.table.dropout
+        if epoch is None or not fraction:
+            return [[token] for token in tokens]
+        views = len(self.encoders) if self.config.objective.same else 1
+        seed = [self.config.seed, epoch, start, sum(map(len, tokens))]
+        draws = [np.random.default_rng([*seed, *([view] if view else [])]) for view in range(views)]
         return [
-            ([self._without(tokens[0], draw) for draw in draws], plans, size) for tokens, plans, size in parts
+            [
+                np.where(draw.random(len(token)) < fraction, UNKNOWN_ROW, token).astype(np.int32)
+                for draw in draws
+            ]
+            for token in tokens
         ]
 
-    def _without(self, token: NDArray[np.int32], draw: np.random.Generator) -> NDArray[np.int32]:
-        return np.where(draw.random(len(token)) < self.fraction, UNKNOWN_ROW, token).astype(np.int32)
 
-
-def prefetch(jobs: Iterator[Job], prepare: Callable[[Job], Prepared], depth: int) -> Iterator[Prepared]:
+def prefetch(jobs: Iterator[Job], prepare: Callable[[Job], Prepared], depth: int = 4) -> Iterator[Prepared]:
     """Yield ``prepare(job)`` for each job in order; a thread works up to ``depth`` jobs ahead.
 
     One thread is enough: reading and planning 400 sentences takes milliseconds, a training step at the

@@ -1,24 +1,222 @@
-"""The gradient of one step: plain, cached over micro-batches, or with gathered negatives.
+"""The network that is trained, and the gradient of one step: plain, or cached over micro-batches.
 
 Gradient caching (Gao et al. 2021) trains batches that do not fit into memory: encode the micro-batches
 without a graph, differentiate the loss with respect to the features, then encode each micro-batch again and
 backpropagate its part of that gradient. Nothing in the encoders is random, so the gradient is the same.
+
+Several processes under torchrun sum their gradients here and not by DistributedDataParallel, for three
+reasons: the word rows of a step are sparse, the loss is already divided by the anchors of all processes, and
+gradient caching runs several backward passes per step. The result is the same for any number of processes, up
+to the order of additions.
 
 Legend of dimension suffixes: B sentences, D hidden, U distinct word rows, E word-vector size.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
-from multiview.training.data import Group, MicroBatch, Step
-from multiview.training.distributed import DistributedContext
-from multiview.training.network import MultiViewNetwork
-from multiview.training.objective import ObjectiveValue
+from corpora.support.errors import UserError
+from multiview.config import TrainConfig
+from multiview.encoders.registry import Reading, ViewStack, trained_views
+from multiview.engines.native import to_device
+from multiview.folder.files import load_members, member_names, member_record, model_sha256
+from multiview.folder.names import model_folder
+from multiview.folder.reading import Reader
+from multiview.training.data import MicroBatch, Rows, Segment, Step
+from multiview.training.objective import Objective
+from multiview.words.sources import OWN_SHARE, new_table, tuned_table
+from multiview.words.table import WordTable
+from multiview.words.vectors import WordVectors
+from multiview.words.vocabulary import Vocabulary, corpus_words
+from parsing.cache.reader import TreeCache
+
+
+class MultiViewNetwork(ViewStack):
+    """The views and their objective; a model folder keeps only the views.
+
+    Args:
+        config: of the training.
+        words: vocabulary and vectors.
+        teacher_dim: size of the teacher's vectors; 0 without a teacher.
+    """
+
+    model_reading: Reading | None = None
+    """How the model that ``--init`` named is read, and so is the one that comes of it."""
+
+    def __init__(self, config: TrainConfig, words: WordTable, teacher_dim: int = 0) -> None:
+        super().__init__(config.view_list, words, config.encoder)
+        self.objective = Objective(
+            self.views, config.encoder.width, config.objective, config.teacher, teacher_dim
+        )
+
+    @classmethod
+    def new(cls, config: TrainConfig, trees: TreeCache, teacher_dim: int = 0) -> MultiViewNetwork:
+        """A network with new weights, which depend only on the configuration, the corpus and ``--init``.
+
+        Args:
+            config: for one model, so ``words`` is not ``both``.
+            trees: the corpus.
+            teacher_dim: size of the teacher's vectors; 0 without a teacher.
+        """
+        start = None if config.init is None else warm_start(config, model_folder(config.init), trees)
+        words = new_table(config, trees) if start is None else start.words
+        torch.manual_seed(config.seed)
+        network = cls(config, words, teacher_dim)
+        if start is None:
+            network.scale_and_equalise()
+        else:
+            network.encoders.load_state_dict(start.encoders.state_dict())
+            network.model_reading = start.reading
+        return network
+
+
+def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack:
+    """The views of a model, with the words of a corpus added to its own.
+
+    Trained tables take in the most frequent words of the corpus that they lack, see
+    :meth:`multiview.words.table.WordTable.grown`. The words of a model of fixed vectors stay as they are, or
+    with ``--words tuned`` become trained tables, whose new words start as :func:`tuned_table` says. In both,
+    the corpus's words come first, by their frequency there, so that a view which weighs words by their place
+    (``hash``) has this corpus's weights. The objective's weights are not part of a model.
+
+    Args:
+        config: of the training.
+        folder: of the model.
+        trees: the corpus.
+
+    Raises:
+        UserError: no model there, or its views, encoders, words or parsers are not those of this run.
+    """
+    if member_names(folder) != [""]:
+        raise UserError(
+            f"--init {folder}: holds the models {', '.join(member_names(folder))}; name one of these "
+            "folders, or give --words both"
+        )
+    record = member_record(folder)
+    mode = record.words.mode if config.words == "tuned" else config.words
+    compared: list[tuple[str, object, object]] = [
+        ("--views", ",".join(config.view_list), ",".join(trained_views(record.views))),
+        ("--words", mode, record.words.mode),
+        ("--table.case", config.table.case, record.words.case),
+        ("--encoder.dim", config.encoder.dim, record.encoder.dim),
+    ]
+    if config.words != "tuned" or record.words.mode == "trained":
+        compared.append(("--table.buckets", config.table.buckets, record.words.buckets))
+    for option, wanted, found in compared:
+        if wanted != found:
+            raise UserError(f"{option} {wanted}: --init {folder} has {found}; give that, or another model")
+    (member,) = load_members(folder)
+    network = member.network
+    requires = {need for encoder in network.encoder_list for need in encoder.requires}
+    Reader([member]).check_trees(trees, requires)
+    origin = f"continued from `{config.init}` (SHA-256 {model_sha256(folder)[:16]})"
+    if config.words != "fixed":
+        own = network.words.trained_vocabulary
+        here, _ = corpus_words(trees.type_counts(), config.table)
+        words = list(dict.fromkeys([*here, *own.words]))
+        origin += f" with {len(words) - len(own):,} words more"
+        if network.words.fixed is None:
+            network.words = network.words.grown(words)
+        else:
+            more = Vocabulary(words, buckets=config.table.buckets, case=own.case)
+            vectors = WordVectors(own.words, network.words.fixed)
+            network.words = tuned_table(config, more, vectors, OWN_SHARE)
+    network.words.origin = origin
+    return network
+
+
+@dataclass(frozen=True)
+class DistributedContext:
+    """The place of this process among all of them."""
+
+    rank: int = 0
+    world: int = 1
+    local_rank: int = 0
+    """Number of the process on this machine, and of the GPU it uses."""
+    hosts: dist.ProcessGroup | None = None
+    """What the hosts tell each other without their GPUs; None is the default group."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes files and messages."""
+        return self.rank == 0
+
+    @classmethod
+    def from_environment(cls, cuda: bool) -> DistributedContext:
+        """Join the process group when started by torchrun; otherwise a single process."""
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
+            return cls()
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if cuda else "gloo")
+        hosts = dist.new_group(backend="gloo") if dist.get_backend() == "nccl" else None
+        return cls(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")), hosts)
+
+    def close(self) -> None:
+        """Leave the process group."""
+        if self.world > 1:
+            dist.destroy_process_group()
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum a tensor of any shape over processes, in place."""
+        if self.world > 1:
+            dist.all_reduce(values)
+        return values
+
+    def sum_on_hosts(self, values: Sequence[float]) -> list[float]:
+        """Sum numbers over processes; the devices go on meanwhile."""
+        total = torch.tensor(values, dtype=torch.float64)
+        if self.world > 1:
+            dist.all_reduce(total, group=self.hosts)
+        sums: list[float] = total.tolist()
+        return sums
+
+    def barrier(self) -> None:
+        """Wait for the other processes."""
+        if self.world > 1:
+            dist.barrier()
+
+    def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
+        """Sum the gradients of dense parameters over processes, through one flat buffer."""
+        if self.world == 1:
+            return
+        flat = torch.cat(
+            [(p.grad if p.grad is not None else torch.zeros_like(p)).flatten() for p in parameters]
+        )
+        dist.all_reduce(flat)
+        for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = part.view_as(parameter).clone()
+
+    def sum_rows(self, rows: Rows, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Distinct rows of all processes, int64 on the device, and the sums of their gradients.
+
+        Args:
+            rows: of this process, U of them.
+            gradients: per table [U, E].
+        """
+        if self.world == 1:
+            return rows.table, list(gradients)
+        # Only the hosts talk about rows, so that the devices need not wait.
+        parts: list[list[int]] = [[]] * self.world
+        dist.all_gather_object(parts, rows.host.tolist(), group=self.hosts)
+        everyone = np.unique(np.concatenate([np.array(part, dtype=np.int64) for part in parts]))
+        arrays = {"rows": everyone, "at": np.searchsorted(everyone, rows.host)}
+        moved = to_device(arrays, rows.table.device)
+        sums = []
+        for gradient in gradients:
+            total = gradient.new_zeros(len(everyone), gradient.shape[1])
+            total[moved["at"]] = gradient
+            dist.all_reduce(total)
+            sums.append(total)
+        return moved["rows"], sums
 
 
 @dataclass
@@ -31,15 +229,11 @@ class StepResult:
     """[U, E] per table; empty with fixed vectors."""
     metrics: Tensor
     """float64, means over the step's anchors of what :attr:`Objective.metrics` names. They stay on the
-    device, see ``unread``."""
+    device, since to read one waits for it."""
 
 
 def step_gradient(
-    network: MultiViewNetwork,
-    step: Step,
-    distributed: DistributedContext,
-    *,
-    autocast: bool = False,
+    network: MultiViewNetwork, step: Step, distributed: DistributedContext, *, autocast: bool = False
 ) -> StepResult:
     """Compute the gradient of the step's mean loss; those of dense parameters are left in ``.grad``.
 
@@ -51,56 +245,41 @@ def step_gradient(
     """
     rows = step.rows.leaves(network.words)
     scale = 1.0 / max(step.anchors, 1)
-    values = [_group_backward(network, group, rows, scale, distributed, autocast) for group in step.groups]
+    sums = [_backward(network, segment, rows, scale, autocast) for segment in step.segments]
     distributed.sum_gradients([p for n, p in network.named_parameters() if not n.startswith("words.")])
     table_rows, gradients = distributed.sum_rows(
         step.rows, [_gradient(leaf) for leaf in rows if leaf.requires_grad]
     )
-    sums = torch.zeros_like(values[0].sums())
-    for value in values:
-        sums += value.sums()
-    return StepResult(table_rows, gradients, distributed.sum(sums) * scale)
+    return StepResult(table_rows, gradients, distributed.sum(torch.stack(sums).sum(0)) * scale)
 
 
-def _group_backward(
-    network: MultiViewNetwork,
-    group: Group,
-    rows: Sequence[Tensor],
-    scale: float,
-    distributed: DistributedContext,
-    autocast: bool,
-) -> ObjectiveValue:
-    """Add the gradient of ``scale`` times the group's summed loss."""
+def _backward(
+    network: MultiViewNetwork, segment: Segment, rows: Sequence[Tensor], scale: float, autocast: bool
+) -> Tensor:
+    """Add the gradient of ``scale`` times the segment's summed loss; return its sums."""
 
     def encode(micro_batch: MicroBatch) -> list[Tensor]:
         with torch.autocast(rows[0].device.type, torch.bfloat16, enabled=autocast):
             return network.encode(micro_batch.tokens, micro_batch.plans, rows)
 
-    objective, micro_batches = network.objective, group.micro_batches
-    if len(micro_batches) == 1:
+    micro_batches = segment.micro_batches
+    cached = len(micro_batches) > 1
+    if cached:
+        with torch.no_grad():
+            parts = [encode(micro_batch) for micro_batch in micro_batches]
+        features = [torch.cat(view).requires_grad_() for view in zip(*parts, strict=True)]
+    else:
         features = encode(micro_batches[0])
-        others = _candidates(features, group, distributed)
-        value: ObjectiveValue = objective(features, group.targets, others, group.teacher)
-        (value.loss * scale).backward()
-        return value
-    with torch.no_grad():
-        parts = [encode(micro_batch) for micro_batch in micro_batches]
-    leaves = [torch.cat(view).requires_grad_() for view in zip(*parts, strict=True)]
-    value = objective(leaves, group.targets, _candidates(leaves, group, distributed), group.teacher)
+    value = network.objective(features, segment.targets, segment.teacher)
     (value.loss * scale).backward()
-    sizes = [micro_batch.sentences for micro_batch in micro_batches]
-    slices = zip(*(_gradient(leaf).split(sizes) for leaf in leaves), strict=True)
-    for micro_batch, gradient in zip(micro_batches, slices, strict=True):
-        torch.autograd.backward(encode(micro_batch), list(gradient))
-    return value
+    if cached:
+        sizes = [micro_batch.sentences for micro_batch in micro_batches]
+        slices = zip(*(_gradient(leaf).split(sizes) for leaf in features), strict=True)
+        for micro_batch, gradient in zip(micro_batches, slices, strict=True):
+            torch.autograd.backward(encode(micro_batch), list(gradient))
+    sums: Tensor = value.sums
+    return sums
 
 
 def _gradient(leaf: Tensor) -> Tensor:
     return leaf.grad if leaf.grad is not None else torch.zeros_like(leaf)
-
-
-def _candidates(
-    features: Sequence[Tensor], group: Group, distributed: DistributedContext
-) -> list[Tensor] | None:
-    """All processes' features when negatives are gathered."""
-    return None if len(group.sizes) == 1 else distributed.gather(features, group.sizes)

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from multiview.training.network import MultiViewNetwork
+from multiview.training.gradient import MultiViewNetwork
 from parsing.training.checkpoints import adam_tensors, load_adam
-from parsing.training.task import cosine, ramp
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -36,16 +35,12 @@ class Optimiser:
 
     Args:
         network: the parameters.
-        learning_rate: base rate; the schedule is a factor given to :meth:`step`.
         table_rate: factor on the rate of the tables.
         table_update: ``dense`` or ``rows``.
     """
 
-    def __init__(
-        self, network: MultiViewNetwork, *, learning_rate: float, table_rate: float, table_update: str
-    ) -> None:
+    def __init__(self, network: MultiViewNetwork, *, table_rate: float, table_update: str) -> None:
         self.network = network
-        self.learning_rate = learning_rate
         self.table_rate = table_rate
         self.rows_only = table_update == "rows"
         self.steps = 0
@@ -60,7 +55,7 @@ class Optimiser:
             self.second = [torch.zeros_like(table) for table in tables]
         elif tables:
             groups.append({"params": tables, "scale": table_rate})
-        self.adam = FusedAdam(groups, lr=learning_rate, betas=BETAS, eps=EPSILON, fused=True)
+        self.adam = FusedAdam(groups, betas=BETAS, eps=EPSILON, fused=True)
 
     def zero(self) -> None:
         """Clear the gradients of the dense parameters."""
@@ -78,7 +73,7 @@ class Optimiser:
         table_rows: Tensor,
         row_gradients: Sequence[Tensor],
         *,
-        factor: float = 1.0,
+        rate: float,
         scale: Tensor | None = None,
         skip: Tensor | None = None,
     ) -> None:
@@ -87,7 +82,7 @@ class Optimiser:
         Args:
             table_rows: int64 [U], distinct rows.
             row_gradients: per table [U, E].
-            factor: of the schedule, on the learning rate.
+            rate: learning rate of the step.
             scale: factor on all gradients (clipping), a scalar of their type; None is 1.
             skip: float32 scalar, 1 to change no weight and no moment; None is 0.
         """
@@ -97,9 +92,9 @@ class Optimiser:
             row_gradients = [gradient * scale for gradient in row_gradients]
         self.adam.found_inf = skip
         for group in self.adam.param_groups:
-            group["lr"] = self.learning_rate * factor * group["scale"]
+            group["lr"] = rate * group["scale"]
         if self.rows_only:
-            self._update_rows(table_rows, row_gradients, factor, skip)
+            self._update_rows(table_rows, row_gradients, rate * self.table_rate, skip)
             self.adam.step()
             return
         for table, gradient in zip(self.network.tables, row_gradients, strict=True):
@@ -111,11 +106,11 @@ class Optimiser:
             table.grad[table_rows] = 0
 
     def _update_rows(
-        self, rows: Tensor, gradients: Sequence[Tensor], factor: float, skip: Tensor | None
+        self, rows: Tensor, gradients: Sequence[Tensor], rate: float, skip: Tensor | None
     ) -> None:
         """Update the rows of the step: m ← β1 m + (1-β1) g, v ← β2 v + (1-β2) g², w ← w − lr m̂ / (√v̂ + ε)."""
         kept = torch.zeros((), device=rows.device) if skip is None else skip
-        rate = self.learning_rate * self.table_rate * factor / (1 - BETAS[0] ** self.steps)
+        rate /= 1 - BETAS[0] ** self.steps
         correction = math.sqrt(1 - BETAS[1] ** self.steps)
         tables = list(self.network.tables)
         for table, first, second, gradient in zip(tables, self.first, self.second, gradients, strict=True):
@@ -139,11 +134,3 @@ class Optimiser:
             for index, tensor in enumerate(tensors):
                 tensor.copy_(state[f"rows.{name}.{index}"])
         load_adam(self.adam, state, "adam.")
-
-
-def learning_rate_factor(step: int, *, warmup: int, progress: float, schedule: str) -> float:
-    """Factor on the learning rate in step ``step`` (from 0): linear warm-up, then constant or cosine.
-
-    ``progress`` is the fraction of the run that is done.
-    """
-    return ramp(step + 1, warmup) * (1.0 if schedule == "constant" else cosine(progress))

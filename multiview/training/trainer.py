@@ -1,79 +1,55 @@
-"""The training loop: gradients, updates, validation and checkpoints.
+"""One training run of views: what the shared loop (:mod:`parsing.training.loop`) does in a step.
 
 Each step depends only on the configuration, the cache and what a checkpoint holds. So a run that is killed
 at any moment and started again with the same command ends with the same bits, given the same type of
 device, threads, processes and versions, and no time limit.
+
+A GPU runs behind the program that feeds it. Reading a number waits until the device has caught up, and then
+the device waits for the program. So the metrics of a step stay on the device, and those of many steps are
+read at once. What must not wait, the refusal of a gradient that is not finite, is decided on the device.
+
+Validation compares the vectors that users get, all views concatenated, by cosine within blocks of 400
+successive sentences. recall@1 is the fraction of sentences whose nearest other sentence is the one before or
+after it in its document.
+
+Legend of dimension suffixes: N validation sentences, A anchors and B sentences of a block, D embedding size.
 """
 
 from __future__ import annotations
 
 import logging
-import signal
+import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
-from corpora.support.progress import Bar, progress
 from multiview.config import TrainConfig
-from multiview.teacher import TeacherMatrix
-from multiview.training.data import Dropout, Span, Split, Step, StepSource, prefetch
-from multiview.training.distributed import DistributedContext
-from multiview.training.gradient import StepResult, step_gradient
-from multiview.training.log import TrainingLog
-from multiview.training.network import MultiViewNetwork
-from multiview.training.optimiser import Optimiser, learning_rate_factor
-from multiview.training.unread import Unread
-from multiview.training.validation import ValidationScores, ValidationSet
+from multiview.training.data import Span, Split, Step, StepSource, cut, open_teacher, prefetch
+from multiview.training.gradient import DistributedContext, MultiViewNetwork, StepResult, step_gradient
+from multiview.training.objective import Positions, neighbour_targets, retrieved
+from multiview.training.optimiser import Optimiser
 from parsing.cache.reader import TreeCache
-from parsing.networks.device import pick_device
-from parsing.networks.threads import chosen_threads
-from parsing.training.checkpoints import Checkpoint, Checkpoints
+from parsing.networks.device import chosen_threads, pick_device, torch_threads
+from parsing.training.checkpoints import Checkpoint, Checkpoints, load_parameters
+from parsing.training.loop import Loop, Plan
+from parsing.training.task import Position, Row, Task, cosine, ramp
 
 log = logging.getLogger(LOGGER)
-KeepModel = Callable[["Trainer"], None]
-TIME_LIMIT = "time limit"
 READ_EVERY = {"cuda": 20}
 """Steps between readings of the metrics, by type of device; elsewhere each step."""
-
-
-@dataclass
-class Position:
-    """How far a run has come; the JSON part of a checkpoint."""
-
-    step: int = 0
-    """Steps done."""
-    epoch: int = 0
-    """Epoch of the next step."""
-    within: int = 0
-    """Steps of that epoch already done."""
-    seconds: float = 0.0
-    """Training time, counted over resumptions."""
-    sentences: int = 0
-    """Sentences trained on."""
-    best: dict[str, float] = field(default_factory=dict)
-    """Step and validation metrics of the best weights; step 0 is the start."""
-    untrained: dict[str, float] = field(default_factory=dict)
-    """Validation metrics before the first step."""
-    waited: int = 0
-    """Validations since the best one."""
-    finished: str = ""
-    """Why the run is over; empty until then."""
-    threads: int = 0
-    world: int = 1
-
-
-@dataclass(frozen=True)
-class Line:
-    """What the log says about a step besides its metrics."""
-
-    step: int
-    epoch: int
-    sentences: int
-    learning_rate: float
-    seconds: float
-    """Until the step was queued."""
+CHECKPOINT_S = 60.0
+"""Seconds of training between checkpoints."""
+BLOCK_SENTENCES = 400
+CLIP = 5.0
+"""With the cosine schedule: the largest norm of the whole gradient."""
+WARM_UP = 0.01
+"""With the cosine schedule: part of the steps over which the rate rises linearly."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +57,10 @@ class Job:
     """A step to prepare and train on."""
 
     epoch: int
-    within: int
     segments: list[Span]
 
 
-class Trainer:
+class Trainer(Task[Job]):
     """One training run on one process of possibly several.
 
     Args:
@@ -94,6 +69,9 @@ class Trainer:
         distributed: this process among all.
     """
 
+    finished = ""
+    """Why the run is over; empty until then."""
+
     def __init__(
         self, config: TrainConfig, cache: TreeCache, distributed: DistributedContext | None = None
     ) -> None:
@@ -101,87 +79,72 @@ class Trainer:
         self.cache = cache
         self.distributed = distributed or DistributedContext()
         self.device = pick_device(config.device, self.distributed.local_rank)
-        loop = config.loop
-        self.autocast = loop.precision == "bfloat16"
-        if loop.segments % self.distributed.world:
-            raise UserError(
-                f"--loop.segments {loop.segments}: must be a multiple of the {self.distributed.world} "
-                "processes"
-            )
-        teacher = TeacherMatrix.open(config.teacher.vectors, cache) if config.teacher.vectors else None
-        self.network = MultiViewNetwork.new(config, cache, teacher.dim if teacher else 0)
-        self.source = StepSource(
-            cache,
-            self.network.words,
-            self.network.encoder_list,
-            config.view_list,
-            config.objective,
-            teacher,
-        )
-        self.split = Split.of(self.source.documents, config.validation.sentences, loop.batch)
+        loop, world = config.loop, self.distributed.world
+        if loop.segments % world:
+            raise UserError(f"--loop.segments {loop.segments}: must be a multiple of the {world} processes")
+        teacher = None if config.teacher.vectors is None else open_teacher(config.teacher.vectors, cache)
+        self.network = MultiViewNetwork.new(config, cache, 0 if teacher is None else teacher.shape[1])
+        self.source = StepSource(config, cache, self.network, teacher)
+        self.split = Split.of(self.source.documents, loop.validation, loop.batch)
         self.validation_set = ValidationSet(self.source, self.split.validation, loop.batch)
         self.network.to(self.device)
-        self.optimiser = Optimiser(
-            self.network,
-            learning_rate=config.optimiser.learning_rate,
-            table_rate=config.table.rate,
-            table_update=config.table.update,
-        )
-        self.epoch_steps = [len(self._epoch(e)) // loop.segments for e in range(loop.epochs)]
-        self.total_steps = sum(self.epoch_steps)
-        if not self.total_steps:
+        self.updates = Optimiser(self.network, table_rate=config.table.rate, table_update=config.table.update)
+        super().__init__(self.network, self.updates.adam)
+        steps = sum(len(self.batches(epoch)) for epoch in range(loop.epochs))
+        if not steps:
             raise UserError(
                 f"--loop.batch {loop.batch} --loop.segments {loop.segments}: the cache has only {len(cache)} "
                 "sentences, which do not fill one step; lower them"
             )
-        if loop.max_steps:
-            self.total_steps = min(self.total_steps, loop.max_steps)
-        threads = loop.threads or chosen_threads(
+        self.position = Position(steps=min(steps, loop.max_steps or steps), limit_s=60 * loop.max_minutes)
+        self.threads = loop.threads or chosen_threads(
             loop.micro_batch or loop.batch, config.encoder.dim, self.device
         )
-        self.position = Position(threads=threads, world=self.distributed.world)
-        self.checkpoints = Checkpoints(config.folder / "checkpoints", loop.keep)
         self.unread = Unread(self.network.objective.metrics, self.device)
-        self.read_every = loop.read_every or READ_EVERY.get(self.device.type, 1)
-        self._lines: list[Line] = []
-        self._signal = 0
+        self.read_every = READ_EVERY.get(self.device.type, 1)
+        self._lines: list[tuple[float, int]] = []
+        self._read_at = time.perf_counter()
+        self._keep: Callable[[Trainer, Row], None] = lambda trainer, best: None
+        self._scores: Row = {}
 
-    def _epoch(self, epoch: int) -> list[Span]:
-        return self.split.epoch(epoch, self.config.loop.batch, self.config.seed)
+    def batches(self, epoch: int) -> list[Job]:
+        """The steps of an epoch."""
+        segments = self.split.epoch(epoch, self.config.loop.batch, self.config.seed)
+        size = self.config.loop.segments
+        whole = len(segments) - len(segments) % size
+        return [Job(epoch, segments[start : start + size]) for start in range(0, whole, size)]
 
     def jobs(self) -> Iterator[Job]:
-        """The steps that remain, from the current position."""
-        size, left = self.config.loop.segments, self.total_steps - self.position.step
-        within = self.position.within
-        for epoch in range(self.position.epoch, self.config.loop.epochs):
-            segments = self._epoch(epoch)
-            for index in range(within, self.epoch_steps[epoch]):
-                if left <= 0:
-                    return
-                left -= 1
-                yield Job(epoch, index, segments[index * size : (index + 1) * size])
-            within = 0
+        """The steps of all epochs."""
+        for epoch in range(self.config.loop.epochs):
+            yield from self.batches(epoch)
 
     def prepare(self, job: Job) -> Step:
         """Read and plan this process's part of a step, and queue its copy to the device."""
-        step = self.source.prepare(
-            job.segments,
-            micro_batch=self.config.loop.micro_batch,
-            gathered=self.config.objective.negatives == "step",
-            rank=self.distributed.rank,
-            world=self.distributed.world,
-            dropout=Dropout(
-                self.config.table.dropout,
-                (self.config.seed, job.epoch),
-                len(self.config.view_list) if self.config.table.dropout_views == "each" else 1,
-            ),
-        )
+        here = self.distributed
+        step = self.source.prepare(job.segments, epoch=job.epoch, rank=here.rank, world=here.world)
         return step.to(self.device)
+
+    def prepared(self, batches: Sequence[Job]) -> Iterable[Step]:
+        """Steps that a thread reads and plans ahead."""
+        return prefetch(iter(batches), self.prepare)
 
     def gradient(self, step: Step) -> StepResult:
         """Compute the gradient and metrics of a step."""
-        self.optimiser.zero()
-        return step_gradient(self.network, step, self.distributed, autocast=self.autocast)
+        self.updates.zero()
+        autocast = self.config.loop.precision == "bfloat16"
+        return step_gradient(self.network, step, self.distributed, autocast=autocast)
+
+    def loss(self, batch: Step) -> Tensor:
+        """Of a step, its metric; :meth:`gradient` differentiates it in parts."""
+        return self.gradient(batch).metrics[0]
+
+    def learning_rate(self, position: Position) -> float:
+        """Constant, or a linear warm-up and half a cosine."""
+        rate = self.config.loop.learning_rate
+        if self.config.loop.schedule == "constant":
+            return rate
+        return rate * ramp(position.step + 1, WARM_UP * position.steps) * cosine(position.progress)
 
     def update(self, result: StepResult) -> float:
         """Clip and apply a gradient, unless it or the loss is not finite; return the learning rate.
@@ -189,196 +152,215 @@ class Trainer:
         Nothing is read from the device: ``unread`` keeps the metrics, and its next reading raises if the
         weights were left alone.
         """
-        norm = self.optimiser.gradient_norm(result.row_gradients)
+        norm = self.updates.gradient_norm(result.row_gradients)
         self.unread.add(self.position.step + 1, result.metrics, norm)
-        config = self.config.optimiser
         scale = None
-        if config.clip:
-            scale = (config.clip / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
-        factor = learning_rate_factor(
-            self.position.step, warmup=config.warmup_steps, progress=self.progress, schedule=config.schedule
+        if self.config.loop.schedule == "cosine":
+            scale = (CLIP / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
+        rate = self.learning_rate(self.position)
+        self.updates.step(
+            result.table_rows, result.row_gradients, rate=rate, scale=scale, skip=self.unread.stopped
         )
-        self.optimiser.step(
-            result.table_rows,
-            result.row_gradients,
-            factor=factor,
-            scale=scale,
-            skip=self.unread.stopped,
-        )
-        return config.learning_rate * factor
+        return rate
 
-    @property
-    def progress(self) -> float:
-        """Fraction of the run that is done, by steps or by the clock, whichever is further."""
-        done = self.position.step / self.total_steps
-        limit_s = 60 * self.config.loop.max_minutes
-        return min(max(done, self.position.seconds / limit_s if limit_s else 0.0), 1.0)
+    def step(self, position: Position, batch: Step) -> None:
+        """One update of the weights."""
+        self.network.train()
+        rate = self.update(self.gradient(batch))
+        position.extra["sentences"] = position.extra.get("sentences", 0) + batch.sentences
+        self._lines.append((rate, batch.sentences))
 
-    def validate(self) -> ValidationScores:
-        """Metrics of the current weights on the validation set."""
-        return self.validation_set.scores(self.network, autocast=self.autocast)
-
-    def save(self) -> None:
-        """Write a checkpoint of the current position (first process only)."""
-        if self.distributed.first:
-            try:
-                checkpoint = Checkpoint(
-                    self.network.state_dict(), self.optimiser.state(), asdict(self.position)
-                )
-                self.checkpoints.save(self.position.step, checkpoint)
-            except OSError as error:
-                log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
-
-    def resume(self) -> bool:
-        """Continue from the newest complete checkpoint; False if there is none."""
-        found = self.checkpoints.newest()
-        if found is None:
-            return False
-        known = Position.__dataclass_fields__
-        stored = Position(**{k: v for k, v in found.state.items() if k in known})
-        if not self.config.loop.threads:  # the number was chosen by what was idle when the run began
-            self.position.threads = stored.threads
-        for name in ("threads", "world"):
-            before, now = getattr(stored, name), getattr(self.position, name)
-            if before != now:
-                log.warning("resuming with %s %s instead of %s: last bits may differ", name, now, before)
-                setattr(stored, name, now)
-        self.network.load_state_dict(found.weights)
-        self.optimiser.load(found.optimiser)
-        self.position = stored
-        if stored.finished.startswith(TIME_LIMIT) and self.progress < 1:  # the limit was raised
-            stored.finished = ""
-        return True
-
-    def run(self, keep_model: KeepModel) -> int:
-        """Train until the end, a limit or a signal.
-
-        Args:
-            keep_model: called (first process only) when the weights are the best so far.
-
-        Returns:
-            0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
-        """
-        if self.position.finished:
-            return 0
-        previous = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM)}
-        writer = TrainingLog(self.config.folder, self.position.step) if self.distributed.first else None
-        try:
-            return self._run(keep_model, writer)
-        finally:
-            if writer is not None:
-                writer.close()
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-    def _run(self, keep_model: KeepModel, writer: TrainingLog | None) -> int:
-        loop, every, position = self.config.loop, self.config.validation.every, self.position
-        if position.step == 0:
-            self._validated(writer, keep_model)
-        bar = progress(
-            total=self.total_steps * loop.batch * loop.segments,
-            initial=position.step * loop.batch * loop.segments,
-            description="train",
-            show=None if self.distributed.first else False,
-        )
-        began, before = time.perf_counter(), position.seconds
-        jobs = list(self.jobs())
-        with bar:
-            for job, step in zip(jobs, prefetch(iter(jobs), self.prepare, loop.prefetch), strict=True):
-                start, tenth = time.perf_counter(), int(10 * self.progress)
-                rate = self.update(self.gradient(step))
-                position.step += 1
-                position.epoch, position.within = job.epoch, job.within + 1
-                position.sentences += step.sentences
-                position.seconds = self._agreed(before + time.perf_counter() - began)
-                spent = time.perf_counter() - start
-                self._lines.append(Line(position.step, job.epoch, step.sentences, rate, spent))
-                due = int(10 * self.progress) > tenth
-                if every:
-                    due = position.step % every == 0
-                due = due or self.progress >= 1
-                if due or len(self.unread) >= self.read_every:
-                    self._report(writer, bar)
-                if due:
-                    self._validated(writer, keep_model)
-                position.finished = self._over()
-                reason = self._agreed_signal()
-                if position.finished or reason or position.step % loop.checkpoint_every == 0:
-                    self._report(writer, bar)  # raises rather than let a bad step be saved
-                    self.save()
-                if reason and not position.finished:
-                    log.info("stopped at step %d; the same command resumes", position.step)
-                    return 128 + reason
-                if position.finished:
-                    break
-        return 0
-
-    def _over(self) -> str:
-        config, position = self.config, self.position
-        if position.step >= self.total_steps:
-            return f"all {self.total_steps} steps done"
-        patience = config.validation.patience
-        if patience and position.waited >= patience:
-            return f"no better step in {position.waited} validations"
-        if self.progress >= 1:
-            return f"{TIME_LIMIT} of {config.loop.max_minutes:g} minutes"
-        return ""
-
-    def _stop(self, number: int, _frame: object) -> None:
-        self._signal = number
-
-    def _agreed(self, seconds: float) -> float:
-        """The seconds of the first process, on all: learning rate and time limit must agree."""
-        return self.distributed.sum_on_hosts([seconds if self.distributed.first else 0.0])[0]
-
-    def _agreed_signal(self) -> int:
-        """The signal that any process received, so that all stop after the same step."""
-        asked = [float(self._signal == number) for number in (signal.SIGINT, signal.SIGTERM)]
-        interrupted, terminated = self.distributed.sum_on_hosts(asked)
-        return int(signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0)
-
-    def _validated(self, writer: TrainingLog | None, keep_model: KeepModel) -> None:
-        """Validate, log, and keep the model when it is the best so far."""
-        position = self.position
-        scores = self.validate()
-        values = {"step": position.step, **scores.as_json()}
-        # Without a validation set the newest weights count as the best.
-        better = not position.best or not scores.anchors or self._merit(values) > self._merit(position.best)
-        if writer is not None and scores.anchors:
-            writer.write("validation", position.step, {k: v for k, v in values.items() if k != "step"})
-            message = "step %d validation: loss %.3f recall@1 %.4f"
-            log.info(message, position.step, scores.loss, scores.recall_at_1)
-        if position.step:
-            position.waited = 0 if better else position.waited + 1
-        else:
-            position.untrained = values
-        # The untrained weights stay if training never beats them on the validation set.
-        if better and (position.step or scores.anchors):
-            position.best = values
-            if self.distributed.first:
-                keep_model(self)
-
-    def _merit(self, values: dict[str, float]) -> float:
-        """What the kept step has most of: the neighbour recall, or that divided by the loss."""
-        recall = values["recall@1"]
-        return recall / values["loss"] if self.config.validation.select == "both" else recall
-
-    def _report(self, writer: TrainingLog | None, bar: Bar) -> None:
-        """Read the metrics of the steps since the last time, and log them.
+    def read(self) -> list[Row]:
+        """Metrics of the steps since the last call.
 
         Raises:
             UserError: a loss or gradient was not finite; the weights are those before that step.
         """
-        start = time.perf_counter()
         metrics = self.unread.read()
         lines, self._lines = self._lines, []
-        if writer is None or not lines:
-            return
-        sentences = sum(line.sentences for line in lines)
-        per_s = sentences / (sum(line.seconds for line in lines) + time.perf_counter() - start)
-        for line, values in zip(lines, metrics, strict=True):
-            values |= {"learning_rate": line.learning_rate, "epoch": line.epoch, "sentences_per_s": per_s}
-            writer.write("train", line.step, values)
-        bar.update(sentences)
-        hit = max(value for name, value in metrics[-1].items() if name.startswith("accuracy"))
-        bar.set_postfix({"loss": f"{metrics[-1]['loss']:.3f}", "hit": f"{hit:.3f}"})
+        before, self._read_at = self._read_at, time.perf_counter()
+        per_s = sum(sentences for _, sentences in lines) / max(self._read_at - before, 1e-9)
+        return [
+            {**values, "learning_rate": rate, "sentences_per_s": per_s}
+            for values, (rate, _) in zip(metrics, lines, strict=True)
+        ]
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Metrics of the current weights on the validation set."""
+        autocast = self.config.loop.precision == "bfloat16"
+        self._scores = self.validation_set.scores(self.network, autocast=autocast)
+        if not self.position.step:
+            self.position.extra["untrained"] = {"step": 0, **self._scores}
+        return self._scores
+
+    def is_better(self, row: Row, best: Row) -> bool:
+        """By neighbour retrieval; without a validation set the newest weights count as the best."""
+        return not row["anchors"] or not best or row["recall@1"] > best["recall@1"]
+
+    def keep_best(self, bests: Checkpoints, row: Row) -> None:
+        """Write the model folder."""
+        self._keep(self, {"step": row["step"], **self._scores})
+
+    def optimiser_state(self) -> dict[str, Tensor]:
+        """Moments of dense parameters and of word tables."""
+        return self.updates.state()
+
+    def load(self, found: Checkpoint) -> None:
+        """Take up weights and moments."""
+        load_parameters(self.network, found.weights)
+        self.updates.load(found.optimiser)
+
+    def run(self, keep_model: Callable[[Trainer, Row], None]) -> int:
+        """Train until the end, a limit or a signal, from the newest checkpoint on.
+
+        Args:
+            keep_model: called (first process only) with the metrics of weights that are the best so far.
+
+        Returns:
+            0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
+        """
+        self._keep, options = keep_model, self.config.loop
+        plan = Plan(
+            epochs=options.epochs,
+            max_steps=options.max_steps,
+            max_minutes=options.max_minutes,
+            evaluate_first=bool(self.validation_set.steps),
+            evaluate_parts=10,
+            checkpoint_s=CHECKPOINT_S,
+            read_every=self.read_every,
+            log_steps=True,
+        )
+        loop = Loop(self, plan, self.config.folder, processes=self.distributed)
+        self.position = loop.position
+        before = self.position.extra
+        if not options.threads:  # a run keeps the number that it began with
+            self.threads = before.get("threads", self.threads)
+        now = {"threads": self.threads, "world": self.distributed.world}
+        if loop.resumed and not loop.over():
+            log.info("resuming %s at step %d", self.config.folder, self.position.step)
+            for name, value in now.items():
+                if before[name] != value:
+                    log.warning(
+                        "resuming with %s %s instead of %s: last bits may differ", name, value, before[name]
+                    )
+        before |= now
+        self._read_at = time.perf_counter()
+        with torch_threads(self.threads):
+            code = loop.run()
+        self.finished = loop.over()
+        return code
+
+
+class Unread:
+    """The metrics of the steps since the last reading.
+
+    Args:
+        names: of a step's metrics; the first is the loss. The gradient's norm is added to them.
+        device: where the metrics are.
+    """
+
+    def __init__(self, names: Sequence[str], device: torch.device) -> None:
+        self.names = [*names, "gradient_norm"]
+        self.stopped = torch.zeros((), device=device)
+        """float32 scalar: 1 from the first step on whose loss or gradient is not finite."""
+        self._steps: list[int] = []
+        self._values: list[Tensor] = []
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def add(self, step: int, metrics: Tensor, norm: Tensor) -> None:
+        """Keep a step's metrics, and see whether it may still change the weights (:attr:`stopped`).
+
+        Args:
+            step: its number, from 1.
+            metrics: float64 [M].
+            norm: of the gradient, scalar.
+        """
+        finite = torch.isfinite(metrics[0]) & torch.isfinite(norm)
+        self.stopped = torch.maximum(self.stopped, (~finite).float())
+        self._steps.append(step)
+        self._values.append(torch.cat([metrics, norm.double()[None]]))
+
+    def read(self) -> list[dict[str, Any]]:
+        """Wait for the device and return the metrics of each step.
+
+        Raises:
+            UserError: a loss or gradient was not finite; no weight was changed from that step on.
+        """
+        if not self._steps:
+            return []
+        rows = torch.stack(self._values).tolist()
+        steps, self._steps, self._values = self._steps, [], []
+        for step, row in zip(steps, rows, strict=True):
+            loss, norm = row[0], row[-1]
+            if not (math.isfinite(loss) and math.isfinite(norm)):
+                raise UserError(
+                    f"step {step}: loss {loss}, gradient norm {norm}; stopped before the update. Lower "
+                    "--loop.learning-rate and give another --name"
+                )
+        return [dict(zip(self.names, row, strict=True)) for row in rows]
+
+
+class ValidationSet:
+    """The validation sentences, read and planned once, so that only the loader thread uses the cache later.
+
+    Args:
+        source: reads and plans.
+        spans: the sentences.
+        batch: sentences contrasted with each other, as in training.
+    """
+
+    def __init__(self, source: StepSource, spans: Sequence[Span], batch: int) -> None:
+        pieces = [piece for span in spans for piece in cut(*span, batch, least=2)]
+        self.steps: list[Step] = [source.prepare([piece]) for piece in pieces]
+        self.sentences = sum(step.sentences for step in self.steps)
+
+    @torch.no_grad()
+    def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
+        """Metrics of a network: ``anchors``, ``recall@1``, and per anchor the objective's own metrics.
+
+        Args:
+            network: the network to evaluate.
+            autocast: bfloat16 matrix products, as in training.
+        """
+        device = next(network.parameters()).device
+        sums, anchors = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device), 0
+        embeddings: list[Tensor] = []
+        positions: list[Positions] = []
+        for step in self.steps:
+            step = step.to(device)
+            segment = step.segments[0]
+            words = step.rows.leaves(network.words)
+            (batch,) = segment.micro_batches
+            with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+                features = network.encode(batch.tokens, batch.plans, words)
+            value = network.objective(features, segment.targets, segment.teacher)
+            sums, anchors = sums + value.sums, anchors + value.anchors
+            embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
+            positions.append(segment.positions)
+        if not anchors:
+            return {"anchors": 0}
+        recall = neighbour_recall(torch.cat(embeddings), Positions.concatenate(positions))
+        means = zip(network.objective.metrics, (sums / anchors).tolist(), strict=True)
+        return {"anchors": anchors, "recall@1": recall, **dict(means)}
+
+
+def neighbour_recall(embeddings_ND: Tensor, positions: Positions, block: int = BLOCK_SENTENCES) -> float:
+    """Fraction of sentences whose nearest other sentence of their block, by cosine, is a neighbour.
+
+    Args:
+        embeddings_ND: [N, D], one row per sentence, in the order of the corpus.
+        positions: of the N sentences.
+        block: sentences compared with each other.
+    """
+    unit_ND = torch.nn.functional.normalize(embeddings_ND, dim=1)
+    hits, anchors = 0, 0
+    for start in range(0, len(positions), block):
+        here = slice(start, start + block)
+        targets = neighbour_targets(positions[here], "document").to(unit_ND.device)
+        if len(targets.anchor):
+            similarity_AB = unit_ND[here][targets.anchor] @ unit_ND[here].T
+            hits += int(retrieved(similarity_AB, targets).sum())
+            anchors += len(targets.anchor)
+    return hits / max(anchors, 1)

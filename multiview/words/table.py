@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from corpora.support.config import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
-from multiview.config import Case, TableConfig
+from multiview.config import Case
 from multiview.words.expansion import Expansion
 from multiview.words.vectors import Float, WordVectors, save_vectors
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency
@@ -35,11 +35,10 @@ HASH_BUCKETS = 50_000
 """Of a table without listed words."""
 MEAN_WORDS = 50_000
 """With fixed vectors, the unknown word has the mean vector of this many most frequent words."""
-# With the mean alone, two names that the vocabulary lacks are the same word. On development data the encoder
-# that ships has 68.4, 77.0, 78.2 (SICK, STS-B, TREC) without buckets, 68.4, 77.4, 78.4 with this length, and
-# 68.2, 77.8, 78.0 with 0.5: more finds similar sentences, and blurs what a classifier reads.
 BUCKET_LENGTH = 0.3
-"""A hash bucket of fixed vectors is the unknown word plus a random vector, this part of their length."""
+"""A hash bucket of fixed vectors is the unknown word plus a random vector, this part of their length.
+
+With the mean alone, two unknown names are the same word; with more, classifiers read less of the others."""
 
 
 @configuration
@@ -95,17 +94,11 @@ class WordTable(nn.Module):
         """Words with fixed vectors, float32 [W, E] in vocabulary order."""
         return cls(vocabulary, int(vectors.shape[1]), views=0, fixed=vectors)
 
-    def with_buckets(self, buckets: int) -> Self:
-        """The same fixed words, with hash buckets for others."""
-        assert self.fixed is not None
-        own = self.vocabulary
-        return self.with_fixed(Vocabulary(own.words, buckets=buckets, case=own.case), self.fixed)
-
     @classmethod
     def random(cls, vocabulary: Vocabulary, dim: int, *, views: int, seed: int = 0) -> Self:
         """Untrained vectors of unit scale, the same in every view."""
         table = cls(vocabulary, dim, views=views)
-        table.initialise(TableConfig(init="unit", equal=True), seed=seed)
+        table.initialise("unit", equal=True, seed=seed)
         return table
 
     @classmethod
@@ -126,7 +119,12 @@ class WordTable(nn.Module):
         return "trained" if self.fixed is None else "fixed"
 
     def initialise(
-        self, config: TableConfig, *, counts: NDArray[np.int64] | None = None, seed: int = 0
+        self,
+        init: Literal["xavier", "unit"],
+        *,
+        equal: bool,
+        counts: NDArray[np.int64] | None = None,
+        seed: int = 0,
     ) -> None:
         """Fill the trained tables without drawing from torch's global generator.
 
@@ -134,14 +132,15 @@ class WordTable(nn.Module):
         smooth inverse frequency, so that function words do not dominate the sum over a tree.
 
         Args:
-            config: how to fill them, and whether all views get the same values.
+            init: how to fill them.
+            equal: whether all views get the same values.
             counts: int64 [words], occurrences of each word, for the weights.
             seed: of the values.
         """
         for position, table in enumerate(self.tables):
-            generator = torch.Generator().manual_seed(seed if config.equal else seed + 7919 * (position + 1))
+            generator = torch.Generator().manual_seed(seed if equal else seed + 7919 * (position + 1))
             with torch.no_grad():
-                if config.init == "xavier":
+                if init == "xavier":
                     nn.init.xavier_uniform_(table, generator=generator)
                     continue
                 table.normal_(generator=generator)
@@ -163,10 +162,17 @@ class WordTable(nn.Module):
 
     def rows(self, view: int, table_rows: NDArray[np.integer]) -> Tensor:
         """Vectors [U, E] of rows [U] in one view, with gradient where the table has one."""
-        if self.fixed is None:
-            return self._trained_rows(view, table_rows.astype(np.int64))
-        assert self.unknown_E is not None
-        return torch.from_numpy(self.fixed_rows(table_rows)).to(self.unknown_E)
+        if self.unknown_E is not None:
+            return torch.from_numpy(self.fixed_rows(table_rows)).to(self.unknown_E)
+        table: Tensor = self.tables[view]
+        start = 1 + len(self.vocabulary) - self.expanded
+        new = (table_rows >= start) & (table_rows < start + self.expanded)
+        own = np.where(table_rows < start, table_rows, table_rows - self.expanded).astype(np.int64)
+        values_UE = table[torch.from_numpy(np.where(new, UNKNOWN_ROW, own)).to(table.device)]
+        if self.expansion is not None:
+            mapped_UE = self.expansion.rows(view, table_rows[new].astype(np.int64) - start)
+            values_UE[torch.from_numpy(new).to(table.device)] = mapped_UE
+        return values_UE
 
     def fixed_rows(self, table_rows: NDArray[np.integer]) -> Float:
         """Fixed vectors float32 [U, E] of rows [U], in the host's memory."""
@@ -182,17 +188,6 @@ class WordTable(nn.Module):
     def leaves(self, table_rows: Tensor) -> list[Tensor]:
         """Vectors [U, E] of rows int64 [U] of each trained table, as leaf tensors that receive gradients."""
         return [table.detach()[table_rows].requires_grad_() for table in self.tables]
-
-    def _trained_rows(self, view: int, table_rows: NDArray[np.int64]) -> Tensor:
-        table: Tensor = self.tables[view]
-        if self.expansion is None:
-            return table[torch.from_numpy(table_rows).to(table.device)]
-        start = 1 + len(self.vocabulary) - self.expanded
-        new = (table_rows >= start) & (table_rows < start + self.expanded)
-        own = np.where(table_rows < start, table_rows, table_rows - self.expanded)
-        values_UE = table[torch.from_numpy(np.where(new, UNKNOWN_ROW, own)).to(table.device)]
-        values_UE[torch.from_numpy(new).to(table.device)] = self.expansion.rows(view, table_rows[new] - start)
-        return values_UE
 
     def expand(self, vectors: WordVectors) -> int:
         """Take in the words of pre-trained vectors that the trained tables lack, in place of earlier ones.
@@ -237,14 +232,8 @@ class WordTable(nn.Module):
 
     def record(self) -> WordsRecord:
         """What config.json says about the words."""
-        vocabulary = self.vocabulary
-        return WordsRecord(
-            mode=self.mode,
-            dim=self.dim,
-            buckets=vocabulary.buckets,
-            case=vocabulary.case,
-            expanded=self.expanded,
-        )
+        buckets, case = self.vocabulary.buckets, self.vocabulary.case
+        return WordsRecord(mode=self.mode, dim=self.dim, buckets=buckets, case=case, expanded=self.expanded)
 
     def save(self, folder: Path, *, vectors: bool = True) -> None:
         """Write the files that :meth:`record` names; trained tables are with the weights.
@@ -279,13 +268,16 @@ class WordTable(nn.Module):
                 with torch.device("cpu"):  # sizes are checked on the device "meta"
                     table._extend(vocabulary, Expansion.load(folder))
             return table
-        vectors = _mapped(folder / VECTORS) if fixed is None else fixed
-        if vectors.shape != (len(vocabulary), record.dim):
-            where = folder / (VECTORS if fixed is None else "model.safetensors")
+        if fixed is None:
+            try:
+                fixed = np.load(folder / VECTORS, mmap_mode="r")
+            except (OSError, ValueError) as error:
+                raise UserError(f"{folder / VECTORS}: cannot be loaded ({error})") from None
+        if fixed.shape != (len(vocabulary), record.dim):
             raise UserError(
-                f"{where}: {vectors.shape} numbers for {len(vocabulary)} words of size {record.dim}"
+                f"{folder}: {fixed.shape} numbers of vectors for {len(vocabulary)} words of size {record.dim}"
             )
-        return cls.with_fixed(vocabulary, vectors)
+        return cls.with_fixed(vocabulary, fixed)
 
 
 def _others(fixed: Float, buckets: int) -> Float:
@@ -298,11 +290,3 @@ def _others(fixed: Float, buckets: int) -> Float:
     )
     mean_E = known.mean(axis=0)
     return np.concatenate([mean_E[None], mean_E + drawn.astype(np.float32)])
-
-
-def _mapped(path: Path) -> Float:
-    try:
-        vectors: Float = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be loaded ({error})") from None
-    return vectors

@@ -1,16 +1,15 @@
-"""Pre-trained word vectors: GloVe, word2vec and fastText text, word2vec binary.
+"""Pre-trained word vectors: GloVe, word2vec and fastText text, word2vec binary, model2vec folders.
 
 Vectors are converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
 ``words.txt`` and ``source.json`` (what they were made from, such as size and time of the original file, and
 the SHA-256 of the copy, which is checked whenever it is opened). The vectors are memory-mapped, so no process
-holds the 2.4 GB of 2,000,000 x 300 numbers. Other sources of vectors are in :mod:`multiview.words.sources`.
+holds the 2.4 GB of 2,000,000 x 300 numbers. :mod:`multiview.words.sources` makes vectors in other ways.
 
 Legend of dimension suffixes: W words, E vector size.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import os
@@ -18,37 +17,39 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from corpora.inputs import readable, stem
-from corpora.support.errors import UserError
+from corpora.inputs import input_hash, readable, stem
+from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import (
     atomic_path,
     check_file,
     file_record,
     locked,
+    read_json,
     read_record,
     sweep,
     write_array,
     write_record,
+    write_text,
 )
 from corpora.support.progress import progress
-from multiview.words.vocabulary import writable
+from multiview.words.vocabulary import read_words, writable
 
 Float = NDArray[np.float32]
 CACHE = Path("runs/vectors")
 """Where converted vectors are kept."""
 DEFAULT_WORDS = 2_000_000
+"""Words read from the top of a file, as in the paper (section 3.2)."""
 COPY = ("vectors.npy", "words.txt")
-FASTTEXT = (793712314).to_bytes(4, "little")
-"""How fastText's own binary models begin."""
-MOST_DIMENSIONS = 65_536
-"""A header or first line that asks for more is not believed."""
-MOST_WORD_BYTES = 65_536
-"""A binary word that goes on for longer is not one."""
+MOST = 65_536
+"""Dimensions that a header is believed to ask for."""
+WORD_START = "▁"
+"""Before the pieces of a unigram tokenizer that begin a word."""
 
 
 @dataclass(frozen=True)
@@ -83,43 +84,52 @@ class Source:
     """Makes the words and their vectors [E], most frequent first."""
 
 
-def load_word_vectors(path: Path, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
-    """Open a file of word vectors, converting it into ``cache`` the first time.
+def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
+    """Open word vectors, converting them into ``cache`` the first time.
 
     Args:
-        path: GloVe, word2vec or fastText text, or word2vec binary (``.bin``); ``.gz``, ``.xz``, ``.zst`` too.
+        path: GloVe, word2vec or fastText text, or word2vec binary (``.bin``); ``.gz``, ``.xz``, ``.zst`` too;
+            or a model2vec folder.
         cache: folder for the converted copy.
         limit: words to read at most, from the top.
 
     Raises:
         UserError: the file is missing, or a line (it is named) is not a word and E numbers.
     """
-    return converted(of_file(Path(path), limit), cache)
+    return converted(given_source(path, limit), cache)
 
 
-def of_file(path: Path, limit: int) -> Source:
-    """The vectors of a file.
+def given_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> Source:
+    """What a file of vectors or a model2vec folder is; it is not read yet.
 
     Args:
-        path: see :func:`load_word_vectors`.
+        spec: see :func:`load_word_vectors`.
         limit: words to read at most, from the top.
 
     Raises:
-        UserError: no such file.
+        UserError: what is named is missing.
     """
-    read = _read_binary if stem(path).endswith(".bin") else _read_text
+    path = Path(spec)
+    record: dict[str, object]
+    if path.is_dir():
+        files = [path / "model.safetensors", path / "tokenizer.json"]
+        for file in files:
+            if not file.is_file():
+                raise UserError(f"{file}: no such file; a folder of vectors is one of model2vec's")
+        record, about = {"content": input_hash(path, files)}, f"the model2vec model `{path.name}`"
+        read: Callable[[Path], Iterator[tuple[str, Float]]] = _read_model2vec
+    else:
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; it wants GloVe, word2vec or fastText vectors")
+        stat = path.stat()
+        record, about = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns}, f"`{path.name}`"
+        read = _read_binary if stem(path).endswith(".bin") else _read_text
+    # Two of the same name differ in where they lie.
+    name = f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    about = f"the vectors of {about}"
     return Source(
-        str(path),
-        named_by_place(path),
-        _stamp_record(path, limit),
-        f"the vectors of `{path.name}`",
-        lambda: itertools.islice(read(path), limit),
+        str(path), name, {**record, "limit": limit}, about, lambda: itertools.islice(read(path), limit)
     )
-
-
-def named_by_place(path: Path) -> str:
-    """A name for the vectors of a file or folder: two of the same name differ in where they lie."""
-    return f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
 
 
 def converted(source: Source, cache: Path) -> WordVectors:
@@ -139,21 +149,8 @@ def converted(source: Source, cache: Path) -> WordVectors:
                 _convert(source, folder)
                 files = {name: file_record(folder / name) for name in COPY}
                 write_record(folder / "source.json", {**source.record, "files": files})
-    text = (folder / "words.txt").read_bytes().decode("utf-8")
     vectors: Float = np.load(folder / "vectors.npy", mmap_mode="r")
-    return WordVectors(text.split("\n")[:-1], vectors, source.about)
-
-
-def _stamp_record(path: Path, limit: int) -> dict[str, int]:
-    """Tells whether a file of word vectors has changed, without reading it.
-
-    Raises:
-        UserError: no such file.
-    """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; it wants GloVe, word2vec or fastText vectors")
-    stat = path.stat()
-    return {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
+    return WordVectors(read_words(folder / "words.txt"), vectors, source.about)
 
 
 def _intact(folder: Path, source: Mapping[str, object]) -> bool:
@@ -171,37 +168,29 @@ def _intact(folder: Path, source: Mapping[str, object]) -> bool:
 
 def _convert(source: Source, folder: Path) -> None:
     """Write words and vectors into ``folder``, one vector at a time."""
-    words: list[str] = []
-    seen: set[str] = set()
+    words: dict[str, None] = {}
     pairs = iter(source.read())
     first = list(itertools.islice(pairs, 1))  # a source that works before its first word shows that itself
-    with atomic_path(folder / "vectors.npy") as temporary, contextlib.ExitStack() as stack:
-        out: IO[bytes] = stack.enter_context(open(temporary, "wb"))
-        bar = stack.enter_context(progress(unit="word", description=source.name))
-        dim = 0
-        for word, vector in itertools.chain(first, pairs):
-            if not words:
-                dim = len(vector)
-                _write_header(out, 0, dim)
-            bar.update(1)
-            if not writable(word) or word in seen:
-                continue  # a second vector for a word would never be looked up
-            seen.add(word)
-            words.append(word)
-            out.write(vector.astype("<f4").tobytes())
+    if not first:
+        raise UserError(f"{source.spec}: holds no word vectors")
+    header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (0, len(first[0][1]))}
+    with atomic_path(folder / "vectors.npy") as temporary, open(temporary, "wb") as out:
+        npy.write_array_header_1_0(out, header)
+        start = out.tell()
+        with progress(unit="word", description=source.name) as bar:
+            for word, vector in itertools.chain(first, pairs):
+                bar.update(1)
+                if not np.isfinite(vector).all():
+                    raise UserError(f"{source.spec}: the vector of {word[:40]!r} is not finite")
+                if writable(word) and word not in words:  # a second vector would never be looked up
+                    words[word] = None
+                    out.write(vector.astype("<f4").tobytes())
         if not words:
             raise UserError(f"{source.spec}: holds no word vectors")
         out.seek(0)
-        _write_header(out, len(words), dim)
-    with atomic_path(folder / "words.txt") as temporary:
-        temporary.write_text("".join(word + "\n" for word in words), encoding="utf-8")
-
-
-def _write_header(out: IO[bytes], words: int, dim: int) -> None:
-    """A ``.npy`` header of fixed length, so that it can be rewritten when the number of words is known."""
-    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({words:>12d}, {dim}), }}"
-    padded = header.ljust(117) + "\n"
-    out.write(b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded.encode("latin-1"))
+        npy.write_array_header_1_0(out, {**header, "shape": (len(words), header["shape"][1])})
+        assert out.tell() == start, "numpy leaves room for the number of rows"
+    write_text(folder / "words.txt", "".join(word + "\n" for word in words))
 
 
 def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
@@ -215,11 +204,11 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
         lines: Iterator[bytes] = iter(stream)
         first_number, announced = 2, None
         if len(fields) == 2 and all(field.isdigit() for field in fields):
-            announced, dim = _header(path, fields)
+            announced, dim = (int(field[:18]) for field in fields)
         else:
             dim = _trailing_numbers(fields)
             lines, first_number = itertools.chain([first], stream), 1
-        if not 1 <= dim <= MOST_DIMENSIONS:
+        if not 1 <= dim <= MOST:
             raise UserError(f"{path}, line 1: {first[:40]!r} is not a word and its numbers")
         rows = 0
         for number, line in enumerate(lines, start=first_number):
@@ -228,24 +217,12 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
                 vector = np.array(parts[1:], dtype=np.float32)
             except ValueError:
                 vector = np.empty(0, dtype=np.float32)
-            if len(parts) != dim + 1 or len(vector) != dim or not np.isfinite(vector).all():
+            if len(vector) != dim:
                 raise UserError(f"{path}, line {number}: {line[:40]!r} is not a word and {dim} numbers")
             rows += 1
             yield parts[0].decode("utf-8", "replace"), vector
         if announced not in (None, rows):
             raise UserError(f"{path}: its first line says {announced} words, it has {rows}; is it cut off?")
-
-
-def _header(path: Path, fields: list[bytes]) -> tuple[int, int]:
-    """Words and dimensions of word2vec's first line.
-
-    Raises:
-        UserError: a number that no file of vectors has.
-    """
-    if any(len(field) > 18 for field in fields) or not 1 <= int(fields[1]) <= MOST_DIMENSIONS:
-        shown = b" ".join(fields)[:60].decode("ascii", "replace")
-        raise UserError(f"{path}, line 1: {shown!r} is not a number of words and a dimension")
-    return int(fields[0]), int(fields[1])
 
 
 def _trailing_numbers(fields: list[bytes]) -> int:
@@ -261,30 +238,70 @@ def _trailing_numbers(fields: list[bytes]) -> int:
 
 
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
-    """word2vec's binary layout: a line ``words dim``, then per word ``word SPACE float32[dim]``."""
-    with readable(path) as stream:
-        first = stream.readline()
-        if first.startswith(FASTTEXT):
-            raise UserError(f"{path}: a fastText model; give the .vec file of the same vectors")
-        header = first.split()
-        if len(header) != 2 or not all(field.isdigit() for field in header):
-            raise UserError(f"{path}: does not start with word2vec's 'words dim' line")
-        count, dim = _header(path, header)
-        for row in range(count):
-            word = bytearray()
-            while (byte := stream.read(1)) not in (b" ", b""):
-                word += byte
-                if len(word) > MOST_WORD_BYTES:
-                    raise UserError(f"{path}, word {row + 1} of {count}: longer than {MOST_WORD_BYTES} bytes")
-            values = stream.read(4 * dim)
-            if len(values) != 4 * dim:
-                raise UserError(f"{path}, word {row + 1} of {count}: the file ends in the middle of a vector")
-            vector = np.frombuffer(values, dtype="<f4")
-            if not np.isfinite(vector).all():
-                raise UserError(f"{path}, word {row + 1} of {count}: a number that is not finite")
-            yield word.decode("utf-8", "replace").lstrip("\n"), vector
-        if stream.read(2).strip():
-            raise UserError(f"{path}: goes on after the {count} words that its first line says")
+    """word2vec's binary layout, which gensim reads."""
+    try:
+        from gensim.models import KeyedVectors
+    except ImportError:
+        raise MissingExtraError("gensim", "vectors") from None
+    try:
+        vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, limit=DEFAULT_WORDS)
+    except (OSError, ValueError, EOFError, MemoryError) as error:
+        what = str(error).splitlines()[0] if str(error) else "it is cut off"
+        raise UserError(
+            f"{path}: not word2vec's binary layout ({what}); of a fastText model give the .vec file"
+        ) from None
+    for word in vectors.index_to_key:
+        yield word, vectors[word]
+
+
+def _read_model2vec(folder: Path) -> Iterator[tuple[str, Float]]:
+    """The vectors of a model2vec folder, without pieces that do not begin a word."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    weights, tokenizer = folder / "model.safetensors", folder / "tokenizer.json"
+    try:
+        tensors = load_file(weights)
+        table = tensors["embeddings"].to(torch.float32).numpy()
+    except (OSError, KeyError, SafetensorError) as error:
+        raise UserError(f"{weights}: cannot be loaded ({str(error).splitlines()[0]})") from None
+    # Since its version 0.6 several pieces may share a row, and each has a weight.
+    rows = tensors["mapping"].numpy() if "mapping" in tensors else np.arange(len(table))
+    weight = tensors["weights"].to(torch.float32).numpy() if "weights" in tensors else np.ones(len(rows))
+    words = _whole_words(read_json(tokenizer), tokenizer)
+    if table.ndim != 2 or len(weight) != len(rows) or max(words, default=-1) >= len(rows):
+        raise UserError(f"{weights}: embeddings {list(table.shape)} for the pieces of {tokenizer.name}")
+    for piece in sorted(words):
+        yield words[piece], (table[rows[piece]] * weight[piece]).astype(np.float32)
+
+
+def _whole_words(stored: Any, path: Path) -> dict[int, str]:
+    """The words of a tokenizer.json by id, without special tokens and pieces inside words.
+
+    Raises:
+        UserError: the file is of another kind.
+    """
+    stored = stored if isinstance(stored, dict) else {}
+    model = stored.get("model")
+    kind, vocabulary = (model.get("type"), model.get("vocab")) if isinstance(model, dict) else (None, None)
+    if kind in ("WordPiece", "WordLevel") and isinstance(vocabulary, dict):
+        inside = str(model.get("continuing_subword_prefix") or "##") if kind == "WordPiece" else "\0"
+        words = {
+            int(row): word
+            for word, row in vocabulary.items()
+            if not word.startswith(inside) and not word.startswith("[unused")
+        }
+    elif kind == "Unigram" and isinstance(vocabulary, list):
+        words = {
+            row: piece.removeprefix(WORD_START)
+            for row, (piece, _) in enumerate(vocabulary)
+            if piece.startswith(WORD_START)
+        }
+    else:
+        raise UserError(f"{path}: a {kind} tokenizer has no list of whole words; WordPiece and Unigram have")
+    special = {token.get("id") for token in stored.get("added_tokens") or [] if token.get("special")}
+    return {row: word for row, word in words.items() if row not in special and word}
 
 
 def save_vectors(path: Path, vectors: Float) -> None:
@@ -295,8 +312,10 @@ def save_vectors(path: Path, vectors: Float) -> None:
         vectors: float32 [W, E].
     """
     source = getattr(vectors, "filename", None)
-    if source and path.exists() and _stamp(path) == _stamp(Path(source)):
-        return
+    if source and path.exists():
+        here, there = path.stat(), os.stat(source)
+        if (here.st_size, here.st_mtime_ns) == (there.st_size, there.st_mtime_ns):
+            return
     with atomic_path(path) as temporary:
         temporary.unlink()
         try:
@@ -306,8 +325,3 @@ def save_vectors(path: Path, vectors: Float) -> None:
                 shutil.copy2(source, temporary)
             else:
                 write_array(temporary, np.asarray(vectors))
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns

@@ -10,19 +10,15 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from corpora.support.files import write_text
-from multiview.config import Case, VocabularyConfig
-
-if TYPE_CHECKING:
-    from parsing.cache.reader import TreeCache
+from multiview.config import Case, TableConfig
 
 UNKNOWN_ROW = 0
 
@@ -94,56 +90,38 @@ class Vocabulary:
         Raises:
             UserError: the file is missing or is not UTF-8.
         """
-        try:
-            text = path.read_bytes().decode("utf-8")
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such file; the model folder is not complete") from None
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 ({error})") from None
-        return cls(text.split("\n")[:-1], buckets=buckets, case=case)
+        return cls(read_words(path), buckets=buckets, case=case)
 
 
-def most_frequent(
-    counts: Iterable[tuple[str, int]], limit: int, *, minimum: int = 1, lower: bool = False
-) -> tuple[list[str], NDArray[np.int64]]:
-    """The ``limit`` most frequent words and how often each occurs; ties in alphabetical order.
+def read_words(path: Path) -> list[str]:
+    """The words of a file of one word per line.
+
+    Raises:
+        UserError: the file is missing or is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8").split("\n")[:-1]
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; the model folder is not complete") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 ({error})") from None
+
+
+def corpus_words(counts: Mapping[str, int], wanted: TableConfig) -> tuple[list[str], NDArray[np.int64]]:
+    """The most frequent words of a corpus and how often each occurs, int64 [W]; ties in alphabetical order.
 
     Words with a line break or a lone surrogate are left out: ``vocab.txt`` cannot hold them.
 
     Args:
-        counts: words and how often they occur; a word may be repeated.
-        limit: words to keep at most.
-        minimum: how often a word must occur.
-        lower: count lower-cased words.
-    """
-    total: dict[str, int] = {}
-    for word, count in counts:
-        word = word.lower() if lower else word
-        total[word] = total.get(word, 0) + int(count)
-    kept = sorted(
-        ((word, count) for word, count in total.items() if count >= minimum and writable(word)),
-        key=lambda item: (-item[1], item[0]),
-    )[:limit]
-    return [word for word, _ in kept], np.array([count for _, count in kept], dtype=np.int64)
-
-
-def corpus_words(counts: Counter[str], wanted: VocabularyConfig) -> tuple[list[str], NDArray[np.int64]]:
-    """The words of a corpus that have a vector of their own, and how often each occurs, int64 [W].
-
-    Args:
         counts: occurrences of the corpus's word types.
-        wanted: how many words, and how to spell them.
+        wanted: how many words, how often each must occur, and how to spell them.
     """
-    lower = wanted.case == "lower"
-    return most_frequent(counts.items(), wanted.size, minimum=wanted.min_count, lower=lower)
-
-
-def words_record(trees: TreeCache, wanted: VocabularyConfig) -> dict[str, object]:
-    """What decides :func:`corpus_words`: the corpus, and how many of its words, in which spelling."""
-    return {
-        "trees": trees.identity["content_sha256"],
-        "words": [wanted.size, wanted.min_count, wanted.case],
-    }
+    total: Counter[str] = Counter()
+    for word, count in counts.items():
+        total[word.lower() if wanted.case == "lower" else word] += count
+    listed = ((word, n) for word, n in total.items() if n >= wanted.min_count and writable(word))
+    kept = sorted(listed, key=lambda item: (-item[1], item[0]))[: wanted.size]
+    return [word for word, _ in kept], np.array([count for _, count in kept], dtype=np.int64)
 
 
 def writable(word: str) -> bool:

@@ -14,9 +14,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import h5py
 import numpy as np
 from annotated_types import Ge, Lt
 
@@ -33,6 +32,9 @@ from corpora.support.files import (
 )
 from parsing.cache.format import Batch, Inventories, flag_reasons, offsets_of
 from parsing.trees.parsers import Int, Int64, UInt8
+
+if TYPE_CHECKING:
+    import h5py
 
 NAME = "manifest.json"
 FORMAT_VERSION = 2
@@ -94,6 +96,10 @@ class Manifest:
         """The rows from shard 0 up to the first gap."""
         gap = next((place for place, row in enumerate(self.shards) if row.index != place), None)
         return list(self.shards[:gap])
+
+    def total(self, name: str) -> int:
+        """Sum of a count (``sentences``, ``tokens``, ...) over the shards."""
+        return sum(getattr(row, name) for row in self.shards)
 
     def content_sha256(self) -> str:
         """Hex SHA-256 over the identity and the shards' files, in order."""
@@ -209,6 +215,8 @@ def write_shard(
 
 def write_arrays(path: Path, arrays: Arrays) -> str:
     """Write a shard's arrays atomically; return the SHA-256 of the file."""
+    import h5py
+
     # In memory first: HDF5 crashes at the end of a process in which it could not close a file (a full disk).
     # Not by HDF5's in-memory driver: the image of a file that is still open has a wrong checksum in 1.14.
     image = io.BytesIO()
@@ -240,6 +248,8 @@ def check_shard(path: Path, row: ShardRow) -> None:
 
 def open_shard(path: Path) -> h5py.File:
     """Open a shard, whose file was checked, for reading."""
+    import h5py
+
     return h5py.File(path, "r", libver=LIBVER)
 
 

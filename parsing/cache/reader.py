@@ -20,15 +20,17 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 
 from corpora.support.errors import UserError
 from parsing.cache.files import Manifest, check_shard, decode_strings, open_shard
 from parsing.cache.format import NODE_FIELDS, TOKEN_FIELDS, VIEW_FIELDS, Batch, WordIds, join, offsets_of
 from parsing.trees.parsers import Int, Int32, Int64, UInt8
+
+if TYPE_CHECKING:
+    import h5py
 
 OPEN_SHARDS = 16
 

@@ -12,8 +12,6 @@ without the null label.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -36,11 +34,13 @@ def span_index(n: int, start: int, end: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def fenceposts(lengths: Int, left: Int, right: Int) -> None:
-    """Fill int32 [S] ``left`` and ``right``: every span's fenceposts among those of the batch.
+def fenceposts(lengths: Int) -> tuple[Int, Int]:
+    """int32 [S] each: every span's two fenceposts among those of the batch.
 
     A sentence of n words has n + 1 fenceposts; the batch numbers them on. ``lengths`` is [B], in words.
     """
+    total = (lengths * (lengths + 1) // 2).sum()
+    left, right = np.empty(total, np.int32), np.empty(total, np.int32)
     k, base = 0, 0
     for n in lengths:
         for start in range(n):
@@ -48,6 +48,7 @@ def fenceposts(lengths: Int, left: Int, right: Int) -> None:
                 left[k], right[k] = base + start, base + end
                 k += 1
         base += n + 1
+    return left, right
 
 
 @njit(cache=True, nogil=True)
@@ -146,32 +147,21 @@ def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
     return starts, ends, spans
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """Labelled spans of a batch of trees in preorder, sentence after sentence: M spans."""
-
-    starts: Int
-    """int32 [M], first words."""
-    ends: Int
-    """int32 [M], one past the last words."""
-    labels: Int
-    """int32 [M]."""
-    counts: Int
-    """int64 [B], spans of each sentence."""
-
-
-def decode_batch(best: Float, label: Int, lengths: Int, offsets: Int) -> Decoded:
+def decode_batch(best: Float, label: Int, lengths: Int) -> tuple[Int, Int, Int, Int]:
     """Best trees of a batch, null spans dropped (never the whole sentence).
 
     Args:
         best: [S], score of each span.
         label: int32 [S], label of each span.
         lengths: int64 [B], words.
-        offsets: [B+1] of :func:`span_offsets`.
+
+    Returns:
+        First words, one past the last words and labels of the M spans left, int32 [M] each, in preorder,
+        sentence after sentence; and how many of them each sentence has, int64 [B].
     """
-    starts, ends, spans = best_trees(best, lengths, offsets)
+    starts, ends, spans = best_trees(best, lengths, span_offsets(lengths))
     labels = label[spans]
     roots = np.cumsum(2 * lengths - 1) - (2 * lengths - 1)
     kept = labels != 0
     kept[roots] = True
-    return Decoded(starts[kept], ends[kept], labels[kept], np.add.reduceat(kept, roots, dtype=np.int64))
+    return starts[kept], ends[kept], labels[kept], np.add.reduceat(kept, roots, dtype=np.int64)

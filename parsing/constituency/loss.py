@@ -15,14 +15,12 @@ null.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from parsing.constituency.decode import Float, best_trees, fenceposts, span_offsets
-from parsing.constituency.span_head import SpanHead, best_labels_of, project
+from parsing.constituency.span_head import SpanHead, best_spans, project
 from parsing.trees.parsers import ConstituencyParse, Int
 
 
@@ -57,61 +55,25 @@ def margin_loss(
     projected_PH, lengths = project(head, posts_PD), np.asarray(lengths, np.int64)
     offsets = span_offsets(lengths)
     gold = gold_labels(parses, offsets)
-    best, label = best_labels_of(head, projected_PH, lengths, force=force, gold=gold, cost=1.0)
-    pairs = differing_pairs(best, label, gold, lengths, offsets)
-    left, right = np.empty(len(gold), np.int32), np.empty(len(gold), np.int32)
-    fenceposts(lengths, left, right)
-
-    def here(values: Int | Float) -> Tensor:
-        return torch.from_numpy(values).to(posts_PD.device)
-
-    before, after = (here(posts[pairs.spans].astype(np.int64)) for posts in (left, right))
-    scores = head.scores_at(projected_PH, before, after, here(pairs.labels))
-    signed = scores * here(pairs.signs)
-    return here(pairs.costs).index_add(0, here(pairs.sentences), signed).relu()
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """The D (span, label) pairs of a batch on which the worst trees and the gold trees differ."""
-
-    sentences: Int
-    """int64 [D]."""
-    spans: Int
-    """int64 [D]."""
-    labels: Int
-    """int64 [D]."""
-    signs: Float
-    """float32 [D], +1 for a pair of a worst tree, -1 for one of a gold tree."""
-    costs: Float
-    """float32 [B], number of spans of each worst tree whose label is not the gold one."""
-
-
-def differing_pairs(best: Float, label: Int, gold: Int, lengths: Int, offsets: Int) -> Pairs:
-    """Where worst trees and gold trees differ, sentence after sentence.
-
-    Args:
-        best: [S] of :func:`parsing.constituency.decode.best_labels`, cost included.
-        label: int32 [S], the labels of ``best``.
-        gold: int32 [S], gold labels.
-        lengths: int64 [B], words.
-        offsets: [B+1] of :func:`parsing.constituency.decode.span_offsets`.
-    """
+    best, label = best_spans(head, projected_PH, lengths, force=force, gold=gold, cost=1.0)()
     spans = best_trees(best, lengths, offsets)[2]
     owners = np.repeat(np.arange(len(lengths)), 2 * lengths - 1)
     wrong = label[spans] != gold[spans]
     missing = gold != 0
     missing[spans[~wrong]] = False
+    # The (span, label) pairs on which the worst trees (+1) and the gold trees (-1) differ.
     added, missed = wrong & (label[spans] != 0), np.flatnonzero(missing)
     sentences = np.concatenate([owners[added], np.searchsorted(offsets, missed, side="right") - 1])
-    # Sentence by sentence: the order of the sum over pairs decides the last bit of the gradient.
-    order = np.argsort(sentences, kind="stable")
     labels = np.concatenate([label[spans[added]], gold[missed]]).astype(np.int64)
     signs = np.repeat(np.array([1, -1], np.float32), [int(added.sum()), len(missed)])
-    return Pairs(
-        sentences=sentences[order],
-        spans=np.concatenate([spans[added], missed])[order],
-        labels=labels[order],
-        signs=signs[order],
-        costs=np.bincount(owners[wrong], minlength=len(lengths)).astype(np.float32),
-    )
+    # Sentence by sentence: the order of the sum over pairs decides the last bit of the gradient.
+    order = np.argsort(sentences, kind="stable")
+    pairs = np.concatenate([spans[added], missed])[order]
+    left, right = (posts[pairs].astype(np.int64) for posts in fenceposts(lengths))
+    costs = np.bincount(owners[wrong], minlength=len(lengths)).astype(np.float32)
+
+    def here(values: Int | Float) -> Tensor:
+        return torch.from_numpy(values).to(posts_PD.device)
+
+    scores = head.scores_at(projected_PH, here(left), here(right), here(labels[order]))
+    return here(costs).index_add(0, here(sentences[order]), scores * here(signs[order])).relu()

@@ -11,6 +11,7 @@ N words (packed), D encoder output, S spans.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from parsing.constituency.decode import decode_batch
-from parsing.constituency.span_head import DeviceSpanScorer, SpanHead, SpanScorer, project
+from parsing.constituency.span_head import SpanHead, best_spans, project
 from parsing.networks.config import EncoderConfig, SpanConfig
 from parsing.networks.device import Stages, pick, to_host
 from parsing.networks.features import ParserVocabulary
@@ -59,7 +60,7 @@ class ConstituencyModel(EncodedModel):
             nn.Linear(config.tag_hidden, len(tags)),
         )
 
-    def config_json(self) -> dict[str, object]:
+    def config_json(self) -> dict[str, Any]:
         """Configuration for the model folder."""
         return {"encoder": config_to_json(self.encoder.config), **config_to_json(self.config)}
 
@@ -95,41 +96,6 @@ def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
     return pick(states_BTD, (positions_T > 0) & (positions_T < positions_B[:, None] - 1))
 
 
-def parse_states(
-    span_head: nn.Sequential,
-    tag_head: nn.Module | None,
-    states_BTD: Tensor,
-    positions_B: Tensor,
-    *,
-    force: bool,
-) -> Stages[ConstituencyParse]:
-    """Trees and tags from encoder states: the part that is the same for every encoder.
-
-    Args:
-        span_head: layers as in :class:`SpanHead`.
-        tag_head: word states to tag scores, or None for a model without tags (all tags are 0).
-        states_BTD: encoder output, on the device of the heads.
-        positions_B: n + 2, positions of each sentence, on the host.
-        force: whole sentences always get a label.
-    """
-    lengths = positions_B.numpy() - 2
-    projected_PH = project(span_head, fencepost_vectors(states_BTD, positions_B))
-    spans_of = SpanScorer if states_BTD.device.type == "cpu" else DeviceSpanScorer
-    scorer = spans_of(span_head, projected_PH, lengths, force=force)
-    tag_scores = None if tag_head is None else tag_head(word_states(states_BTD, positions_B))
-    arriving = None if tag_scores is None else to_host(tag_scores.argmax(-1))
-    yield
-    best, label = scorer.best()
-    spans = decode_batch(best, label, scorer.lengths, scorer.offsets)
-    tags_N = np.zeros(int(lengths.sum()), np.int32) if arriving is None else arriving().astype(np.int32)
-    words, cuts = np.cumsum(lengths)[:-1], np.cumsum(spans.counts)[:-1]
-    columns = (np.split(values, cuts) for values in (spans.starts, spans.ends, spans.labels))
-    return [
-        ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
-        for tags, starts, ends, labels in zip(np.split(tags_N, words), *columns, strict=True)
-    ]
-
-
 class SpanParser(EncodedParser[ConstituencyParse]):
     """A :class:`ConstituencyModel` as a :class:`parsing.trees.parsers.ConstituencyParser`."""
 
@@ -139,7 +105,15 @@ class SpanParser(EncodedParser[ConstituencyParse]):
         super().__init__(model, identity, batch_positions=batch_positions)
         self.model, self.labels, self.tags = model, model.labels, model.tags
 
+    @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[ConstituencyParse]:
         """Trees and tags from encoder states; the arguments are what :meth:`states` returns."""
-        heads = self.model.span_head, self.model.tag_head
-        return parse_states(*heads, states_BTD, positions_B, force=self.model.config.force_root)
+        model, lengths = self.model, positions_B.numpy().astype(np.int64) - 2
+        projected_PH = project(model.span_head, fencepost_vectors(states_BTD, positions_B))
+        best = best_spans(model.span_head, projected_PH, lengths, force=model.config.force_root)
+        tags = to_host(model.tag_head(word_states(states_BTD, positions_B)).argmax(-1))
+        yield
+        *columns, counts = decode_batch(*best(), lengths)
+        words, cuts = np.cumsum(lengths)[:-1], np.cumsum(counts)[:-1]
+        split = (np.split(values, cuts) for values in columns)
+        return list(map(ConstituencyParse, np.split(tags().astype(np.int32), words), *split))

@@ -11,9 +11,13 @@ Shapes: P fenceposts of the batch, S spans, D features, H hidden, K labels witho
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 import torch
 from numba import njit
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -23,6 +27,10 @@ from parsing.trees.parsers import Int
 
 CHUNK_SPANS = 4096
 """Spans scored at once: 4096 x 250 floats stay in a core's second-level cache."""
+DEVICE_CHUNK_SPANS = 2**20
+"""The same on a GPU: 2^20 x 250 floats are 1 GB."""
+Best: TypeAlias = Callable[[], tuple[Float, Int]]
+"""Waits for the best label of every span and its score, [S] each."""
 
 
 class SpanHead(nn.Sequential):
@@ -69,131 +77,73 @@ def project(head: nn.Sequential, posts_PD: Tensor) -> Tensor:
     return F.linear(posts_PD, layers(head)[0].weight)
 
 
-class SpanScorer:
-    """All span scores of a batch without gradients, compiled but for the product with M."""
+def best_spans(
+    head: nn.Sequential,
+    projected_PH: Tensor,
+    lengths: Int,
+    *,
+    force: bool,
+    gold: Int | None = None,
+    cost: float = 0.0,
+) -> Best:
+    """Best label of every span and its score, without gradients; on a GPU queued at once.
 
-    def __init__(self, head: nn.Sequential, projected_PH: Tensor, lengths: Int, *, force: bool) -> None:
-        """Prepare a batch.
-
-        Args:
-            head: a :class:`SpanHead` or benepar's ``f_label``.
-            projected_PH: W f_i of every fencepost, [P, H].
-            lengths: [B], words of each sentence.
-            force: whole sentences may not take the null label.
-        """
-        first, norm, last = layers(head)
-        with torch.no_grad():
-            centred = projected_PH.detach() - projected_PH.detach().mean(-1, keepdim=True)
-            self._left = centred.numpy()
-            self._right = (centred + (first.bias - first.bias.mean())).numpy()
-            self._scale, self._shift = norm.weight.detach().numpy(), norm.bias.detach().numpy()
-            self._eps = norm.eps
-            self._out, self._out_bias = last.weight.detach().T, last.bias.detach()
-        self.lengths = np.asarray(lengths, np.int64)
-        self.offsets = span_offsets(self.lengths)
-        total = int(self.offsets[-1])
-        self.left, self.right = np.empty(total, np.int32), np.empty(total, np.int32)
-        fenceposts(self.lengths, self.left, self.right)
-        self.labelled = np.zeros(total, np.bool_)
-        if force:
-            self.labelled[self.offsets[:-1] + self.lengths - 1] = True
-
-    def scores(self, first: int, stop: int) -> Float:
-        """Scores [stop-first, K] of a range of spans."""
-        hidden = np.empty((stop - first, self._left.shape[1]), np.float32)
-        _hidden(
-            self._left, self._right, self.left[first:stop], self.right[first:stop],
-            self._scale, self._shift, self._eps, hidden,
-        )  # fmt: skip
-        product: Float = torch.addmm(self._out_bias, torch.from_numpy(hidden), self._out).numpy()
-        return product
-
-    def best(self, gold: Int | None = None, cost: float = 0.0) -> tuple[Float, Int]:
-        """Best label of every span and its score, [S] each.
-
-        Args:
-            gold: [S], gold labels, in training.
-            cost: margin given to other labels, in training.
-        """
-        total = int(self.offsets[-1])
-        best, label = np.empty(total, np.float32), np.empty(total, np.int32)
-        reference = np.zeros(total, np.int32) if gold is None else gold
-        for first in range(0, total, CHUNK_SPANS):
-            part = slice(first, min(first + CHUNK_SPANS, total))
-            scores = self.scores(part.start, part.stop)
-            best_labels(scores, reference[part], cost, self.labelled[part], best[part], label[part])
-        return best, label
+    Args:
+        head: a :class:`SpanHead` or benepar's ``f_label``.
+        projected_PH: W f_i of every fencepost.
+        lengths: int64 [B], words of each sentence.
+        force: whole sentences may not take the null label.
+        gold: int32 [S], gold labels, in training.
+        cost: margin given to other labels, in training.
+    """
+    offsets = span_offsets(lengths)
+    labelled = np.zeros(int(offsets[-1]), np.bool_)
+    if force:
+        labelled[offsets[:-1] + lengths - 1] = True
+    gold = np.zeros(len(labelled), np.int32) if gold is None else gold
+    of_device = _best_on_cpu if projected_PH.device.type == "cpu" else _best_on_device
+    with torch.no_grad():
+        return of_device(layers(head), projected_PH.detach(), lengths, labelled, gold, cost)
 
 
-def best_labels_of(
-    head: nn.Sequential, projected_PH: Tensor, lengths: Int, *, force: bool, gold: Int, cost: float
-) -> tuple[Float, Int]:
-    """Best label of every span and its score, [S] each, where the fenceposts are; see :class:`SpanScorer`."""
-    if projected_PH.device.type == "cpu":
-        return SpanScorer(head, projected_PH, lengths, force=force).best(gold, cost)
-    return DeviceSpanScorer(head, projected_PH, lengths, force=force, gold=gold, cost=cost).best()
+def _best_on_cpu(
+    parts: Layers, projected_PH: Tensor, lengths: Int, labelled: NDArray[np.bool_], gold: Int, cost: float
+) -> Best:
+    """Compiled but for the product with M."""
+    first, norm, last = parts
+    centred = projected_PH - projected_PH.mean(-1, keepdim=True)
+    ends = centred.numpy(), (centred + (first.bias - first.bias.mean())).numpy()
+    scale, shift = norm.weight.detach().numpy(), norm.bias.detach().numpy()
+    left, right = fenceposts(lengths)
+    best, label = np.empty(len(left), np.float32), np.empty(len(left), np.int32)
+    for start in range(0, len(left), CHUNK_SPANS):
+        chunk = slice(start, start + CHUNK_SPANS)
+        hidden = np.empty((len(left[chunk]), projected_PH.shape[1]), np.float32)
+        _hidden(*ends, left[chunk], right[chunk], scale, shift, norm.eps, hidden)
+        scores = torch.addmm(last.bias, torch.from_numpy(hidden), last.weight.T).numpy()
+        best_labels(scores, gold[chunk], cost, labelled[chunk], best[chunk], label[chunk])
+    return lambda: (best, label)
 
 
-class DeviceSpanScorer:
-    """The same on a GPU: everything is queued at once, and only the best labels come back."""
-
-    CHUNK_SPANS = 2**20
-    """Spans scored at once: 2^20 x 250 floats are 1 GB."""
-
-    def __init__(
-        self,
-        head: nn.Sequential,
-        projected_PH: Tensor,
-        lengths: Int,
-        *,
-        force: bool,
-        gold: Int | None = None,
-        cost: float = 0.0,
-    ) -> None:
-        """Queue a batch; arguments as for :class:`SpanScorer` and its ``best``."""
-        self.lengths = np.asarray(lengths, np.int64)
-        self.offsets = span_offsets(self.lengths)
-        total, device = int(self.offsets[-1]), projected_PH.device
-        posts = np.empty((2, total), np.int32)
-        fenceposts(self.lengths, posts[0], posts[1])
-        left, right = torch.from_numpy(posts).to(device)
-        gold_S = torch.from_numpy(np.zeros(total, np.int64) if gold is None else gold.astype(np.int64))
-        null = cost * (gold_S != 0).float()  # score of the null label
-        if force:
-            null[torch.from_numpy(self.offsets[:-1] + self.lengths - 1)] = -torch.inf
-        null, gold_S = null.to(device), gold_S.to(device)
-        parts = []
-        for first in range(0, total, self.CHUNK_SPANS):
-            part = slice(first, first + self.CHUNK_SPANS)
-            posts_of = left[part], right[part]
-            parts.append(self._best(head, projected_PH, *posts_of, null[part], gold_S[part], cost))
-        best, label = (torch.cat(column) for column in zip(*parts, strict=True))
-        self._best_score, self._label = to_host(best), to_host(label.int())
-
-    @staticmethod
-    @torch.no_grad()
-    def _best(
-        head: nn.Sequential,
-        projected_PH: Tensor,
-        left: Tensor,
-        right: Tensor,
-        null: Tensor,
-        gold: Tensor,
-        cost: float,
-    ) -> tuple[Tensor, Tensor]:
-        """Best label of some spans and its score; the null label wins a tie."""
-        first, norm, last = layers(head)
-        hidden = norm(projected_PH[right] - projected_PH[left] + first.bias).relu()
-        scores = last(hidden)
+def _best_on_device(
+    parts: Layers, projected_PH: Tensor, lengths: Int, labelled: NDArray[np.bool_], gold: Int, cost: float
+) -> Best:
+    """Everything is queued at once, and only the best labels come back; the null label wins a tie."""
+    first, norm, last = parts
+    null = torch.from_numpy(np.where(labelled, -np.inf, cost * (gold != 0)).astype(np.float32))
+    host = *fenceposts(lengths), null, torch.from_numpy(gold.astype(np.int64))
+    arrays = [torch.as_tensor(values).to(projected_PH.device).split(DEVICE_CHUNK_SPANS) for values in host]
+    found = []
+    for left, right, null, gold_S in zip(*arrays, strict=True):
+        scores = last(norm(projected_PH[right] - projected_PH[left] + first.bias).relu())
         if cost:  # of every label but the gold one
-            free = nn.functional.one_hot(gold, scores.shape[1] + 1)[:, 1:]
+            free = nn.functional.one_hot(gold_S, scores.shape[1] + 1)[:, 1:]
             scores = scores + cost * (1 - free)
         score, label = scores.max(-1)
-        return torch.maximum(score, null), torch.where(score > null, label + 1, 0)
-
-    def best(self) -> tuple[Float, Int]:
-        """Best label of every span and its score, [S] each; waits for them."""
-        return np.asarray(self._best_score(), np.float32), np.asarray(self._label(), np.int32)
+        found.append((torch.maximum(score, null), torch.where(score > null, label + 1, 0)))
+    best, label = (torch.cat(column) for column in zip(*found, strict=True))
+    arriving = to_host(best), to_host(label.int())
+    return lambda: (np.asarray(arriving[0](), np.float32), np.asarray(arriving[1](), np.int32))
 
 
 # Sums may be reordered (vector registers); no other liberty is taken.

@@ -14,6 +14,7 @@ M relation space, R relations, N tokens of a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -71,7 +72,7 @@ class DependencyModel(EncodedModel):
         self.arc_weight = nn.Parameter(torch.zeros(arc + 1, arc))
         self.relation_weight = nn.Parameter(torch.zeros(len(self.relations), relation + 1, relation + 1))
 
-    def config_json(self) -> dict[str, object]:
+    def config_json(self) -> dict[str, Any]:
         """Configuration for the model folder."""
         return {"encoder": config_to_json(self.encoder.config), "scorer": config_to_json(self.scorer)}
 

@@ -1,10 +1,9 @@
-"""The device of every command that takes ``--device``."""
+"""Devices and threads: where networks compute, and how a parser's batches run there."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeVar
@@ -21,6 +20,11 @@ from parsing.trees.parsers import DeviceLost
 
 CPU_POSITIONS, DEVICE_POSITIONS = 2_000, 32_768
 """Padded positions run at once: few that stay in a core's cache, or many that fill a GPU."""
+
+LARGE_FLOP = 2e9
+"""Work of a product that pays for several threads: some tens of milliseconds on one core."""
+WORDS = 20
+"""Words of a sentence, about."""
 
 Parse = TypeVar("Parse")
 Stages = Generator[None, None, Sequence[Parse]]
@@ -44,9 +48,7 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
         device = f"cuda:{local_rank}"
     try:
         chosen = torch.empty(1, device=device).device
-        if (
-            chosen.type == "cuda"
-        ):  # fp32 is fp32: cuDNN would round what its LSTM and GRU multiply to ten bits
+        if chosen.type == "cuda":  # fp32 is fp32: cuDNN would round what its LSTM multiplies to ten bits
             torch.backends.cudnn.allow_tf32 = False
         return chosen
     except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
@@ -102,11 +104,11 @@ def pick(values_BTD: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 class BatchRunner:
-    """Runs a parser's batches on its device, in any thread.
+    """Runs a parser's batches on its device.
 
     On a CPU a batch is finished before the next one begins. On a GPU some are in flight: while the device
-    scores one, the host decodes another. If the device's memory is too small, batches are halved, once and
-    for all.
+    scores one, the host decodes another. If the GPU's memory is too small, batches are halved, once and for
+    all.
 
     Args:
         device: of the parser.
@@ -117,9 +119,7 @@ class BatchRunner:
         self.device = device
         cpu = device.type == "cpu"
         self.positions = positions or (CPU_POSITIONS if cpu else DEVICE_POSITIONS)
-        self.overlaps = self.halves = not cpu
-        # Caches of word types are filled in the first stage of a batch.
-        self._first_stage = threading.Lock()
+        self.on_gpu = not cpu
 
     def run(
         self, sizes: Sequence[int] | NDArray[np.integer], start: Callable[[list[int]], Stages[Parse]]
@@ -131,60 +131,54 @@ class BatchRunner:
             start: maps the indices of a batch's sentences to the work on them.
 
         Raises:
-            DeviceLost: the device failed.
+            DeviceLost: the GPU failed.
         """
         results: dict[int, Parse] = {}
-        while len(results) < len(sizes):
-            left = [i for i in range(len(sizes)) if i not in results]
-            positions = self.positions
+        while left := [i for i in range(len(sizes)) if i not in results]:
             try:
-                with _device_errors(self.device):
-                    for members, parses in self._finished([sizes[i] for i in left], positions, start, left):
-                        results.update(zip(members, parses, strict=True))
+                for members, parses in self._finished(left, [sizes[i] for i in left], start):
+                    results.update(zip(members, parses, strict=True))
             except Exception as error:
-                if not (self.halves and out_of_memory(error)) or positions <= max(sizes):
+                if not self.on_gpu:
                     raise
-                self._halve(positions)
+                if out_of_memory(error):
+                    if self.positions <= max(sizes):
+                        raise
+                    self.positions //= 2
+                    torch.cuda.empty_cache()
+                    log.warning("%s: too little memory; batches of %d words now", self.device, self.positions)
+                elif type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error):
+                    reason = str(error).strip().splitlines()[0]
+                    raise DeviceLost(
+                        f"{self.device} was lost ({reason}); the same command goes on from what is done"
+                    ) from None
+                else:
+                    raise
         return [results[i] for i in range(len(sizes))]
 
     def _finished(
-        self,
-        sizes: Sequence[int],
-        positions: int,
-        start: Callable[[list[int]], Stages[Parse]],
-        names: list[int],
+        self, names: list[int], sizes: Sequence[int], start: Callable[[list[int]], Stages[Parse]]
     ) -> Iterator[tuple[list[int], Sequence[Parse]]]:
         """Members and results of each batch, as they are done."""
+        batches = iter(length_batches(sizes, self.positions))
         running: list[tuple[list[int], Stages[Parse]]] = []
-        for batch in length_batches(sizes, positions):
-            members = [names[i] for i in batch]
-            stages = start(members)
-            with self._first_stage:
-                next(stages)
+        batch = next(batches, None)
+        while batch or running:
+            newest = []
+            if batch:
+                members = [names[i] for i in batch]
+                newest = [(members, start(members))]
+                next(newest[0][1])
             # The device has the new batch; meanwhile each older one goes on by a stage.
-            older = running if self.overlaps else [*running, (members, stages)]
-            running = [(members, stages)] if self.overlaps else []
             waiting = []
-            for entry in older:
-                done = _advance(entry[1], to_end=not self.overlaps)
-                if done is None:
-                    waiting.append(entry)
-                else:
-                    yield entry[0], done
-            running = waiting + running
-        for members, stages in running:
-            done = _advance(stages, to_end=True)
-            assert done is not None
-            yield members, done
-
-    def _halve(self, positions: int) -> None:
-        with self._first_stage:
-            if self.positions < positions:  # another thread has done it
-                return
-            self.positions = positions // 2
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        log.warning("%s: too little memory; going on in batches of %d words", self.device, self.positions)
+            for members, stages in running:
+                try:
+                    next(stages)
+                    waiting.append((members, stages))
+                except StopIteration as end:
+                    yield members, end.value
+            running = waiting + newest
+            batch = next(batches, None) if self.on_gpu or not running else None
 
 
 class DeviceParser(ABC):
@@ -207,38 +201,35 @@ class DeviceParser(ABC):
         self.runner = BatchRunner(device)
         self.identity = identity_on(self.identity, device)
 
+    @abstractmethod
     def use_bfloat16(self) -> None:
         """Run the encoder in bfloat16 from now on; the identity says so, because trees may differ."""
-        self.reduce_precision()
         self.identity = {**self.identity, "arithmetic": "bf16"}
 
-    @abstractmethod
-    def reduce_precision(self) -> None:
-        """Make the encoder compute in bfloat16."""
 
+def chosen_threads(sentences: int, dim: int, device: torch.device) -> int:
+    """Threads for encoding sentences together: as many as torch takes by itself for large products, else one.
 
-def _advance(stages: Stages[Parse], *, to_end: bool) -> Sequence[Parse] | None:
-    """Run to the next wait or to the end; the results if the work is done."""
-    try:
-        next(stages)
-        while to_end:
-            next(stages)
-    except StopIteration as end:
-        result: Sequence[Parse] = end.value
-        return result
-    return None
+    OpenMP splits an operation into equal parts and waits for the last one; on a machine with other work that
+    one is late, and a second thread makes small products slower. The number is chosen once for a run, because
+    the last bits may depend on it.
+
+    Args:
+        sentences: number of them.
+        dim: hidden size of a view.
+        device: of the weights; on a GPU there are no large products left for the CPU.
+    """
+    # The widest weights of a cell: five gates from two children.
+    largest = 2.0 * sentences * WORDS * (5 * dim) * (2 * dim)
+    return torch.get_num_threads() if device.type == "cpu" and largest >= LARGE_FLOP else 1
 
 
 @contextlib.contextmanager
-def _device_errors(device: torch.device) -> Iterator[None]:
-    """Tell the loss of a device from the fault of a parser."""
+def torch_threads(count: int) -> Iterator[None]:
+    """Compute with ``count`` threads, then with as many as before; a switch takes under a microsecond."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
         yield
-    except Exception as error:
-        lost = type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error)
-        if device.type == "cpu" or not lost or out_of_memory(error):
-            raise
-        reason = str(error).strip().splitlines()[0]
-        raise DeviceLost(
-            f"{device} was lost ({reason}); the same command goes on from what is done"
-        ) from None
+    finally:
+        torch.set_num_threads(before)

@@ -11,17 +11,15 @@ C characters of a type (cut at ``ParserVocabulary.max_characters``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from corpora.support.config import Count, config_from_json, configuration
-from corpora.support.errors import UserError
+from corpora.support.config import Count, configuration
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
@@ -61,20 +59,6 @@ class ParserVocabulary:
             max_characters=max_characters,
         )
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, object], *, where: Path | str) -> ParserVocabulary:
-        """The vocabulary among the values of a ``vocab.json``.
-
-        Raises:
-            UserError: there is none; names the file.
-        """
-        own = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        vocabulary = config_from_json(cls, own, where=where)
-        for name, entries in (("words", vocabulary.words), ("characters", vocabulary.characters)):
-            if entries[: len(SPECIALS)] != SPECIALS:
-                raise UserError(f"{where}: {name} must start with {', '.join(SPECIALS)}")
-        return vocabulary
-
 
 class TypeTable:
     """Rows of integer features, one per word type seen so far.
@@ -93,13 +77,10 @@ class TypeTable:
     def clear(self) -> None:
         """Forget every type: bounds memory on corpora with millions of distinct words."""
         self._rows: dict[str, int] = {}
-        self._size = 3
-        self._words = np.zeros(1024, dtype=np.int64)
-        self._characters = np.zeros((1024, self.vocabulary.max_characters), dtype=np.int64)
-        self._lengths = np.ones(1024, dtype=np.int64)
-        for row, special in ((self.PAD_ROW, PAD), (self.BEGIN_ROW, BEGIN), (self.END_ROW, END)):
-            self._words[row] = special
-            self._characters[row, 0] = special
+        self._features = np.zeros((1024, 2 + self.vocabulary.max_characters), dtype=np.int64)
+        self._size = 0
+        for special in (PAD, BEGIN, END):
+            self._append(special, [special])
 
     def __len__(self) -> int:
         return self._size
@@ -113,26 +94,21 @@ class TypeTable:
         self, rows_U: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Word ids [U], character ids [U, C] (padded with 0) and character counts [U]."""
-        lengths_U = self._lengths[rows_U]
-        width = int(lengths_U.max(initial=1))
-        return self._words[rows_U], self._characters[rows_U, :width], lengths_U
+        found, lengths_U = self._features[rows_U], self._features[rows_U, 1]
+        return found[:, 0].copy(), found[:, 2 : 2 + int(lengths_U.max(initial=1))], lengths_U
 
     def _add(self, token: str) -> int:
-        row = self._size
-        if row == len(self._words):
-            self._words = np.concatenate([self._words, np.zeros_like(self._words)])
-            self._characters = np.concatenate([self._characters, np.zeros_like(self._characters)])
-            self._lengths = np.concatenate([self._lengths, np.ones_like(self._lengths)])
-        self._words[row] = self._word_ids.get(token.lower(), UNKNOWN)
+        ids = [self._character_ids.get(c, UNKNOWN) for c in token[: self.vocabulary.max_characters]]
+        self._rows[token] = row = self._size
         # An empty token reads as one unknown character.
-        ids = [self._character_ids.get(c, UNKNOWN) for c in token[: self.vocabulary.max_characters]] or [
-            UNKNOWN
-        ]
-        self._characters[row, : len(ids)] = ids
-        self._lengths[row] = len(ids)
-        self._rows[token] = row
-        self._size = row + 1
+        self._append(self._word_ids.get(token.lower(), UNKNOWN), ids or [UNKNOWN])
         return row
+
+    def _append(self, word: int, characters: list[int]) -> None:
+        if self._size == len(self._features):
+            self._features = np.concatenate([self._features, np.zeros_like(self._features)])
+        self._features[self._size, : 2 + len(characters)] = [word, len(characters), *characters]
+        self._size += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +129,6 @@ class WordBatch:
         """True at positions that are not padding."""
         positions_T = torch.arange(self.types_BT.shape[1], device=self.lengths_B.device)
         return positions_T < self.lengths_B[:, None]
-
-    def to(self, device: torch.device | str) -> WordBatch:
-        """The same batch with its tensors on ``device``; stock benepar asks for it."""
-        return WordBatch(
-            lengths_B=self.lengths_B.to(device),
-            types_BT=self.types_BT.to(device),
-            rows_U=self.rows_U,
-            words_U=self.words_U.to(device),
-            characters_UC=self.characters_UC.to(device),
-            character_counts_U=self.character_counts_U.to(device),
-        )
 
 
 def length_batches(positions: Sequence[int] | NDArray[np.integer], limit: int) -> list[list[int]]:

@@ -13,21 +13,37 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from corpora.support.config import Config, config_from_json
+from corpora.support.config import Config, config_from_json, configuration
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import atomic_path, read_json, sha256_file, write_json
 from parsing.networks.features import ParserVocabulary
 
-FORMAT = 1
 Module = TypeVar("Module", bound=torch.nn.Module)
 CONFIG, VOCABULARY, WEIGHTS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
+
+
+@configuration
+class FolderConfig:
+    """``config.json``."""
+
+    format: Literal[1] = 1
+    kind: str
+    """``dependency``, ``constituency`` or ``benepar``."""
+    name: str
+    """Short name, part of the identity."""
+    version: str
+    """Version of the model, part of the identity."""
+    model: dict[str, Any]
+    """The model's configuration, JSON values."""
+    sha256: dict[str, str]
+    """Of the two other files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +52,9 @@ class ModelFolder:
 
     path: Path
     kind: str
-    """``dependency``, ``constituency`` or ``benepar``."""
-    config: dict[str, object]
+    config: dict[str, Any]
     """The model's configuration, JSON values."""
-    vocabulary: dict[str, object]
+    vocabulary: dict[str, Any]
     """Words, characters, labels: JSON values."""
     tensors: dict[str, Tensor]
     """Weights by parameter name, as float32."""
@@ -47,16 +62,12 @@ class ModelFolder:
     """``name``, ``version`` and ``sha256``."""
 
     def part(self, config_type: type[Config], key: str = "") -> Config:
-        """The configuration, or one part of it; values of older versions are ignored.
+        """The configuration, or one part of it.
 
         Raises:
             UserError: it does not fit ``config_type``.
         """
-        values = self.config.get(key) if key else self.config
-        known = {field.name for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
-        if isinstance(values, dict):
-            values = {name: value for name, value in values.items() if name in known}
-        return config_from_json(config_type, values, where=self.path / CONFIG)
+        return self._read(config_type, self.mapping(CONFIG, key) if key else self.config, CONFIG)
 
     def parser_vocabulary(self) -> ParserVocabulary:
         """Words and characters.
@@ -64,7 +75,35 @@ class ModelFolder:
         Raises:
             UserError: there are none.
         """
-        return ParserVocabulary.from_json(self.vocabulary, where=self.path / VOCABULARY)
+        return self._read(ParserVocabulary, self.vocabulary, VOCABULARY)
+
+    def _read(self, config_type: type[Config], values: Mapping[str, Any], file: str) -> Config:
+        """Those of the values that the type has; older versions wrote more."""
+        known = {field.name for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
+        kept = {name: value for name, value in values.items() if name in known}
+        return config_from_json(config_type, kept, where=self.path / file)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """One list of the vocabulary: relations, labels or tags.
+
+        Raises:
+            UserError: it is missing, empty or not a list of strings.
+        """
+        found = self.vocabulary.get(key)
+        if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
+            raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
+        return tuple(found)
+
+    def mapping(self, file: str, key: str) -> dict[str, Any]:
+        """One mapping of ``config.json`` or ``vocab.json``.
+
+        Raises:
+            UserError: it is missing or not a mapping.
+        """
+        found = (self.config if file == CONFIG else self.vocabulary).get(key)
+        if not isinstance(found, dict):
+            raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
+        return found
 
     def build(self, make: Callable[[], Module]) -> Module:
         """A module with the folder's weights, in eval mode.
@@ -89,28 +128,6 @@ class ModelFolder:
         module.load_state_dict(self.tensors)
         return module.eval()
 
-    def names(self, key: str) -> tuple[str, ...]:
-        """One list of the vocabulary: relations, labels or tags.
-
-        Raises:
-            UserError: it is missing, empty or not a list of strings.
-        """
-        found = self.vocabulary.get(key)
-        if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
-            raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
-        return tuple(found)
-
-    def mapping(self, file: str, key: str) -> dict[str, object]:
-        """One mapping of ``config.json`` or ``vocab.json`` that belongs to another library.
-
-        Raises:
-            UserError: it is missing or not a mapping.
-        """
-        found = (self.config if file == CONFIG else self.vocabulary).get(key)
-        if not isinstance(found, dict):
-            raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
-        return found
-
 
 def save_model_folder(
     path: Path,
@@ -118,8 +135,8 @@ def save_model_folder(
     kind: str,
     name: str,
     version: str,
-    config: Mapping[str, object],
-    vocabulary: Mapping[str, object],
+    config: dict[str, Any],
+    vocabulary: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
     half: bool = True,
 ) -> dict[str, str]:
@@ -127,9 +144,9 @@ def save_model_folder(
 
     Args:
         path: the folder, made if missing.
-        kind: ``dependency``, ``constituency`` or ``benepar``.
-        name: short name, part of the identity.
-        version: version of the model, part of the identity.
+        kind: see :class:`FolderConfig`, as the next two.
+        name: see there.
+        version: see there.
         config: the model's configuration, JSON values.
         vocabulary: words, characters, labels, JSON values.
         tensors: weights by parameter name.
@@ -147,22 +164,16 @@ def save_model_folder(
         # Compact: an indented list of 10,000 words is a line per word.
         text = json.dumps(vocabulary, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         temporary.write_text(text + "\n", encoding="utf-8")
-    content = {
-        "format": FORMAT,
-        "kind": kind,
-        "name": name,
-        "version": version,
-        "model": config,
-        "sha256": {file: sha256_file(path / file) for file in (VOCABULARY, WEIGHTS)},
-    }
-    write_json(path / CONFIG, content)
+    hashes = {file: sha256_file(path / file) for file in (VOCABULARY, WEIGHTS)}
+    content = FolderConfig(kind=kind, name=name, version=version, model=config, sha256=hashes)
+    write_json(path / CONFIG, vars(content))
     return _identity(read_json(path / CONFIG))
 
 
-def _identity(config: Mapping[str, object]) -> dict[str, str]:
+def _identity(config: Mapping[str, Any]) -> dict[str, str]:
     """Name, version and SHA-256 of a folder, from ``config.json``, which hashes the other files."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-    return {"name": str(config["name"]), "version": str(config["version"]), "sha256": digest}
+    return {"name": config["name"], "version": config["version"], "sha256": digest}
 
 
 def load_model_folder(path: Path, *kinds: str) -> ModelFolder:
@@ -177,21 +188,12 @@ def load_model_folder(path: Path, *kinds: str) -> ModelFolder:
     """
     if not (path / CONFIG).is_file():
         raise UserError(f"{path}: not a model folder (no {CONFIG}); write one with python -m parsing.train")
-    config = read_json(path / CONFIG)
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        found = config.get("format") if isinstance(config, dict) else None
-        raise UserError(f"{path / CONFIG}: model format {found!r}, this version reads {FORMAT}")
-    for key, form in (("kind", str), ("name", str), ("version", str), ("model", dict), ("sha256", dict)):
-        if not isinstance(config.get(key), form):
-            raise UserError(
-                f"{path / CONFIG}: {key!r} is missing or no {form.__name__}; copy the folder again"
-            )
-        if key == "kind" and config["kind"] not in kinds:
-            raise UserError(f"{path / CONFIG}: a {config['kind']} model where a {kinds[0]} model is needed")
+    values = read_json(path / CONFIG)
+    config = config_from_json(FolderConfig, values, where=path / CONFIG)
+    if config.kind not in kinds:
+        raise UserError(f"{path / CONFIG}: a {config.kind} model where a {kinds[0]} model is needed")
     for file in (VOCABULARY, WEIGHTS):
-        if not (path / file).is_file():
-            raise UserError(f"{path / file}: missing; the model folder is incomplete")
-        if sha256_file(path / file) != config["sha256"].get(file):
+        if not (path / file).is_file() or sha256_file(path / file) != config.sha256.get(file):
             raise UserError(f"{path / file}: does not match the SHA-256 in {CONFIG}; copy the folder again")
     try:
         tensors = load_file(path / WEIGHTS)
@@ -199,9 +201,9 @@ def load_model_folder(path: Path, *kinds: str) -> ModelFolder:
         raise UserError(f"{path / WEIGHTS}: not a safetensors file ({error})") from None
     return ModelFolder(
         path=path,
-        kind=config["kind"],
-        config=config["model"],
+        kind=config.kind,
+        config=config.model,
         vocabulary=read_json(path / VOCABULARY),
         tensors={k: v.float() for k, v in tensors.items()},
-        identity=_identity(config),
+        identity=_identity(values),
     )

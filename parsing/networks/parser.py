@@ -40,10 +40,10 @@ class EncodedModel(nn.Module):
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
 
     @abstractmethod
-    def config_json(self) -> dict[str, object]:
+    def config_json(self) -> dict[str, Any]:
         """Configuration for the model folder."""
 
-    def vocabulary_json(self) -> dict[str, object]:
+    def vocabulary_json(self) -> dict[str, Any]:
         """Vocabulary for the model folder: words, characters and what is predicted."""
         predicted = {
             kind: list(getattr(self, kind)) for kind in ("relations", "labels", "tags") if hasattr(self, kind)
@@ -91,9 +91,10 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         super().to(device)
         self.vectors.forget()
 
-    def reduce_precision(self) -> None:
-        """See :meth:`parsing.networks.sentence_encoder.SentenceEncoder.use_bfloat16`."""
-        self.vectors.encoder.use_bfloat16()
+    def use_bfloat16(self) -> None:
+        """Run the LSTM layers in bfloat16 from now on."""
+        super().use_bfloat16()
+        self.vectors.encoder.layers.to(torch.bfloat16)
 
 
 class JointParser:

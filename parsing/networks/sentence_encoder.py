@@ -104,41 +104,28 @@ class CharacterEncoder(nn.Module):
         self.output_dim = 2 * (hidden // 2)
 
     def forward(self, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
-        """Character ids [U, C] and their number [U] -> [U, E].
-
-        They may be on the host: groups are made where they are, and a device gets the groups only.
-        """
+        """Character ids [U, C] and their number [U], both on the host -> [U, E]."""
         if recurrence.applies_to(self.lstm):
-            return self._without_padding(characters_UC, counts_U)
+            packing = Packing.of(counts_U, characters_UC.shape[1])
+            lstms, character_N = [self.lstm.ahead, self.lstm.back], packing.pack(characters_UC)
+            states_NE = recurrence.states(lstms, self.embedding.weight, character_N, packing)
+            return _ends(packing.unpack(states_NE), counts_U)
         device = self.embedding.weight.device
-        bounds = torch.tensor(self.GROUPS, device=counts_U.device)
-        group_U = torch.bucketize(counts_U, bounds)
-        order_U = torch.argsort(group_U, stable=True)
-        sizes = torch.bincount(group_U, minlength=len(self.GROUPS) + 1).tolist()
+        group_U = torch.bucketize(counts_U, torch.tensor(self.GROUPS))
+        members = [index for g in range(len(self.GROUPS) + 1) if len(index := (group_U == g).nonzero()[:, 0])]
         parts = []
-        for index in order_U.split(sizes):
-            if len(index):
-                counts = counts_U[index]
-                characters = characters_UC[index, : int(counts.max())]
-                parts.append(self._last_states(characters.to(device), counts.to(device)))
-        return torch.cat(parts)[torch.argsort(order_U).to(device)]
+        for index in members:
+            counts = counts_U[index].to(device)
+            characters = characters_UC[index, : int(counts_U[index].max())].to(device)
+            parts.append(_ends(self.lstm(self.embedding(characters), counts), counts))
+        return torch.cat(parts)[torch.argsort(torch.cat(members)).to(device)]
 
-    def _without_padding(self, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
-        """The same; the inputs once a character of the vocabulary."""
-        packing = Packing.of(counts_U, characters_UC.shape[1])
-        lstms, character_N = [self.lstm.ahead, self.lstm.back], packing.pack(characters_UC)
-        states_NE = recurrence.states(lstms, self.embedding.weight, character_N, packing)
-        return self._ends(packing.unpack(states_NE), counts_U)
 
-    def _last_states(self, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
-        return self._ends(self.lstm(self.embedding(characters_UC), counts_U), counts_U)
-
-    @staticmethod
-    def _ends(states_UCE: Tensor, counts_U: Tensor) -> Tensor:
-        """The last state of each direction, [U, E]."""
-        ahead_UCH, back_UCH = states_UCE.chunk(2, -1)
-        rows = torch.arange(len(counts_U), device=counts_U.device)
-        return torch.cat([ahead_UCH[rows, counts_U - 1], back_UCH[:, 0]], -1)
+def _ends(states_UCE: Tensor, counts_U: Tensor) -> Tensor:
+    """The last state of each direction, [U, E]."""
+    ahead_UCH, back_UCH = states_UCE.chunk(2, -1)
+    rows = torch.arange(len(counts_U), device=counts_U.device)
+    return torch.cat([ahead_UCH[rows, counts_U - 1], back_UCH[:, 0]], -1)
 
 
 class SentenceEncoder(nn.Module):
@@ -167,11 +154,11 @@ class SentenceEncoder(nn.Module):
         words_UE = self.words(words_U.to(self.words.weight.device))
         return torch.cat([words_UE, self.characters(characters_UC, counts_U)], -1)
 
-    def inputs(self, batch: WordBatch) -> Tensor:
-        """Input vectors of a batch, with dropout in training, [B, T, E]."""
-        if not self.training:
-            vectors_UE = self.type_vectors(batch.words_U, batch.characters_UC, batch.character_counts_U)
-            return vectors_UE[batch.types_BT]
+    def _of_types(self, batch: WordBatch) -> Tensor:
+        return self.type_vectors(batch.words_U, batch.characters_UC, batch.character_counts_U)
+
+    def _training_inputs(self, batch: WordBatch) -> Tensor:
+        """Input vectors of a batch with dropout, [B, T, E]."""
         types_BT = batch.types_BT.to(self.words.weight.device)
         words_BT = batch.words_U.to(types_BT.device)[types_BT]
         characters_UE = self.characters(batch.characters_UC, batch.character_counts_U)
@@ -182,19 +169,8 @@ class SentenceEncoder(nn.Module):
         )
         return torch.cat([word, character], -1)
 
-    def contextualize(self, x_BTE: Tensor, lengths_B: Tensor) -> Tensor:
-        """The LSTM layers: [B, T, E] -> [B, T, D]; padded positions hold arbitrary values."""
-        if recurrence.applies_to(self.layers):
-            rows_BT = torch.arange(x_BTE.shape[0] * x_BTE.shape[1]).view(x_BTE.shape[:2])
-            return self._without_padding(x_BTE.flatten(0, 1), rows_BT, lengths_B)
-        rate = self.config.dropout if self.training else 0.0
-        x_BTE = x_BTE.to(next(self.layers.parameters()).dtype)
-        for layer in self.layers:
-            x_BTE = layer(shared_dropout(x_BTE, rate), lengths_B)
-        return shared_dropout(x_BTE, rate).float()
-
     def _without_padding(self, x_UE: Tensor, row_BT: Tensor, lengths_B: Tensor) -> Tensor:
-        """What :meth:`contextualize` gives for ``x_UE[row_BT]``; the first layer's inputs once a row."""
+        """The states of ``x_UE[row_BT]`` without gradients; the first layer's inputs once a row."""
         packing = Packing.of(lengths_B, row_BT.shape[1])
         x_NE = x_UE.to(next(self.layers.parameters()).dtype)
         row_N: Tensor | None = packing.pack(row_BT)
@@ -202,13 +178,6 @@ class SentenceEncoder(nn.Module):
             assert isinstance(layer, BidirectionalLayer)
             x_NE, row_N = recurrence.states([layer.ahead, layer.back], x_NE, row_N, packing), None
         return packing.unpack(x_NE).float()
-
-    def use_bfloat16(self) -> None:
-        """Run the LSTM layers in bfloat16 from now on (inference only; 1.4 times as fast with AVX512-BF16).
-
-        torch's dynamic int8 was slower, and its error against fp32 was ten times as large.
-        """
-        self.layers.to(torch.bfloat16)
 
     def forward(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
         """States of every position, boundaries included.
@@ -222,35 +191,42 @@ class SentenceEncoder(nn.Module):
             the last position of a sentence the end boundary if the config has one. The first
             half of D is the forward direction.
         """
-        if vectors is not None and recurrence.applies_to(self.layers):
-            return self._without_padding(vectors.of_types(batch), batch.types_BT, batch.lengths_B)
-        x_BTE = self.inputs(batch) if vectors is None else vectors(batch)
-        return self.contextualize(x_BTE, batch.lengths_B.to(x_BTE.device))
+        if self.training:
+            x_BTE = self._training_inputs(batch)
+        else:
+            x_UE = self._of_types(batch) if vectors is None else vectors.of_types(batch)
+            if recurrence.applies_to(self.layers):
+                return self._without_padding(x_UE, batch.types_BT, batch.lengths_B)
+            x_BTE = x_UE[batch.types_BT.to(x_UE.device)]
+        rate = self.config.dropout if self.training else 0.0
+        x_BTE, lengths_B = x_BTE.to(next(self.layers.parameters()).dtype), batch.lengths_B.to(x_BTE.device)
+        for layer in self.layers:
+            x_BTE = layer(shared_dropout(x_BTE, rate), lengths_B)
+        return shared_dropout(x_BTE, rate).float()
 
 
 class TypeVectors:
     """Cache of input vectors by word type, for inference: each type is computed once.
 
-    Memory is bounded: past ``max_types`` the table and the cache start anew. A type takes 0.9 kB here and
-    in the table (60,000 are 54 MB, and the arrays, which double, stop at 65,536 rows); with 200,000 a
-    worker grew from 0.84 to 1.29 GB over 900,000 sentences and was no faster: most types occur once.
+    Memory is bounded: past ``max_types`` the table and the cache start anew (60,000 take 54 MB; most types of
+    a corpus occur once, so that more save no time).
     """
 
     def __init__(self, encoder: SentenceEncoder, table: TypeTable, *, max_types: int = 60_000) -> None:
-        self.encoder = encoder
-        self.table = table
-        self.max_types = max_types
+        self.encoder, self.table, self.max_types = encoder, table, max_types
         self._identity: EncoderIdentity | None = None
-        self._reset()
+        self.forget()
 
-    def _reset(self) -> None:
-        device = self.encoder.words.weight.device
-        self._known = np.zeros(1024, dtype=bool)
-        self._vectors = torch.zeros((1024, self.encoder.input_dim), device=device)
+    def forget(self) -> None:
+        """Start anew, on the device where the encoder is now; earlier batches are then invalid."""
+        self.table.clear()
+        self._known = np.zeros(0, dtype=bool)
+        self._vectors = torch.zeros((0, self.encoder.input_dim), device=self.encoder.words.weight.device)
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> WordBatch:
         """A padded batch of tokenised sentences, with the boundaries that the encoder expects."""
-        self.bound()
+        if len(self.table) > self.max_types:
+            self.forget()
         rows = [self.table.rows(tokens) for tokens in sentences]
         return make_batch(self.table, rows, end_boundary=self.encoder.config.end_boundary)
 
@@ -265,41 +241,19 @@ class TypeVectors:
             self._identity = digest.hexdigest(), *runs
         return self._identity
 
-    def forget(self) -> None:
-        """Start anew, on the device where the encoder is now; earlier batches are then invalid."""
-        self.table.clear()
-        self._reset()
-
-    def bound(self) -> None:
-        """Start anew if the table has outgrown ``max_types``; earlier batches are then invalid."""
-        if len(self.table) > self.max_types:
-            self.forget()
-
-    def __call__(self, batch: WordBatch) -> Tensor:
-        """Input vectors of a batch on the host, [B, T, E], on the encoder's device."""
-        x_UE = self.of_types(batch)
-        return x_UE[batch.types_BT.to(x_UE.device)]
-
     @torch.inference_mode()
     def of_types(self, batch: WordBatch) -> Tensor:
         """Input vectors of a batch's types, [U, E], on the encoder's device."""
-        self._grow(len(self.table))
+        if len(self.table) > len(self._known):
+            more = max(len(self.table), 2 * len(self._known)) - len(self._known)
+            self._known = np.append(self._known, np.zeros(more, dtype=bool))
+            self._vectors = torch.cat([self._vectors, self._vectors.new_zeros(more, self.encoder.input_dim)])
         device = self._vectors.device
         missing = np.flatnonzero(~self._known[batch.rows_U])
         if len(missing):
-            index = torch.from_numpy(missing)
-            rows = batch.rows_U[missing]
+            index, rows = torch.from_numpy(missing), batch.rows_U[missing]
             self._vectors[torch.from_numpy(rows).to(device)] = self.encoder.type_vectors(
                 batch.words_U[index], batch.characters_UC[index], batch.character_counts_U[index]
             )
             self._known[rows] = True
         return self._vectors[torch.from_numpy(batch.rows_U).to(device)]
-
-    def _grow(self, size: int) -> None:
-        if size > len(self._known):
-            capacity = max(size, 2 * len(self._known))
-            known = np.zeros(capacity, dtype=bool)
-            known[: len(self._known)] = self._known
-            vectors = self._vectors.new_zeros((capacity, self._vectors.shape[1]))
-            vectors[: len(self._vectors)] = self._vectors
-            self._known, self._vectors = known, vectors

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
@@ -48,17 +47,6 @@ class RunSummary:
     parsed_now: int
     """Sentences parsed in this run (the others were there already)."""
     seconds: float
-
-    def total(self, name: str) -> int:
-        """Sum of a count (``sentences``, ``tokens``, ...) over the shards."""
-        return sum(getattr(row, name) for row in self.manifest.shards)
-
-    def reasons(self) -> dict[str, int]:
-        """Flagged sentences by reason."""
-        counts: Counter[str] = Counter()
-        for row in self.manifest.shards:
-            counts.update(row.reasons)
-        return dict(sorted(counts.items()))
 
 
 @dataclass(slots=True)
@@ -130,7 +118,7 @@ def run_corpus(
                 log_to(output)
                 write_json(output / "config.json", config)
             rows = {row.index: row for row in sound_shards(output, manifest)}
-            before = sum(row.sentences for row in rows.values())
+            before = listed(manifest, rows, complete=False).total("sentences")
             if not manifest.complete or len(rows) < len(manifest.shards):
                 shards = (one for one in shards_of(corpus, shard_sentences) if one.index not in rows)
                 with progress(total=total, initial=before, description="parsing") as bar:
@@ -144,8 +132,7 @@ def run_corpus(
                     raise UserError(f"{corpus.name}: has no sentences")
                 manifest = listed(manifest, rows, complete=True)
                 manifest.write(output)
-    parsed_now = sum(row.sentences for row in rows.values()) - before
-    return RunSummary(manifest, parsed_now, time.monotonic() - began)
+    return RunSummary(manifest, manifest.total("sentences") - before, time.monotonic() - began)
 
 
 def listed(manifest: Manifest, rows: dict[int, ShardRow], *, complete: bool) -> Manifest:

@@ -22,8 +22,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Self
 
 from corpora.support.cli import LOGGER
-from corpora.support.environment import environment
 from corpora.support.errors import UserError, out_of_memory
+from corpora.support.files import environment
 from parsing.cache.format import Batch, Inventories
 from parsing.text_parser import TextParser
 
@@ -125,9 +125,13 @@ class LocalPool(Pool):
         context = multiprocessing.get_context("spawn")
         begin = (self._makes, context.Value("i", 0))
         self._executor = ProcessPoolExecutor(self.size, context, _begin, begin)
-        with environment(**ONE_THREAD):
-            for _ in range(self.size):  # starts a process each, which loads its parsers
-                self._executor.submit(_call, "describe")
+        try:
+            with environment(**ONE_THREAD):
+                for _ in range(self.size):  # starts a process each, which loads its parsers
+                    self._executor.submit(_call, "describe")
+        except OSError as error:  # the system refuses another process
+            self._executor.shutdown(cancel_futures=True)
+            raise UserError(f"{self.size} workers cannot be started ({error.strerror}); {FEWER}") from None
 
 
 _worker: Worker

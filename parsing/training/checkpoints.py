@@ -27,9 +27,10 @@ from corpora.support.errors import UserError
 from corpora.support.files import fsync_path, read_record, sha256_file, write_record
 
 log = logging.getLogger(LOGGER)
-
 FORMAT = 2
-_FILES = ("weights.safetensors", "optimiser.safetensors")
+FILES = ("weights.safetensors", "optimiser.safetensors")
+VERSIONS = {"torch": torch.__version__, "numpy": np.__version__}
+"""What bit-identical resumption depends on."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,6 @@ class Checkpoint:
     """Whatever the next update reads besides the weights: Adam's moments, averages of the weights."""
     state: dict[str, Any]
     """The loop's own JSON values; random state and versions are added when they are written."""
-
-
-def versions() -> dict[str, str]:
-    """Versions that bit-identical resumption depends on."""
-    return {"torch": torch.__version__, "numpy": np.__version__}
 
 
 class Checkpoints:
@@ -74,21 +70,22 @@ class Checkpoints:
             shutil.rmtree(left)
         try:
             temporary.mkdir(parents=True)
-            for name, tensors in zip(_FILES, (checkpoint.weights, checkpoint.optimiser), strict=True):
-                _save_tensors(temporary / name, tensors)
-            hashes = {name: sha256_file(temporary / name) for name in _FILES}
-            random_state = torch.get_rng_state().numpy().tobytes().hex()
-            extra = {"format": FORMAT, "sha256": hashes, "random_state": random_state, "versions": versions()}
-            write_record(temporary / "state.json", {**checkpoint.state, **extra})
-            for name in _FILES:
+            for name, tensors in zip(FILES, (checkpoint.weights, checkpoint.optimiser), strict=True):
+                whole = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+                save_file(whole, temporary / name)
                 fsync_path(temporary / name)
+            hashes = {name: sha256_file(temporary / name) for name in FILES}
+            random_state = torch.get_rng_state().numpy().tobytes().hex()
+            extra = {"format": FORMAT, "sha256": hashes, "random_state": random_state, "versions": VERSIONS}
+            write_record(temporary / "state.json", {**checkpoint.state, **extra})
             fsync_path(temporary)
             shutil.rmtree(final, ignore_errors=True)
             os.replace(temporary, final)
             fsync_path(self.folder)
-        except BaseException:
+        except SafetensorError as error:  # its name for a full disk
+            raise OSError(f"{temporary}: {error}") from None
+        finally:
             shutil.rmtree(temporary, ignore_errors=True)
-            raise
         kept = [path for path in self.listed() if path <= final][-self.keep :]
         for path in set(self.listed()) - set(kept):
             shutil.rmtree(path, ignore_errors=True)
@@ -99,59 +96,27 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*"))
 
     def newest(self) -> Checkpoint | None:
-        """The newest whole checkpoint, or None; damaged ones are skipped with a warning."""
+        """The newest whole checkpoint, or None; damaged ones are skipped with a warning.
+
+        torch's random state becomes that of the checkpoint.
+        """
         for path in reversed(self.listed()):
             try:
-                return self._load(path)
+                state = read_record(path / "state.json")
+                hashes = {name: sha256_file(path / name) for name in FILES}
+                if state["format"] != FORMAT or state["sha256"] != hashes:
+                    raise UserError("another format, or content that does not match its SHA-256")
+                random_state = np.frombuffer(bytes.fromhex(state["random_state"]), dtype=np.uint8)
+                torch.set_rng_state(torch.from_numpy(random_state.copy()))
+                found = Checkpoint(load_file(path / FILES[0]), load_file(path / FILES[1]), state)
             except (UserError, OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
                 log.warning("checkpoint %s is damaged and skipped (%s)", path, error)
+                continue
+            if state["versions"] != VERSIONS:
+                message = "%s was written by %s, this is %s: the resumed run may differ in the last bits"
+                log.warning(message, path, state["versions"], VERSIONS)
+            return found
         return None
-
-    def _load(self, path: Path) -> Checkpoint:
-        state = read_record(path / "state.json")
-        if state["format"] != FORMAT:
-            raise UserError(f"{path}: checkpoint format {state['format']}, this program reads {FORMAT}")
-        for name in _FILES:
-            if sha256_file(path / name) != state["sha256"][name]:
-                raise UserError(f"{path / name}: content does not match its SHA-256")
-        if state["versions"] != versions():
-            log.warning(
-                "%s was written by %s, this is %s: the resumed run may differ in the last bits",
-                path,
-                state["versions"],
-                versions(),
-            )
-        random_state = np.frombuffer(bytes.fromhex(state["random_state"]), dtype=np.uint8)
-        torch.set_rng_state(torch.from_numpy(random_state.copy()))
-        return Checkpoint(load_file(path / _FILES[0]), load_file(path / _FILES[1]), state)
-
-
-def _save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Save as safetensors (the mapping may be empty); disk errors are raised as OSError."""
-    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        save_file(whole, path)
-    except SafetensorError as error:
-        raise OSError(f"{path}: {error}") from None
-
-
-def check_same_run(folder: Path, saved: Mapping[str, object], wanted: Mapping[str, object]) -> None:
-    """Refuse to continue from the checkpoint of another run.
-
-    Args:
-        folder: the checkpoint's folder, for the message.
-        saved: the values that determine the run, from the checkpoint.
-        wanted: those of this run.
-
-    Raises:
-        UserError: names the first value that differs.
-    """
-    for key in sorted(saved.keys() | wanted.keys()):
-        if saved.get(key) != wanted.get(key):
-            raise UserError(
-                f"{folder}: was made with {key}={saved.get(key)!r}, not {wanted.get(key)!r}; "
-                "give another --output or delete the folder"
-            )
 
 
 def parameters_of(module: nn.Module) -> dict[str, Tensor]:
@@ -175,12 +140,8 @@ def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             parameter.copy_(tensors[name])
 
 
-def adam_tensors(optimiser: torch.optim.Optimizer, prefix: str = "") -> dict[str, Tensor]:
-    """Step counts and moments of every parameter that was ever updated.
-
-    Args:
-        optimiser: any of torch's Adam family.
-        prefix: put before each name.
+def adam_tensors(optimiser: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
+    """Step counts and moments of torch's Adam family, so that they can be stored without pickle.
 
     Returns:
         Tensors by ``<prefix><number of the parameter>.<what>``; the moments have the parameter's shape.
@@ -192,7 +153,7 @@ def adam_tensors(optimiser: torch.optim.Optimizer, prefix: str = "") -> dict[str
     }
 
 
-def load_adam(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], prefix: str = "") -> None:
+def load_adam(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], prefix: str) -> None:
     """Restore what :func:`adam_tensors` returned; names without the prefix are ignored."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():

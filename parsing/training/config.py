@@ -42,9 +42,6 @@ class TrainConfig:
     sentence with both."""
     dev_const: tuple[Path, ...] = ()
     """Bracket files to choose the best weights on."""
-    start_from: Path | None = None
-    """Whose weights training starts with: a model folder, or the output of an earlier run. Sizes, relations,
-    labels and tags are the same; words may be others."""
     name: str = ""
     """Beginning of the models' names, part of their identity; the output folder's name by default."""
     version: str = "1"

@@ -41,11 +41,12 @@ from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
 from corpora.support.progress import Bar, progress
-from parsing.training.checkpoints import Checkpoint, Checkpoints, check_same_run, load_parameters
+from parsing.training.checkpoints import Checkpoint, Checkpoints, load_parameters
 from parsing.training.task import Batch, Position, Row, Task
 
 log = logging.getLogger(LOGGER)
 LOG = "log.jsonl"
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +64,8 @@ class Plan:
     """Steps between evaluations; 0 evaluates after each epoch."""
     evaluate_parts: int = 0
     """Evaluate this many times, evenly over the run, instead."""
-    patience: int = 0
-    """End after this many evaluations without a better one; 0 never does."""
     checkpoint_s: float = 60.0
     """Seconds between checkpoints; each evaluation writes one besides."""
-    keep: int = 2
-    """Checkpoints that are kept."""
     read_every: int = 1
     """Steps between readings of the metrics."""
     log_steps: bool = False
@@ -121,19 +118,27 @@ class Loop(Generic[Batch]):
         self.task, self.plan, self.folder = task, plan, folder
         self.identity = dict(identity or {})
         self.processes = processes or _Alone()
-        self.checkpoints = Checkpoints(folder / "checkpoints", plan.keep)
+        self.checkpoints = Checkpoints(folder / "checkpoints", 2)
         self.bests = Checkpoints(folder / "best", 1)
         self.position = Position()
         found = self.checkpoints.newest()
         self.resumed = found is not None
         if found is not None:
-            check_same_run(self.checkpoints.folder, found.state["identity"], self.identity)
+            self._check_identity(found.state["identity"])
             self.position = Position(**found.state["position"])
             task.load(found)
         lengths = [len(task.batches(epoch)) for epoch in range(plan.epochs)]
         self.position.steps = min(sum(lengths), plan.max_steps or sum(lengths))
         self.position.limit_s = 60 * plan.max_minutes
         self._signal = 0
+
+    def _check_identity(self, saved: Mapping[str, Any]) -> None:
+        for key in sorted(saved.keys() | self.identity.keys()):
+            if saved.get(key) != self.identity.get(key):
+                raise UserError(
+                    f"{self.checkpoints.folder}: was made with {key}={saved.get(key)!r}, not "
+                    f"{self.identity.get(key)!r}; give another --output or delete the folder"
+                )
 
     @property
     def history(self) -> list[Row]:
@@ -145,8 +150,6 @@ class Loop(Generic[Batch]):
         plan, position = self.plan, self.position
         if position.step >= position.steps:
             return f"all {position.steps} steps done"
-        if plan.patience and position.waited >= plan.patience:
-            return f"no better step in {position.waited} evaluations"
         return f"time limit of {plan.max_minutes:g} minutes" if position.progress >= 1 else ""
 
     def run(self) -> int:
@@ -180,7 +183,7 @@ class Loop(Generic[Batch]):
     def _train(self, bar: Bar) -> int:
         position, plan = self.position, self.plan
         before, began = position.seconds, time.perf_counter()
-        saved = began
+        saved_s = position.seconds
         while not self.over():
             epoch, batches = position.epoch, self.task.batches(position.epoch)
             for batch in self.task.prepared(batches[position.within :]):
@@ -190,14 +193,13 @@ class Loop(Generic[Batch]):
                 position.within += 1
                 if ended := position.within == len(batches):
                     position.epoch, position.within = epoch + 1, 0
-                position.seconds = self._of_first(before + time.perf_counter() - began)
+                stop = self._agree(before + time.perf_counter() - began)
                 over = self.over()
                 if plan.evaluate_parts:
                     due = int(plan.evaluate_parts * position.progress) > part
                 else:
                     due = position.step % plan.evaluate_every == 0 if plan.evaluate_every else ended
-                stop = self._agreed_signal()
-                save = bool(due or over or stop or time.perf_counter() - saved >= plan.checkpoint_s)
+                save = bool(due or over or stop or position.seconds - saved_s >= plan.checkpoint_s)
                 if save or position.step % plan.read_every == 0:
                     self._read(bar)
                 bar.update(1)
@@ -205,7 +207,7 @@ class Loop(Generic[Batch]):
                     self._evaluate(epoch)
                 if save:
                     self.save()
-                    saved = time.perf_counter()
+                    saved_s = position.seconds
                 if stop and not self.over():
                     log.info("stopped at step %d; the same command resumes", position.step)
                     return 128 + stop
@@ -256,14 +258,11 @@ class Loop(Generic[Batch]):
             means = {name: total / count for name, (total, count) in sorted(position.sums.items())}
             row: Row = {"kind": "evaluation", "step": position.step, "epoch": epoch}
             row |= {"minutes": round(position.seconds / 60, 3), **means, **scores}
-            better = self.task.is_better(row, position.best)
-            if better:
-                position.best, position.waited = row, 0
+            if self.task.is_better(row, position.best):
+                position.best = row
                 # Before the checkpoint that records it: after a kill in between, the steps are repeated.
                 if self.processes.first:
                     self.task.keep_best(self.bests, row)
-            elif position.step:
-                position.waited += 1
         position.sums = {}
         self._write(row)
 
@@ -276,29 +275,23 @@ class Loop(Generic[Batch]):
     def _stop(self, number: int) -> None:
         self._signal = number
 
-    def _of_first(self, seconds: float) -> float:
-        """The first process's clock: learning rate and time limit must agree."""
-        return self.processes.sum_on_hosts([seconds if self.processes.first else 0.0])[0]
-
-    def _agreed_signal(self) -> int:
-        """The signal that any process received, so that all stop after the same step."""
-        asked = [float(self._signal == number) for number in (signal.SIGINT, signal.SIGTERM)]
-        interrupted, terminated = self.processes.sum_on_hosts(asked)
-        return int(signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0)
+    def _agree(self, seconds: float) -> int:
+        """Take the first process's clock; return a signal that any process received."""
+        asked = [float(self._signal == number) for number in SIGNALS]
+        shared = self.processes.sum_on_hosts([seconds if self.processes.first else 0.0, *asked])
+        self.position.seconds = shared[0]
+        return next((int(number) for number, asking in zip(SIGNALS, shared[1:], strict=True) if asking), 0)
 
 
 @contextlib.contextmanager
 def _signals(stop: Callable[[int], None]) -> Iterator[None]:
     """Within it, the first Ctrl-C or SIGTERM calls ``stop(number)``; the next one acts as before."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    previous = {number: signal.getsignal(number) for number in numbers}
 
     def asked(number: int, _: object) -> None:
         signal.signal(number, previous[signal.Signals(number)])
         stop(number)
 
-    for number in numbers:
-        signal.signal(number, asked)
+    previous = {number: signal.signal(number, asked) for number in SIGNALS}
     try:
         yield
     finally:

@@ -25,12 +25,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from corpora.documents import Sentence
-from corpora.support.errors import UserError
 from parsing.constituency.loss import margin_loss
 from parsing.constituency.model import ConstituencyModel, SpanParser, fencepost_vectors, word_states
 from parsing.dependency.model import BiaffineParser, DependencyModel
 from parsing.networks.config import ModelConfig
-from parsing.networks.features import UNKNOWN, ParserVocabulary, TypeTable, make_batch
+from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
 from parsing.training.checkpoints import Checkpoint, load_parameters
 from parsing.training.config import LoopConfig
 from parsing.training.scores import score_constituency, score_dependency
@@ -77,10 +76,6 @@ class ParserTask(Task[list[int]]):
         config: sizes and dropout.
         loop: optimisation; torch is seeded from it.
         device: where to train.
-        start: models to start from. New words start as their unknown word.
-
-    Raises:
-        UserError: ``start`` has other sizes, relations, labels or tags.
     """
 
     def __init__(
@@ -89,7 +84,6 @@ class ParserTask(Task[list[int]]):
         config: ModelConfig,
         loop: LoopConfig,
         device: torch.device | None = None,
-        start: Sequence[Model] = (),
     ) -> None:
         torch.set_num_threads(1)  # a second one gains little, and the last bits may depend on it
         torch.manual_seed(loop.seed)
@@ -98,21 +92,17 @@ class ParserTask(Task[list[int]]):
         vocabulary = ParserVocabulary.build(words, min_count=config.min_count)
         self.constituency: ConstituencyModel | None = None
         self.dependency: DependencyModel | None = None
-        models: list[Model] = []
+        self.models: list[Model] = []
         if treebanks.trees:
             names = labels_and_tags(treebanks.trees)
             self.constituency = ConstituencyModel(vocabulary, *names, config.encoder, config.spans)
-            models.append(self.constituency)
+            self.models.append(self.constituency)
         if treebanks.sentences:
             self.dependency = DependencyModel(vocabulary, self.relations, config.encoder, config.arcs)
             if self.constituency is not None:
                 self.dependency.encoder = self.constituency.encoder
-            models.append(self.dependency)
-        self.encoder = models[0].encoder
-        for model in models:
-            for given in start:
-                if type(given) is type(model):
-                    _copy_weights(model, given)
+            self.models.append(self.dependency)
+        self.encoder = self.models[0].encoder
         self._table = TypeTable(vocabulary)
         self._rows = [self._table.rows(tokens) for tokens in words]
         self.sizes = [len(tokens) for tokens in words]
@@ -276,32 +266,3 @@ def span_loss(
         force = model.config.force_root
         loss = loss + margin_loss(model.span_head, posts_PD, positions.numpy() - 2, known, force=force).mean()
     return loss
-
-
-@torch.no_grad()
-def _copy_weights(model: Model, start: Model) -> None:
-    """Copy the weights of ``start``, a model of the same class; rows of words and characters by name.
-
-    Raises:
-        UserError: the models have other sizes or names.
-    """
-    for kind in ("relations", "labels", "tags"):
-        ours: tuple[str, ...] = getattr(model, kind, ())
-        theirs: tuple[str, ...] = getattr(start, kind, ())
-        if ours != theirs:
-            odd = sorted(set(ours) ^ set(theirs)) or ours
-            raise UserError(f"--start-from: the model and the treebanks have other {kind} ({odd[0]!r})")
-    tables = {
-        "encoder.words.weight": (model.vocabulary.words, start.vocabulary.words),
-        "encoder.characters.embedding.weight": (model.vocabulary.characters, start.vocabulary.characters),
-    }
-    given = dict(start.named_parameters())
-    for name, parameter in model.named_parameters():
-        source = given[name].detach() if name in given else parameter.new_zeros(0, 0)
-        if name in tables:
-            names, known = tables[name]
-            rows = {entry: row for row, entry in enumerate(known)}
-            source = source[[rows.get(entry, UNKNOWN) for entry in names]]
-        if source.shape != parameter.shape:
-            raise UserError(f"--start-from: the model has other sizes ({name})")
-        parameter.copy_(source)

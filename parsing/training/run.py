@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from corpora.support.cli import log_to
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_text
-from parsing.constituency.model import ConstituencyModel, SpanParser
-from parsing.dependency.model import BiaffineParser, DependencyModel
+from parsing.models import parser_of
 from parsing.networks.device import pick_device
-from parsing.networks.model_folder import CARD, CONFIG, ModelFolder, load_model_folder, save_model_folder
+from parsing.networks.model_folder import CARD, ModelFolder, load_model_folder, save_model_folder
 from parsing.training.config import TrainConfig
 from parsing.training.loop import Loop, Plan
-from parsing.training.parsers import Model, ParserTask, Treebanks
+from parsing.training.parsers import ParserTask, Treebanks
 from parsing.training.scores import (
     Scores,
     read_dependencies,
@@ -28,14 +27,16 @@ from parsing.training.task import Row
 KINDS = {"const": "constituency", "dep": "dependency"}
 """Folder of a parser in the output, and kind of its model folder."""
 ABOUT = {
-    "dep": "Biaffine dependency parser (Dozat & Manning 2017)",
-    "const": "Span parser (Kitaev & Klein 2018) with part-of-speech tags",
+    "dep": (
+        "Biaffine dependency parser (Dozat & Manning 2017)",
+        "Words are given, tags are not used; relation subtypes count; `_punct`: with punctuation.",
+    ),
+    "const": (
+        "Span parser (Kitaev & Klein 2018) with part-of-speech tags",
+        "Brackets without function tags, punctuation and wrapper (`parsing/training/scores.py`).",
+    ),
 }
-RULES = {
-    "dep": "Words are given, tags are not used; LAS counts relation subtypes; `_punct`: with punctuation.",
-    "const": "Labelled brackets without function tags, punctuation and wrapper "
-    "(`parsing/training/scores.py` has the rules).",
-}
+"""What a model is, and how it is scored."""
 
 
 def train_parsers(config: TrainConfig) -> int:
@@ -44,12 +45,8 @@ def train_parsers(config: TrainConfig) -> int:
     Raises:
         UserError: no or bad training data.
     """
-    for kind, train, dev in (
-        ("dep", config.train_dep, config.dev_dep),
-        ("const", config.train_const, config.dev_const),
-    ):
-        if bool(train) != bool(dev):
-            raise UserError(f"--train-{kind} and --dev-{kind} are given together")
+    if bool(config.train_dep) != bool(config.dev_dep) or bool(config.train_const) != bool(config.dev_const):
+        raise UserError("--train-dep and --dev-dep are given together, as --train-const and --dev-const")
     if not (config.train_dep or config.train_const):
         raise UserError("give --train-dep and --dev-dep, or --train-const and --dev-const, or all four")
     treebanks = Treebanks(
@@ -58,35 +55,29 @@ def train_parsers(config: TrainConfig) -> int:
         trees=read_treebank(config.train_const) if config.train_const else (),
         dev_trees=read_treebank(config.dev_const) if config.dev_const else (),
     )
-    start = [] if config.start_from is None else _read_start(config.start_from)
     device = pick_device(config.device)
-    task = ParserTask(treebanks, config.model, config.loop, device, [_model(folder) for folder in start])
-    data = {
-        "train": _hashes((*config.train_dep, *config.train_const)),
-        "dev": _hashes((*config.dev_dep, *config.dev_const)),
+    task = ParserTask(treebanks, config.model, config.loop, device)
+    files = {
+        "train": (*config.train_dep, *config.train_const),
+        "dev": (*config.dev_dep, *config.dev_const),
     }
-    loop = config_to_json(config.loop)
-    identity = {key: value for key, value in loop.items() if key != "checkpoint_s"} | {
-        "model": config_to_json(config.model),
-        "start_from": [folder.identity["sha256"] for folder in start],
-        "device": device.type,
-        **data,
-    }
+    data = {role: {str(path): sha256_file(path) for path in paths} for role, paths in files.items()}
+    options = config_to_json(config.loop)
+    del options["checkpoint_s"]
+    identity = {"model": config_to_json(config.model), "device": device.type}
     plan = Plan(
         epochs=config.loop.epochs, max_minutes=config.loop.max_minutes, checkpoint_s=config.loop.checkpoint_s
     )
     log = log_to(config.output / "training")
-    run = Loop(task, plan, config.output / "training", identity=identity)
+    loop = Loop(task, plan, config.output / "training", identity=options | identity | data)
     parameters = sum(parameter.numel() for parameter in task.module.parameters())
     log.info("%d sentences, %d words; %d parameters", len(task.sizes), sum(task.sizes), parameters)
-    if code := run.run():
+    if code := loop.run():
         return code
-    run.load_best()
+    loop.load_best()
     name = config.name or config.output.resolve().name
-    models = {"const": task.constituency, "dep": task.dependency}
-    for kind, model in models.items():
-        if model is None:
-            continue
+    for model in task.models:
+        kind = "dep" if model is task.dependency else "const"
         path = config.output / kind
         save_model_folder(
             path,
@@ -99,58 +90,30 @@ def train_parsers(config: TrainConfig) -> int:
         )
         # The stored weights are scored, not those in memory: float16 rounds them.
         folder = load_model_folder(path, KINDS[kind])
-        scores = score(folder, treebanks)
-        write_text(path / CARD, "\n".join(_card(kind, folder, data, scores, run.position.best)))
+        if kind == "dep":
+            scores = score_dependency(parser_of(folder), treebanks.dev_sentences)
+        else:
+            scores = score_constituency(parser_of(folder), treebanks.dev_trees)
+        write_text(path / CARD, "\n".join(_card(kind, folder, data, scores, loop.position.best)))
         log.info("%s: %s", path, ", ".join(f"{key} {value:.2f}" for key, value in scores.items()))
     return 0
 
 
-def score(folder: ModelFolder, treebanks: Treebanks) -> Scores:
-    """Scores of a model folder on dev."""
-    model = _model(folder)
-    if isinstance(model, DependencyModel):
-        return score_dependency(BiaffineParser(model, {}), treebanks.dev_sentences)
-    return score_constituency(SpanParser(model, {}), treebanks.dev_trees)
-
-
-def _model(folder: ModelFolder) -> Model:
-    kind = DependencyModel if folder.kind == "dependency" else ConstituencyModel
-    return kind.from_folder(folder)
-
-
-def _read_start(path: Path) -> list[ModelFolder]:
-    """The model folder itself, or those in the output of a run."""
-    kinds = [kind for kind in KINDS if (path / kind).is_dir()]
-    folders = [path] if (path / CONFIG).is_file() or not kinds else [path / kind for kind in kinds]
-    return [load_model_folder(folder, *KINDS.values()) for folder in folders]
-
-
-def _hashes(paths: Sequence[Path]) -> dict[str, str]:
-    return {str(path): sha256_file(path) for path in paths}
-
-
 def _card(
-    kind: str, folder: ModelFolder, data: dict[str, dict[str, str]], scores: Scores, best: Row
+    kind: str, folder: ModelFolder, data: Mapping[str, Mapping[str, str]], scores: Scores, best: Row
 ) -> Iterator[str]:
     """The lines of a model card: what it is, data, scores."""
+    about, rules = ABOUT[kind]
     parameters = sum(tensor.numel() for tensor in folder.tensors.values())
-    sizes = [
-        f"{len(folder.names(names))} {names}"
-        for names in ("relations", "labels", "tags")
-        if names in folder.vocabulary
-    ]
+    predicted = [names for names in ("relations", "labels", "tags") if names in folder.vocabulary]
+    sizes = ", ".join(f"{len(folder.names(names))} {names}" for names in predicted)
     yield from (f"# {folder.identity['name']}, version {folder.identity['version']}", "")
-    yield f"{ABOUT[kind]} over a word and character BiLSTM; {parameters:,} parameters, {', '.join(sizes)}."
+    yield f"{about} over a word and character BiLSTM; {parameters:,} parameters, {sizes}."
     yield from ("", "## Data", "")
     for role, files in data.items():
         for path, digest in files.items():
             yield f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
-    yield from ("", "## Scores on dev, in per cent", "")
-    yield f"| {' | '.join(scores)} |"
+    yield from ("", "## Scores on dev, in per cent", "", f"| {' | '.join(scores)} |")
     yield "|---" * len(scores) + "|"
     yield f"| {' | '.join(f'{value:.2f}' for value in scores.values())} |"
-    yield from (
-        "",
-        f"{RULES[kind]} The best epoch was {best['epoch'] + 1}, chosen on the same sentences.",
-        "",
-    )
+    yield from ("", f"{rules} Epoch {best['epoch'] + 1} was the best on the same sentences.", "")

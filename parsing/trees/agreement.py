@@ -1,27 +1,12 @@
-"""Compare a parser in reduced precision or on a GPU with fp32 on the CPU: agreement of the trees, speed."""
+"""How far two parsers agree: one in reduced precision or on a GPU, and the same in fp32 on the CPU."""
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 
 from parsing.trees.parsers import ConstituencyParse, DependencyParse
-
-ALTERNATIONS = 3
-
-Parse = TypeVar("Parse")
-
-
-class Parses(Protocol[Parse]):
-    """Any parser."""
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Parse]:
-        """One parse per sentence."""
-        ...
 
 
 def dependency_agreement(
@@ -54,33 +39,3 @@ def constituency_agreement(
 
 def _spans(parse: ConstituencyParse) -> set[tuple[int, int, int]]:
     return set(zip(parse.starts.tolist(), parse.ends.tolist(), parse.labels.tolist(), strict=True))
-
-
-def compare(
-    parser: Parses[Parse],
-    reference: Parses[Parse],
-    sentences: Sequence[Sequence[str]],
-    agreement: Callable[[list[Parse], list[Parse]], dict[str, float]],
-    *,
-    clock: Callable[[], float] = time.process_time,
-) -> dict[str, float]:
-    """Measure and print the agreement and the speed ratio by ``clock``.
-
-    The parsers take turns, after one unmeasured pass each.
-    """
-    values = agreement(parser.parse(sentences), reference.parse(sentences))
-    ratios = []
-    for _ in range(ALTERNATIONS):
-        slow, fast = _seconds(reference, sentences, clock), _seconds(parser, sentences, clock)
-        ratios.append(slow / fast)
-    listed = ", ".join(f"{name.replace('_', ' ')} {value:.2f} %" for name, value in values.items())
-    ratio = statistics.median(ratios)
-    print(f"against fp32: {listed}")
-    print(f"speed {ratio:.2f} times fp32's ({min(ratios):.2f} to {max(ratios):.2f})")
-    return {**values, "speed_ratio": ratio}
-
-
-def _seconds(parser: Parses[Parse], sentences: Sequence[Sequence[str]], clock: Callable[[], float]) -> float:
-    start = clock()
-    parser.parse(sentences)
-    return clock() - start

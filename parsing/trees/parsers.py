@@ -79,7 +79,7 @@ class ConstituencyParser(Protocol):
 
 
 def check_tokens(sentences: Sequence[Sequence[str]], first: int = 0) -> None:
-    """Refuse text where tokens are meant: a string is a sequence of strings, too, its characters.
+    """Refuse text where tokens are meant: a string is a sequence of strings, its characters.
 
     Args:
         sentences: tokenised sentences, perhaps.
@@ -94,8 +94,7 @@ def check_tokens(sentences: Sequence[Sequence[str]], first: int = 0) -> None:
         if isinstance(tokens, str):
             raise UserError(
                 f"parse: sentence {index} is the string {tokens[:60]!r}; give a list of its tokens "
-                "(corpora.tokenize.make_tokenizer makes them)"
+                "(corpora.tokenize.Tokenizer makes them)"
             )
-        if odd := [token for token in tokens if token.__class__ is not str and not isinstance(token, str)]:
-            kind = type(odd[0]).__name__
-            raise UserError(f"parse: sentence {index}: {odd[0]!r} is no token but a {kind}")
+        if odd := [token for token in tokens if not isinstance(token, str)]:
+            raise UserError(f"parse: sentence {index}: {odd[0]!r} is no token but a {type(odd[0]).__name__}")

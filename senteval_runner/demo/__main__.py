@@ -1,12 +1,144 @@
-"""``python -m senteval_runner.demo``: see :mod:`senteval_runner.demo.pipeline`."""
+"""The whole pipeline on text that every machine has: ``make demo``.
+
+    python -m senteval_runner.demo
+
+Parses the embedded ``pydocs`` corpus (English documentation of Python and its libraries), adapts the
+encoder of the installation to it, evaluates neighbour retrieval on packages that it has not seen, and writes
+trees, model, ``results.json`` and a self-contained ``report.html`` under ``runs/demo/``. Every step is an
+ordinary command, printed before it runs; a stopped demo continues where it was.
+"""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from senteval_runner.demo.pipeline import cli
+from corpora.support.cli import Command
+from corpora.support.config import CountOrNone, Positive, configuration
+from corpora.support.errors import UserError
+from corpora.support.progress import progress
 
-__all__ = ["cli"]
+if TYPE_CHECKING:
+    from senteval_runner.demo.retrieval import RetrievalScores
+
+ADAPTED = "adapted"
+"""Name of the installation's encoder, continued on this text."""
+ADAPTING = (
+    *("--init", "builtin", "--words", "tuned", "--table.buckets", "5000", "--table.dropout", "0.1"),
+    *("--objective.score", "cosine", "--objective.same", "1", "--encoder.pooling", "root+mean"),
+)
+
+
+@configuration
+class DemoConfig:
+    """Size of the demo; the defaults take about five minutes on two cores."""
+
+    output: Path = Path("runs/demo")
+    """Folder for trees, model, results.json and report.html."""
+    sentences: str = "32k"
+    """Training sentences."""
+    held_out: str = "10k"
+    """At most this many sentences of held-out packages for the evaluation (there are about 15,600)."""
+    minutes: Positive = 2.0
+    """Minutes of adapting the installation's encoder."""
+    seed: CountOrNone = 0
+    """Seed of training."""
+
+
+def run_step(title: str, module: str, *arguments: object) -> float:
+    """Run ``python -m MODULE ARGUMENTS`` as a user would type it; return its seconds.
+
+    Raises:
+        UserError: the step refused its input (it has said why).
+        RuntimeError: the step failed.
+    """
+    words = [str(argument) for argument in arguments]
+    print(f"\n== {title}\n$ python -m {module} {' '.join(words)}", flush=True)
+    began = time.monotonic()
+    code = subprocess.run([sys.executable, "-m", module, *words], check=False).returncode
+    if code == 130:
+        raise KeyboardInterrupt
+    if code == 2:
+        raise UserError(f"stopped at: python -m {module} {' '.join(words)}")
+    if code:
+        raise RuntimeError(f"python -m {module} ended with exit code {code}")
+    return time.monotonic() - began
+
+
+def evaluate(models: Path, train_trees: Path, held_out_trees: Path) -> dict[str, RetrievalScores]:
+    """Neighbour retrieval of the adapted encoder and of what it has to beat.
+
+    That is the encoder as it is in the package (it has seen none of this text), weighted bags of its words
+    and of random vectors, and TF-IDF.
+    """
+    import numpy as np
+
+    from multiview.model import MultiViewEncoder
+    from parsing.cache.reader import TreeCache
+    from senteval_runner.demo.retrieval import neighbour_retrieval, tfidf_embeddings
+    from senteval_runner.vectors.encoders import open_model
+
+    held_out, training = TreeCache.open(held_out_trees), TreeCache.open(train_trees)
+    sentences, seen = (list(c.read(0, len(c), ("token",)).words()) for c in (held_out, training))
+    offsets = np.asarray(held_out.documents())
+
+    def vectors() -> Iterator[tuple[str, Any]]:
+        for name, model in (("builtin, adapted", str(models / ADAPTED)), ("builtin", "builtin")):
+            yield name, MultiViewEncoder.load(model).encode(None, trees=held_out, batch_size=256)
+        for name, words in (("the adapted", str(models / ADAPTED)), ("random", "random")):
+            yield f"SIF of {name} words", open_model(f"sif:{words}?corpus={train_trees}")(sentences)
+        yield "TF-IDF", tfidf_embeddings(seen, sentences)
+
+    rows = {}
+    with progress(total=5, unit="encoder", description="evaluate") as bar:
+        for name, found in vectors():
+            rows[name] = found
+            bar.update(1)
+    return neighbour_retrieval(rows, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)))
+
+
+def main(config: DemoConfig) -> None:
+    """Parse, adapt, evaluate, report."""
+    trees, models = config.output / "trees", config.output / "models"
+    training, held_out = trees / "pydocs-train", trees / "pydocs-heldout"
+    pydocs = ("parsing.run", "pydocs", "--split")
+    where = ("--trees", training, "--output", models, "--name", ADAPTED)
+    size = ("--loop.max-minutes", config.minutes, "--seed", config.seed)
+    steps = {
+        "parse the training text": (*pydocs, "train", "--limit", config.sentences, "--output", training),
+        "parse the held-out packages": (*pydocs, "heldout", "--limit", config.held_out, "--output", held_out),
+        "adapt the encoder in the package": ("multiview.train", *ADAPTING, *where, *size),
+    }
+    seconds = {
+        title: run_step(f"{number}/4 {title}", *map(str, words))
+        for number, (title, words) in enumerate(steps.items(), start=1)
+    }
+    print("\n== 4/4 neighbour retrieval on the held-out packages", flush=True)
+    began = time.monotonic()
+    scores = evaluate(models, training, held_out)
+    seconds["evaluate"] = time.monotonic() - began
+
+    from senteval_runner.demo.report import retrieval_table, write_report
+
+    report = write_report(config, models / ADAPTED, held_out, scores, seconds)
+    print(retrieval_table(scores).markdown())
+    print("seconds: " + ", ".join(f"{step} {value:.0f}" for step, value in seconds.items()))
+    print(f"trees    {trees}\nmodel    {models / ADAPTED}\nresults  {config.output / 'results.json'}")
+    print(f"report   {report}   <- open this in a browser")
+
+
+cli = Command(
+    DemoConfig,
+    main,
+    "senteval_runner.demo",
+    (__doc__ or "").split("\n")[0],
+    owns=lambda config: config.output,
+)
+
 
 if __name__ == "__main__":
     sys.exit(cli())

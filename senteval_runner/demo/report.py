@@ -4,66 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import platform
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from corpora.support.config import config_to_json
 from corpora.support.files import write_json, write_text
-from multiview.training.log import read_log
 from parsing.cache.reader import TreeCache
-from parsing.sentences import ParsedSentence, cached_sentences
+from parsing.cache.sentences import ParsedSentence, cached_sentences
+from parsing.training.loop import read_log
 from parsing.trees.draw import constituency_svg, dependency_svg
-from senteval_runner.cells import installed
 from senteval_runner.demo.retrieval import RetrievalScores
 from senteval_runner.report import plots
 from senteval_runner.report.page import Figure, Page, Section
 from senteval_runner.report.significance import Interval
-from senteval_runner.report.table import Cell, Column, Score, Table
+from senteval_runner.report.table import Column, Score, Table
 
-DRAWN_TREES = 2
-DRAWN_TOKENS = range(7, 13)
-"""Lengths of the drawn sentences: long enough for a real tree, short enough for a page."""
-STEP = "training step"
+DRAWN_TREES, DRAWN_TOKENS = 2, range(7, 13)
+"""How many sentences are drawn, and of which lengths: a real tree that a page holds."""
 LOSS_NOTE = (
     "How surprised each view still is by the neighbours of a sentence among the rest of its batch; lower is "
     "better."
 )
-FOUND_NOTE = (
-    "How often the sentence nearest to a sentence is the one before or after it, among sentences that were "
-    "kept out of training; higher is better."
-)
-LIBRARIES = ("torch", "numpy", "supar", "benepar", "spacy")
-
-
-def write_results(
-    path: Path, config: dict[str, Any], scores: Mapping[str, RetrievalScores], seconds: Mapping[str, float]
-) -> None:
-    """Every score of the demo with its configuration, versions and times, as JSON."""
-    write_json(
-        path,
-        {
-            "config": config,
-            "retrieval": {name: dataclasses.asdict(score) for name, score in scores.items()},
-            "seconds": {step: round(value, 1) for step, value in seconds.items()},
-            "versions": {"python": platform.python_version(), **installed(LIBRARIES)},
-        },
-    )
 
 
 def retrieval_table(scores: Mapping[str, RetrievalScores]) -> Table:
     """Recall@1 and MRR of each encoder with their intervals."""
-    rows: list[list[Cell]] = []
-    for name, score in scores.items():
-        mrr = score.mrr
-        rows.append(
-            [
-                name,
-                _percent(score.recall_at_1),
-                Score(mrr.mean, interval=(mrr.low, mrr.high)),
-                _percent(score.behind),
-            ]
-        )
+
+    def shown(interval: Interval | None, scale: float = 100) -> Score | None:
+        if interval is None:
+            return None
+        return Score(scale * interval.mean, interval=(scale * interval.low, scale * interval.high))
+
+    rows = [
+        [name, shown(score.recall_at_1), shown(score.mrr, 1), shown(score.behind)]
+        for name, score in scores.items()
+    ]
     first, score = next(iter(scores.items()))
     protocol = (
         f"{score.anchors:,} sentences of packages that training has not seen each rank the other "
@@ -78,23 +54,17 @@ def retrieval_table(scores: Mapping[str, RetrievalScores]) -> Table:
     return Table(columns, rows, notes=[protocol])
 
 
-def _percent(interval: Interval | None) -> Score | None:
-    if interval is None:
-        return None
-    return Score(100 * interval.mean, interval=(100 * interval.low, 100 * interval.high))
-
-
-def write_demo_report(
-    folder: Path,
+def write_report(
+    config: Any,
     model: Path,
     trees: Path,
     scores: Mapping[str, RetrievalScores],
     seconds: Mapping[str, float],
 ) -> Path:
-    """The table, the loss curve and two drawn parse trees on one page without outside files.
+    """All figures as JSON; the table, the loss curve and two parse trees on one page without outside files.
 
     Args:
-        folder: where ``report.html`` goes.
+        config: the demo's options; its ``output`` is the folder.
         model: model folder with its training log.
         trees: tree cache whose sentences are drawn.
         scores: of each encoder.
@@ -103,49 +73,25 @@ def write_demo_report(
     Returns:
         The page's path.
     """
-    times = Table(["step", "seconds"], [[step, round(value)] for step, value in seconds.items()])
+    retrieval = {name: dataclasses.asdict(score) for name, score in scores.items()}
+    taken = {step: round(value, 1) for step, value in seconds.items()}
+    found = {"config": config_to_json(config), "retrieval": retrieval, "seconds": taken}
+    write_json(config.output / "results.json", found)
+    loss: dict[str, list[tuple[float, float]]] = {}
+    for line in read_log(model / "log.jsonl"):
+        where = {"train": "batches of training sentences", "evaluation": "sentences kept out of training"}
+        if line["kind"] in where:
+            loss.setdefault(where[line["kind"]], []).append((float(line["step"]), float(line["loss"])))
+    curves = plots.curves(loss, x_label="training step", y_label="loss per sentence")
     sections = [
         Section("Neighbour retrieval", [retrieval_table(scores)]),
-        *_curves(model),
+        Section("Loss", [curves], note=LOSS_NOTE),
         Section("Two of the parsed sentences", list(_trees(trees))),
-        Section("Where the time went", [times]),
+        Section("Where the time went", [Table(["step", "seconds"], [[*row] for row in taken.items()])]),
     ]
-    page = Page("From text to sentence vectors: the demo", sections)
-    write_text(folder / "report.html", page.html())
-    return folder / "report.html"
-
-
-def _curves(model: Path) -> list[Section]:
-    """The training log as curves, named in words."""
-    lines = read_log(model / "log.jsonl")
-    validation = [line for line in lines if line["kind"] == "validation"]
-    loss = {
-        where: [(float(line["step"]), float(line["loss"])) for line in logged]
-        for where, logged in (
-            ("batches of training sentences", [line for line in lines if line["kind"] == "train"]),
-            ("sentences kept out of training", validation),
-        )
-    }
-    names = [name for name in (validation[-1] if validation else {}) if "@1" in name]
-    retrieval = {
-        curve_name(name): [
-            (float(line["step"]), 100 * float(line[name])) for line in validation if name in line
-        ]
-        for name in names
-    }
-    found = [Section("Loss", [plots.curves(loss, x_label=STEP, y_label="loss per sentence")], note=LOSS_NOTE)]
-    if retrieval:
-        curves = plots.curves(retrieval, x_label=STEP, y_label="% of sentences")
-        found.append(Section("Neighbours found during training", [curves], note=FOUND_NOTE))
-    return found
-
-
-def curve_name(metric: str) -> str:
-    """A metric of the training log in words: ``accuracy@1/0-dep,1-const`` is of the views DEP and CONST."""
-    if "/" not in metric:
-        return "all views side by side, by cosine"
-    one, other = (view.split("-", 1)[1].upper() for view in metric.split("/")[1].split(","))
-    return f"{one} against {other}, by the score that training uses"
+    page = config.output / "report.html"
+    write_text(page, Page("From text to sentence vectors: the demo", sections).html())
+    return Path(page)
 
 
 def _trees(folder: Path) -> Iterator[Figure]:
@@ -155,9 +101,8 @@ def _trees(folder: Path) -> Iterator[Figure]:
     for stored in itertools.islice(fitting, DRAWN_TREES):
         assert stored.heads and stored.relations and stored.tags and stored.spans is not None
         dependencies = dependency_svg(stored.words, stored.heads, stored.relations, stored.tags)
-        constituents = constituency_svg(stored.words, stored.tags, stored.spans)
         yield Figure(dependencies, " ".join(stored.words))
-        yield Figure(constituents)
+        yield Figure(constituency_svg(stored.words, stored.tags, stored.spans))
 
 
 def _fits_a_page(stored: ParsedSentence) -> bool:

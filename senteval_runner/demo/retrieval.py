@@ -52,25 +52,19 @@ def reciprocal_ranks(
         Reciprocal ranks [A] and the document of each anchor [A]. Ties count as errors: a candidate with
         exactly the neighbour's similarity ranks before it, so constant vectors score nothing.
     """
-    ranks: list[NDArray[np.float64]] = []
-    owners: list[NDArray[np.int64]] = []
+    ranks, owners = [], []
     for start in range(0, len(document_N), block):
         rows_BD = embeddings_ND[start : start + block]
         dense_BD = rows_BD if isinstance(rows_BD, np.ndarray) else rows_BD.toarray()
         unit_BD = unit(dense_BD).astype(np.float32)
         document_B = document_N[start : start + block]
-        size = len(unit_BD)
         similarity_BB = unit_BD @ unit_BD.T
         np.fill_diagonal(similarity_BB, -np.inf)
-        best_B = np.full(size, -np.inf, dtype=np.float32)
-        together = document_B[1:] == document_B[:-1]
-        step = np.diagonal(similarity_BB, offset=1)
-        best_B[:-1][together] = step[together]
-        best_B[1:][together] = np.maximum(best_B[1:][together], step[together])
-        anchors = np.flatnonzero(np.isfinite(best_B))
-        positive_BB = np.zeros((size, size), dtype=bool)
-        left = np.flatnonzero(together)
+        left = np.flatnonzero(document_B[1:] == document_B[:-1])
+        positive_BB = np.zeros(similarity_BB.shape, dtype=bool)
         positive_BB[left, left + 1] = positive_BB[left + 1, left] = True
+        best_B = np.where(positive_BB, similarity_BB, -np.inf).max(axis=1)
+        anchors = np.flatnonzero(positive_BB.any(axis=1))
         before = (similarity_BB >= best_B[:, None]) & ~positive_BB
         ranks.append(1.0 / (1 + before[anchors].sum(axis=1)))
         owners.append(document_B[anchors].astype(np.int64))

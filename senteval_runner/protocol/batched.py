@@ -23,8 +23,7 @@ from torch import Tensor
 from corpora.support.errors import UserError
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.features import Int
-from senteval_runner.protocol.heads import Head, HiddenHead, LogisticHead
-from senteval_runner.protocol.optimisers import OPTIMISERS, flat
+from senteval_runner.protocol.heads import STATES, Head, flat, update
 
 # Bytes of one step's gathered batches: larger ones leave the cache before the second product.
 GROUP_BYTES = 2 << 20
@@ -71,9 +70,7 @@ def split_fit(rows: Int, l2: float, seed: int, fraction: float = 0.05) -> Fit:
 
 def make_head(dim: int, classes: int, protocol: Protocol) -> Head:
     """The classifier a protocol asks for."""
-    if protocol.nhid:
-        return HiddenHead(dim, classes, protocol.nhid, protocol.dropout)
-    return LogisticHead(dim, classes)
+    return Head(dim, classes, protocol.nhid, protocol.dropout)
 
 
 def train_fits(
@@ -101,34 +98,20 @@ def train_fits(
     head = make_head(x_ND.shape[1] - 1, classes, protocol)
     size = max(1, GROUP_BYTES // (protocol.batch_size * x_ND.shape[1] * 4))
     groups = _groups(fits, size)
-    start = _Start.draw(head, seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        weights = head.initial()
+        drawn = torch.get_rng_state()  # dropout continues from here
 
     def train(group: list[int], stopped: Event) -> list[Fitted]:
-        members = [fits[i] for i in group]
-        return _GroupTrainer(x_ND, onehot, members, start, head, protocol, keep_weights).run(stopped)
+        trainer = _GroupTrainer(x_ND, onehot, [fits[i] for i in group], weights, head, protocol, keep_weights)
+        trainer.generator.set_state(drawn)
+        return trainer.run(np.random.RandomState(seed), stopped)
 
     results: dict[int, Fitted] = {}
     for group, fitted in zip(groups, _side_by_side(train, groups), strict=True):
         results.update(zip(group, fitted, strict=True))
     return [results[i] for i in range(len(fits))]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Start:
-    """The state in which every fit of a seed begins."""
-
-    seed: int
-    weights: list[Tensor]
-    """One classifier's initial parameters [k, in]."""
-    generator_state: Tensor
-    """State of torch's generator after drawing them: dropout continues from here."""
-
-    @classmethod
-    def draw(cls, head: Head, seed: int) -> _Start:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            weights = head.initial()
-            return cls(seed=seed, weights=weights, generator_state=torch.get_rng_state())
 
 
 def _side_by_side(
@@ -172,7 +155,7 @@ class _GroupTrainer:
         x_ND: Tensor,
         onehot_NC: Tensor,
         fits: Sequence[Fit],
-        start: _Start,
+        weights: Sequence[Tensor],
         head: Head,
         protocol: Protocol,
         keep_weights: bool,
@@ -180,15 +163,10 @@ class _GroupTrainer:
         self.x, self.onehot, self.fits, self.head = x_ND, onehot_NC, fits, head
         self.protocol, self.keep_weights = protocol, keep_weights
         self.labels = onehot_NC.argmax(1)
-        self.optimiser = OPTIMISERS[protocol.optim]()
-        self.stream = np.random.RandomState(start.seed)
-        if fits[0].drawn:
-            self.stream.permutation(fits[0].drawn)
         F, R = len(fits), len(fits[0].l2)
         self.generator = torch.Generator()
-        self.generator.set_state(start.generator_state)
-        self.params = [p.repeat(F, R, 1, 1) for p in start.weights]
-        self.state = [[torch.zeros_like(p) for _ in range(self.optimiser.states)] for p in self.params]
+        self.params = [p.repeat(F, R, 1, 1) for p in weights]
+        self.state = [[torch.zeros_like(p) for _ in range(STATES[protocol.optim])] for p in self.params]
         self.folds = list(range(F))
         self.model_FR = np.tile(np.arange(R), (F, 1))
         self.best_FR = np.full((F, R), -1, dtype=np.int64)
@@ -208,12 +186,14 @@ class _GroupTrainer:
             (flat(w), [flat(s) for s in state]) for w, state in zip(self.params, self.state, strict=True)
         ]
 
-    def run(self, stopped: Event) -> list[Fitted]:
+    def run(self, stream: np.random.RandomState, stopped: Event) -> list[Fitted]:
         """Train round by round until every model has stopped, or ``stopped`` is set."""
+        if self.fits[0].drawn:
+            stream.permutation(self.fits[0].drawn)
         epochs = 0
         while self.alive_FR.any() and epochs <= self.protocol.max_epoch and not stopped.is_set():
             for _ in range(self.protocol.epoch_size):
-                self._epoch()
+                self._epoch(stream)
             epochs += self.protocol.epoch_size
             self._stop_or_keep(self._dev_correct())
             self._compact()
@@ -227,9 +207,9 @@ class _GroupTrainer:
             weights=[self.best_weights[f, r] for r in models] if self.keep_weights else None,
         )
 
-    def _epoch(self) -> None:
+    def _epoch(self, stream: np.random.RandomState) -> None:
         F, n = self.train_Fn.shape
-        rows_Fn = self.train_Fn[:, torch.as_tensor(self.stream.permutation(n))]
+        rows_Fn = self.train_Fn[:, torch.as_tensor(stream.permutation(n))]
         y_FCn = self.onehot.index_select(0, rows_Fn.view(-1)).view(F, n, -1).transpose(1, 2).contiguous()
         size = self.protocol.batch_size
         for rows_FB, y_FCB in zip(rows_Fn.split(size, dim=1), y_FCn.split(size, dim=2), strict=True):
@@ -237,7 +217,7 @@ class _GroupTrainer:
             self.step += 1
             gradients = self.head.gradients(x_FBD, y_FCB, self.params, self.generator)
             for (w, state), gradient in zip(self.flat, gradients, strict=True):
-                self.optimiser.update(w, flat(gradient), state, self.l2, self.step)
+                update(self.protocol.optim, w, flat(gradient), state, self.l2, self.step)
 
     def _dev_correct(self) -> Int:
         """Number of correct development rows of each model still in training: [F, R]."""

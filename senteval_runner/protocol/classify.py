@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -32,8 +32,10 @@ from senteval_runner.protocol.config import (
 )
 from senteval_runner.protocol.features import Float, Int, as_tensor
 
-Scheme = Literal["inner_kfold", "kfold", "split"]
 NOMINAL_L2, NOMINAL_INVERSE = 1e-9, 1e9
+"""What SNLI is trained with: a single, tiny regulariser."""
+Accuracies = NDArray[np.float64]
+"""Development accuracy in [0, 1]: [folds, candidates]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,102 +56,92 @@ class Classification:
     """Class id per test row (per row of the task for ``inner_kfold``)."""
 
 
+@dataclass(frozen=True)
 class _Torch:
-    """Batched early-stopped classifiers."""
+    """Batched early-stopped classifiers of one task."""
 
-    def __init__(self, protocol: Protocol, classes: int, seed: int, *, nominal: bool = False) -> None:
-        self.protocol, self.classes, self.seed = protocol, classes, seed
-        self.candidates: tuple[float, ...] = (NOMINAL_L2,) if nominal else TORCH_REGULARISERS
+    x: Float
+    y: Int
+    classes: int
+    protocol: Protocol
+    seed: int
+    candidates: Sequence[float] = TORCH_REGULARISERS
 
-    def search(self, x: Float, y: Int, folds: Sequence[tuple[Int, Int]]) -> NDArray[np.float64]:
-        """Development accuracy in [0, 1]: [folds, candidates]."""
-        fits = [Fit(train=train, dev=dev, l2=self.candidates) for train, dev in folds]
-        fitted = train_fits(as_tensor(x), y, fits, self.classes, self.protocol, self.seed)
+    def search(self, folds: Sequence[tuple[Int, Int]]) -> Accuracies:
+        """Train on the first rows of each fold, measure on the second."""
+        fits = [Fit(train=train, dev=dev, l2=tuple(self.candidates)) for train, dev in folds]
+        fitted = train_fits(as_tensor(self.x), self.y, fits, self.classes, self.protocol, self.seed)
         return np.array([one.accuracy for one in fitted])
 
-    def refit(self, x: Float, y: Int, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
+    def refit(self, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
         """Predictions for ``test`` after training on ``train`` less 5 %, per (train, test, candidate)."""
         fits = [split_fit(train, self.candidates[chosen], self.seed) for train, _, chosen in jobs]
-        return self._train_and_predict(x, y, fits, [(test, 0) for _, test, _ in jobs])[0]
+        weights, _ = self._train(fits)
+        return [self._predict(test, one) for (_, test, _), (one,) in zip(jobs, weights, strict=True)]
 
-    def split(
-        self, x: Float, y: Int, train: Int, dev: Int, test: Int
-    ) -> tuple[NDArray[np.float64], list[Int]]:
+    def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
         """Search on a given development set. A final fit would repeat the search, so its weights are used."""
-        fits = [Fit(train=train, dev=dev, l2=self.candidates)]
-        wanted = [(test, r) for r in range(len(self.candidates))]
-        predictions, accuracy = self._train_and_predict(x, y, fits, wanted)
-        return accuracy, predictions
+        (weights,), accuracy = self._train([Fit(train=train, dev=dev, l2=tuple(self.candidates))])
+        return accuracy, [self._predict(test, one) for one in weights]
 
-    def _train_and_predict(
-        self, x: Float, y: Int, fits: Sequence[Fit], wanted: Sequence[tuple[Int, int]]
-    ) -> tuple[list[Int], NDArray[np.float64]]:
-        """``wanted``: (rows, model) to predict; one per fit, or several if there is a single fit."""
-        tensor = as_tensor(x)
-        fitted = train_fits(tensor, y, fits, self.classes, self.protocol, self.seed, keep_weights=True)
-        head = make_head(x.shape[1] - 1, self.classes, self.protocol)
-        owners = fitted if len(fitted) > 1 else fitted * len(wanted)
-        predictions = []
-        for one, (rows, model) in zip(owners, wanted, strict=True):
-            assert one.weights is not None
-            predictions.append(predict(tensor, rows, one.weights[model], head))
-        return predictions, np.array([one.accuracy for one in fitted])
+    def _train(self, fits: Sequence[Fit]) -> tuple[list[list[list[torch.Tensor]]], Accuracies]:
+        x, options = as_tensor(self.x), (self.classes, self.protocol, self.seed)
+        fitted = train_fits(x, self.y, fits, *options, keep_weights=True)
+        return [one.weights or [] for one in fitted], np.array([one.accuracy for one in fitted])
+
+    def _predict(self, rows: Int, weights: list[torch.Tensor]) -> Int:
+        head = make_head(self.x.shape[1] - 1, self.classes, self.protocol)
+        return predict(as_tensor(self.x), rows, weights, head)
 
 
+@dataclass(frozen=True)
 class _Sklearn:
     """scikit-learn's logistic regression, called as the original calls it: it stops before convergence."""
 
-    def __init__(self, seed: int, scheme: Scheme, *, nominal: bool = False) -> None:
-        self.seed = seed
-        self.candidates: tuple[float, ...] = SKLEARN_INVERSES_KFOLD if scheme == "kfold" else SKLEARN_INVERSES
-        if nominal:
-            self.candidates = (NOMINAL_INVERSE,)
+    x: Float
+    y: Int
+    seed: int
+    candidates: Sequence[float]
 
-    def _fit(self, x: Float, y: Int, rows: Int, candidate: float) -> LogisticRegression:
+    def _fit(self, rows: Int, candidate: float) -> LogisticRegression:
         # One BLAS thread: on these small products more only spin, and the last digits depend on them.
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return LogisticRegression(C=candidate, random_state=self.seed).fit(x[rows, :-1], y[rows])
+            model = LogisticRegression(C=candidate, random_state=self.seed)
+            return model.fit(self.x[rows, :-1], self.y[rows])
 
-    def search(self, x: Float, y: Int, folds: Sequence[tuple[Int, Int]]) -> NDArray[np.float64]:
-        """Development accuracy in [0, 1]: [folds, candidates]."""
-        return np.array(
-            [
-                [self._fit(x, y, train, c).score(x[dev, :-1], y[dev]) for c in self.candidates]
-                for train, dev in folds
-            ]
-        )
+    def search(self, folds: Sequence[tuple[Int, Int]]) -> Accuracies:
+        """As above, on all of ``train``."""
+        return np.array([self.split(train, dev, dev)[0][0] for train, dev in folds])
 
-    def refit(self, x: Float, y: Int, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
-        """Predictions for ``test`` after training on all of ``train``, per (train, test, candidate)."""
+    def refit(self, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
+        """As above, on all of ``train``."""
         return [
-            self._fit(x, y, train, self.candidates[chosen]).predict(x[test, :-1])
+            self._fit(train, self.candidates[chosen]).predict(self.x[test, :-1])
             for train, test, chosen in jobs
         ]
 
-    def split(
-        self, x: Float, y: Int, train: Int, dev: Int, test: Int
-    ) -> tuple[NDArray[np.float64], list[Int]]:
-        """Search on a given development set."""
-        models = [self._fit(x, y, train, c) for c in self.candidates]
-        accuracy = np.array([[model.score(x[dev, :-1], y[dev]) for model in models]])
-        return accuracy, [model.predict(x[test, :-1]) for model in models]
+    def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
+        """As above."""
+        models = [self._fit(train, candidate) for candidate in self.candidates]
+        accuracy = np.array([[model.score(self.x[dev, :-1], self.y[dev]) for model in models]])
+        return accuracy, [model.predict(self.x[test, :-1]) for model in models]
 
 
 def _backend(
-    protocol: Protocol, classes: int, seed: int, scheme: Scheme, *, nominal: bool = False
+    x: Float, y: Int, classes: int, protocol: Protocol, seed: int, *, nominal: bool = False
 ) -> _Torch | _Sklearn:
     if protocol.backend == "sklearn":
-        return _Sklearn(seed, scheme, nominal=nominal)
-    return _Torch(protocol, classes, seed, nominal=nominal)
+        return _Sklearn(x, y, seed, [NOMINAL_INVERSE] if nominal else SKLEARN_INVERSES)
+    return _Torch(x, y, classes, protocol, seed, [NOMINAL_L2] if nominal else TORCH_REGULARISERS)
 
 
 def _percent(correct: NDArray[np.bool_]) -> float:
     return round(100 * (int(correct.sum()) / len(correct)), 2)
 
 
-def _means(accuracy: NDArray[np.float64]) -> list[float]:
-    """Mean over folds of [folds, candidates], in percent and rounded: the candidate is chosen by it."""
+def _means(accuracy: Accuracies) -> list[float]:
+    """Mean over folds, in percent and rounded: the candidate is chosen by it."""
     return [float(round(100 * np.mean(column), 2)) for column in accuracy.T]
 
 
@@ -158,14 +150,14 @@ def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -
     folds = StratifiedKFold(n_splits=protocol.kfold, shuffle=True, random_state=BINARY_FOLD_SEED)
     outer = list(folds.split(x, y))
     inner = [(train[a], train[b]) for train, _ in outer for a, b in folds.split(train, y[train])]
-    backend = _backend(protocol, classes, seed, "inner_kfold")
-    accuracy = backend.search(x, y, inner).reshape(protocol.kfold, protocol.kfold, -1)
+    backend = _backend(x, y, classes, protocol, seed)
+    accuracy = backend.search(inner).reshape(protocol.kfold, protocol.kfold, -1)
     dev_scores = [_means(one) for one in accuracy]
     chosen = [int(np.argmax(scores)) for scores in dev_scores]
     jobs = [(train, test, best) for (train, test), best in zip(outer, chosen, strict=True)]
     predictions = np.empty(len(y), dtype=np.int64)
     per_fold = []
-    for (_, test), predicted in zip(outer, backend.refit(x, y, jobs), strict=True):
+    for (_, test), predicted in zip(outer, backend.refit(jobs), strict=True):
         predictions[test] = predicted
         per_fold.append(_percent(predicted == y[test]))
     return Classification(
@@ -183,12 +175,14 @@ def kfold(
 ) -> Classification:
     """Choose by cross-validation on the train rows, refit on all of them, score the test rows."""
     folds = StratifiedKFold(n_splits=protocol.kfold, shuffle=True, random_state=seed)
-    backend = _backend(protocol, classes, seed, "kfold")
+    backend = _backend(x, y, classes, protocol, seed)
+    if isinstance(backend, _Sklearn):
+        backend = replace(backend, candidates=SKLEARN_INVERSES_KFOLD)
     cut = [(train[a], train[b]) for a, b in folds.split(train, y[train])]
-    dev_scores = _means(backend.search(x, y, cut))
+    dev_scores = _means(backend.search(cut))
     best = int(np.argmax(dev_scores))
-    predictions = backend.refit(x, y, [(train, test, best)])[0]
-    return _single(backend, dev_scores, best, predictions, y[test])
+    (predictions,) = backend.refit([(train, test, best)])
+    return _single(backend.candidates, dev_scores, best, predictions, y[test])
 
 
 def split(
@@ -204,21 +198,21 @@ def split(
     nominal: bool = False,
 ) -> Classification:
     """Choose and stop on the development rows; ``nominal`` (SNLI) tries a single, tiny regulariser."""
-    backend = _backend(protocol, classes, seed, "split", nominal=nominal)
-    accuracy, predictions = backend.split(x, y, train, dev, test)
+    backend = _backend(x, y, classes, protocol, seed, nominal=nominal)
+    accuracy, predictions = backend.split(train, dev, test)
     dev_scores = [round(100 * float(a), 2) for a in accuracy[0]]
     best = int(np.argmax(dev_scores))
-    return _single(backend, dev_scores, best, predictions[best], y[test])
+    return _single(backend.candidates, dev_scores, best, predictions[best], y[test])
 
 
 def _single(
-    backend: _Torch | _Sklearn, dev_scores: list[float], best: int, predictions: Int, gold: Int
+    candidates: Sequence[float], dev_scores: list[float], best: int, predictions: Int, gold: Int
 ) -> Classification:
     return Classification(
         devacc=dev_scores[best],
         acc=_percent(predictions == gold),
-        regularisers=list(backend.candidates),
-        chosen=[backend.candidates[best]],
+        regularisers=list(candidates),
+        chosen=[candidates[best]],
         dev_scores=[dev_scores],
         predictions=predictions,
     )

@@ -1,49 +1,27 @@
-"""Many small classifiers as one: parameters of F folds x R regularisers, gradients by hand.
+"""Many small classifiers as one: parameters of F folds x R regularisers, gradients by hand, fused optimisers.
 
 Shapes: F folds, R regularisers, B rows of a batch, D features with the constant one as the last
 (its weight is the bias), H hidden units, C classes. A head's parameters are float32 [F, R, k, in], so that a
 fold's rows are gathered once for all its regularisers and one batched product serves them: weights stand
-like ``nn.Linear``'s and activations are [k, B], because [R*k, D] @ [D, B] runs 1.7-3 times faster than its
-transposes, and a softmax along k 10 times faster than along a last dimension of 2 (46 against 158 us and
-10 against 120 us at F 10, D 301, R*C 8, one core).
+like ``nn.Linear``'s and activations are [k, B], because [R*k, D] @ [D, B] runs faster than its transposes,
+and a softmax along k much faster than along a last dimension of 2.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from typing import Protocol
 
+import numpy as np
 import torch
+from numba import njit
 from torch import Tensor, nn
 
 from parsing.networks.products import Products
+from senteval_runner.protocol.features import Float
 
 WIDE = 16_384
-"""With at least this many weights per fold oneDNN's product is faster (see :func:`fold_products`)."""
-
-
-class Head(Protocol):
-    """Forward and backward pass of F x R classifiers on one batch per fold."""
-
-    def initial(self) -> list[Tensor]:
-        """One classifier's parameters [k, in], drawn from torch's generator as ``nn.Linear`` draws them."""
-        ...
-
-    def logits(self, x_FBD: Tensor, params: list[Tensor]) -> Tensor:
-        """Scores [F, R, C, B], without dropout."""
-        ...
-
-    def gradients(
-        self, x_FBD: Tensor, y_FCB: Tensor, params: list[Tensor], generator: torch.Generator
-    ) -> list[Tensor]:
-        """Gradient of every classifier's own mean cross-entropy, in the parameters' shapes."""
-        ...
-
-
-def _linear_parameters(dim: int, out: int) -> Tensor:
-    """``nn.Linear(dim, out)`` with its bias as the last column: [out, dim + 1]."""
-    layer = nn.Linear(dim, out)
-    return torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)
+"""With at least this many weights per fold oneDNN's product is faster where that is the faster library."""
 
 
 @cache
@@ -52,12 +30,7 @@ def _onednn_is_faster() -> bool:
 
 
 def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
-    """Product fold by fold: a @ b, [F, K, N].
-
-    From about 16 thousand ``weights`` per fold oneDNN computes it where that is the faster library
-    (:mod:`parsing.networks.products`): 60 and 48 us against MKL's 75 and 77 for the two products of one step
-    at 4,800 dimensions (8 rows of weights, 64 items), 100 and 75 against 142 and 155 at 9,600.
-    """
+    """Product fold by fold: a @ b, [F, K, N]; ``weights`` per fold decide who computes it."""
     F, K, _ = a_FKM.shape
     if K < 4 or weights < WIDE or a_FKM.dtype != torch.float32 or not _onednn_is_faster():
         return torch.bmm(a_FKM, b_FMN)
@@ -78,46 +51,25 @@ def _outer(delta_FRkB: Tensor, x_FBD: Tensor) -> Tensor:
     return fold_products(delta_FRkB.view(F, R * k, B), x_FBD, R * k * x_FBD.shape[2]).view(F, R, k, -1)
 
 
-def _cross_entropy_gradient(logits_FRCB: Tensor, y_FCB: Tensor) -> Tensor:
-    """Gradient of the mean cross-entropy with respect to the logits: (softmax(z) - y) / B."""
-    delta = torch.softmax(logits_FRCB, dim=2)
-    return delta.sub_(y_FCB[:, None]).mul_(1.0 / delta.shape[3])
+class Head:
+    """``Linear(d, C)``, or with ``hidden`` units ``Linear(d, H), Dropout, Sigmoid, Linear(H, C)``.
 
+    Parameters: ``[W [F, R, C, D]]`` or ``[W1 [F, R, H, D], W2 [F, R, C, H + 1]]``, biases as last columns.
+    """
 
-class LogisticHead:
-    """``Linear(d, C)``: parameters ``[W [F, R, C, D]]``."""
-
-    def __init__(self, dim: int, classes: int) -> None:
-        self.dim, self.classes = dim, classes
+    def __init__(self, dim: int, classes: int, hidden: int = 0, dropout: float = 0.0) -> None:
+        self.sizes = [(dim, hidden), (hidden, classes)] if hidden else [(dim, classes)]
+        self.dropout = dropout
 
     def initial(self) -> list[Tensor]:
-        """See :class:`Head`."""
-        return [_linear_parameters(self.dim, self.classes)]
+        """One classifier's parameters [k, in], drawn from torch's generator as ``nn.Linear`` draws them."""
+        layers = [nn.Linear(dim, out) for dim, out in self.sizes]
+        return [torch.cat([one.weight.detach(), one.bias.detach()[:, None]], dim=1) for one in layers]
 
     def logits(self, x_FBD: Tensor, params: list[Tensor]) -> Tensor:
-        """See :class:`Head`."""
-        return _apply(x_FBD, params[0])
-
-    def gradients(
-        self, x_FBD: Tensor, y_FCB: Tensor, params: list[Tensor], generator: torch.Generator
-    ) -> list[Tensor]:
-        """dL/dW = (softmax(W xᵀ) - y) x / B."""
-        return [_outer(_cross_entropy_gradient(_apply(x_FBD, params[0]), y_FCB), x_FBD)]
-
-
-class HiddenHead:
-    """``Linear(d, H), Dropout, Sigmoid, Linear(H, C)``: ``[W1 [F, R, H, D], W2 [F, R, C, H + 1]]``."""
-
-    def __init__(self, dim: int, classes: int, hidden: int, dropout: float) -> None:
-        self.dim, self.classes, self.hidden, self.dropout = dim, classes, hidden, dropout
-
-    def initial(self) -> list[Tensor]:
-        """See :class:`Head`."""
-        return [_linear_parameters(self.dim, self.hidden), _linear_parameters(self.hidden, self.classes)]
-
-    def logits(self, x_FBD: Tensor, params: list[Tensor]) -> Tensor:
-        """See :class:`Head`."""
-        return self._output(torch.sigmoid(_apply(x_FBD, params[0])), params[1])
+        """Scores [F, R, C, B], without dropout."""
+        first = _apply(x_FBD, params[0])
+        return first if len(params) == 1 else self._output(torch.sigmoid(first), params[1])
 
     @staticmethod
     def _output(s_FRHB: Tensor, w_FRCh: Tensor) -> Tensor:
@@ -127,19 +79,85 @@ class HiddenHead:
     def gradients(
         self, x_FBD: Tensor, y_FCB: Tensor, params: list[Tensor], generator: torch.Generator
     ) -> list[Tensor]:
-        """δ2 = (softmax - y)/B; dW2 = δ2 sᵀ; δ1 = (W2ᵀ δ2) ∘ s(1-s) ∘ mask; dW1 = δ1 x."""
-        a_FRHB = _apply(x_FBD, params[0])
-        mask_HB = None
-        if self.dropout:
+        """Gradient of every classifier's own mean cross-entropy, in the parameters' shapes.
+
+        δ2 = (softmax - y)/B; dW2 = δ2 sᵀ; δ1 = (W2ᵀ δ2) ∘ s(1-s) ∘ mask; dW1 = δ1 x. Without hidden units
+        δ2 is δ1.
+        """
+        z_FRkB, mask_HB = _apply(x_FBD, params[0]), None
+        if self.dropout and len(params) > 1:
             # Every classifier would draw the same mask from its own stream, so all share one.
-            keep = torch.empty(x_FBD.shape[1], self.hidden).bernoulli_(1 - self.dropout, generator=generator)
+            shape = x_FBD.shape[1], z_FRkB.shape[2]
+            keep = torch.empty(shape).bernoulli_(1 - self.dropout, generator=generator)
             mask_HB = keep.t() / (1 - self.dropout)
-            a_FRHB = a_FRHB * mask_HB
-        s_FRHB = a_FRHB.sigmoid_()
-        delta2 = _cross_entropy_gradient(self._output(s_FRHB, params[1]), y_FCB)
-        grad2 = torch.cat([delta2 @ s_FRHB.transpose(2, 3), delta2.sum(dim=3, keepdim=True)], dim=-1)
-        delta1 = params[1][..., :-1].transpose(2, 3) @ delta2
+            z_FRkB = z_FRkB * mask_HB
+        s_FRHB = z_FRkB.sigmoid_() if len(params) > 1 else z_FRkB
+        delta = torch.softmax(self._output(s_FRHB, params[1]) if len(params) > 1 else z_FRkB, dim=2)
+        delta = delta.sub_(y_FCB[:, None]).mul_(1.0 / delta.shape[3])
+        if len(params) == 1:
+            return [_outer(delta, x_FBD)]
+        grad2 = torch.cat([delta @ s_FRHB.transpose(2, 3), delta.sum(dim=3, keepdim=True)], dim=-1)
+        delta1 = params[1][..., :-1].transpose(2, 3) @ delta
         delta1 = torch.ops.aten.sigmoid_backward(delta1, s_FRHB)
-        if mask_HB is not None:
-            delta1 = delta1 * mask_HB
-        return [_outer(delta1, x_FBD), grad2]
+        return [_outer(delta1 if mask_HB is None else delta1 * mask_HB, x_FBD), grad2]
+
+
+def flat(tensor: Tensor) -> Float:
+    """A contiguous [F, R, ...] tensor as a numpy view [F * R, rest], sharing its memory."""
+    array: Float = tensor.numpy().reshape(tensor.shape[0] * tensor.shape[1], -1)
+    return array
+
+
+# At these sizes separate torch operations cost more than the products do, so each optimiser is one compiled
+# pass over flat arrays [models, k]. L2 is coupled (added to the gradient), with a weight per classifier.
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _adam(
+    w: Float, g: Float, m: Float, v: Float, l2: Float, step: int, lr: float, b1: float, b2: float, eps: float
+) -> None:
+    """Adam: m = β1 m + (1-β1) g; v = β2 v + (1-β2) g²; w -= lr/(1-β1ᵗ) m/(√v/√(1-β2ᵗ) + ε)."""
+    size = np.float32(lr / (1.0 - b1**step))
+    root = np.float32(np.sqrt(1.0 - b2**step))
+    c1, c2, e = np.float32(1.0 - b1), np.float32(1.0 - b2), np.float32(eps)
+    d2 = np.float32(b2)
+    for i in range(w.shape[0]):
+        decay = l2[i]
+        for j in range(w.shape[1]):
+            grad = g[i, j] + decay * w[i, j]
+            m[i, j] += c1 * (grad - m[i, j])
+            v[i, j] = d2 * v[i, j] + c2 * grad * grad
+            w[i, j] -= size * (m[i, j] / (np.sqrt(v[i, j]) / root + e))
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _rmsprop(w: Float, g: Float, v: Float, l2: Float, lr: float, alpha: float, eps: float) -> None:
+    """RMSprop: v = α v + (1-α) g²; w -= lr g / (√v + ε)."""
+    a, c, e, size = np.float32(alpha), np.float32(1.0 - alpha), np.float32(eps), np.float32(lr)
+    for i in range(w.shape[0]):
+        decay = l2[i]
+        for j in range(w.shape[1]):
+            grad = g[i, j] + decay * w[i, j]
+            v[i, j] = a * v[i, j] + c * grad * grad
+            w[i, j] -= size * (grad / (np.sqrt(v[i, j]) + e))
+
+
+STATES = {"adam": 2, "rmsprop": 1}
+"""Arrays of state per parameter, by optimiser."""
+
+
+def update(optimiser: str, w: Float, grad: Float, state: Sequence[Float], l2: Float, step: int) -> None:
+    """One step of ``torch.optim``'s Adam or RMSprop with their defaults (learning rates 1e-3 and 1e-2).
+
+    Args:
+        optimiser: ``adam`` or ``rmsprop``.
+        w: one parameter of all models, [models, k] float32 (see :func:`flat`), changed in place.
+        grad: the same shape, without the L2 term.
+        state: ``STATES`` arrays of the same shape, changed in place.
+        l2: [models] weight decay per classifier.
+        step: number of this step, from 1.
+    """
+    if optimiser == "adam":
+        _adam(w, grad, state[0], state[1], l2, step, 1e-3, 0.9, 0.999, 1e-8)
+    else:
+        _rmsprop(w, grad, state[0], l2, 1e-2, 0.99, 1e-8)

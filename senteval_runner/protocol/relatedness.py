@@ -14,8 +14,7 @@ from torch import Tensor
 
 from senteval_runner.protocol.correlation import Scores, pearson, spearman
 from senteval_runner.protocol.features import Float, as_tensor
-from senteval_runner.protocol.heads import LogisticHead, fold_products
-from senteval_runner.protocol.optimisers import Adam, flat
+from senteval_runner.protocol.heads import Head, flat, fold_products, update
 
 CLASSES = 5
 BATCH = 64
@@ -76,8 +75,8 @@ def relatedness(
     stream = np.random.RandomState(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        w = LogisticHead(x_ND.shape[1] - 1, CLASSES).initial()[0][None, None].contiguous()
-    adam, no_l2 = Adam(), np.zeros(1, dtype=np.float32)
+        w = Head(x_ND.shape[1] - 1, CLASSES).initial()[0][None, None].contiguous()
+    no_l2 = np.zeros(1, dtype=np.float32)
     flat_w = flat(w)
     state = [np.zeros_like(flat_w), np.zeros_like(flat_w)]
     best, best_w, misses, step = -1.0, w, 0, 0
@@ -89,7 +88,7 @@ def relatedness(
                 gradient = _gradient(
                     x_ND.index_select(0, rows), targets_NK.index_select(0, rows).t(), w[0, 0]
                 )
-                adam.update(flat_w, flat(gradient[None, None]), state, no_l2, step)
+                update("adam", flat_w, flat(gradient[None, None]), state, no_l2, step)
         found = pearson(_expected_score(x_dev, w[0, 0]), dev[1])
         if found > best:
             best, best_w = found, w.clone()

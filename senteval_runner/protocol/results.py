@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from senteval_runner.protocol.config import Protocol
 
@@ -49,6 +50,10 @@ class TaskResult:
         metrics = "  ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
         return f"{self.task}: {metrics}  ({sum(self.rows.values()):,} rows, {self.dim} dimensions)"
 
+    def figures(self) -> dict[str, Any]:
+        """Everything but the predictions and the gold labels of single rows, for JSON."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k not in ("predictions", "gold")}
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Results:
@@ -71,29 +76,16 @@ class Results:
 
     def __repr__(self) -> str:
         skipped = [f"{task}: skipped, {why}"[:100] for task, why in self.skipped.items()]
-        lines = [
-            f"protocol {self.protocol.name}, seed {self.seed}",
-            *map(repr, self.tasks.values()),
-            *skipped,
-        ]
-        return "\n".join(lines)
-
-    def rows(self) -> list[dict[str, str | int | float]]:
-        """One row per score: protocol, seed, task, metric, value."""
-        return [
-            {
-                "protocol": self.protocol.name,
-                "seed": self.seed,
-                "task": result.task,
-                "metric": metric,
-                "value": value,
-            }
-            for result in self.tasks.values()
-            for metric, value in result.metrics.items()
-        ]
+        first = f"protocol {self.protocol.name}, seed {self.seed}"
+        return "\n".join([first, *map(repr, self.tasks.values()), *skipped])
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """The rows as a pandas table, wide by ``.pivot(index="task", columns="metric", values="value")``."""
+        """One row per score, wide by ``.pivot(index="task", columns="metric", values="value")``."""
         import pandas
 
-        return pandas.DataFrame(self.rows(), columns=["protocol", "seed", "task", "metric", "value"])
+        rows = [
+            (self.protocol.name, self.seed, result.task, metric, value)
+            for result in self.tasks.values()
+            for metric, value in sorted(result.metrics.items())
+        ]
+        return pandas.DataFrame(rows, columns=["protocol", "seed", "task", "metric", "value"])

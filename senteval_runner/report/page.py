@@ -1,4 +1,4 @@
-"""One page for every report: sections of tables, figures and prose, as Markdown or as one HTML file.
+"""One page for every report: sections of tables, figures and prose, as Markdown, HTML or LaTeX.
 
     page = Page("Scores", [Section("Downstream", [table, "Some prose.", plots.bars(...)])])
     write_text(folder / "report.html", page.html())
@@ -6,7 +6,7 @@
 
 The HTML file is self-contained: it includes its style, its figures and a short script that sorts tables;
 every text is escaped. It follows the reader's choice of light or dark, and has a style for print. Markdown
-has tables and prose only; sections with nothing but figures are left out.
+has tables and prose only, LaTeX tables only.
 """
 
 from __future__ import annotations
@@ -16,14 +16,7 @@ from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from senteval_runner.report.table import Table, escaped
-
-SERIES = (
-    *(("#1f5f8b", "#6db3e3"), ("#b3541e", "#e8935c"), ("#3d7a3a", "#83c27e"), ("#7a3d77", "#c58bc2")),
-    *(("#8a7a1f", "#cdbb55"), ("#4a4a4a", "#b8b8b8"), ("#2a8a8a", "#63c9c9"), ("#a33b4b", "#e58090")),
-    *(("#5b6fd0", "#9fadf5"), ("#d08a1e", "#f2bd62"), ("#6aa84f", "#b3dd9d"), ("#c56aa8", "#f0a8d8")),
-)
-"""Colours of twelve models or classes, on white and on black."""
+from senteval_runner.report.table import Table, escaped, latex
 
 
 @dataclass(frozen=True)
@@ -52,15 +45,13 @@ class Section:
 
     def markdown(self) -> str:
         """The section at level 2; empty when it has nothing but figures."""
-        parts = [
+        texts = [
             block.markdown() if isinstance(block, Table) else f"{escaped(block)}\n"
             for block in self.blocks
             if not isinstance(block, Figure)
         ]
-        if not parts:
-            return ""
         note = [f"{escaped(self.note)}\n"] if self.note else []
-        return "\n".join([f"## {escaped(self.title)}\n", *note, *parts])
+        return "\n".join([f"## {escaped(self.title)}\n", *note, *texts]) if texts else ""
 
 
 @dataclass(frozen=True)
@@ -87,9 +78,17 @@ class Page:
             undefined=StrictUndefined,
             keep_trailing_newline=True,
         )
-        return environment.get_template("page.html").render(page=self, kind=_kind, colours=SERIES)
+        return environment.get_template("page.html").render(
+            page=self, kind=lambda block: type(block).__name__
+        )
 
-
-def _kind(block: Block) -> str:
-    """Which part of the template prints a block."""
-    return "text" if isinstance(block, str) else "table" if isinstance(block, Table) else "figure"
+    def latex(self) -> str:
+        """The tables, one to a page, as a document of its own."""
+        tables = [
+            f"\\section*{{{latex(section.title)}}}\n{block.latex()}"
+            for section in self.sections
+            for block in section.blocks
+            if isinstance(block, Table)
+        ]
+        head = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n\\tiny\n"
+        return head + "\\newpage\n".join(tables) + "\\end{document}\n"

@@ -1,17 +1,17 @@
-"""Plots as inline SVG: bars, curves, points in the plane, heat maps.
+"""Plots for a page: bars, curves, points in the plane, heat maps.
 
     Section("Per task", [plots.bars(["dep,const"], ["MR", "CR"], {("dep,const", "MR"): 74.2})])
 
-Equal input gives equal bytes. Bars and points show their value or text on hovering (an SVG title). Without
-matplotlib a plot becomes a figure with a note that names the extra to install.
+Equal input gives equal bytes. Without matplotlib a plot becomes a figure with a note that names the extra to
+install.
 """
 
 from __future__ import annotations
 
+import base64
+import html
 import io
 import math
-import re
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,21 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import MissingExtraError
-from senteval_runner.report.page import SERIES, Figure
+from senteval_runner.report.page import Figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 Points = NDArray[np.floating] | Sequence[tuple[float, float]]
-Tips = dict[str, Sequence[str]]
-"""Texts that the shapes of an SVG group show on hovering, in drawing order, by the group's id."""
+COLOURS = (
+    *("#1f5f8b", "#b3541e", "#3d7a3a", "#7a3d77", "#8a7a1f", "#4a4a4a"),
+    *("#2a8a8a", "#a33b4b", "#5b6fd0", "#d08a1e", "#6aa84f", "#c56aa8"),
+)
+"""Of twelve models or classes."""
 GRID = "#eeeeee"
-THEMED = {
-    "#000000": "currentColor",
-    GRID: f"var(--line,{GRID})",
-    **{light: f"var(--series-{place},{light})" for place, (light, _) in enumerate(SERIES)},
-}
-"""How the page names a colour, so that it may be another one on a dark page."""
 BAR, LETTER, GAP, WIDEST = 0.16, 0.085, 0.25, 10.0
 """Widths in inches: of a bar, of a letter below it, of the gap between groups, of a row of bars."""
 NOTHING = "there are no values to draw"
@@ -58,31 +55,28 @@ def bars(
     """
     known = {key: value for key, value in values.items() if math.isfinite(value)}
 
-    def draw(canvas: Canvas) -> Tips:
+    def draw(canvas: Canvas) -> None:
         step = max(len(series) * BAR, *(LETTER * len(group) for group in groups)) + GAP
         per_row = max(1, int(WIDEST / step))
         lines = [groups[start : start + per_row] for start in range(0, len(groups), per_row)]
         canvas.set_size_inches(1.0 + step * min(per_row, len(groups)), 0.4 + 2.1 * len(lines))
-        tips: Tips = {}
         panels = canvas.subplots(len(lines), 1, sharey=True, squeeze=False)[:, 0]
         for panel, line in zip(panels, lines, strict=True):
             for colour, name in enumerate(series):
+                places = [place for place, group in enumerate(line) if (name, group) in known]
+                keys = [(name, line[place]) for place in places]
                 shift = (colour - (len(series) - 1) / 2) * BAR / step
-                for place, group in enumerate(line):
-                    if (name, group) not in known:
-                        continue
-                    value, half = known[name, group], (spread or {}).get((name, group), 0.0)
-                    [bar] = panel.bar(
-                        place + shift, value, 0.9 * BAR / step, yerr=half or None, color=_colour(colour)
-                    )
-                    bar.set_gid(f"bar-{len(tips)}")
-                    tips[f"bar-{len(tips)}"] = [f"{name} {group}: {value:.2f}"]
+                panel.bar(
+                    np.array(places) + shift,
+                    [known[key] for key in keys],
+                    0.9 * BAR / step,
+                    yerr=[spread.get(key, 0.0) for key in keys] if spread else None,
+                    color=_colour(colour),
+                )
             panel.set_xticks(range(len(line)), line)
             panel.set_xlim(-0.5, min(per_row, len(groups)) - 0.5)
             panel.grid(axis="y", color=GRID)
-            panel.axhline(0, color="#bbb", linewidth=0.8)
         _legend(canvas, series)
-        return tips
 
     return _figure(draw, caption, bool(known))
 
@@ -99,7 +93,7 @@ def curves(
         name: [point for point in line if all(map(math.isfinite, point))] for name, line in series.items()
     }
 
-    def draw(canvas: Canvas) -> Tips:
+    def draw(canvas: Canvas) -> None:
         canvas.set_size_inches(8, 3)
         axes = canvas.subplots()
         for colour, line in enumerate(finite.values()):
@@ -108,7 +102,6 @@ def curves(
         axes.set_ylabel(y_label)
         axes.grid(color=GRID)
         _legend(canvas, list(finite))
-        return {}
 
     return _figure(draw, caption, any(finite.values()))
 
@@ -118,7 +111,6 @@ def scatter(
     classes: Sequence[int],
     names: Sequence[str],
     *,
-    titles: Sequence[str] = (),
     links: Sequence[tuple[int, int]] = (),
     caption: str = "",
 ) -> Figure:
@@ -128,29 +120,22 @@ def scatter(
         points_N2: finite coordinates, [N, 2].
         classes: class of each point, an index into ``names``; [N].
         names: of the classes.
-        titles: shown on hovering over each point; [N] or empty.
         links: pairs of points joined by a dashed line.
         caption: above the figure.
     """
     xy_N2, class_N = np.asarray(points_N2, dtype=np.float64), np.asarray(classes)
 
-    def draw(canvas: Canvas) -> Tips:
+    def draw(canvas: Canvas) -> None:
         canvas.set_size_inches(4.4, 4.6)
         axes = canvas.subplots()
-        tips: Tips = {}
         for pair in links:
             axes.plot(*xy_N2[list(pair)].T, "--", color="#bbbbbb", linewidth=0.8)
         for kind in range(len(names)):
-            rows = np.flatnonzero(class_N == kind)
-            x, y = xy_N2[rows].T
-            [dots] = axes.plot(x, y, "o", color=_colour(kind), markersize=3.5, alpha=0.7, markeredgewidth=0)
-            dots.set_gid(f"points-{kind}")
-            if titles:
-                tips[f"points-{kind}"] = [titles[int(row)] for row in rows]
+            x, y = xy_N2[class_N == kind].T
+            axes.plot(x, y, "o", color=_colour(kind), markersize=3.5, alpha=0.7, markeredgewidth=0)
         axes.set_xticks([])
         axes.set_yticks([])
         _legend(canvas, names)
-        return tips
 
     return _figure(draw, caption, bool(len(xy_N2)))
 
@@ -180,7 +165,7 @@ def heat_map(
     """
     values = np.concatenate([grid[np.isfinite(grid)] for grid in panels.values()] or [np.empty(0)])
 
-    def draw(canvas: Canvas) -> Tips:
+    def draw(canvas: Canvas) -> None:
         if diverging:
             reach = max(1.0, float(np.percentile(np.abs(values), 98)))
             scale, lowest, highest = "RdBu", -reach, reach
@@ -197,13 +182,12 @@ def heat_map(
             axis.set_title(title, loc="left", fontsize=9)
         axes[-1].set_xticks(range(len(columns)), columns, rotation=60, ha="right")
         canvas.colorbar(image, ax=list(axes), label=label)
-        return {}
 
     return _figure(draw, caption, bool(values.size))
 
 
 def _colour(index: int) -> str:
-    return SERIES[index % len(SERIES)][0]
+    return COLOURS[index % len(COLOURS)]
 
 
 def _legend(canvas: Canvas, names: Sequence[str]) -> None:
@@ -216,7 +200,7 @@ def _legend(canvas: Canvas, names: Sequence[str]) -> None:
     canvas.legend(handles=patches, loc="outside lower left", ncols=columns, frameon=False)
 
 
-def _figure(draw: Callable[[Canvas], Tips], caption: str, drawable: bool) -> Figure:
+def _figure(draw: Callable[[Canvas], None], caption: str, drawable: bool) -> Figure:
     """Draw on an empty canvas; without values or matplotlib, a figure that says so."""
     if not drawable:
         return Figure("", caption, NOTHING)
@@ -225,41 +209,14 @@ def _figure(draw: Callable[[Canvas], Tips], caption: str, drawable: bool) -> Fig
         from matplotlib.figure import Figure as Canvas
     except ImportError:
         return Figure("", caption, str(MissingExtraError("matplotlib", "report")))
-    # With a fixed salt and no date equal input gives equal bytes. Names are never parsed as formulas.
-    out = io.StringIO()
+    # With a fixed salt and no date equal input gives equal bytes. Names are never parsed as formulas; as
+    # paths, they need no font of the reader's and no escaping.
+    out = io.BytesIO()
     with rc_context(
-        {
-            "svg.hashsalt": "report",
-            "svg.fonttype": "none",
-            "font.size": 8,
-            "text.parse_math": False,
-            "axes.axisbelow": True,
-            "savefig.transparent": True,
-        }
+        {"svg.hashsalt": "report", "font.size": 8, "text.parse_math": False, "axes.axisbelow": True}
     ):
         canvas = Canvas(layout="constrained")
-        tips = draw(canvas)
+        draw(canvas)
         canvas.savefig(out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return Figure(_inline(out.getvalue(), tips), caption)
-
-
-def _inline(svg: str, tips: Tips) -> str:
-    """Turn a stand-alone SVG into part of an HTML page: no prolog, no name spaces, texts on hovering."""
-    svg = _xml(svg[svg.index("<svg") :])
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
-    svg = re.sub(r"(?<=(?:fill|roke): )#[0-9a-f]{6}", lambda match: THEMED.get(match[0], match[0]), svg)
-    root = ET.fromstring(svg)
-    for group in root.iter("g"):
-        titles = tips.get(group.get("id", ""))
-        if titles is None:
-            continue
-        shapes = list(group.iter("use")) or list(group.iter("path"))
-        for shape, title in zip(shapes, titles, strict=True):
-            ET.SubElement(shape, "title").text = _xml(title)
-    return ET.tostring(root, encoding="unicode", short_empty_elements=False)
-
-
-def _xml(text: str) -> str:
-    """Replace the characters that XML does not have; a name may hold them."""
-    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
+    encoded = base64.b64encode(out.getvalue()).decode()
+    return Figure(f'<img alt="{html.escape(caption)}" src="data:image/svg+xml;base64,{encoded}"/>', caption)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpora.senteval.tasks import RELATEDNESS_TASKS, STS_SUBSETS
-from senteval_runner.protocol.correlation import row_pearsons, spearman
+from senteval_runner.protocol.correlation import row_pearsons
 from senteval_runner.protocol.results import TaskResult
 
-RESAMPLES = 1000
+RESAMPLES, CHUNK = 1000, 100
+"""Number of resamples, and how many are in memory at a time."""
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,112 +53,60 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, seed: int = 0) -> float:
     Items are drawn with replacement, the same for both; p is twice the fraction of resamples in which the
     difference does not have the sign it has on all items.
     """
-    return paired_bootstrap_of_mean([[a]], [[b]], seed=seed)
+    assert a.task == b.task
+    stream = np.random.RandomState(seed)
+    whole, differences = 0.0, np.zeros(RESAMPLES)
+    for split in sorted(a.gold):  # sorted because stored results have their subsets in another order
+        gold_N, pa_N, pb_N = (
+            np.asarray(of[split], dtype=np.float64) for of in (a.gold, a.predictions, b.predictions)
+        )
+        if a.task in STS_SUBSETS or a.task in RELATEDNESS_TASKS:
+            ahead, drawn = _correlations(pa_N, pb_N, gold_N, stream)
+        else:
+            gain_N = (pa_N == gold_N).astype(float) - (pb_N == gold_N)
+            # The mean depends only on how often each of the outcomes is drawn.
+            outcomes, times = np.unique(gain_N, return_counts=True)
+            n = len(gold_N)
+            ahead, drawn = float(gain_N.mean()), stream.multinomial(n, times / n, RESAMPLES) @ outcomes / n
+        whole += ahead / len(a.gold)
+        differences += drawn / len(a.gold)
+    return _two_sided(whole, differences)
 
 
 def paired_bootstrap_of_all_pairs(a: TaskResult, b: TaskResult, *, seed: int = 0) -> tuple[float, float]:
     """How far A's Spearman correlation over all pairs of an STS task is ahead of B's, and the two-sided p.
 
-    Pairs are drawn with replacement from all subsets together and ranked anew in every resample.
+    Pairs are drawn with replacement from all subsets together; they keep their ranks among all pairs, because
+    ranking every resample anew takes seconds a task and moves p by less than its own error.
     """
-    subsets = sorted(a.gold)
+    from scipy.stats import rankdata
+
     gold_N, pa_N, pb_N = (
-        np.concatenate([np.asarray(of[name], dtype=np.float64) for name in subsets])
+        rankdata(np.concatenate([of[name] for name in sorted(a.gold)]))
         for of in (a.gold, a.predictions, b.predictions)
     )
-    n = len(gold_N)
-    whole = spearman(pa_N, gold_N) - spearman(pb_N, gold_N)
+    whole, drawn = _correlations(pa_N, pb_N, gold_N, np.random.RandomState(seed))
+    return whole, _two_sided(whole, drawn)
+
+
+def _two_sided(whole: float, differences: Values) -> float:
+    """The p of a difference ``whole`` from those of the resamples; never below what they can show."""
     if whole == 0:
-        return 0.0, 1.0
-    stream = np.random.RandomState(seed)
-    against = 0
-    for _ in range(RESAMPLES // 100):
-        # The pairs drawn more than once tie with themselves: ranks follow from how often each was drawn.
-        drawn_RN = stream.multinomial(n, np.full(n, 1 / n), 100).astype(np.float64)
-        ranked = [_ranks(values, drawn_RN) for values in (pa_N, pb_N, gold_N)]
-        of_a, of_b = (_weighted_pearsons(ranks, ranked[2], drawn_RN) for ranks in ranked[:2])
-        against += int(((of_a - of_b) * np.sign(whole) <= 0).sum())
-    return whole, _two_sided(against / RESAMPLES)
-
-
-def _two_sided(against: float) -> float:
-    """The p of a difference whose sign a fraction of the resamples does not share; never below theirs."""
+        return 1.0
+    against = float((differences * np.sign(whole) <= 0).mean())
     return min(1.0, max(2 * against, 2 / RESAMPLES))
 
 
-def _ranks(values_N: NDArray[np.float64], drawn_RN: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rank of each item (ties: the middle) among a resample that holds it ``drawn`` times, [R, N]."""
-    _, group_N = np.unique(values_N, return_inverse=True)
-    order = np.argsort(group_N, kind="stable")
-    starts = np.flatnonzero(np.diff(group_N[order], prepend=-1))
-    drawn_RG = np.add.reduceat(drawn_RN[:, order], starts, axis=1)
-    ranks: NDArray[np.float64] = (np.cumsum(drawn_RG, axis=1) - (drawn_RG - 1) / 2)[:, group_N]
-    return ranks
+def _correlations(
+    pa_N: Values, pb_N: Values, gold_N: Values, stream: np.random.RandomState
+) -> tuple[float, Values]:
+    """How far Pearson of A is ahead of B's: on all items, and on each resample."""
 
+    def ahead(rows_RN: NDArray[np.integer]) -> Values:
+        gold_RN = gold_N[rows_RN]
+        found: Values = row_pearsons(pa_N[rows_RN], gold_RN) - row_pearsons(pb_N[rows_RN], gold_RN)
+        return found
 
-def _weighted_pearsons(
-    x_RN: NDArray[np.float64], y_RN: NDArray[np.float64], weight_RN: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Pearson row by row where item n counts ``weight`` times, [R]; 0 where a side is constant."""
-    total = weight_RN.sum(axis=1, keepdims=True)
-    x, y = (of - (of * weight_RN).sum(axis=1, keepdims=True) / total for of in (x_RN, y_RN))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r = (weight_RN * x * y).sum(1) / np.sqrt((weight_RN * x**2).sum(1) * (weight_RN * y**2).sum(1))
-    found: NDArray[np.float64] = np.nan_to_num(r)
-    return found
-
-
-def paired_bootstrap_of_mean(
-    a: Sequence[Sequence[TaskResult]], b: Sequence[Sequence[TaskResult]], *, seed: int = 0
-) -> float:
-    """The same for the mean over tasks and over trainings with several seeds.
-
-    The items of a task are drawn for all trainings alike, because their errors on an item are not
-    independent; so p speaks of other items and of these trainings.
-
-    Args:
-        a: results of the first system, one list per task with one result per training.
-        b: results of the second, in the same order.
-        seed: of the draws.
-    """
-    stream = np.random.RandomState(seed)
-    differences = np.zeros(RESAMPLES)
-    whole = 0.0
-    for ours, theirs in zip(a, b, strict=True):
-        of_task, drawn = _paired_differences(ours, theirs, stream)
-        whole += of_task
-        differences += drawn
-    if whole == 0:
-        return 1.0
-    return _two_sided(float((differences * np.sign(whole) <= 0).mean()))
-
-
-def _paired_differences(
-    a: Sequence[TaskResult], b: Sequence[TaskResult], stream: np.random.RandomState
-) -> tuple[float, NDArray[np.float64]]:
-    """How far A is ahead of B on one task, mean over trainings: on all items, and on each resample."""
-    task, count = a[0].task, len(a)
-    assert all(result.task == task for result in (*a, *b)) and count == len(b)
-    is_score = task in STS_SUBSETS or task in RELATEDNESS_TASKS
-    differences = np.zeros(RESAMPLES)
-    whole = 0.0
-    for split in sorted(a[0].gold):  # sorted because stored results have their subsets in another order
-        gold = np.asarray(a[0].gold[split], dtype=np.float64)
-        pa_SN, pb_SN = (np.array([one.predictions[split] for one in of], dtype=np.float64) for of in (a, b))
-        n = len(gold)
-        if not is_score:
-            gain_N = (pa_SN == gold).sum(axis=0) - (pb_SN == gold).sum(axis=0)
-            whole += float(gain_N.mean()) / count
-            # The mean depends only on how often each of the outcomes is drawn.
-            outcomes = np.arange(-count, count + 1)
-            fractions = np.array([(gain_N == value).mean() for value in outcomes])
-            counts = stream.multinomial(n, fractions / fractions.sum(), size=RESAMPLES)
-            differences += counts @ outcomes / (n * count)
-            continue
-        whole += float((row_pearsons(pa_SN, gold[None]) - row_pearsons(pb_SN, gold[None])).mean())
-        for start in range(0, RESAMPLES, 100):
-            rows = stream.randint(0, n, (100, n))
-            for pa, pb in zip(pa_SN, pb_SN, strict=True):
-                ahead = row_pearsons(pa[rows], gold[rows]) - row_pearsons(pb[rows], gold[rows])
-                differences[start : start + 100] += ahead / count
-    return whole / len(a[0].gold), differences / len(a[0].gold)
+    n = len(gold_N)
+    drawn = [ahead(stream.randint(0, n, (CHUNK, n))) for _ in range(RESAMPLES // CHUNK)]
+    return float(ahead(np.arange(n)[None])[0]), np.concatenate(drawn)

@@ -1,33 +1,32 @@
-"""One table for every report: built once, printed as Markdown and as HTML.
+"""One table for every report: built once, printed as Markdown, HTML and LaTeX.
 
     table = Table(
         ["model", Column("MR", best="high"), Column("MSE", best="low")],
         [["dep,const", Score(74.21, 0.31), 25.3], ["random", 60.1, None]],
-        title="Accuracy",
         notes=("Mean ± standard deviation over seeds.",),
     )
     print(table.markdown())
     Page("Scores", [Section("Downstream", [table])]).html()
 
 A cell is a text, a number, a :class:`Score` or None (printed as a dash). Numbers are formatted here and
-nowhere else, so both outputs show the same digits.
+nowhere else, so all outputs show the same digits.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import quote
 
 DASH = "–"
-NUMERAL = re.compile(r"[(≤<>~+−-]*\s*\d[\d,.]*\s*[%)*]?")
-"""A text that reads like a number: 1,200, 12.5 %, (71.3)."""
+LATEX = {
+    **{sign: "\\" + sign for sign in "&%$#_{}"},
+    **{"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"},
+    **{"<": "\\textless{}", ">": "\\textgreater{}", "≤": "$\\le$", "±": "$\\pm$", "−": "$-$", DASH: "--"},
+    **{"ρ": "$\\rho$", "×": "$\\times$", "†": "\\dag{}", "\u00a0": "~", "\n": " "},
+}
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,6 @@ class Score:
     """Standard deviation, printed after ±."""
     interval: tuple[float, float] | None = None
     """Lower and upper end, printed in brackets."""
-    suffix: str = ""
-    """Printed last, e.g. a mark of significance."""
 
     @classmethod
     def over_seeds(cls, values: Sequence[float]) -> Score | None:
@@ -63,10 +60,6 @@ class Column:
     """Decimals of floats and scores."""
     best: Literal["high", "low"] | None = None
     """Which value is bold; values that are printed alike are all bold, a single row never is."""
-    align: Literal["left", "right"] | None = None
-    """None is left for the first column and columns with text, right for numbers, typed ones too."""
-    shade: tuple[float, float] | None = None
-    """Makes a heat map of the column in HTML: no colour at the first value, full colour at the second."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +69,6 @@ class ShownCell:
     text: str
     left: bool = False
     best: bool = False
-    shade: float | None = None
-    """From 0 (no colour) to 1."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +80,9 @@ class Table:
     title: str = ""
     notes: Sequence[str] = ()
     quoted: Sequence[Sequence[Cell]] = ()
-    """Rows from elsewhere: printed below in italics, never marked as best."""
+    """Rows from elsewhere: printed below with a †, never marked as best."""
     quoted_title: str = ""
-    """The line above them."""
+    """Where they are from, a note."""
 
     @property
     def sortable(self) -> bool:
@@ -103,15 +94,24 @@ class Table:
         return [ShownCell(column.name, self._left(place)) for place, column in enumerate(self._columns())]
 
     def body(self) -> Iterator[list[ShownCell]]:
-        """The rows, ready to print."""
-        best = [self._best(place) for place in range(len(self.columns))]
+        """All rows, ready to print."""
+        columns, best = self._columns(), [self._best(place) for place in range(len(self.columns))]
         for row in self.rows:
-            yield [self._shown(place, cell, best[place]) for place, cell in enumerate(row)]
+            yield [
+                ShownCell(
+                    shown(cell, columns[place].digits),
+                    self._left(place),
+                    best[place] is not None and shown(_number(cell), columns[place].digits) == best[place],
+                )
+                for place, cell in enumerate(row)
+            ]
+        for name, *row in self.quoted:
+            cells = (f"{name} †", *(shown(cell, columns[place].digits) for place, cell in enumerate(row, 1)))
+            yield [ShownCell(text, self._left(place)) for place, text in enumerate(cells)]
 
-    def quoted_body(self) -> Iterator[list[ShownCell]]:
-        """The quoted rows, ready to print."""
-        for row in self.quoted:
-            yield [self._shown(place, cell, None) for place, cell in enumerate(row)]
+    def all_notes(self) -> list[str]:
+        """The notes, and what † means."""
+        return [*self.notes, *([f"† {self.quoted_title}."] if self.quoted and self.quoted_title else [])]
 
     def markdown(self) -> str:
         """The table with its title as a heading of level 3 and its notes below."""
@@ -119,92 +119,39 @@ class Table:
         lines = [[escaped(cell.text) for cell in head], [":---" if cell.left else "---:" for cell in head]]
         for row in self.body():
             lines.append([f"**{escaped(cell.text)}**" if cell.best else escaped(cell.text) for cell in row])
-        if self.quoted:
-            lines.append([f"*{escaped(self.quoted_title)}*", *[""] * (len(head) - 1)])
-        for row in self.quoted_body():
-            lines.append([cell.text if cell.text == DASH else f"*{escaped(cell.text)}*" for cell in row])
         title = f"### {escaped(self.title)}\n\n" if self.title else ""
         table = "".join("| " + " | ".join(line) + " |\n" for line in lines)
-        return title + table + "".join(f"\n{escaped(note)}\n" for note in self.notes)
+        return title + table + "".join(f"\n{escaped(note)}\n" for note in self.all_notes())
 
-    def to_csv(self) -> str:
-        """The rows, then the quoted ones, with all digits; ± and brackets are columns of their own."""
-        rows = [*self.rows, *self.quoted]
-        head: list[str] = []
-        body: list[list[str]] = [[] for _ in rows]
-        for place, column in enumerate(self._columns()):
-            cells = [row[place] for row in rows]
-            scores = [cell for cell in cells if isinstance(cell, Score)]
-            parts = [""]
-            if any(score.deviation is not None for score in scores):
-                parts.append(" sd")
-            if any(score.interval is not None for score in scores):
-                parts += [" low", " high"]
-            head += [column.name + part for part in parts]
-            for line, cell in zip(body, cells, strict=True):
-                line += [_plain(cell, part) for part in parts]
-        stream = io.StringIO()
-        csv.writer(stream, lineterminator="\n").writerows([head, *body])
-        return stream.getvalue()
-
-    def to_latex(self) -> str:
+    def latex(self) -> str:
         """A ``tabular`` of the package booktabs, with the digits of the page and the best values bold."""
         head = self.head()
-
-        def line(texts: Sequence[str]) -> str:
-            return " & ".join(texts) + " \\\\"
-
-        lines = [f"\\begin{{tabular}}{{{''.join('l' if cell.left else 'r' for cell in head)}}}", "\\toprule"]
-        lines += [line([_latex(cell.text) for cell in head]), "\\midrule"]
-        for row in self.body():
-            lines.append(
-                line([f"\\textbf{{{_latex(cell.text)}}}" if cell.best else _latex(cell.text) for cell in row])
-            )
-        if self.quoted:
-            lines.append("\\midrule")
-            title = f"\\multicolumn{{{len(head)}}}{{l}}{{{_latex(self.quoted_title)}}}"
-            lines += [f"{title} \\\\"] if self.quoted_title else []
-            lines += [line([_latex(cell.text) for cell in row]) for row in self.quoted_body()]
-        return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
-
-    def downloads(self) -> list[tuple[str, str, str]]:
-        """Link text, file name and address (a data URI) of the table in other formats."""
-        letters = "".join(c if c.isascii() and c.isalnum() else " " for c in self.title.lower()).split()
-        name = "-".join(letters) or "table"
-        return [
-            ("CSV", f"{name}.csv", "data:text/csv;charset=utf-8," + quote(self.to_csv(), safe="")),
-            ("LaTeX", f"{name}.tex", "data:text/plain;charset=utf-8," + quote(self.to_latex(), safe="")),
+        lines = [
+            " & ".join(f"\\textbf{{{latex(c.text)}}}" if c.best else latex(c.text) for c in row) + " \\\\"
+            for row in (head, *self.body())
         ]
+        start = f"\\begin{{tabular}}{{{''.join('l' if cell.left else 'r' for cell in head)}}}"
+        rows = [start, "\\toprule", lines[0], "\\midrule", *lines[1:], "\\bottomrule", "\\end{tabular}"]
+        return "\n".join([*rows, *(f"\\par {latex(note)}" for note in self.all_notes()), ""])
 
     def _columns(self) -> list[Column]:
         return [Column(column) if isinstance(column, str) else column for column in self.columns]
 
     def _left(self, place: int) -> bool:
-        align = self._columns()[place].align
-        if align is not None:
-            return align == "left"
+        """Text stands left; a text that starts like a number (1,200, ≤ 500, +0.2) is one."""
         texts = [cell for row in self.rows if isinstance(cell := row[place], str)]
-        return place == 0 or not all(map(NUMERAL.fullmatch, texts))
+        return place == 0 or any(not text or text[0] not in f"0123456789(≤<~+-−{DASH}" for text in texts)
 
     def _best(self, place: int) -> str | None:
         """The best value of a column as it is printed."""
         column = self._columns()[place]
-        values = [value for row in self.rows if (value := number(row[place])) is not None]
+        values = [value for row in self.rows if (value := _number(row[place])) is not None]
         if column.best is None or len(values) < 2:
             return None
-        return f"{max(values) if column.best == 'high' else min(values):.{column.digits}f}"
-
-    def _shown(self, place: int, cell: Cell, best: str | None) -> ShownCell:
-        column, value = self._columns()[place], number(cell)
-        shade = None
-        if column.shade is not None and value is not None:
-            low, high = column.shade
-            shade = min(1.0, max(0.0, (value - low) / max(high - low, 1e-9)))
-        is_best = best is not None and value is not None and f"{value:.{column.digits}f}" == best
-        return ShownCell(shown(cell, column.digits), self._left(place), is_best, shade)
+        return shown(max(values) if column.best == "high" else min(values), column.digits)
 
 
-def number(cell: Cell) -> float | None:
+def _number(cell: Cell) -> float | None:
     """The finite number in a cell, if it holds one."""
     value = cell.value if isinstance(cell, Score) else cell
     return None if value is None or isinstance(value, str) or not math.isfinite(value) else value
@@ -214,40 +161,17 @@ def shown(cell: Cell, digits: int = 2) -> str:
     """A cell as text: ``74.20``, ``74.20 ± 0.31 [73.50, 74.90]``, a dash for what is missing."""
     if isinstance(cell, str):
         return cell
-    if number(cell) is None:
+    if _number(cell) is None:
         return DASH
     if isinstance(cell, Score):
-        parts = [f"{cell.value:.{digits}f}"]
-        if cell.deviation is not None:
-            parts.append(f"± {cell.deviation:.{digits}f}")
-        if cell.interval is not None:
-            parts.append("[{:.{d}f}, {:.{d}f}]".format(*cell.interval, d=digits))
-        return " ".join(parts) + cell.suffix
+        deviation = "" if cell.deviation is None else f" ± {cell.deviation:.{digits}f}"
+        interval = "" if cell.interval is None else " [{:.{d}f}, {:.{d}f}]".format(*cell.interval, d=digits)
+        return f"{cell.value:.{digits}f}{deviation}{interval}"
     return str(cell) if isinstance(cell, int) else f"{cell:.{digits}f}"
 
 
-def _plain(cell: Cell, part: str) -> str:
-    """One field of a CSV file: the value of a cell, or the ``sd``, ``low`` or ``high`` of its score."""
-    value: Cell = cell.value if isinstance(cell, Score) else cell
-    if part:
-        if not isinstance(cell, Score):
-            return ""
-        low, high = cell.interval or (None, None)
-        value = {" sd": cell.deviation, " low": low, " high": high}[part]
-    if isinstance(value, str):
-        return value
-    return "" if number(value) is None else str(value)
-
-
-LATEX = {
-    **{sign: "\\" + sign for sign in "&%$#_{}"},
-    **{"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"},
-    **{"<": "\\textless{}", ">": "\\textgreater{}", "±": "$\\pm$", DASH: "--", "\n": " "},
-}
-
-
-def _latex(text: str) -> str:
-    """Text for a LaTeX table."""
+def latex(text: str) -> str:
+    """Text for LaTeX."""
     return "".join(LATEX.get(sign, sign) for sign in text)
 
 

@@ -1,48 +1,37 @@
-"""Scores as tables: the multi-view paper's columns, every other task, differences between models.
+"""Scores as tables: the multi-view paper's columns, similarity, every other task, differences between models.
 
 MR CR SUBJ MPQA TREC accuracy, MRPC accuracy and F1, SICK-R r, ρ and MSE (times 100). For the average a
 task's metrics are averaged first, with 100 - MSE in place of the MSE. There is no average when a task is
 missing, because it could not be compared with the paper's.
+
+``published.csv`` has tables 1 to 3 of Simoulin & Crabbé, "Contrasting distinct structured views to learn
+sentence embeddings" (EACL SRW 2021), which quote the rows of other models from the papers named with them.
 """
 
 from __future__ import annotations
 
+import csv
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
 from corpora.support.progress import progress
 from senteval_runner.protocol.results import TaskResult
-from senteval_runner.report.published import PAIR_AVERAGES, PublishedRow
+from senteval_runner.report.page import Section
 from senteval_runner.report.significance import paired_bootstrap, paired_bootstrap_of_all_pairs
 from senteval_runner.report.table import Cell, Column, Score, Table
 
-Metrics = Mapping[str, float]
-Scores = Mapping[str, Metrics]
+Scores = Mapping[str, Mapping[str, float]]
 """Metrics by task."""
 Models = Mapping[str, Sequence[Scores]]
 """Scores by model, one entry per seed."""
 
-
-@dataclass(frozen=True)
-class Effort:
-    """What a model takes: the paper's columns Dim and Hrs."""
-
-    dim: int | None = None
-    """Size of a sentence vector."""
-    hours: float | None = None
-    """Hours of training, on whatever machine it was."""
-
-
 PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
-    ("MR", "MR", "acc", 1),
-    ("CR", "CR", "acc", 1),
-    ("SUBJ", "SUBJ", "acc", 1),
-    ("MPQA", "MPQA", "acc", 1),
-    ("TREC", "TREC", "acc", 1),
+    *((task, task, "acc", 1) for task in ("MR", "CR", "SUBJ", "MPQA", "TREC")),
     ("MRPC acc", "MRPC", "acc", 1),
     ("MRPC F1", "MRPC", "f1", 1),
     ("SICK-R r", "SICKRelatedness", "pearson", 100),
@@ -50,25 +39,31 @@ PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
     ("SICK-R MSE", "SICKRelatedness", "mse", 100),
 )
 """Column, task, metric, factor; in the paper's order."""
-SIMILARITY_COLUMNS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        **{f"{name} all": (name, "concatenated.spearman") for name in STS_SUBSETS},
-        "STS-B (cosine)": ("STSBenchmark", "cosine.spearman"),
-        "SICK-R (cosine)": ("SICKRelatedness", "cosine.spearman"),
-    }
-)
+SIMILARITY_COLUMNS: Mapping[str, tuple[str, str]] = {
+    **{f"{name} all": (name, "concatenated.spearman") for name in STS_SUBSETS},
+    "STS-B (cosine)": ("STSBenchmark", "cosine.spearman"),
+    "SICK-R (cosine)": ("SICKRelatedness", "cosine.spearman"),
+}
 """Column to task and metric: Spearman of cosines over all pairs, which nothing was trained for."""
-FURTHER_COLUMNS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        **{f"{name} mean": (name, "all.spearman.mean") for name in STS_SUBSETS},
-        "STS-B (trained)": ("STSBenchmark", "pearson"),
-    }
-)
+FURTHER_COLUMNS: Mapping[str, tuple[str, str]] = {
+    **{f"{name} mean": (name, "all.spearman.mean") for name in STS_SUBSETS},
+    "STS-B (trained)": ("STSBenchmark", "pearson"),
+}
 """Other scores of the same tasks; SICK-R (trained) is in the paper's table."""
-STS_AVERAGE = "STS average"
-AVERAGE = "average"
-LOWER_IS_BETTER = ("SICK-R MSE",)
-QUOTED_TITLE = "Published, not computed here: model (whose scores)"
+STS_AVERAGE, AVERAGE = "STS average", "average"
+PAIR_AVERAGES: dict[str, float] = {
+    "CONST, CONST": 84.4,
+    "DEP, DEP": 84.6,
+    "SEQ, SEQ": 84.9,
+    "SEQ, CONST": 85.1,
+    "SEQ, DEP": 85.3,
+    "DEP, CONST": 86.0,
+}
+"""The paper's average per pair of views: what :func:`paper_average` gives for the pairs whose rows it has."""
+NOTE = (
+    "Published rows are quoted, not computed here: other training data, sizes and library versions, so "
+    "tenths mean nothing. Source: Simoulin & Crabbé 2021 (EACL SRW), tables 1 to 3"
+)
 
 
 def main_metric(task: str) -> str:
@@ -78,10 +73,27 @@ def main_metric(task: str) -> str:
     return "pearson" if task in RELATEDNESS_TASKS else "acc"
 
 
-def headline(task: str, metrics: Metrics) -> float:
+def headline(task: str, metrics: Mapping[str, float]) -> float:
     """A task's main metric in percent."""
     name = main_metric(task)
     return metrics[name] * (1 if name == "acc" else 100)
+
+
+def paper_average(row: Mapping[str, float]) -> float | None:
+    """Mean over the seven tasks; MRPC is the mean of acc and F1, SICK-R of 100 r, 100 ρ and 100 - 100 MSE.
+
+    Args:
+        row: scores by column of the paper's table.
+
+    Returns:
+        None when a score is missing.
+    """
+    by_task: dict[str, list[float]] = {}
+    for column, task, metric, _ in PAPER_COLUMNS:
+        if column not in row:
+            return None
+        by_task.setdefault(task, []).append(100 - row[column] if metric == "mse" else row[column])
+    return statistics.fmean(map(statistics.fmean, by_task.values()))
 
 
 def paper_row(scores: Scores) -> dict[str, float]:
@@ -91,86 +103,20 @@ def paper_row(scores: Scores) -> dict[str, float]:
         for column, task, metric, factor in PAPER_COLUMNS
         if metric in scores.get(task, {})
     }
-    if len(row) == len(PAPER_COLUMNS):
-        row[AVERAGE] = paper_average(scores)
-    return row
+    average = paper_average(row)
+    return row if average is None else row | {AVERAGE: average}
 
 
-def paper_average(scores: Scores) -> float:
-    """Mean over the seven tasks; MRPC is the mean of acc and F1, SICK-R of 100 r, 100 ρ and 100 - 100 MSE."""
-    by_task: dict[str, list[float]] = {}
-    for _, task, metric, factor in PAPER_COLUMNS:
-        value = scores[task][metric] * factor
-        by_task.setdefault(task, []).append(100 - value if metric == "mse" else value)
-    return statistics.fmean(statistics.fmean(values) for values in by_task.values())
-
-
-def published_scores(row: PublishedRow) -> dict[str, dict[str, float]]:
-    """A published row's scores by task and metric, in this module's units."""
-    scores: dict[str, dict[str, float]] = {}
-    for (_, task, metric, factor), value in zip(PAPER_COLUMNS, row.scores, strict=True):
-        if value is not None:
-            scores.setdefault(task, {})[metric] = value / factor
-    return scores
-
-
-def published_cells(row: PublishedRow, columns: Sequence[str]) -> list[Cell]:
-    """A published row's scores of some columns as printed; ``average`` stands only if no score is missing."""
-    scores = paper_row(published_scores(row))
-    return [f"{scores[name]:.1f}" if name in scores else None for name in columns]
-
-
-def paper_columns(models: Models) -> list[str]:
-    """The paper's columns that some model has a score in, in the paper's order."""
-    known = {name for seeds in models.values() for scores in seeds for name in paper_row(scores)}
-    return [name for name in (*(column for column, *_ in PAPER_COLUMNS), AVERAGE) if name in known]
-
-
-def paper_table(
-    models: Models,
-    published: Sequence[PublishedRow] = (),
-    notes: Sequence[str] = (),
-    efforts: Mapping[str, Effort] | None = None,
-) -> Table:
-    """The paper's columns that were scored.
-
-    Args:
-        models: scores by model.
-        published: rows that stand apart below, those that have one of these scores.
-        notes: below the table.
-        efforts: what models take, by name; a dash for others. A column without any is left out.
-    """
-    names = paper_columns(models)
-    rows = {name: [paper_row(scores) for scores in seeds] for name, seeds in models.items()}
-    known = [(efforts or {}).get(name, Effort()) for name in models]
-    leading: dict[Column, Sequence[Cell]] = {
-        Column("Dim", digits=0, align="right"): [effort.dim for effort in known],
-        Column("Hrs", align="right"): [effort.hours for effort in known],
-    }
-    leading = {column: cells for column, cells in leading.items() if set(cells) != {None}}
-    quoted: list[list[Cell]] = []
-    for row in published:
-        scores = published_cells(row, names)
-        if any(scores):
-            effort = {"Dim": row.dim, "Hrs": row.hours}
-            before = [effort[column.name] for column in leading]
-            quoted.append([f"{row.model} ({row.quoted_from})", *before, *scores])
-    return _score_table(names, rows, notes, quoted, leading)
-
-
-def pair_table() -> Table:
-    """The published averages per pair of views."""
-    return Table(
-        ["views", Column(AVERAGE, digits=1)],
-        [],
-        quoted=list(PAIR_AVERAGES.items()),
-        quoted_title="Published, not computed here",
-    )
-
-
-def tasks_of(models: Models) -> list[str]:
-    """Evaluated tasks, in order of appearance."""
-    return list(dict.fromkeys(task for seeds in models.values() for scores in seeds for task in scores))
+@cache
+def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
+    """The paper's rows: texts (model, quoted from, dim, hours) and scores by column, with the average."""
+    found = []
+    with open(Path(__file__).with_name("published.csv"), encoding="utf-8", newline="") as lines:
+        for line in csv.DictReader(lines):
+            row = {column: float(line[column]) for column, *_ in PAPER_COLUMNS if line[column]}
+            average = paper_average(row)
+            found.append((line, row if average is None else row | {AVERAGE: average}))
+    return found
 
 
 def similarity_row(scores: Scores, averaged: Sequence[str]) -> dict[str, float]:
@@ -200,63 +146,98 @@ def averaged_columns(models: Models) -> list[str]:
     ]
 
 
-def similarity_table(models: Models) -> Table | None:
-    """Similarity by cosine over all pairs and its average; by mean over subsets and trained, to compare."""
-    averaged = averaged_columns(models)
-    rows = {name: [similarity_row(scores, averaged) for scores in seeds] for name, seeds in models.items()}
-    known = {column for seeds in rows.values() for row in seeds for column in row}
-    columns = [c for c in (*SIMILARITY_COLUMNS, STS_AVERAGE, *FURTHER_COLUMNS) if c in known]
-    if not columns:
-        return None
-    notes = ["Spearman times 100; all: over all pairs, mean: over subsets."]
-    if "STS-B (trained)" in columns:
-        notes.append("STS-B (trained): Pearson times 100 of a regression on the training part.")
-    if STS_AVERAGE in columns:
-        notes.append(f"{STS_AVERAGE}: the mean of {', '.join(averaged)}.")
-    return _score_table(columns, rows, notes)
+def headlines(models: Models) -> dict[str, list[dict[str, float]]]:
+    """Main metrics in percent by model and task, one entry per seed."""
+    return {
+        name: [{task: headline(task, metrics) for task, metrics in one.items()} for one in seeds]
+        for name, seeds in models.items()
+    }
 
 
-def other_table(models: Models) -> Table | None:
-    """The main metric of every task that has no table of its own."""
-    elsewhere = {task for _, task, _, _ in PAPER_COLUMNS} | {*PROBING_FILES, *STS_SUBSETS, *RELATEDNESS_TASKS}
-    tasks = [task for task in tasks_of(models) if task not in elsewhere]
-    return _score_table(tasks, headlines(models, tasks)) if tasks else None
-
-
-def probing_table(models: Models, parsed: Sequence[str] = (), labelled: Sequence[str] = ()) -> Table | None:
-    """Accuracies of the probing tasks as a heat map, a row per task.
+def score_sections(models: Models, efforts: Mapping[str, tuple[int | None, float | None]]) -> list[Section]:
+    """The tables of scores.
 
     Args:
         models: scores by model.
-        parsed: models that read parses.
-        labelled: tasks whose labels a parser gave; marked when a model reads parses.
+        efforts: size of a vector and hours of training by model.
     """
-    tasks = [task for task in tasks_of(models) if task in PROBING_FILES]
-    if not tasks:
-        return None
-    marked = [task for task in tasks if parsed and task in labelled]
-    notes = ["Accuracy in percent."]
-    if marked:
-        notes.append(
-            f"† A parser gave the labels, and {', '.join(parsed)} read a parser's trees: if it is the same "
-            "parser, the probe asks for what was put in."
-        )
-    by_model = headlines(models, tasks)
-    rows: list[list[Cell]] = [
-        [
-            f"{task} †" if task in marked else task,
-            *(Score.over_seeds([one[task] for one in seeds if task in one]) for seeds in by_model.values()),
-        ]
-        for task in tasks
-    ]
-    columns = [Column(name, digits=1, align="right", shade=(0, 100)) for name in models]
-    return Table(["task", *columns], rows, notes=notes)
+    averaged = averaged_columns(models)
+    paper = {name: [paper_row(one) for one in seeds] for name, seeds in models.items()}
+    similar = {name: [similarity_row(one, averaged) for one in seeds] for name, seeds in models.items()}
+    others = headlines(models)
+    elsewhere = {task for _, task, _, _ in PAPER_COLUMNS} | {*STS_SUBSETS, *RELATEDNESS_TASKS}
+    tasks = list(dict.fromkeys(task for seeds in others.values() for one in seeds for task in one))
+    probing = [task for task in tasks if task in PROBING_FILES]
+    sections = []
+    if columns := _known((*(column for column, *_ in PAPER_COLUMNS), AVERAGE), paper):
+        notes = ["SICK-R times 100; lower MSE is better."]
+        if AVERAGE not in columns:
+            notes.append("No average: it needs every task of the multi-view paper's table.")
+        blocks = [_paper_table(columns, paper, notes, efforts)]
+        if AVERAGE in columns:
+            cells: list[list[Cell]] = [[pair, average] for pair, average in PAIR_AVERAGES.items()]
+            blocks.append(Table(["views", Column(AVERAGE, digits=1)], [], quoted=cells, quoted_title=NOTE))
+        sections.append(Section("Classification and relatedness", blocks))
+    if columns := _known((*SIMILARITY_COLUMNS, STS_AVERAGE, *FURTHER_COLUMNS), similar):
+        notes = ["Spearman times 100; all: over all pairs, mean: over subsets."]
+        if "STS-B (trained)" in columns:
+            notes.append("STS-B (trained): Pearson times 100 of a regression on the training part.")
+        if STS_AVERAGE in columns:
+            notes.append(f"{STS_AVERAGE}: the mean of {', '.join(averaged)}.")
+        sections.append(Section("Similarity", [_score_table(columns, similar, notes)]))
+    if columns := [task for task in tasks if task not in elsewhere and task not in probing]:
+        sections.append(Section("Other tasks", [_score_table(columns, others)]))
+    if probing:
+        sections.append(Section("Probing", [_score_table(probing, others, ["Accuracy in percent."])]))
+    return sections
+
+
+Rows = Mapping[str, Sequence[Mapping[str, float]]]
+"""Scores by model and column, one entry per seed."""
+
+
+def _known(columns: Sequence[str], rows: Rows) -> list[str]:
+    return [column for column in columns if any(column in one for seeds in rows.values() for one in seeds)]
+
+
+def _paper_table(
+    columns: Sequence[str],
+    rows: Rows,
+    notes: Sequence[str],
+    efforts: Mapping[str, tuple[int | None, float | None]],
+) -> Table:
+    """The paper's columns; its rows that have one of our scores below ours."""
+    shown = [place for place in (0, 1) if any(effort[place] is not None for effort in efforts.values())]
+    quoted: list[list[Cell]] = []
+    for line, scores in published_rows():
+        cells = [f"{scores[column]:.1f}" if column in scores else None for column in columns]
+        if any(cells):
+            before = [(line["dim"], line["hours"])[place] for place in shown]
+            quoted.append([f"{line['model']} ({line['quoted from']})", *before, *cells])
+    own = {name: [efforts.get(name, (None, None))[place] for place in shown] for name in rows}
+    effort = [(Column("Dim", digits=0), Column("Hrs"))[place] for place in shown]
+    table = _score_table(columns, rows, notes, effort, own)
+    return replace(table, quoted=quoted, quoted_title=NOTE)
+
+
+def _score_table(
+    columns: Sequence[str],
+    rows: Rows,
+    notes: Sequence[str] = (),
+    effort: Sequence[Column] = (),
+    efforts: Mapping[str, Sequence[Cell]] | None = None,
+) -> Table:
+    """Means with deviations over seeds, the best mean of each column marked, after columns of ``effort``."""
+    best = [Column(name, best="low" if name.endswith("MSE") else "high") for name in columns]
+    cells: list[list[Cell]] = []
+    for name, seeds in rows.items():
+        means = [Score.over_seeds([one[column] for one in seeds if column in one]) for column in columns]
+        cells.append([name, *((efforts or {}).get(name, ())), *means])
+    return Table(["model", *effort, *best], cells, notes=notes)
 
 
 def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
-    """Every two models compared on one seed.
-
-    A row per pair, because many models make a long table easier to read than a wide one.
+    """Every two models compared on one seed, a row per pair.
 
     Args:
         results: results by model and task.
@@ -273,51 +254,22 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
                     cells.append(None)
                     continue
                 one, other = results[a][task], results[b][task]
-                cells.append(_difference(_compared(one) - _compared(other), paired_bootstrap(one, other)))
+                text = _difference(_compared(one) - _compared(other), paired_bootstrap(one, other))
                 if task in STS_SUBSETS:
                     ahead, p = paired_bootstrap_of_all_pairs(one, other)
-                    cells[-1] = f"{cells[-1]}; {_difference(100 * ahead, p)}"
+                    text += f"; {_difference(100 * ahead, p)}"
+                cells.append(text)
             rows.append(cells)
     note = (
         "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
         "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness: Pearson. STS: "
         "Pearson, mean over subsets; Spearman over all pairs."
     )
-    return Table(["models", *(Column(task, align="right") for task in tasks)], rows, notes=[note])
+    return Table(["models", *tasks], rows, notes=[note])
 
 
 def _difference(ahead: float, p: float) -> str:
     return f"{ahead:+.2f}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})"
-
-
-def headlines(models: Models, tasks: Sequence[str]) -> dict[str, list[dict[str, float]]]:
-    """Main metrics in percent by model, one entry per seed."""
-    return {
-        name: [{task: headline(task, one[task]) for task in tasks if task in one} for one in seeds]
-        for name, seeds in models.items()
-    }
-
-
-def _score_table(
-    columns: Sequence[str],
-    by_model: Mapping[str, Sequence[Mapping[str, float]]],
-    notes: Sequence[str] = (),
-    quoted: Sequence[Sequence[Cell]] = (),
-    leading: Mapping[Column, Sequence[Cell]] | None = None,
-) -> Table:
-    """Means with deviations over seeds, the best mean of each column marked, after ``leading`` columns."""
-    before = leading or {}
-    rows: list[list[Cell]] = [
-        [
-            name,
-            *(cells[place] for cells in before.values()),
-            *(Score.over_seeds([one[column] for one in seeds if column in one]) for column in columns),
-        ]
-        for place, (name, seeds) in enumerate(by_model.items())
-    ]
-    best = [Column(name, best="low" if name in LOWER_IS_BETTER else "high") for name in columns]
-    title = QUOTED_TITLE if quoted else ""
-    return Table(["model", *before, *best], rows, notes=notes, quoted=quoted, quoted_title=title)
 
 
 def _compared(result: TaskResult) -> float:

@@ -1,4 +1,4 @@
-"""Encoders with layers (Hugging Face, tree encoders of ``multiview.train``), and encoders taken whole.
+"""Encoders with layers (Hugging Face), and encoders taken whole.
 
 A backbone lists its columns (layer, pooling) and computes all of them in one pass over the sentences.
 
@@ -16,28 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest, read_json
 from multiview.pretrained import one_line, quiet
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.config import BackboneConfig
-from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, most_pieces, pool, pool_nodes
+from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, most_pieces, pool
 from senteval_runner.towers.units import OWN, WHOLE, Column, chosen_unit, transformer_layers
 from senteval_runner.vectors.embed import Part, StoredEncoder, text_of
-from senteval_runner.vectors.encoders import STRINGS, load_multiview, load_source
+from senteval_runner.vectors.encoders import STRINGS, load_source
 from senteval_runner.vectors.sources import Source, find_source
 from senteval_runner.vectors.store import VectorStore
 
 if TYPE_CHECKING:
-    from multiview.model import MultiViewEncoder
-    from multiview.nodes.states import ViewNodes
+    pass
 
 BATCH = 32
 """Sentences encoded at a time."""
-HEIGHTS = {f"h{height}": height for height in (0, 1, 2, 3, 4, 6, 8)}
-"""Higher nodes are few: most sentences would give their root instead."""
 
 
 class Backbone(ABC):
@@ -229,69 +225,6 @@ class WholeBackbone(Backbone):
         return StoredEncoder(self._encoder)(sentences)[None]
 
 
-class TreeBackbone(Backbone):
-    """A model folder of ``multiview.train``, or untrained encoders, read like layers.
-
-    The "layers" are ``all`` nodes and ``h0``, ``h1``, ... the nodes of one height (leaves and words without
-    dependents have height 0). A sentence without a node of that height gives its root. Several views are
-    concatenated as in the model's own vectors.
-
-    Args:
-        source: the folder, or ``random:dep,const``.
-        config: trees, device.
-    """
-
-    layers = ("all", *HEIGHTS)
-    compared = ("all",)
-    poolings = ("root", "mean", "max")
-
-    def __init__(self, source: Source, config: BackboneConfig) -> None:
-        super().__init__(source, config)
-        self.columns = [("all", "root"), *((layer, one) for layer in self.layers for one in ("mean", "max"))]
-        self.dim = self.model.get_sentence_embedding_dimension()
-
-    @cached_property
-    def model(self) -> MultiViewEncoder:
-        """The encoder on its device, read at the roots: the columns pool by themselves."""
-        model = load_multiview(self.source, self.config.device)
-        for member in model.members:
-            for encoder in member.network.encoder_list:
-                encoder.pooling = "root"
-            member.network.scales = (1.0,) * len(member.network.views)
-        return model
-
-    def notes(self) -> list[str]:
-        """What a height means."""
-        return [f"{self.name}: a sentence without a node of a height gives its root there"]
-
-    @torch.inference_mode()
-    def encode(self, sentences: Sequence[list[str]]) -> Float:
-        """All columns of token lists, float32 [K, n, D]."""
-        from parsing.cache.reader import TreeCache
-
-        trees = TreeCache.open(self.config.trees) if self.config.trees else None
-        out_KnD = np.empty((len(self.columns), len(sentences), self.dim), dtype=np.float32)
-        for nodes in self.model.node_states(sentences, batch_size=BATCH, trees=trees):
-            widths = [view.width for view in nodes.views]
-            roots = self.model.vectors(nodes.batch).split(widths, dim=1)
-            parts = [self._columns(root_BD, view) for root_BD, view in zip(roots, nodes.views, strict=True)]
-            out_KnD[:, nodes.places] = torch.cat(parts, dim=2).float().cpu().numpy()
-        return out_KnD
-
-    def _columns(self, root_BD: Tensor, nodes: ViewNodes) -> Tensor:
-        """The columns of one view: [K, B, D]."""
-        out = []
-        for layer, pooling in self.columns:
-            if pooling == "root":
-                out.append(root_BD)
-                continue
-            kept_N = torch.ones_like(nodes.height_N, dtype=torch.bool)
-            if layer != "all":
-                kept_N = nodes.height_N == HEIGHTS[layer]
-            out.append(pool_nodes(root_BD, nodes.h_ND[kept_N], nodes.sentence_N[kept_N], pooling))
-        return torch.stack(out)
-
-
 def transformer_folder(spec: str) -> str:
     """Folder of the transformer inside a sentence-transformers folder; other names are returned unchanged.
 
@@ -316,17 +249,15 @@ def _short_name(spec: str) -> str:
 
 
 def open_backbone(spec: str, config: BackboneConfig) -> Backbone:
-    """The backbone a name means; word vectors, precomputed vectors and single views have one layer.
+    """The backbone a name means; what is no transformer has one layer.
 
     Raises:
         UserError: no such file or folder.
     """
     source = find_source(spec)
-    if source.kind in ("vectors", "words", "bag", "views"):
-        return WholeBackbone(source, config)
     if source.kind == "sentence-transformers":
         return TransformerBackbone(source, config)
-    return TreeBackbone(source, config)
+    return WholeBackbone(source, config)
 
 
 def open_layers(

@@ -24,6 +24,6 @@ class BackboneConfig:
     max_length: Pieces = 256
     """Word pieces per sentence, special ones included; longer sentences are cut."""
     trees: Path | None = None
-    """Tree encoders: tree cache of the sentences (parsing.run senteval); None parses them on the fly."""
+    """Tree encoders: tree cache of the sentences; None parses them on the fly."""
     device: str | None = None
     """Device of the backbones, e.g. cpu or cuda; None is a GPU if there is one."""

@@ -112,16 +112,3 @@ def most_pieces(shape: Any, tokenizer: Any) -> int | None:
     if positions > 0:  # relative positions: XLNet says -1, T5 nothing
         limits.append(positions - (int(shape.pad_token_id) + 1) * (shape.model_type in PADDED_FIRST))
     return min(limits) if min(limits) < 10**6 else None
-
-
-def pool_nodes(root_BD: Tensor, h_ND: Tensor, sentence_N: Tensor, pooling: str) -> Tensor:
-    """Mean or maximum [B, D] over the nodes of each sentence; the root of a sentence without nodes."""
-    count_B1 = torch.bincount(sentence_N, minlength=len(root_BD))[:, None]
-    if pooling == "mean":
-        total_BD = torch.zeros_like(root_BD).index_add_(0, sentence_N, h_ND)
-        pooled_BD = total_BD / count_B1.clamp(min=1)
-    else:
-        lowest_BD = torch.full_like(root_BD, float("-inf"))
-        index_ND = sentence_N[:, None].expand_as(h_ND)
-        pooled_BD = lowest_BD.scatter_reduce_(0, index_ND, h_ND, "amax")
-    return torch.where(count_B1 > 0, pooled_BD, root_BD)

@@ -1,14 +1,14 @@
 """Towers turn texts into vectors with gradients. Heads and objectives never look inside.
 
-``load_tower`` takes the name or folder of any Hugging Face encoder, a sentence-transformers folder, or a
-multi-view model folder. Shapes: B texts, T word pieces, D width.
+``load_tower`` takes the name or folder of any Hugging Face encoder, or a sentence-transformers folder.
+Shapes: B texts, T word pieces, D width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from corpora.support.errors import UserError
 from senteval_runner.towers.config import Pooling
-from senteval_runner.towers.multiview import MultiViewTower
 from senteval_runner.towers.pooling import most_pieces
 from senteval_runner.vectors.pretrained import assemble, load_pretrained, pooling_module
 from senteval_runner.vectors.sources import is_multiview
@@ -25,40 +24,13 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-class Tower(Protocol):
-    """The contract between encoders and heads."""
-
-    dim: int
-    """Width D of a vector."""
-    joint: bool
-    """Whether :meth:`embed_pairs` exists: two texts read together."""
-
-    def prepare(self, texts: Iterable[str]) -> None:
-        """Announce all texts; towers that parse do so now."""
-        ...
-
-    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
-        """Vectors [B, D] with gradients; ``pooling`` None means the tower's own."""
-        ...
-
-    def embed_pairs(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """One vector [B, D] per pair, from one pass over both texts."""
-        ...
-
-    def save(self, folder: Path) -> None:
-        """Write a folder that this module's :func:`load_tower` and the tower's library load."""
-        ...
-
-
-class TransformerTower(nn.Module):
+class Tower(nn.Module):
     """A Hugging Face encoder and a pooling, as a sentence-transformers model.
 
     Args:
         model: a Transformer, a Pooling and what else makes its vectors.
         pooling: the name of the model's own pooling; None where it does not matter.
     """
-
-    joint = True
 
     def __init__(self, model: SentenceTransformer, pooling: Pooling | None) -> None:
         super().__init__()
@@ -67,9 +39,6 @@ class TransformerTower(nn.Module):
         dim = model.get_embedding_dimension()
         assert dim is not None
         self.dim = dim
-
-    def prepare(self, texts: Iterable[str]) -> None:
-        """Do nothing: word pieces are quick."""
 
     def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
         """Pooled last hidden states, [B, D]."""
@@ -113,14 +82,13 @@ def load_tower(
     max_length: int | None = 128,
     dropout: float | None = None,
     device: str | torch.device = "cpu",
-) -> nn.Module:
+) -> Tower:
     """A tower from a name or a folder.
 
     Args:
         backbone: Hugging Face name, folder of a Hugging Face encoder or of a sentence-transformers model
-            (its Transformer is taken; its pooling and normalisation are replaced by ``pooling``), or folder
-            of a multi-view model.
-        pooling: how word-piece vectors become one vector (multi-view models have their own).
+            (its Transformer is taken; its pooling and normalisation are replaced by ``pooling``).
+        pooling: how word-piece vectors become one vector.
         max_length: word pieces per text, special ones included; longer texts are cut. None is as many as the
             encoder has positions for.
         dropout: probability in every dropout layer; None keeps what the backbone has.
@@ -129,13 +97,12 @@ def load_tower(
     Raises:
         UserError: nothing loadable is found under that name.
     """
-    if is_multiview(Path(backbone)):
-        return MultiViewTower(Path(backbone), device)
+    _refuse_multiview(backbone)
     model = load_pretrained(backbone, max_seq_length=max_length)
     # The tokenizer has the wanted length; an encoder with fewer positions would fail on longer texts.
     if most := most_pieces(model.config, model.tokenizer):
         model.max_seq_length = most
-    tower = TransformerTower(assemble(model, pooling), pooling)
+    tower = Tower(assemble(model, pooling), pooling)
     if dropout is not None:
         set_dropout(tower, dropout)
     return tower.to(device)
@@ -148,21 +115,25 @@ def set_dropout(model: nn.Module, probability: float) -> None:
             module.p = probability
 
 
-def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.device = "cpu") -> nn.Module:
+def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.device = "cpu") -> Tower:
     """A tower with the model's own pooling and all modules after it.
 
     Args:
-        backbone: name or folder of a sentence-transformers model, or folder of a multi-view model.
+        backbone: name or folder of a sentence-transformers model.
         max_length: word pieces per text, special ones included; longer texts are cut.
         device: ``cpu`` or ``cuda``.
 
     Raises:
         UserError: nothing loadable is found under that name, or it does not begin with a transformer.
     """
-    if is_multiview(Path(backbone)):
-        return MultiViewTower(Path(backbone), device)
+    _refuse_multiview(backbone)
     model = load_pretrained(backbone, whole=True, device="cpu")
     if type(model[0]).__name__ != "Transformer":
         raise UserError(f"model {backbone!r} begins with {type(model[0]).__name__}, not with a transformer")
     model.max_seq_length = max_length
-    return TransformerTower(model, None).to(device)
+    return Tower(model, None).to(device)
+
+
+def _refuse_multiview(backbone: str) -> None:
+    if is_multiview(Path(backbone)):
+        raise UserError(f"backbone {backbone!r} is a multi-view model; give a Hugging Face encoder")

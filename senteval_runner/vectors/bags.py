@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
-from multiview.words.sources.ngrams import random_vectors, with_ngrams
+from multiview.words.ngrams import random_vectors, with_ngrams
 from multiview.words.vectors import load_word_vectors
 from parsing.cache.reader import TreeCache
 from senteval_runner.protocol.features import Float

@@ -78,14 +78,13 @@ class EvaluationTrees:
         return found
 
     def _parse(self, sentences: list[Tokens], output: Path, reader: Reader, needs: set[str]) -> None:
-        from corpora.documents import Sentence
-        from corpora.stream import StreamCorpus, in_pieces
+        from corpora.documents import Sentence, StreamCorpus, in_pieces
         from parsing.pipeline.workers import LocalPool, Pool
         from parsing.text_parser import TextParser, load
 
         corpus = StreamCorpus(
             "senteval",
-            lambda counts: in_pieces("senteval", map(Sentence, sentences)),
+            lambda: in_pieces("senteval", map(Sentence, sentences)),
             about={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},
             hash_input=lambda: _digest(sentences, 64),
         )

@@ -48,8 +48,6 @@ PATTERN = re.compile(
     rf"(?:(?P<prefix>{'|'.join(filter(None, FORMS))}):)?(?P<base>[^?]+?)"
     r"(?:@(?P<dim>[1-9]\d{0,5}))?(?:\?(?P<option>views|vectors|corpus)=(?P<value>.+))?"
 )
-TREES = ("multiview", "views", "random", "start")
-"""Kinds of models that read a parser's trees."""
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
 
 

@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from corpora.support.config import config_from_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
-from multiview.encoders.stack import Reading
+from multiview.encoders.registry import Reading
 from multiview.folder.files import Member, member_names, member_record
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
@@ -127,8 +127,8 @@ def _start(folder: Path, trees: TreeCache) -> Member:
         raise UserError(f"{trees.folder}: is not the tree cache that {folder} was trained on")
     config = config_from_json(TrainConfig, values, where=folder / "config.json")
     # A compact copy may have other hash buckets than training had.
-    words = dataclasses.replace(config.vocabulary, buckets=record.words.buckets)
-    config = dataclasses.replace(config, vocabulary=words)
+    table = dataclasses.replace(config.table, buckets=record.words.buckets)
+    config = dataclasses.replace(config, table=table)
     with torch.random.fork_rng(devices=[]):
         network = Trainer(dataclasses.replace(config, device="cpu"), trees).network
     added = tuple(record.views[len(network.views) :])

@@ -5,8 +5,7 @@
     python -m studies.analogies run MODEL [A+B ...] --questions runs/analogies/data/questions.tsv
 
 ``build`` makes the questions (UNI Table 3): ``questions.tsv``, ``build.json``. ``run`` scores models on them
-(UNI Tables 4 and 6): ``results.json``, ``tables.md``, ``report.html``. Models are named as in
-``senteval_runner.run``.
+(UNI Tables 4 and 6). Models are named as in ``senteval_runner.run``.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import sys
 
 from corpora.support.cli import Command, Commands
 from studies.analogies.config import BuildConfig, ScoreConfig
+from studies.kit.runner import command
 
 
 def build(config: BuildConfig) -> None:
@@ -22,13 +22,6 @@ def build(config: BuildConfig) -> None:
     from studies.analogies.build import build
 
     build(config)
-
-
-def run(config: ScoreConfig) -> None:
-    """Score the models and write the report."""
-    from studies.analogies.report import run
-
-    run(config)
 
 
 cli = Commands(
@@ -40,12 +33,11 @@ cli = Commands(
             "build the questions from facts and a tree cache.",
             owns=lambda config: config.output,
         ),
-        "run": Command(
+        "run": command(
             ScoreConfig,
-            run,
+            "studies.analogies.report:score",
             "studies.analogies run",
             "score models.",
-            owns=lambda config: config.output,
             plugins=True,
         ),
     },

@@ -27,6 +27,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import repeat
+from statistics import fmean
 
 import numpy as np
 
@@ -55,6 +57,8 @@ from studies.analogies.score import Float
 WRONG_WORDS = 4
 SPARE = 12
 """Words looked at beyond those wanted: the question's own, and other spellings of one word."""
+SCORES = 2**26
+"""Scores of words in memory at a time."""
 Pair = tuple[str, str]
 Google = Mapping[str, Sequence[Terms]]
 """Questions by section."""
@@ -106,24 +110,22 @@ class Ranking:
         """Where a word stands in the file, or its lower case; None if it is unknown."""
         return self.rows.get(word, self.rows.get(word.lower()))
 
-    def scores(self, question: Terms) -> Float | None:
-        """Of all words, [W]; None where a, b or c has no vector."""
-        rows = [self.row(word) for word in question[:3]]
-        if None in rows:
-            return None
-        a_E, b_E, c_E = self.unit_WE[np.array(rows)]
-        scores: Float = self.unit_WE @ (b_E - a_E + c_E)
-        return scores
+    def scores(self, questions: Sequence[Terms]) -> Iterator[Float | None]:
+        """Per question the scores of all words, [W]; None where a, b or c has no vector."""
+        step = max(1, SCORES // len(self.words))
+        for start in range(0, len(questions), step):
+            rows = [[self.row(word) for word in terms[:3]] for terms in questions[start : start + step]]
+            known = np.array([terms for terms in rows if None not in terms], dtype=np.int64).reshape(-1, 3)
+            a_QE, b_QE, c_QE = self.unit_WE[known.T]
+            score_QW = iter((b_QE - a_QE + c_QE) @ self.unit_WE.T)
+            yield from (None if None in terms else next(score_QW) for terms in rows)
 
-    def nearest(self, question: Terms) -> list[str]:
-        """The best four words of the whole file, without the question's own; none where it lacks one of them.
+    def nearest(self, question: Terms, score_W: Float) -> list[str]:
+        """The best four words of the whole file, without the question's own.
 
         A word counts once, whatever its capitals. Where a file knows the answer in lower case alone, its
         words take the answer's capital, or the one capitalised candidate would be the right one.
         """
-        score_W = self.scores(question)
-        if score_W is None:
-            return []
         top = np.argpartition(score_W, -min(WRONG_WORDS + SPARE, len(self.words)))[-WRONG_WORDS - SPARE :]
         seen = {word.lower() for word in question}
         capital = question[3][0].isupper() and question[3] not in self.rows
@@ -136,11 +138,8 @@ class Ranking:
                 others.append(word[0].upper() + word[1:] if capital else word)
         return others[:WRONG_WORDS]
 
-    def among(self, question: Terms, pool: list[str]) -> list[str]:
+    def among(self, pool: list[str], score_W: Float) -> list[str]:
         """``pool``, best first; words without a vector follow in the pool's order."""
-        score_W = self.scores(question)
-        if score_W is None:
-            return pool
         known = {word: score_W[row] for word in pool if (row := self.row(word)) is not None}
         return sorted(pool, key=lambda word: -known.get(word, -np.inf))
 
@@ -164,19 +163,20 @@ def wrong_answers(
     words = sorted({word for pair in used for word in (*pair, *facts.get(pair, ()))})
     plain = sorted({word for pair in used if not facts.get(pair) for word in pair})
 
-    def best(pool: list[str], question: Terms, taken: Sequence[str]) -> list[str]:
+    def best(pool: list[str], taken: Sequence[str], score_W: Float | None) -> list[str]:
         seen = {word.lower() for word in taken}
         left = [word for word in generator.sample(pool, len(pool)) if word.lower() not in seen]
-        return ranking.among(question, left) if ranking else left
+        return left if ranking is None or score_W is None else ranking.among(left, score_W)
 
-    for question in asked:
-        near = ranking.nearest(question) if ranking else []
-        wrong = [*near, *best(words, question, [*question, *near])][:WRONG_WORDS]
+    scores = ranking.scores(asked) if ranking else repeat(None, len(asked))
+    for question, score_W in zip(asked, scores, strict=True):
+        near = [] if ranking is None or score_W is None else ranking.nearest(question, score_W)
+        wrong = [*near, *best(words, [*question, *near], score_W)][:WRONG_WORDS]
         slots = [word for word in facts.get(question[2:], ()) if word not in question]
         if category.kind == "predicate":
             slots = [f"not {question[3]}"]
         elif category.semantic and not slots:
-            slots = best(plain, question, question)
+            slots = best(plain, question, score_W)
         if category.kind and not slots:
             raise UserError(
                 f"{category.google}: no wrong answer beside {question[3]!r} is known for contexts"
@@ -300,16 +300,13 @@ def build(config: BuildConfig) -> None:
 
 def length_table(questions: Sequence[Question]) -> Table:
     """By category: the number of word questions, and mean tokens of a, b, c and the answer beside UNI's."""
-    columns = [Column(f"{level}{whose}", digits=1) for level in LEVELS[1:] for whose in ("", ", UNI")]
-    tokens: dict[tuple[str, str], list[int]] = {}
-    for q in questions:
-        lengths = [len(text.split()) for text in (q.a, q.b, q.c, q.answer)]
-        tokens.setdefault((q.category, q.level), []).extend(lengths)
     rows: list[list[Cell]] = []
     for name, category in CATEGORIES.items():
-        row: list[Cell] = [name, len(tokens.get((name, "word"), ())) // 4]
+        asked = {level: [q for q in questions if (q.category, q.level) == (name, level)] for level in LEVELS}
+        row: list[Cell] = [name, len(asked["word"])]
         for level, published in zip(LEVELS[1:], category.tokens, strict=True):
-            found = tokens.get((name, level))
-            row += [float(np.mean(found)), published] if found else [None, None]
+            lengths = [len(text.split()) for q in asked[level] for text in (q.a, q.b, q.c, q.answer)]
+            row += [fmean(lengths), published] if lengths else [None, None]
         rows.append(row)
+    columns = [Column(f"{level}{whose}", digits=1) for level in LEVELS[1:] for whose in ("", ", UNI")]
     return Table(["category", "questions", *columns], rows, title="Mean tokens (UNI: Table 2)")

@@ -35,9 +35,9 @@ class BuildConfig:
 class ScoreConfig:
     """Options of ``run``."""
 
-    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL...")]
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL...")] = ()
     """Model folders or names, word-vector files, random:dep,const; A+B puts vectors side by side."""
     questions: Path = Path("runs/analogies/data/questions.tsv")
     """Questions that ``build`` wrote."""
     output: Path = Path("runs/analogies/report")
-    """Folder for results.json, tables.md and report.html."""
+    """Folder for the report and the finished cells."""

@@ -28,7 +28,7 @@ from pathlib import Path
 from corpora.rows import read_mapping, read_table
 from corpora.support.progress import progress
 from parsing.cache.reader import TreeCache
-from parsing.sentences import ParsedSentence, cached_sentences
+from parsing.cache.sentences import ParsedSentence, cached_sentences
 
 FOLDER = Path(__file__).parent
 SLOT = "_"

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Literal, cast
 
 import numpy as np
 
-from corpora.support.config import config_to_json
-from corpora.support.errors import UserError
-from corpora.support.files import sha256_file, write_json, write_text
+from corpora.support.files import sha256_file
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Page, Section
 from senteval_runner.report.projections import NO_PLANE, has_plane, pca, tsne
-from senteval_runner.report.table import Column, Table
-from senteval_runner.vectors.embed import as_vectors
+from senteval_runner.report.table import Cell, Column, Table
 from senteval_runner.vectors.encoders import open_model
 from studies.analogies.config import ScoreConfig
 from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
-from studies.analogies.score import AnalogyScores, Float, TextVectors, score_analogies
+from studies.analogies.score import AnalogyScores, Float, TextVectors, answer_ranks, summarise
+from studies.kit import runner
+from studies.kit.runner import Figures, Run
 
 AVERAGES = {"semantic": "sem", "syntactic": "syn", "average": "Avg."}
-RATES = ("PPR", "PNR")
+RATES = {"PPR": "PPR", "PNR": "PNR"}
 TRANSFER_NOTE = (
     "PPR (PNR): of the semantic questions that are right (wrong) in words, the percentage that is right in "
     "phrases or sentences."
@@ -35,75 +37,65 @@ MERGED = {"capital-common": "capital-country", "capital-world": "capital-country
 ByModel = Mapping[str, AnalogyScores]
 
 
-def run(config: ScoreConfig) -> None:
-    """Score the models and write the report.
+def score(config: ScoreConfig, run: Run) -> Page:
+    """Score the models on the questions.
 
     Raises:
-        UserError: no model, or a file that cannot be read.
+        UserError: a file or model that cannot be opened.
     """
-    if not config.models:
-        raise UserError("no model given; name one or more, see --help")
-    questions = read_questions(config.questions)
-    vectors = {spec: TextVectors(questions, as_vectors(open_model(spec))) for spec in config.models}
-    scores = {spec: score_analogies(questions, found) for spec, found in vectors.items()}
+    questions, digest = read_questions(config.questions), sha256_file(config.questions)
+    models = {spec: open_model(spec) for spec in config.models}
+
+    @cache
+    def vectors(name: str) -> TextVectors:
+        return TextVectors(questions, models[name])
+
+    def compute(name: str, folder: Path) -> Figures:
+        return {**summarise(questions, answer_ranks(questions, vectors(name)))}
+
+    cells = {
+        name: runner.Cell(name=name, identity=[digest, *model.identity], compute=partial(compute, name))
+        for name, model in models.items()
+    }
+    scores = {name: cast(AnalogyScores, found) for name, found in run.figures(cells).items()}
     page = tables(scores)
-    write_text(config.output / "tables.md", page.markdown())
-    drawn = figures(questions, scores, vectors)
-    write_text(config.output / "report.html", replace(page, sections=[*page.sections, *drawn]).html())
-    write_json(
-        config.output / "results.json",
-        {
-            "config": config_to_json(config),
-            "questions_sha256": sha256_file(config.questions),
-            "models": {spec: asdict(found) for spec, found in scores.items()},
-        },
-    )
-    print(page.markdown())
-    print(f"{config.output}/report.html, results.json, tables.md")
+    drawn = figures(questions, scores, {name: vectors(name) for name in scores})
+    return replace(page, sections=[*page.sections, *drawn])
 
 
 def tables(scores: ByModel) -> Page:
     """Everything that follows from scores alone, by model."""
-    averages = {
-        f"{level} {short}": {name: one.averages.get(level, {}).get(key) for name, one in scores.items()}
-        for level in LEVELS
-        for key, short in AVERAGES.items()
-    }
-    averages["All"] = {name: one.overall for name, one in scores.items()}
-    transfer = {
-        f"{level} {rate}": {name: one.transfer.get(level, {}).get(rate) for name, one in scores.items()}
-        for level in LEVELS[1:]
-        for rate in RATES
-    }
-    levels = [level for level in LEVELS if any(level in one.accuracy for one in scores.values())]
-    return Page(
-        "Analogies of words, phrases and sentences",
-        [
-            Section("Accuracy (%)", [_percentages(averages, scores)]),
-            *(
-                Section(
-                    f"Accuracy by category, {level}s (%)", [_percentages(_accuracy(scores, level), scores)]
-                )
-                for level in levels
-            ),
-            Section("Transfer from words (%)", [_percentages(transfer, scores)], note=TRANSFER_NOTE),
-        ],
-    )
+    sections = [Section("Accuracy (%)", [_table(scores, "averages", LEVELS, AVERAGES)])]
+    for level in LEVELS:
+        asked = {
+            name: name
+            for name in CATEGORIES
+            if any(name in s["accuracy"].get(level, {}) for s in scores.values())
+        }
+        if asked:
+            rows = _table(scores, "accuracy", [level], asked)
+            sections.append(Section(f"Accuracy by category, {level}s (%)", [rows]))
+    transfer = _table(scores, "transfer", LEVELS[1:], RATES)
+    sections.append(Section("Transfer from words (%)", [transfer], note=TRANSFER_NOTE))
+    return Page("Analogies of words, phrases and sentences", sections)
 
 
-def _accuracy(scores: ByModel, level: str) -> dict[str, dict[str, float | None]]:
-    """By category that is asked at this level, and by model."""
-    found = {name: one.accuracy.get(level, {}) for name, one in scores.items()}
-    asked = [category for category in CATEGORIES if any(category in one for one in found.values())]
-    return {category: {name: one.get(category) for name, one in found.items()} for category in asked}
-
-
-def _percentages(columns: Mapping[str, Mapping[str, float | None]], models: ByModel) -> Table:
-    """One row per model."""
-    rows = [
-        [name, *(None if (value := column[name]) is None else 100 * value for column in columns.values())]
-        for name in models
+def _table(
+    scores: ByModel,
+    what: Literal["averages", "accuracy", "transfer"],
+    levels: Sequence[str],
+    names: Mapping[str, str],
+) -> Table:
+    """One row per model, the columns of each level side by side, and the mean over levels after averages."""
+    columns = [
+        f"{level} {short}" if len(levels) > 1 else short for level in levels for short in names.values()
     ]
+    rows: list[list[Cell]] = []
+    for model, found in scores.items():
+        values = [found[what].get(level, {}).get(key) for level in levels for key in names]
+        values += [found["overall"]] if what == "averages" else []
+        rows.append([model, *(None if value is None else 100 * value for value in values)])
+    columns += ["All"] if what == "averages" else []
     return Table(["model", *(Column(name, digits=1, best="high") for name in columns)], rows)
 
 
@@ -147,7 +139,7 @@ def pattern(questions: Sequence[Question], vectors: TextVectors) -> Block:
         return NO_PLANE
     links = [(left, left + 1) for left in range(0, len(texts), 2)]
     caption = f"PCA of pairs of {category}"
-    return plots.scatter(pca(rows_ND), classes, LEVELS, titles=texts, links=links, caption=caption)
+    return plots.scatter(pca(rows_ND), classes, LEVELS, links=links, caption=caption)
 
 
 def differences(questions: Sequence[Question], vectors: TextVectors) -> Block:
@@ -156,24 +148,22 @@ def differences(questions: Sequence[Question], vectors: TextVectors) -> Block:
     names = list(dict.fromkeys(MERGED.get(name, name) for name in asked))
     rows: list[Float] = []
     classes: list[int] = []
-    titles: list[str] = []
     for category in asked:
         for level in LEVELS:
             pairs = list(pair_texts(questions, level, category).values())[:DIFFERENCES_SHOWN]
             if pairs:
                 rows.append(vectors([b for _, b in pairs]) - vectors([a for a, _ in pairs]))
                 classes += [names.index(MERGED.get(category, category))] * len(pairs)
-                titles += [f"{a} → {b}" for a, b in pairs]
     if not rows or not has_plane(np.concatenate(rows)):
         return NO_PLANE
     caption = "t-SNE of right minus left in words, phrases and sentences"
-    return plots.scatter(tsne(np.concatenate(rows)), classes, names, titles=titles, caption=caption)
+    return plots.scatter(tsne(np.concatenate(rows)), classes, names, caption=caption)
 
 
 def _ranks(scores: AnalogyScores) -> list[Block]:
     """Semantic questions by the rank of the right answer, per level (UNI Figures 1 and 2)."""
     blocks: list[Block] = []
-    for level, by_category in scores.rank_counts.items():
+    for level, by_category in scores["rank_counts"].items():
         semantic = [name for name in by_category if CATEGORIES[name].semantic]
         most = max((len(by_category[name]) for name in semantic), default=0)
         ranks = [f"rank {rank + 1}" for rank in range(most)]

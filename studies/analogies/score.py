@@ -21,10 +21,12 @@ Legend of dimension suffixes: Q questions, K candidates, D embedding size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TypedDict
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from senteval_runner.protocol.features import unit
@@ -67,17 +69,14 @@ def answer_ranks(questions: Sequence[Question], vectors: TextVectors) -> NDArray
         filled = [q.candidates + (q.answer,) * (size - len(q.candidates)) for q in block]
         candidate_QKD = vectors([text for row in filled for text in row]).reshape(len(block), size, -1)
         score_QK = np.einsum("qd,qkd->qk", target_QD, candidate_QKD.astype(np.float64))
-        wrong_QK = np.array(
-            [[text != q.answer for text in row] for q, row in zip(block, filled, strict=True)]
-        )
+        wrong_QK = np.array([q.answer for q in block])[:, None] != np.array(filled)
         answer_Q = np.where(wrong_QK, -np.inf, score_QK).max(axis=1)
         ahead_QK = wrong_QK & (score_QK >= answer_Q[:, None] - TIE)
         ranks[start : start + BLOCK] = 1 + ahead_QK.sum(axis=1)
     return ranks
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnalogyScores:
+class AnalogyScores(TypedDict):
     """Scores of one encoder; fractions between 0 and 1."""
 
     accuracy: dict[str, dict[str, float]]
@@ -92,65 +91,35 @@ class AnalogyScores:
     """level -> ``PPR``, ``PNR``; None where no word question is right (wrong)."""
 
 
-def averages(ranks: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """``semantic``, ``syntactic`` and ``average`` of a level (see the module's docstring).
-
-    Args:
-        ranks: of the right answers, from 1, by category.
-    """
-    means: dict[str, float] = {}
-    for name, semantic in (("semantic", True), ("syntactic", False)):
-        found = [
-            rank for category, r in ranks.items() if CATEGORIES[category].semantic is semantic for rank in r
-        ]
-        if found:
-            means[name] = float(np.mean(np.array(found) == 1))
-    if len(means) == 2:
-        means["average"] = sum(means.values()) / 2
-    return means
-
-
-def transfer_rates(
-    questions: Sequence[Question], right: Mapping[str, bool], level: str
-) -> dict[str, float | None]:
-    """PPR and PNR of a level (see the module's docstring).
+def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.int64]) -> AnalogyScores:
+    """Accuracies, averages, rank distributions and transfer rates (see the module's docstring).
 
     Args:
         questions: of all levels.
-        right: question id to whether the answer came first.
-        level: phrase or sentence.
+        ranks: of their right answers, from 1.
     """
-    semantic = [q for q in questions if q.level == level and CATEGORIES[q.category].semantic]
-    pairs = [(right[q.word_question_id], right[q.question_id]) for q in semantic]
-    positive = [here for word, here in pairs if word]
-    negative = [here for word, here in pairs if not word]
-    return {
-        "PPR": float(np.mean(positive)) if positive else None,
-        "PNR": float(np.mean(negative)) if negative else None,
-    }
-
-
-def score_analogies(questions: Sequence[Question], vectors: TextVectors) -> AnalogyScores:
-    """Accuracies, averages, rank distributions and transfer rates of one encoder."""
-    all_ranks = answer_ranks(questions, vectors)
-    right: dict[str, bool] = {}
-    ranks: dict[str, dict[str, list[int]]] = {}
-    for question, rank in zip(questions, all_ranks.tolist(), strict=True):
-        right[question.question_id] = rank == 1
-        ranks.setdefault(question.level, {}).setdefault(question.category, []).append(rank)
-    levels = {level: ranks[level] for level in LEVELS if level in ranks}
-    means = {level: averages(found) for level, found in levels.items()}
-    of_levels = [means[level]["average"] for level in LEVELS if "average" in means.get(level, {})]
-    return AnalogyScores(
-        accuracy={
-            level: {name: float(np.mean(np.array(r) == 1)) for name, r in found.items()}
-            for level, found in levels.items()
-        },
-        averages=means,
-        overall=float(np.mean(of_levels)) if len(of_levels) == len(LEVELS) else None,
-        rank_counts={
-            level: {name: np.bincount(r, minlength=3)[1:].tolist() for name, r in found.items()}
-            for level, found in levels.items()
-        },
-        transfer={level: transfer_rates(questions, right, level) for level in LEVELS[1:] if level in levels},
-    )
+    table = pd.DataFrame({"level": [q.level for q in questions], "category": [q.category for q in questions]})
+    table["rank"], table["right"] = ranks, np.asarray(ranks) == 1
+    table["semantic"] = [CATEGORIES[q.category].semantic for q in questions]
+    right = dict(zip([q.question_id for q in questions], table["right"], strict=True))
+    table["from"] = [right[q.word_question_id] for q in questions]
+    scores = AnalogyScores(accuracy={}, averages={}, overall=None, rank_counts={}, transfer={})
+    for level in LEVELS:
+        if (here := table[table["level"] == level]).empty:
+            continue
+        by_category = here.groupby("category", sort=False)
+        scores["accuracy"][level] = by_category["right"].mean().to_dict()
+        scores["rank_counts"][level] = {
+            str(name): np.bincount(found, minlength=3)[1:].tolist() for name, found in by_category["rank"]
+        }
+        semantic = here[here["semantic"]]
+        kinds = {"semantic": semantic["right"], "syntactic": here[~here["semantic"]]["right"]}
+        means = {name: float(found.mean()) for name, found in kinds.items() if len(found)}
+        scores["averages"][level] = means | ({"average": fmean(means.values())} if len(means) == 2 else {})
+        if level != "word":
+            rates = {"PPR": semantic[semantic["from"]]["right"], "PNR": semantic[~semantic["from"]]["right"]}
+            scores["transfer"][level] = {
+                n: float(found.mean()) if len(found) else None for n, found in rates.items()
+            }
+    of_levels = [means["average"] for means in scores["averages"].values() if "average" in means]
+    return {**scores, "overall": fmean(of_levels) if len(of_levels) == len(LEVELS) else None}

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from studies.burt.config import BurtConfig
-from studies.kit.runner import Run, command
-
-if TYPE_CHECKING:
-    from senteval_runner.report.page import Page
-
-
-def study(config: BurtConfig, run: Run) -> Page:
-    """Train one model, or the rows of an ablation."""
-    from studies.burt.train import train_all
-
-    return train_all(config, run)
-
+from studies.kit.runner import command
 
 cli = command(
     BurtConfig,
-    study,
+    "studies.burt.train:train_all",
     "studies.burt",
     "Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 from corpora.support.config import Count, CountOrNone, Fraction, Positive, configuration
 from senteval_runner.towers.config import Pieces, Pooling
-from studies.finetune.config import Concatenation, TinyConfig
+from studies.finetune.config import Concatenation
 
 Objective = Literal["nli", "identification", "classification"]
 Ablation = Literal["objectives", "pooling", "concatenation", "negatives"]
@@ -39,12 +38,6 @@ class BurtConfig:
     paraphrase: tuple[Path, ...] = ()
     """Labelled paraphrase pairs for identification beside PPDB: .tsv(.gz) of label (0/1), sentence1,
     sentence2; they bring their own negatives."""
-    similarity: tuple[Path, ...] = ()
-    """Word or phrase similarity files (two phrases and a score per line, tabs), scored by cosine before,
-    during and after training; never trained on."""
-    corpus: Path | None = None
-    """Text (one sentence per line, .gz/.xz/.zst) for a tiny backbone's vocabulary and pre-training; without
-    it, the training texts."""
     objectives: tuple[Objective, ...] = ("nli", "identification", "classification")
     """Objectives to train. Missing data for one of them is an error."""
     pooling: Pooling = "mean"
@@ -67,8 +60,6 @@ class BurtConfig:
     """Passes over the NLI set (UNI: 2; BURT does not say); without NLI, the largest set. Others cycle."""
     learning_rate: Positive = 2e-5
     """Peak rate (UNI: 2e-5; BURT does not say)."""
-    tiny: TinyConfig = field(default_factory=TinyConfig)
-    """The tiny backbone."""
     evaluate_every: Count = 1000
     """Steps between scores."""
     seed: int = 1

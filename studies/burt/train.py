@@ -16,39 +16,33 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from safetensors.torch import save_file
 from torch import nn
 
-from corpora.inputs import read_lines
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, sha256_file
 from parsing.networks.device import pick_device
-from senteval_runner.protocol.correlation import accuracy, cosines, spearman
+from senteval_runner.protocol.correlation import accuracy
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Cell as TableCell
 from senteval_runner.report.table import Table
-from senteval_runner.towers.transformer import embed_all, load_tower
+from senteval_runner.towers.transformer import load_tower
 from studies.burt.config import Ablation, BurtConfig, Objective
-from studies.burt.data import CLASSES, BurtData, read_data
+from studies.burt.data import CLASSES, read_data
 from studies.finetune.config import Concatenation, LoopConfig
 from studies.finetune.examples import Stream
 from studies.finetune.heads import PairHead, Siamese
-from studies.finetune.loop import Row, Task, fit
+from studies.finetune.loop import Task, fit
 from studies.finetune.tiny import ready
 from studies.kit.runner import Cell, Figures, Run
 
-FILES = ("nli", "nli_dev", "nli_unseen", "ppdb", "paraphrase", "similarity")
+FILES = ("nli", "nli_dev", "nli_unseen", "ppdb", "paraphrase")
 """Options that name data."""
-FREE_OPTIONS = {*FILES, "output", "preset", "ablation", "backbone", "corpus"}
+FREE_OPTIONS = {*FILES, "output", "preset", "ablation", "backbone"}
 """Options that do not decide the result, or by the content of what they name."""
-CORPUS_LINES = 200_000
-"""Most lines of ``--corpus`` that a tiny backbone reads."""
 DROPOUT = 0.1
 """In every dropout layer (BURT)."""
 GRIDS: Mapping[Ablation, Mapping[str, object]] = {
@@ -82,14 +76,12 @@ def train_all(config: BurtConfig, run: Run) -> Page:
     if not config.objectives or len(set(config.objectives)) < len(config.objectives):
         raise UserError("--objectives: name each of nli, identification, classification at most once")
     rows = variants(config)
-    backbone, key = ready(
-        config.backbone, config.output, lambda: _corpus(config), config.tiny, seed=config.seed, report=run.log
-    )
+    backbone, key = ready(config.backbone, config.output, lambda: read_data(config).texts, seed=config.seed)
     digests = [[sha256_file(path) for path in getattr(config, name)] for name in FILES]
     cells = {
         name: Cell(
             name=name,
-            identity=[_options(row), key, digests],
+            identity=[{k: v for k, v in config_to_json(row).items() if k not in FREE_OPTIONS}, key, digests],
             compute=partial(_train, row, backbone, config.output / folder, run),
             folder=folder,
         )
@@ -119,19 +111,6 @@ def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
     return rows
 
 
-def _options(config: BurtConfig) -> dict[str, Any]:
-    """The options that decide the result, but for backbone and data."""
-    return {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
-
-
-def _corpus(config: BurtConfig) -> list[str]:
-    """Text for a tiny backbone: the first lines of ``--corpus``, or the training texts."""
-    if config.corpus is None:
-        return read_data(config).texts
-    lines = (line.text.strip() for line in read_lines(config.corpus))
-    return list(islice((text for text in lines if text), CORPUS_LINES))
-
-
 def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path) -> Figures:
     """One model: its scores by step, and what it was trained on."""
     data = read_data(config)
@@ -142,7 +121,6 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         backbone, pooling=config.pooling, max_length=config.max_length, dropout=DROPOUT, device=device
     )
     net = siamese(tower, config.objectives, config.concatenation, config.seed).to(device)
-    net.encoder.prepare([*data.texts, *data.held_texts])
 
     def task(name: Objective) -> Task:
         stream = Stream(data.train[name], config.batch_size, config.seed, name)
@@ -156,11 +134,13 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
     history = fit(
         net,
         tasks,
-        dataclasses.replace(LoopConfig(), learning_rate=config.learning_rate),
+        LoopConfig(learning_rate=config.learning_rate),
         steps=steps,
         cycle=cycle,
         evaluate_every=config.evaluate_every,
-        evaluate=lambda: _scores(data, net),
+        evaluate=lambda: {
+            name: accuracy(net.predict(name, one), one.target) for name, one in data.held.items()
+        },
         seed=config.seed,
         folder=work,
         report=run.log,
@@ -205,15 +185,6 @@ def steps_per_epoch(cycle: Sequence[Objective], batches: Mapping[str, int]) -> i
     """
     decisive: list[Objective] = ["nli"] if "nli" in cycle else list(dict.fromkeys(cycle))
     return max(-(-batches[name] * len(cycle) // cycle.count(name)) for name in decisive)
-
-
-def _scores(data: BurtData, net: Siamese) -> Row:
-    """Accuracy of every objective on its held-out pairs; Spearman's correlation on the similarity files."""
-    row: Row = {name: accuracy(net.predict(name, one), one.target) for name, one in data.held.items()}
-    for name, examples in data.similarity.items():
-        a, b = np.split(embed_all(net.encoder, list(examples.texts())), 2)
-        row[name] = spearman(cosines(a, b), examples.target)
-    return row
 
 
 def _page(found: Mapping[str, Figures], folders: str) -> Page:

@@ -1,19 +1,23 @@
-"""A FAQ set as encoders see it, and how rankings of its entries are measured.
+"""FAQ sets: a table of questions and answers, labelled queries, and how rankings of the table are measured.
+
+``faq.tsv`` has the columns ``doc_id``, ``question``, ``answer``; ``queries-train.tsv`` and
+``queries-test.tsv`` have ``query_id``, ``query``; ``qrels.tsv`` (or ``.gz``) has ``query_id``, ``doc_id``,
+``relevance`` (relevant if above 0). Further columns are ignored.
 
 Legend: Q queries, N entries, D embedding size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.ranking.faq import FaqSet
 from corpora.ranking.lexical import Scores
+from corpora.rows import read_mapping, read_table
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest
 from senteval_runner.protocol.features import unit
@@ -29,34 +33,10 @@ class Data:
     questions: list[str]
     answers: list[str]
     relevant_QN: NDArray[np.bool_]
-    """Which entries answer which query."""
+    """Which entries answer which query; each has one."""
     train: NDArray[np.int64]
     """Rows of the training queries."""
     test: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, faq: FaqSet) -> Data:
-        """A set whose files fix who trains and who tests.
-
-        Raises:
-            UserError: they do not.
-        """
-        if faq.train is None:
-            raise UserError(f"{faq.name}: no queries-train.tsv and queries-test.tsv")
-
-        def texts(given: Sequence[str]) -> list[str]:
-            return [" ".join(text.split()) for text in given]
-
-        trains = np.array([query in faq.train for query in faq.queries])
-        return cls(
-            name=faq.name,
-            queries=texts(list(faq.queries.values())),
-            questions=texts([entry.question for entry in faq.entries]),
-            answers=texts([entry.answer for entry in faq.entries]),
-            relevant_QN=np.array([[e.doc_id in faq.relevant[q] for e in faq.entries] for q in faq.queries]),
-            train=np.flatnonzero(trains),
-            test=np.flatnonzero(~trains),
-        )
 
     @cached_property
     def digest(self) -> str:
@@ -78,3 +58,45 @@ class Data:
         order_QN = np.argsort(-scores_QN, axis=1, kind="stable")
         rank_Q = np.take_along_axis(self.relevant_QN[self.test], order_QN, axis=1).argmax(axis=1)
         return {"accuracy": float((rank_Q == 0).mean()), "mrr": float((1 / (rank_Q + 1)).mean())}
+
+
+def read_faq(folder: Path) -> Data:
+    """Read a folder with these files. Queries without a relevant entry are dropped.
+
+    Raises:
+        UserError: see :func:`corpora.rows.read_table`; or an unknown query or entry, a query in both parts,
+            or a part without a query that has an answer.
+    """
+    rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))
+    entries = {row.cells[0]: place for place, row in enumerate(rows)}
+    parts = [folder / f"queries-{part}.tsv" for part in ("train", "test")]
+    train, test = (read_mapping(path, "query_id", "query") for path in parts)
+    if both := sorted(train.keys() & test.keys()):
+        raise UserError(f"{parts[1]}: query {both[0]!r} is in {parts[0].name} too")
+    queries = {**train, **test}
+    path = folder / "qrels.tsv"
+    path = path if path.exists() else folder / "qrels.tsv.gz"
+    relevant: dict[str, set[int]] = {}
+    for row in read_table(path, ("query_id", "doc_id", "relevance")):
+        query, entry, grade = row.cells
+        if query not in queries or entry not in entries:
+            unknown = f"query {query!r}" if query not in queries else f"entry {entry!r}"
+            raise UserError(f"{row.where}: unknown {unknown}")
+        if not grade.removeprefix("-").isdecimal():
+            raise UserError(f"{row.where}: relevance {grade!r} is not a whole number")
+        if int(grade) > 0:
+            relevant.setdefault(query, set()).add(entries[entry])
+    for file, table in zip(parts, (train, test), strict=True):
+        if not table.keys() & relevant.keys():
+            raise UserError(f"{path}: no query of {file.name} has a relevant entry")
+    served = [query for query in queries if query in relevant]
+    trains = np.array([query in train for query in served])
+    return Data(
+        name=folder.absolute().name,  # "." has a name too
+        queries=[" ".join(queries[query].split()) for query in served],
+        questions=[" ".join(row.cells[1].split()) for row in rows],
+        answers=[" ".join(row.cells[2].split()) for row in rows],
+        relevant_QN=np.array([[place in relevant[query] for place in range(len(rows))] for query in served]),
+        train=np.flatnonzero(trains),
+        test=np.flatnonzero(~trains),
+    )

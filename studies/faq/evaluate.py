@@ -14,18 +14,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.ranking.faq import read_faq
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.support.errors import UserError
 from senteval_runner.report.page import Page
 from senteval_runner.vectors.encoders import open_model
 from studies.faq.config import FaqConfig, Sampling
-from studies.faq.data import Data
+from studies.faq.data import read_faq
 from studies.faq.report import Rows, page
-from studies.faq.train import LabelledPairs, tune
+from studies.faq.train import LabelledPairs, cosines, tune
 from studies.kit.runner import Cell, Figures, Run
 
-LEXICAL = {"TF-IDF": Tfidf, "BM25": Bm25}
+LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
 
 
 def evaluate(config: FaqConfig, run: Run) -> Page:
@@ -34,7 +33,7 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
     Raises:
         UserError: a set or model that cannot be opened.
     """
-    found_sets = [Data.of(read_faq(folder)) for folder in dict.fromkeys(config.sets)]
+    found_sets = [read_faq(folder) for folder in dict.fromkeys(config.sets)]
     sets = {data.name: data for data in found_sets}
     if len(sets) < len(found_sets):
         raise UserError(f"two sets have one name ({', '.join(sets)}); rename a folder")
@@ -45,7 +44,7 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
     def vectors(name: str, model: str) -> Mapping[str, NDArray[np.floating]]:
         return sets[name].embed(models[model])
 
-    def cosines(name: str, model: str) -> Scores:
+    def similarities(name: str, model: str) -> Scores:
         found = vectors(name, model)
         scores: Scores = found["query"] @ found["question"].T
         return scores
@@ -55,15 +54,15 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
         if method in LEXICAL:
             index = LEXICAL[method](data.questions)
             return data.measure(np.array([index.scores(data.queries[row]) for row in data.test]))
-        return data.measure(cosines(name, method)[data.test])
+        return data.measure(similarities(name, method)[data.test])
 
     def tuned(name: str, model: str, sampling: Sampling, seed: int, folder: Path) -> Figures:
         data = sets[name]
-        guide = cosines(name, config.retriever or model)[data.train] if sampling == "retrieved" else None
+        guide = similarities(name, config.retriever or model)[data.train] if sampling == "retrieved" else None
         asked = [data.queries[row] for row in data.train]
         pairs = LabelledPairs(asked, data.questions, data.relevant_QN[data.train], guide, seed)
-        net = tune(model, pairs, config, folder, run.log)
-        return data.measure(net.scores([data.queries[row] for row in data.test], data.questions))
+        tower = tune(model, pairs, config, folder, run.log)
+        return data.measure(cosines(tower, [data.queries[row] for row in data.test], data.questions))
 
     cells: dict[tuple[str, str, Sampling | None, int], Cell] = {}
     options: list[object] = [config.epochs, config.batch_size, config.learning_rate, config.max_length]

@@ -68,6 +68,5 @@ def _projection(data: Data, vectors: Mapping[str, NDArray[np.floating]]) -> Bloc
     rows_ND = np.concatenate([vectors["query"][: len(queries)], vectors["answer"][served]])
     if not has_plane(rows_ND):
         return NO_PLANE
-    titles = queries + [data.answers[place][:80] for place in served]
     classes = [0] * len(queries) + [1] * len(served)
-    return plots.scatter(tsne(rows_ND), classes, ["query", "answer"], titles=titles)
+    return plots.scatter(tsne(rows_ND), classes, ["query", "answer"])

@@ -11,23 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from corpora.ranking.lexical import Scores
 from corpora.support.errors import UserError
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import unit
-from senteval_runner.towers.transformer import embed_all, load_whole, set_dropout
+from senteval_runner.towers.transformer import Tower, embed_all, load_whole, set_dropout
 from senteval_runner.vectors.sources import find_source, split_parts
 from studies.faq.config import FaqConfig
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
-from studies.finetune.heads import PairHead, TowerModule, classification_loss
+from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.loop import Task, fit
 
 WRONG = 4
@@ -79,30 +78,11 @@ class LabelledPairs:
         return Examples(first, second, np.tile(np.arange(self.each) == 0, len(self.queries)).astype(np.int64))
 
 
-class PairRetriever(TowerModule):
-    """Learns whether a query and an entry belong together.
-
-    Args:
-        tower: the encoder.
-        seed: seed of the layer's initial weights.
-    """
-
-    def __init__(self, tower: nn.Module, seed: int) -> None:
-        super().__init__(tower)
-        self.head = PairHead(self.encoder.dim, 2, "uv-diff", seed)
-
-    def loss(self, examples: Examples) -> Tensor:
-        """Mean over the batch of -log softmax(head(u, v))[target]."""
-        vectors = self.encoder.embed(list(examples.texts()))
-        query_BD, entry_BD = vectors.split(len(examples))
-        target = torch.from_numpy(examples.target).to(vectors.device)
-        return classification_loss(self.head(query_BD, entry_BD), target)
-
-    def scores(self, queries: Sequence[str], entries: Sequence[str]) -> Scores:
-        """Cosines of queries and entries, float32 [Q, N]."""
-        table = unit(embed_all(self.encoder, [*queries, *entries]))
-        scores: Scores = table[: len(queries)] @ table[len(queries) :].T
-        return scores
+def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Scores:
+    """Cosines of queries and entries, float32 [Q, N]."""
+    table = unit(embed_all(tower, [*queries, *entries]))
+    scores: Scores = table[: len(queries)] @ table[len(queries) :].T
+    return scores
 
 
 def tune(
@@ -111,7 +91,7 @@ def tune(
     config: FaqConfig,
     folder: Path,
     report: Callable[[str], None] = lambda line: None,
-) -> PairRetriever:
+) -> Tower:
     """A copy of a model after training on ``pairs``; a state in ``folder`` is resumed.
 
     Args:
@@ -124,18 +104,17 @@ def tune(
     Raises:
         UserError: the model has no weights to tune.
     """
-    if len(split_parts(model)) > 1 or find_source(model).kind not in ("multiview", "sentence-transformers"):
-        raise UserError(f"{model!r} is not one transformer or multi-view model: nothing to tune")
+    if len(split_parts(model)) > 1 or find_source(model).kind != "sentence-transformers":
+        raise UserError(f"{model!r} is not one transformer: nothing to tune")
     device = pick_device(config.device)
     tower = load_whole(model, max_length=config.max_length, device=device)
     set_dropout(tower, DROPOUT)
-    net = PairRetriever(tower, pairs.seed).to(device)
-    net.encoder.prepare([*pairs.queries, *pairs.entries])
+    net = Siamese(tower, {"faq": PairHead(tower.dim, 2, "uv-diff", pairs.seed)}).to(device)
     stream = Stream(pairs.draw, config.batch_size, pairs.seed, "faq")
     steps = config.epochs * stream.batches_per_pass
     fit(
         net,
-        {"faq": Task(stream, net.loss)},
+        {"faq": Task(stream, partial(net.loss, "faq"))},
         LoopConfig(learning_rate=config.learning_rate),
         steps=steps,
         evaluate=dict,
@@ -143,4 +122,4 @@ def tune(
         folder=folder,
         report=report,
     )
-    return net
+    return net.encoder

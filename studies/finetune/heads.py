@@ -1,4 +1,4 @@
-"""Heads over sentence vectors and their losses. They only see vectors, so they work with any tower.
+"""Heads over sentence vectors: they only see vectors, so they work with any tower.
 
 Shapes: B pairs, D tower's width, C classes.
 """
@@ -76,7 +76,7 @@ class Siamese(TowerModule):
         """−1/B Σ log softmax(head(u, v))[class]; both sides of the batch share one forward pass."""
         u_BD, v_BD = self.encoder.embed(list(examples.texts())).split(len(examples))
         target = torch.from_numpy(examples.target).to(u_BD.device)
-        return classification_loss(self.heads[task](u_BD, v_BD), target)
+        return functional.cross_entropy(self.heads[task](u_BD, v_BD), target)
 
     def predict(self, task: str, examples: Examples) -> np.ndarray:
         """Most probable class per pair, int64 [n]."""
@@ -92,23 +92,3 @@ def seeded_linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Linear(inputs, outputs)
-
-
-def classification_loss(logits_BC: Tensor, target_B: Tensor) -> Tensor:
-    """Mean over the batch of −log softmax(logits)[target]."""
-    return functional.cross_entropy(logits_BC, target_B)
-
-
-def binary_loss(logit_B: Tensor, target_B: Tensor) -> Tensor:
-    """Mean of −t log σ(x) − (1−t) log(1−σ(x))."""
-    return functional.binary_cross_entropy_with_logits(logit_B, target_B.float())
-
-
-def similarity_loss(similarity_B: Tensor, gold_B: Tensor) -> Tensor:
-    """Mean of (similarity − gold)²; gold is scaled to [0, 1] by the reader."""
-    return functional.mse_loss(similarity_B, gold_B.float())
-
-
-def cosine(u_BD: Tensor, v_BD: Tensor) -> Tensor:
-    """Cosine of each pair, [B]."""
-    return functional.cosine_similarity(u_BD, v_BD, dim=-1)

@@ -69,7 +69,7 @@ class _Tasks(LoopTask[int]):
             weight_decay=config.weight_decay,
             fused=True,  # 13 ms instead of 93 for MiniLM's 22M weights on one thread
         )
-        super().__init__(model, optimiser, metric=select, clip=config.clip_norm, step_seed=seed)
+        super().__init__(model, optimiser, metric=select, step_seed=seed)
         self.tasks, self.cycle, self.steps, self.config = tasks, cycle, steps, config
         self.scores, self.report = evaluate, report
 
@@ -117,7 +117,6 @@ def fit(
     cycle: Sequence[str] = (),
     evaluate_every: int = 0,
     select: str = "",
-    identity: Mapping[str, Any] | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> list[Row]:
     """Train ``model`` in place; return one row of scores per evaluation.
@@ -134,7 +133,6 @@ def fit(
         evaluate_every: steps between evaluations; there is also one before the first step and one after the
             last; 0 is these two.
         select: keep the weights with the highest score of this name; by default the last ones.
-        identity: JSON values that must be the same to resume a state.
         report: called with one line per evaluation.
 
     Raises:
@@ -145,7 +143,7 @@ def fit(
     cycle = cycle or tuple(tasks)
     work = _Tasks(model, tasks, cycle, steps, config, evaluate, report, seed, select)
     plan = Plan(evaluate_first=True, evaluate_every=evaluate_every or steps)
-    run = {**(identity or {}), "cycle": list(cycle), "steps": steps, "threads": torch.get_num_threads()}
+    run = {"cycle": list(cycle), "steps": steps, "seed": seed, "threads": torch.get_num_threads()}
     loop = Loop(work, plan, folder, identity=run)
     if loop.resumed:
         report(f"resumed at step {loop.position.step:,} of {steps:,}")

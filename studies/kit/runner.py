@@ -7,7 +7,7 @@ from it, each a method on a data set with a seed, and a page of tables of their 
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
         return page(run.figures(cells))
 
-    cli = command(FaqConfig, study, "studies.faq", "Retrieve answers.")
+    cli = command(FaqConfig, "studies.faq.evaluate:study", "studies.faq", "Retrieve answers.")
 
 Output: ``report.html``, ``report.md``, ``results.json``, ``log.txt``; finished cells below
 ``cells/`` or in their own folders. The same command again computes only what is not there.
@@ -18,10 +18,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from corpora.support.cli import Command, log_to
+from corpora.support.cli import Command, log_to, preset_defaults
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import (
@@ -33,7 +34,6 @@ from corpora.support.files import (
     write_record,
     write_text,
 )
-from corpora.support.presets import preset_defaults
 from corpora.support.progress import progress
 from studies.kit.data import read_presets, refuse_missing
 
@@ -175,7 +175,7 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
 
 def command(
     config: type[Any],
-    study: Callable[[Any, Run], Page],
+    study: str,
     module: str,
     description: str,
     *,
@@ -185,14 +185,20 @@ def command(
 
     Args:
         config: its options; ``presets.toml`` beside their module holds the presets.
-        study: see :func:`run_study`; imports heavy packages itself.
+        study: ``module:function`` of what :func:`run_study` takes, imported when it runs, so that --help is
+            fast.
         module: the word after ``python -m``.
         description: shown by ``--help``.
         plugins: see :class:`corpora.support.cli.Command`.
     """
+
+    def main(chosen: Any) -> int:
+        where, _, name = study.partition(":")
+        return run_study(chosen, getattr(import_module(where), name))
+
     return Command(
         config,
-        lambda chosen: run_study(chosen, study),
+        main,
         module,
         description,
         defaults=lambda words: preset_defaults(config, read_presets(config))(words),

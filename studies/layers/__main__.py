@@ -6,35 +6,21 @@
     python -m studies.layers BERT BERT-MNLI BERT-SNLI --encoders GLOVE USE INFERSENT --preset paper
 
 One forward pass per sentence gives all layers x poolings; vectors go to disk as they are made and finished
-(task, layer, pooling) cells are kept, so the same command resumes a study that was killed. Output:
-``results.json``, ``results.md`` (tables by task group), ``report.html`` (heat maps as well).
+(task, layer, pooling) cells are kept, so the same command resumes a study that was killed.
 """
 
 from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import Command
-from corpora.support.presets import preset_defaults
+from studies.kit.runner import command
 from studies.layers.config import LayersConfig
-from studies.layers.paper import PRESETS
 
-
-def main(config: LayersConfig) -> int:
-    """Evaluate and write the report; exit code 2 when no task could be scored."""
-    from studies.layers.run import run
-
-    return run(config)
-
-
-cli = Command(
+cli = command(
     LayersConfig,
-    main,
+    "studies.layers.evaluate:evaluate",
     "studies.layers",
     (__doc__ or "").split("\n")[0],
-    defaults=preset_defaults(LayersConfig, PRESETS),
-    owns=lambda config: config.output,
-    kept="stored vectors and finished cells are kept; the same command resumes",
     plugins=True,
 )
 

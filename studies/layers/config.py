@@ -6,31 +6,30 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from annotated_types import Ge, Lt
+from annotated_types import Ge
 
-from corpora.support.config import Count, CountOrNone, configuration
-from senteval_runner.towers.config import BackboneConfig
+from corpora.support.config import CountOrNone, configuration
 
 
 @configuration
-class LayersConfig(BackboneConfig):
+class LayersConfig:
     """Evaluate every layer and pooling of encoders on SentEval's tasks."""
 
     backbones: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="BACKBONE...")] = ()
-    """Hugging Face names or folders (sentence-transformers folders too), folders of multiview.train, or
-    random:dep,const. Several are compared, each with the first. Files of word vectors join as one row."""
+    """Hugging Face names or folders (sentence-transformers folders too).
+    Several are compared, each with the first; what is no transformer joins as one row."""
     encoders: tuple[str, ...] = ()
     """Encoders taken whole, one row each: any name that senteval_runner.run takes, or .npz files with the
     vectors of other programs (EMP: GloVe, Universal Sentence Encoder, InferSent)."""
     preset: Literal["paper"] | None = None
-    """paper: EMP's Tables 1 and 2. Name your own folders and files in place of its models."""
+    """paper: EMP's Tables 1 and 2."""
     layers: str = "all"
     """Layers separated by commas: -1 is the top, -12 the bottom of twelve, emb the embedding output; top,
-    bottom; of tree encoders: all nodes, or h0, h1, ... the nodes of that height."""
+    bottom."""
     poolings: tuple[str, ...] = ()
-    """Among cls, sep, mean, max (tree encoders: root, mean, max); by default all that the backbone has."""
+    """Among cls, sep, mean, max; by default all that the backbone has."""
     concatenate: tuple[str, ...] = ("top,bottom",)
-    """Layers evaluated side by side, e.g. -1,-12 -1,-6 -1,-2,-3; tree encoders have no top and bottom."""
+    """Layers evaluated side by side, e.g. -1,-12 -1,-6 -1,-2,-3."""
     tasks: str = "all"
     """Tasks and groups, separated by commas, as in senteval_runner.run; all leaves out SNLI."""
     data: Path | None = None
@@ -41,15 +40,11 @@ class LayersConfig(BackboneConfig):
     """How logistic regressions are trained and chosen (senteval_runner.run); fast may stop too early."""
     mlp: CountOrNone = 0
     """Hidden units of a second classifier, compared with logistic regression; 0 trains none."""
-    seed: Annotated[int, Ge(0), Lt(2**32)] = 1111
-    """Seed of classifiers, folds and the rows that --limit draws."""
     output: Path = Path("runs/layers/report")
-    """Folder for results.json, results.md, report.html and finished cells."""
+    """Folder for the report and the finished cells."""
     cache: Path = Path("runs/layers/vectors")
     """Folder of sentence vectors, one subfolder per backbone and choice of columns."""
-    storage: Literal["float16", "float32"] = "float16"
-    """Number format of stored vectors: float16 halves the disk space."""
-    table_pooling: Literal["cls", "sep", "mean", "max", "root"] = "mean"
-    """Pooling of the table by layer."""
-    threads: Count | None = None
-    """Threads for encoding and classifiers; None is torch's default."""
+    trees: Path | None = None
+    """Tree encoders: tree cache of the sentences; None parses them on the fly."""
+    device: str | None = None
+    """Device of the backbones, e.g. cpu or cuda; None is a GPU if there is one."""

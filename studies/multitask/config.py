@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 from corpora.support.config import Count, CountOrNone, Positive, configuration
 from senteval_runner.towers.config import Pieces
-from studies.finetune.config import TinyConfig
 
 
 @configuration
@@ -54,7 +52,5 @@ class MultitaskConfig:
     """Longest text in word pieces; longer ones are cut (not stated in SEQ-MT)."""
     learning_rate: Positive = 1e-5
     """Constant rate of AdamW (SEQ-MT)."""
-    tiny: TinyConfig = field(default_factory=TinyConfig)
-    """The tiny backbone."""
     seed: int = 1
     """Of new weights, batch order, sampling and dropout."""

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nn import functional
 
-from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy, pearson
@@ -21,15 +21,7 @@ from senteval_runner.towers.config import Pooling
 from senteval_runner.towers.transformer import Tower, load_tower
 from studies.finetune.config import Concatenation
 from studies.finetune.examples import Examples
-from studies.finetune.heads import (
-    PairHead,
-    TowerModule,
-    binary_loss,
-    classification_loss,
-    cosine,
-    seeded_linear,
-    similarity_loss,
-)
+from studies.finetune.heads import PairHead, TowerModule, seeded_linear
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.stages import TASKS, Stage, TaskName
 from studies.multitask.tasks import Tasks
@@ -43,53 +35,49 @@ class TaskHead(nn.Module):
 
     Args:
         stage: task and style.
-        tower: the encoder; joint pair stages need one that reads pairs.
+        tower: the encoder.
         seed: seed of the initial weights.
     """
 
     def __init__(self, stage: Stage, tower: Tower, seed: int) -> None:
         super().__init__()
-        if stage.pooling is None and stage.task != "sst" and not tower.joint:
-            raise UserError(f"stage {stage}: this encoder reads one sentence at a time; use {stage}(M)")
         self.stage = stage
         seed = seed + TASKS.index(stage.task)
-        self.layer: nn.Module | None = None
+        concatenation: Concatenation = "uv-diff-prod" if stage.product else "uv-diff"
         if stage.task == "sst" or stage.pooling is None:
-            self.layer = seeded_linear(tower.dim, OUTPUTS[stage.task], seed)
-        elif stage.task != "sts":
-            concatenation: Concatenation = "uv-diff-prod" if stage.product else "uv-diff"
+            self.layer: nn.Module = seeded_linear(tower.dim, OUTPUTS[stage.task], seed)
+        elif stage.task == "sts":
+            self.layer = nn.CosineSimilarity(dim=-1)
+        else:
             self.layer = PairHead(tower.dim, OUTPUTS[stage.task], concatenation, seed)
 
     def forward(self, tower: Tower, examples: Examples) -> Tensor:
         """Logits [B, C], or one value per example [B] for quora (a logit) and sts (cosine or logit)."""
         stage = self.stage
         if stage.task == "sst":
-            assert self.layer is not None
-            pooling = stage.pooling or ("cls" if tower.joint else None)
-            logits: Tensor = self.layer(tower.embed(examples.first, pooling))
-            return logits
-        assert examples.second is not None
-        if stage.pooling is None:
-            assert self.layer is not None
-            out: Tensor = self.layer(
-                tower.embed_pairs(list(zip(examples.first, examples.second, strict=True)))
-            )
+            out: Tensor = self.layer(tower.embed(examples.first, stage.pooling or "cls"))
+        elif stage.pooling is None:
+            pairs = list(zip(examples.first, examples.second or (), strict=True))
+            out = self.layer(tower.embed_pairs(pairs))
         else:
-            u_BD, v_BD = tower.embed(examples.first + examples.second, stage.pooling).split(len(examples))
-            out = cosine(u_BD, v_BD) if self.layer is None else self.layer(u_BD, v_BD)
-        return out.squeeze(-1) if OUTPUTS[stage.task] == 1 and self.layer is not None else out
+            u_BD, v_BD = tower.embed(list(examples.texts()), stage.pooling).split(len(examples))
+            out = self.layer(u_BD, v_BD)
+        return out.reshape(len(examples)) if OUTPUTS[stage.task] == 1 else out
 
     def loss(self, tower: Tower, examples: Examples) -> Tensor:
         """The stage's objective.
 
-        sst, nli: cross-entropy. quora: binary cross-entropy. sts: squared error of the cosine to the gold
-        score / 5; read jointly, the binary cross-entropy of "similar", gold being the probability.
+        sst, nli: cross-entropy, the mean of −log softmax(logits)[target]. quora: binary cross-entropy, the
+        mean of −t log σ(x) − (1−t) log(1−σ(x)). sts: the mean of (cosine − t)², t being the gold score / 5;
+        read jointly, quora's, t being the probability of "similar".
         """
         out = self(tower, examples)
         target = torch.from_numpy(examples.target).to(out.device)
         if OUTPUTS[self.stage.task] > 1:
-            return classification_loss(out, target)
-        return binary_loss(out, target) if self.layer is not None else similarity_loss(out, target)
+            return functional.cross_entropy(out, target)
+        if isinstance(self.layer, nn.CosineSimilarity):
+            return functional.mse_loss(out, target)
+        return functional.binary_cross_entropy_with_logits(out, target.float())
 
     def score(self, tower: Tower, examples: Examples, batch_size: int = 64) -> float:
         """Accuracy (sst, quora, nli) or Pearson correlation (sts) on ``examples``, without gradients."""
@@ -142,7 +130,7 @@ class MultitaskNet(TowerModule):
     def _untrained(self, task: TaskName, stages: list[Stage], pooling: Pooling) -> Stage:
         """Style of a head whose task has had no stage."""
         pairs = [stage for stage in stages if stage.task != "sst"]
-        joint = self.encoder.joint and (not pairs or pairs[-1].pooling is None)
+        joint = not pairs or pairs[-1].pooling is None
         return Stage(task, None if joint or task == "sst" else pooling)
 
     def head(self, task: str) -> TaskHead:

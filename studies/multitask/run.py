@@ -54,9 +54,11 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
     tasks = read_all_tasks(config)
     for name, task in tasks.items():
         run.log(f"{name}: {task.describe()}")
-    texts = [text for name in TASKS for text in tasks[name].train.texts()]
     start, key = ready(
-        config.backbone, config.output, lambda: texts, config.tiny, seed=config.seed, report=run.log
+        config.backbone,
+        config.output,
+        lambda: [text for task in tasks.values() for text in task.train.texts()],
+        seed=config.seed,
     )
     options = {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
     parts = [part for task in tasks.values() for part in (task.train, task.dev, task.test)]
@@ -106,7 +108,6 @@ def _train(
     stage = stages[-1]
     backbone = str(config.output / folder_of(stages[:-1])) if len(stages) > 1 else start
     net = _net(config, stages, backbone)
-    net.encoder.prepare(text for task in tasks.values() for text in task.texts())
     train = tasks[stage.task].train
     draw = sampled(train, 0.1, config.seed, str(stage)) if stage.sampled else fixed(train)
     stream = Stream(draw, config.batch_size, config.seed, stage.task)
@@ -133,7 +134,6 @@ def _train(
 def _test(config: MultitaskConfig, tasks: Tasks, stages: Stages, _: Path) -> Figures:
     """Test scores of a finished configuration."""
     net = _net(config, (*stages, stages[-1]), str(config.output / folder_of(stages))).eval()
-    net.encoder.prepare(text for task in tasks.values() for text in task.test.texts())
     return net.scores(tasks, "test")
 
 
@@ -179,7 +179,7 @@ def _table(first: str, found: Mapping[Stages, Figures], quoted: str = "") -> Tab
         if (row := theirs.get(name_of(stages)))
     ]
     return Table(
-        [first, *(Column(name, align="right") for name in COLUMNS), Column("Overall", digits=3)],
+        [first, *(Column(name) for name in COLUMNS), Column("Overall", digits=3)],
         rows,
         quoted=below,
         quoted_title="published (SEQ-MT)" if below else "",

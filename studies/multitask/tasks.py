@@ -70,13 +70,31 @@ def read_all_tasks(config: MultitaskConfig) -> Tasks:
     if not folder:
         raise UserError("no data folder: give --data FOLDER or set MULTIVIEW_DATA")
     data = Path(folder)
-    sts = _graded(read_task("STSBenchmark", data).splits, scale=5.0)
+    sst, sts = (
+        {part: _graded(split, scale) for part, split in read_task(name, data).splits.items()}
+        for name, scale in (("SST5", None), ("STSBenchmark", 5.0))
+    )
+    tweets, snli = data / "paraphrase", data / "nli"
+    pairs = Examples.of_pairs(read_binary(config.quora or tweets / "twitter_url_train.tsv.gz"))
+    pairs_test, nli_test = None, config.nli_test
+    if config.quora is None:
+        pairs_test = Examples.of_pairs(read_binary(tweets / "twitter_url_test.tsv.gz"))
+    if config.nli is None:
+        nli_test = nli_test or snli / "snli_test.tsv"
     read: Tasks = {
-        "sst": _graded(read_task("SST5", data).splits, scale=None),
-        "quora": _quora(config, data / "paraphrase"),
-        "sts": resplit("sts", sts) if config.splits == "paper" else sts,
-        "nli": _nli(config, data / "nli"),
+        "sst": TaskExamples(**sst),
+        "quora": _parts(pairs, None, pairs_test),
+        "sts": TaskExamples(**sts),
+        "nli": _parts(
+            _nli(config.nli or snli / "snli_dev.tsv"),
+            _nli(config.nli_dev) if config.nli_dev else None,
+            _nli(nli_test) if nli_test else None,
+        ),
     }
+    if config.splits == "paper":
+        read["sts"] = resplit("sts", sts["train"] + sts["dev"] + sts["test"])
+        if config.quora:
+            read["quora"] = resplit("quora", pairs)
     return {
         name: TaskExamples(
             task.train.take(choose(len(task.train), config.limit, name)),
@@ -87,56 +105,30 @@ def read_all_tasks(config: MultitaskConfig) -> Tasks:
     }
 
 
-def _graded(splits: dict[str, Split], scale: float | None) -> TaskExamples:
+def _graded(split: Split, scale: float | None) -> Examples:
     """SentEval rows as examples; scores divided by ``scale``, or class ids kept."""
-
-    def examples(split: Split) -> Examples:
-        target = np.array(split.y, dtype=np.float32) / scale if scale else np.array(split.y, dtype=np.int64)
-        first = [" ".join(tokens) for tokens in split.a]
-        second = None if split.b is None else [" ".join(tokens) for tokens in split.b]
-        return Examples(first, second, target.astype(np.float32) if scale else target)
-
-    return TaskExamples(examples(splits["train"]), examples(splits["dev"]), examples(splits["test"]))
+    target = np.array(split.y, dtype=np.float32) / scale if scale else np.array(split.y, dtype=np.int64)
+    second = None if split.b is None else [" ".join(tokens) for tokens in split.b]
+    return Examples([" ".join(tokens) for tokens in split.a], second, target)
 
 
-def _quora(config: MultitaskConfig, folder: Path) -> TaskExamples:
-    """The given file, split; else the data folder's training and test part."""
-    train = Examples.of_pairs(read_binary(config.quora or folder / "twitter_url_train.tsv.gz"))
-    if config.quora is None:
-        test = Examples.of_pairs(read_binary(folder / "twitter_url_test.tsv.gz"))
-    elif config.splits == "paper":
-        return resplit("quora", TaskExamples(train, train.take(_NONE), train.take(_NONE)))
-    else:
+def _nli(path: Path) -> Examples:
+    """The pairs with a three-way label."""
+    ids = {label: place for place, label in enumerate(NLI_LABELS)}
+    return Examples.of_pairs((a, b, ids[label]) for a, b, label in read_nli(path) if label in ids)
+
+
+def _parts(train: Examples, dev: Examples | None, test: Examples | None) -> TaskExamples:
+    """The three parts; a missing one is a tenth of the training pairs, by a hash of the first text."""
+    if test is None:
         train, test = hold_out(train, 0.1, "test")
-    train, dev = hold_out(train, 0.1, "dev")
-    return TaskExamples(train, dev, test)
-
-
-def _nli(config: MultitaskConfig, folder: Path) -> TaskExamples:
-    """The given files, else the data folder's; missing splits are held out of the training pairs."""
-
-    def read(path: Path) -> Examples:
-        ids = {label: place for place, label in enumerate(NLI_LABELS)}
-        return Examples.of_pairs((a, b, ids[label]) for a, b, label in read_nli(path) if label in ids)
-
-    train = read(config.nli or folder / "snli_dev.tsv")
-    if config.nli is not None and config.nli_test is None:
-        train, test = hold_out(train, 0.1, "test")
-    else:
-        test = read(config.nli_test or folder / "snli_test.tsv")
-    if config.nli_dev is None:
+    if dev is None:
         train, dev = hold_out(train, 0.1, "dev")
-    else:
-        dev = read(config.nli_dev)
     return TaskExamples(train, dev, test)
 
 
-_NONE = np.zeros(0, dtype=np.int64)
-
-
-def resplit(task: TaskName, parts: TaskExamples) -> TaskExamples:
-    """All examples of three parts, split at random in the proportions of SEQ-MT."""
-    every = parts.train + parts.dev + parts.test
+def resplit(task: TaskName, every: Examples) -> TaskExamples:
+    """All examples, split at random in the proportions of SEQ-MT."""
     total = sum(SIZES[task])
     dev, test = (round(len(every) * size / total) for size in SIZES[task][1:])
     order = rng(0, "split/" + task).permutation(len(every))

@@ -11,23 +11,17 @@ Unusable sets or models are reported, the others finish, and the exit code is 2.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
-from studies.kit.runner import Run, command
+from studies.kit.runner import command
 from studies.passages.config import PassagesConfig
 
-if TYPE_CHECKING:
-    from senteval_runner.report.page import Page
-
-
-def study(config: PassagesConfig, run: Run) -> Page:
-    """Rank with every method on every set."""
-    from studies.passages.methods import rank
-
-    return rank(config, run)
-
-
-cli = command(PassagesConfig, study, "studies.passages", (__doc__ or "").split("\n")[0], plugins=True)
+cli = command(
+    PassagesConfig,
+    "studies.passages.methods:rank",
+    "studies.passages",
+    (__doc__ or "").split("\n")[0],
+    plugins=True,
+)
 
 
 if __name__ == "__main__":

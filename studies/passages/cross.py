@@ -8,7 +8,7 @@ the frozen vectors. Training is :func:`studies.finetune.loop.fit`, so a killed r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.ranking.questions import PassageSet, Question
-from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from parsing.networks.device import pick_device
 from senteval_runner.towers.transformer import load_tower
-from senteval_runner.vectors.sources import is_multiview
 from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear
@@ -37,7 +35,6 @@ BATCH = 16
 """Pairs of a relevant and an irrelevant passage per step."""
 EVALUATE_EVERY = 100
 """Steps between evaluations on the development questions."""
-"""Steps between saved states."""
 SCORE_BATCH = 64
 
 
@@ -63,22 +60,15 @@ class CrossRanker(nn.Module):
         return scores
 
 
-@dataclass(frozen=True)
-class RankingPairs:
-    """A source of (question, relevant passage, irrelevant passage).
+def ranking_pairs(data: PassageSet, seed: int, pass_index: int) -> Examples:
+    """Training pairs of a pass, with fresh negatives.
 
     ``first`` is the question, ``second`` the relevant passage, ``target`` the irrelevant passage's index.
     """
-
-    questions: Sequence[Question]
-    passages: Sequence[str]
-    seed: int
-
-    def draw(self, pass_index: int) -> Examples:
-        """Fresh negatives for every pass."""
-        pairs = draw_pairs(self.questions, rng(self.seed, "ranking", pass_index))
-        asked = [self.questions[number].text for number in pairs[:, 0]]
-        return Examples(asked, [self.passages[row] for row in pairs[:, 1]], pairs[:, 2])
+    questions, passages = data.splits["train"], data.passages
+    pairs = draw_pairs(questions, rng(seed, "ranking", pass_index))
+    asked = [questions[number].text for number in pairs[:, 0]]
+    return Examples(asked, [passages[row] for row in pairs[:, 1]], pairs[:, 2])
 
 
 def pair_loss(net: CrossRanker, examples: Examples, passages: Sequence[str], margin: float) -> Tensor:
@@ -126,14 +116,12 @@ def fine_tune(
         report: called with one line per evaluation.
 
     Raises:
-        UserError: the backbone cannot be loaded, or reads no pairs.
+        UserError: the backbone cannot be loaded.
     """
-    if is_multiview(Path(backbone)):
-        raise UserError(f"backbone {backbone!r} reads one sentence at a time; give a Hugging Face encoder")
     place = pick_device(config.device or "auto")
     net = CrossRanker(load_tower(backbone, max_length=None, device=place), seed).to(place)
     questions = data.splits["dev"]
-    stream = Stream(RankingPairs(data.splits["train"], data.passages, seed).draw, BATCH, seed, "ranking")
+    stream = Stream(partial(ranking_pairs, data, seed), BATCH, seed, "ranking")
     task = Task(stream, lambda examples: pair_loss(net, examples, data.passages, config.margin))
     history = fit(
         net,

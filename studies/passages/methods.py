@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,14 +29,13 @@ from studies.passages.ranker import Part, make_scorer, scaled, score, train_scor
 from studies.passages.report import Label, Rows, page
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Method:
+class Method(NamedTuple):
     """One row of the tables."""
 
     label: Label
     identity: Sequence[object]
     """JSON values of everything that decides its scores, except set and seed."""
-    seeds: int = 1
+    seeds: int
     compute: Callable[[PassageSet, int, Path], tuple[Scores, Figures]]
     """(set, seed, folder for unfinished work) to the scores of the test questions and what to say of them."""
 
@@ -55,14 +53,13 @@ def rank(config: PassagesConfig, run: Run) -> Page:
             sets[data.name] = data
         except UserError as error:
             run.leave_out(spec, error)
-    methods = make_methods(config, run)
     cells = {
         (data.name, method.label, seed): Cell(
             name=f"{data.name}: {' '.join(filter(None, method.label))}, seed {seed}",
             identity=[digests[data.name], config.keep, config.limit, *method.identity, seed],
             compute=partial(_figures, data, method, seed),
         )
-        for data, method in product(sets.values(), methods)
+        for data, method in product(sets.values(), make_methods(config, run))
         for seed in range(method.seeds)
     }
     rows: Rows = {}
@@ -71,8 +68,64 @@ def rank(config: PassagesConfig, run: Run) -> Page:
     return page(rows, list(sets.values()), config.margin)
 
 
+def _figures(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
+    """Means over the test questions, and the average precision of each."""
+    scores, more = method.compute(data, seed, folder)
+    found = measure(data.splits["test"], scores)
+    return {**mean(found), "average_precisions": found["map"].tolist(), **more}
+
+
 def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
-    """All methods; models are opened without loading them, and left out where that fails."""
+    """All methods, in the order of the tables."""
+    options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "learning_rate", "margin")}
+    models = _open_models(config, run)
+
+    held: dict[tuple[str, str], dict[str, Part]] = {}
+
+    def parts(model: str, data: PassageSet) -> dict[str, Part]:
+        if (model, data.name) not in held:
+            held.clear()  # one model and set in memory at a time
+            held[model, data.name] = _parts(models[model], data)
+        return held[model, data.name]
+
+    def bm25(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
+        index = Bm25(data.passages)  # word statistics come from all passages of the set
+        return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
+
+    def frozen(
+        model: str, feature: Feature, scorer: Scorer | None, data: PassageSet, seed: int, folder: Path
+    ) -> tuple[Scores, Figures]:
+        train, dev, test = (parts(model, data)[split] for split in ("train", "dev", "test"))
+        dim = train.passage_ND.shape[1]
+        net = make_scorer(feature, scorer, dim, seed)
+        curve = [] if feature == "cosine" else train_scorer(net, train, dev, seed=seed, **options)
+        return score(net, test), {"dimensions": dim, "curve": curve}
+
+    def tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
+        net, history = cross.fine_tune(data, backbone, config, seed=seed, folder=folder, report=run.log)
+        return cross.cross_scores(net, data.splits["test"], data.passages), {"history": history}
+
+    methods = [Method(("BM25", "words", ""), ["bm25"], 1, bm25)]
+    for (name, model), feature in product(models.items(), config.features):
+        for scorer in config.scorers if feature.startswith("uv") else (None,):
+            trained = None if feature == "cosine" else options
+            identity = [*model.identity, feature, scorer, trained]
+            compute = partial(frozen, name, feature, scorer)
+            methods.append(
+                Method((name, feature, scorer or ""), identity, config.runs if trained else 1, compute)
+            )
+    for backbone in config.cross:
+        name = Path(backbone).name if Path(backbone).exists() else backbone
+        chosen = [config.cross_steps, config.cross_learning_rate, config.margin]
+        identity = ["cross", find_source(backbone).key, *chosen]
+        methods.append(
+            Method((name, "cross-encoder", "mlp"), identity, config.runs, partial(tuned, backbone))
+        )
+    return methods
+
+
+def _open_models(config: PassagesConfig, run: Run) -> dict[str, StoredEncoder]:
+    """Models by name, opened without loading them; left out where that fails."""
     reading = BackboneConfig(max_length=512, device=config.device)
     openers: dict[str, Callable[[], StoredEncoder]] = {
         spec: partial(open_model, spec, cache=config.cache, device=config.device) for spec in config.models
@@ -87,101 +140,17 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
         except UserError as error:
             run.leave_out(name, error)
     names = distinct_names([model.name for model in models], [model.spec for model in models])
-    methods = [Method(label=("BM25", "words", ""), identity=["bm25"], compute=_bm25)]
-    for name, model in zip(names, models, strict=True):
-        frozen = Frozen(model)
-        for feature in config.features:
-            for scorer in config.scorers if feature.startswith("uv") else (None,):
-                methods.append(_scorer_method(name, frozen, feature, scorer, config))
-    for backbone in config.cross:
-        methods.append(_cross_method(backbone, config, run))
-    return methods
+    return dict(zip(names, models, strict=True))
 
 
-def _figures(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
-    """Means over the test questions, and the average precision of each."""
-    scores, more = method.compute(data, seed, folder)
-    found = measure(data.splits["test"], scores)
-    return {**mean(found), "average_precisions": found["map"].tolist(), **more}
-
-
-def _bm25(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
-    """Word statistics come from all passages of the set."""
-    index = Bm25(data.passages)
-    return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
-
-
-class Frozen:
-    """A model's vectors of the sets' questions and passages, one set in memory at a time.
-
-    Args:
-        model: see :func:`senteval_runner.vectors.encoders.open_model`.
-    """
-
-    def __init__(self, model: StoredEncoder) -> None:
-        self.model = model
-        self._held: tuple[PassageSet, dict[str, Part]] | None = None
-
-    def parts(self, data: PassageSet) -> dict[str, Part]:
-        """Train, dev and test with their vectors."""
-        if self._held is None or self._held[0] is not data:
-            encode, rows = self.model, data.used_passages()
-            vectors = encode([data.passages[row].split() for row in rows])
-            passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
-            passages[rows] = vectors
-            passage_ND = scaled(passages)
-            self._held = (
-                data,
-                {
-                    split: Part(questions, scaled(encode([q.text.split() for q in questions])), passage_ND)
-                    for split, questions in data.splits.items()
-                },
-            )
-        return self._held[1]
-
-
-def _scorer_method(
-    name: str, frozen: Frozen, feature: Feature, scorer: Scorer | None, config: PassagesConfig
-) -> Method:
-    """A scorer over a model's vectors."""
-    trained = feature != "cosine"
-    options: dict[str, Any] = {
-        "epochs": config.epochs,
-        "learning_rate": config.learning_rate,
-        "margin": config.margin,
+def _parts(encode: StoredEncoder, data: PassageSet) -> dict[str, Part]:
+    """Train, dev and test with a model's vectors of questions and passages."""
+    rows = data.used_passages()
+    vectors = encode([data.passages[row].split() for row in rows])
+    passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
+    passages[rows] = vectors
+    passage_ND = scaled(passages)
+    return {
+        split: Part(questions, scaled(encode([q.text.split() for q in questions])), passage_ND)
+        for split, questions in data.splits.items()
     }
-
-    def compute(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
-        parts = frozen.parts(data)
-        dim = parts["train"].passage_ND.shape[1]
-        net = make_scorer(feature, scorer, dim, seed)
-        curve = (
-            []
-            if feature == "cosine"
-            else train_scorer(net, parts["train"], parts["dev"], seed=seed, **options)
-        )
-        return score(net, parts["test"]), {"dimensions": dim, "curve": curve}
-
-    trained = feature != "cosine"
-    return Method(
-        label=(name, feature, scorer or ""),
-        identity=[*frozen.model.identity, feature, scorer, options if trained else None],
-        seeds=config.runs if trained else 1,
-        compute=compute,
-    )
-
-
-def _cross_method(backbone: str, config: PassagesConfig, run: Run) -> Method:
-    """A cross-encoder fine-tuned from ``backbone``."""
-
-    def compute(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
-        net, history = cross.fine_tune(data, backbone, config, seed=seed, folder=folder, report=run.log)
-        return cross.cross_scores(net, data.splits["test"], data.passages), {"history": history}
-
-    options = [config.cross_steps, config.cross_learning_rate, config.margin]
-    return Method(
-        label=(Path(backbone).name if Path(backbone).exists() else backbone, "cross-encoder", "mlp"),
-        identity=["cross", find_source(backbone).key, *options],
-        seeds=config.runs,
-        compute=compute,
-    )

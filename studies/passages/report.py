@@ -23,7 +23,7 @@ COLUMNS: tuple[str | Column, ...] = (
     "model",
     "feature",
     "scorer",
-    *(Column(name.upper(), digits=1, best="high", align="right") for name in METRICS),
+    *(Column(name.upper(), digits=1, best="high") for name in METRICS),
 )
 INTERVALS = "In brackets: 95 % interval from resampling questions. ±: standard deviation over seeds."
 MARGIN_0 = (

@@ -13,23 +13,17 @@ count too, because dropping them would hide that.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
-from studies.kit.runner import Run, command
+from studies.kit.runner import command
 from studies.similarity.config import SimilarityConfig
 
-if TYPE_CHECKING:
-    from senteval_runner.report.page import Page
-
-
-def study(config: SimilarityConfig, run: Run) -> Page:
-    """Score every model on every set that is there."""
-    from studies.similarity.run import score
-
-    return score(config, run)
-
-
-cli = command(SimilarityConfig, study, "studies.similarity", (__doc__ or "").split("\n")[0], plugins=True)
+cli = command(
+    SimilarityConfig,
+    "studies.similarity.run:score",
+    "studies.similarity",
+    (__doc__ or "").split("\n")[0],
+    plugins=True,
+)
 
 
 if __name__ == "__main__":

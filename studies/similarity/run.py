@@ -1,24 +1,28 @@
-"""Cells of ``studies.similarity``, a model on a set each, and their two tables."""
+"""Models on sets of words, phrases and sentences: a cell each, and their table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from torch import nn
 
+from corpora.pairs.labelled import read_ppdb
 from corpora.pairs.phrases import read_semeval2013_5a
 from corpora.pairs.similarity import SETS, find_set, published_files
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, sha256_file
+from corpora.support.split import pair_in_fraction
 from parsing.networks.device import pick_device
-from senteval_runner.evaluation import data_hashes
+from senteval_runner.evaluation import data_hashes, evaluate_task
+from senteval_runner.protocol.config import get_protocol
+from senteval_runner.protocol.correlation import cosines, spearman
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.transformer import load_tower, load_whole
@@ -28,22 +32,18 @@ from senteval_runner.vectors.sources import find_source, split_parts
 from studies.kit.data import published
 from studies.kit.runner import Cell, Figures, Run
 from studies.similarity.config import SimilarityConfig
-from studies.similarity.correlations import correlate, phrase_pairs, sentence_similarity
-from studies.similarity.semeval import MAX_LENGTH, frozen_scores, tuned_scores
+from studies.similarity.semeval import MAX_LENGTH, frozen_accuracy, tuned_accuracy
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
-WORDS = ("SimLex-999", "WS-353-sim", "WS-353-rel", "MEN", "SCWS")
-"""The word sets of BURT's Table 3."""
 PHRASES = "PPDB phrases"
 SEMEVAL = "SemEval-2013 5(a)"
+"""With the encoder fine-tuned, as in BURT."""
 AVERAGES: Mapping[str, Sequence[str]] = {
     "STS12-16": STS_TASKS,
     "sentences": (*STS_TASKS, *(f"{name} (trained head)" for name in RELATEDNESS_TASKS)),
-    "words": WORDS,
+    "words": ("SimLex-999", "WS-353-sim", "WS-353-rel", "MEN", "SCWS"),
 }
 """Table 4's STS*, and the Avg. of Tables 2 and 3."""
-TUNABLE = (["sentence-transformers"], ["pooled"], ["multiview"])
-"""What gradients reach; BURT keeps word vectors and older encoders fixed."""
 
 
 class Model:
@@ -59,7 +59,8 @@ class Model:
         sources = [find_source(part, seed=seed) for part in split_parts(spec)]
         self.identity = [source.key for source in sources]
         self.kinds = [source.kind for source in sources]
-        self.tunable = self.kinds in TUNABLE
+        self.tunable = self.kinds in (["sentence-transformers"], ["pooled"], ["multiview"])
+        """Whether gradients reach it; BURT keeps word vectors and older encoders fixed."""
 
     @cached_property
     def vectors(self) -> SentenceVectors:
@@ -75,15 +76,8 @@ class Model:
         return load_whole(self.spec, max_length=MAX_LENGTH, device=device)
 
 
-@dataclass(frozen=True)
-class Set:
-    """What models are scored on; ``score`` gives figures by column of the tables."""
-
-    name: str
-    identity: object
-    score: Callable[[Model, Path], Figures]
-    tunes: bool = False
-    """Whether it trains the model."""
+Score = Callable[[Model, Path], Figures]
+"""From a model and a folder for unfinished work to figures by column of the table."""
 
 
 def score(config: SimilarityConfig, run: Run) -> Page:
@@ -103,23 +97,23 @@ def score(config: SimilarityConfig, run: Run) -> Page:
             "nothing to compare: give --words FOLDER, --data FOLDER, --phrases FILE or --semeval2013 FOLDER"
         )
     cells = {
-        (model.spec, one.name): Cell(
-            name=f"{model.spec}, {one.name}",
-            identity=[model.identity, one.name, one.identity, config.seed, config.learning_rate],
-            compute=partial(one.score, model),
+        (model.spec, name): Cell(
+            name=f"{model.spec}, {name}",
+            identity=[model.identity, name, identity, config.seed],
+            compute=partial(compute, model),
         )
         for model in (Model(spec, config.seed) for spec in config.models)
-        for one in sets
-        if not one.tunes or model.tunable
+        for name, identity, compute in sets
+        if name != SEMEVAL or model.tunable
     }
     found: dict[str, Figures] = {}
-    for (model_name, _), figures in run.figures(cells).items():
-        found.setdefault(model_name, {}).update(figures)
+    for (spec, _), figures in run.figures(cells).items():
+        found.setdefault(spec, {}).update(figures)
     return _page(config, found, f"Not below {config.words}: {', '.join(absent)}." if absent else "")
 
 
-def _sets(config: SimilarityConfig, run: Run, absent: list[str]) -> Iterator[Set]:
-    """The requested sets that are there; names of word sets that are not go to ``absent``."""
+def _sets(config: SimilarityConfig, run: Run, absent: list[str]) -> Iterator[tuple[str, object, Score]]:
+    """Names, identities and scores of the requested sets; word sets that are not there go to ``absent``."""
     if config.words is not None:
         found = {name: find_set(name, config.words) for name in SETS}
         absent += [name for name, pairs in found.items() if pairs is None]
@@ -127,13 +121,12 @@ def _sets(config: SimilarityConfig, run: Run, absent: list[str]) -> Iterator[Set
             files = ", ".join(published_files(name)[0] for name in SETS)
             raise UserError(f"{config.words}: holds none of the word sets; expected e.g. {files}")
         for name, pairs in found.items():
-            if pairs is None:
-                continue
-            rows = (pairs.left, pairs.right, pairs.score)
-            yield Set(name, sha256_file(pairs.file), _correlation(name, *rows))
+            if pairs is not None:
+                rows = (pairs.left, pairs.right, pairs.score)
+                yield name, sha256_file(pairs.file), _scored(name, correlate, *rows)
     if config.phrases is not None:
-        identity = [sha256_file(config.phrases), config.held_out]
-        yield Set(PHRASES, identity, _correlation(PHRASES, *phrase_pairs(config.phrases, config.held_out)))
+        pairs_of = phrase_pairs(config.phrases, config.held_out)
+        yield PHRASES, [sha256_file(config.phrases), config.held_out], _scored(PHRASES, correlate, *pairs_of)
     for name in (*STS_TASKS, *RELATEDNESS_TASKS):
         if config.data is None:
             break
@@ -142,28 +135,90 @@ def _sets(config: SimilarityConfig, run: Run, absent: list[str]) -> Iterator[Set
         except UserError as error:
             run.leave_out(name, error)
             continue
-        yield Set(name, data_hashes(task), _sentences(task, config.seed))
+        yield name, data_hashes(task), _scored("", sentence_similarity, task, config.seed)
     if config.semeval2013 is not None:
         both = read_semeval2013_5a(config.semeval2013)
-        identity = [json_digest([part.words, part.phrases, part.same], 64) for part in both]
-        yield Set(SEMEVAL, identity, lambda model, _: frozen_scores(model.vectors, *both, config.seed))
+        identity = json_digest([[part.words, part.phrases, part.same] for part in both], 64)
+        yield (
+            f"{SEMEVAL}, frozen",
+            identity,
+            _scored(f"{SEMEVAL}, frozen", frozen_accuracy, *both, config.seed),
+        )
         if config.fine_tune:
-            yield Set(
-                f"{SEMEVAL}, fine-tuned",
-                identity,
-                lambda model, folder: tuned_scores(
-                    model.tower(), *both, folder=folder, seed=config.seed, learning_rate=config.learning_rate
-                ),
-                tunes=True,
+            options: dict[str, Any] = {"seed": config.seed, "learning_rate": config.learning_rate}
+            yield (
+                SEMEVAL,
+                [identity, config.learning_rate],
+                lambda model, work: {SEMEVAL: tuned_accuracy(model.tower(), *both, folder=work, **options)},
             )
 
 
-def _sentences(task: TaskData, seed: int) -> Callable[[Model, Path], Figures]:
-    return lambda model, _: dict(sentence_similarity(model.vectors, task, seed))
+def _scored(column: str, function: Callable[..., Any], *arguments: object) -> Score:
+    """Figures of a function of frozen vectors, which names its columns itself where ``column`` is empty."""
+
+    def compute(model: Model, _: Path) -> Figures:
+        found = function(model.vectors, *arguments)
+        return {column: found} if column else found
+
+    return compute
 
 
-def _correlation(name: str, *rows: Sequence[Any]) -> Callable[[Model, Path], Figures]:
-    return lambda model, _: {name: correlate(model.vectors, *rows)}
+def correlate(
+    vectors: SentenceVectors, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
+) -> float:
+    """Correlation of cosines with gold scores; constant cosines count as 0.
+
+    Args:
+        vectors: of token lists; texts are split at white space.
+        left: first texts of the pairs.
+        right: second texts.
+        gold: scores.
+    """
+    similarity = cosines(*(vectors([t.split() for t in side]).astype(np.float64) for side in (left, right)))
+    if similarity.max() - similarity.min() < 1e-6:  # float32 vectors of equal texts differ in the last bit
+        return 0.0
+    return 100 * spearman(similarity, np.asarray(gold, dtype=np.float64))
+
+
+def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> dict[str, float]:
+    """STS12-16 by cosine, the mean over their parts; STS-B and SICK-R with a trained head, and by cosine.
+
+    The head is SentEval's regression (:mod:`senteval_runner.protocol.relatedness`) on frozen vectors.
+    """
+    result = evaluate_task(vectors, task, get_protocol("default"), seed)
+    if task.name not in RELATEDNESS_TASKS:
+        return {task.name: 100 * result["all.spearman.mean"]}
+    return {
+        f"{task.name} (trained head)": 100 * result["spearman"],
+        f"{task.name} (untrained)": 100 * result["cosine.spearman"],
+    }
+
+
+def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
+    """PPDB's phrase pairs and their scores of equivalence; two single words are none.
+
+    Args:
+        file: PPDB 2.0 lines with ``Equivalence`` among their features (the probability the
+            authors' classifier gives that entailment relation).
+        held_out: only the fraction that ``studies.burt --held-out`` keeps out of training; 0 is all.
+
+    Raises:
+        UserError: no line is such a pair.
+    """
+    left, right, gold = [], [], []
+    for pair in read_ppdb(file):
+        score = pair.features().get("Equivalence")
+        is_held = not held_out or pair_in_fraction(pair.left, pair.right, held_out)
+        if score is not None and is_held and (" " in pair.left or " " in pair.right):
+            left.append(pair.left)
+            right.append(pair.right)
+            gold.append(score)
+    if not gold:
+        raise UserError(
+            f"{file}: no pair of phrases with the feature Equivalence (PPDB 2.0 has it, PPDB 1.0 has not)"
+            + (f" in the held-out fraction {held_out:g}; raise --held-out" if held_out else "")
+        )
+    return left, right, gold
 
 
 def with_averages(scores: Mapping[str, float]) -> dict[str, float]:
@@ -176,43 +231,18 @@ def with_averages(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def _page(config: SimilarityConfig, found: Mapping[str, Figures], note: str) -> Page:
-    """A row per model; published rows below, whose SemEval-2013 5(a) is of fine-tuned encoders."""
-    theirs = {}
+    """A row per model, published rows below."""
+    ours = {name: with_averages(figures) for name, figures in found.items()}
+    columns = list(dict.fromkeys(column for row in ours.values() for column in row))
+    theirs = []
     if config.published:
-        theirs = published(Path(__file__).with_name(f"published-{config.published}.csv"))
-    correlations, classes = {}, {}
-    for model, figures in found.items():
-        correlations[model] = with_averages(
-            {name: one["spearman"] for name, one in figures.items() if isinstance(one, dict)}
-        )
-        classes[model] = {name: one for name, one in figures.items() if not isinstance(one, dict)}
-    quoted = {name: with_averages(row) for name, row in theirs.items()}
-    tuned = {name: {"fine-tuned": row[SEMEVAL]} for name, row in theirs.items()}
-    sections = [
-        Section("Spearman × 100", [_table(correlations, quoted, digits=1)]),
-        Section(
-            "SemEval-2013 5(a), accuracy and F1 in percent, test part", [_table(classes, tuned, digits=2)]
-        ),
-    ]
-    shown = [any(rows.values()) for rows in (correlations, classes)]
-    return Page(
-        "Similarity of words, phrases and sentences",
-        [section for section, full in zip(sections, shown, strict=True) if full],
-        note,
-    )
-
-
-def _table(
-    found: Mapping[str, Mapping[str, float]], quoted: Mapping[str, Mapping[str, float]], digits: int
-) -> Table:
-    """Columns that were scored; published rows that have one of them."""
-    columns = list(dict.fromkeys(name for row in found.values() for name in row))
-    theirs = [
-        [name, *map(row.get, columns)] for name, row in quoted.items() if not row.keys().isdisjoint(columns)
-    ]
-    return Table(
-        ["model", *(Column(column, digits=digits, best="high") for column in columns)],
-        [[name, *map(row.get, columns)] for name, row in found.items() if row],
+        rows = published(Path(__file__).with_name(f"published-{config.published}.csv"))
+        theirs = [[name, *map(with_averages(row).get, columns)] for name, row in rows.items()]
+    table = Table(
+        ["model", *(Column(column, digits=1, best="high") for column in columns)],
+        [[name, *map(row.get, columns)] for name, row in ours.items()],
+        notes=["Spearman's correlation × 100; SemEval-2013 5(a): accuracy in percent."],
         quoted=theirs,
         quoted_title="published (BURT)" if theirs else "",
     )
+    return Page("Similarity of words, phrases and sentences", [Section("Scores", [table])], note)

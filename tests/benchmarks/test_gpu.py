@@ -3,74 +3,41 @@
 from __future__ import annotations
 
 import json
-import time
-from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.gpu import checks
-from benchmarks.gpu.__main__ import main
-from benchmarks.gpu.bench import Bench, Skipped, run_parts
-from benchmarks.gpu.text import parsed_text
+from benchmarks import gpu
 
 
 @pytest.fixture(scope="module")
-def device() -> torch.device:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> gpu.Bench:
     if not torch.cuda.is_available():
         pytest.skip("torch sees no CUDA device")
-    return torch.device("cuda:0")
-
-
-@pytest.fixture(scope="module")
-def bench(device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    folder = tmp_path_factory.mktemp("gpu")
-    return Bench(device, False, folder, *parsed_text(folder / "trees", 600))
+    return gpu.Bench.make(torch.device("cuda:0"), tmp_path_factory.mktemp("gpu"), size=600)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", checks.PARTS)
-def test_on_a_device(bench: Bench, name: str) -> None:
-    bench.deadline[:] = [time.monotonic() + 240]
-    checks.PARTS[name][0](bench)
+@pytest.mark.parametrize("part", gpu.CHECKS)
+def test_on_a_device(bench: gpu.Bench, part) -> None:  # type: ignore[no-untyped-def]
+    part(bench)
 
 
-def test_the_command_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("cpu", quick=True, minutes=4) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert result["good"] and result["device"] == "cpu"
-    states = {name: part["state"] for name, part in result["parts"].items()}
-    assert states.pop("waiting") == "skipped"
-    assert set(states.values()) <= {"done", "skipped"}, result
-    assert states["encoders"] == states["losses"] == states["resume"] == states["training"] == "done"
-    assert {"dep/native", "const/torch", "seq/native"} <= result["parts"]["encoders"]["errors"].keys()
-
-
-def test_parts_fail_and_skip_alone(tmp_path: Path) -> None:
-    bench = Bench(torch.device("cpu"), True, tmp_path, None, [])  # type: ignore[arg-type]
-
-    def skips(_: Bench) -> dict[str, object]:
-        raise Skipped("no peer")
-
-    def fails(_: Bench) -> dict[str, object]:
+def test_the_command_on_a_cpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: gpu.Bench) -> gpu.Result:
         raise AssertionError("dep/native: error 0.1 is above 0.0001")
 
-    def works(b: Bench) -> dict[str, object]:
-        return {"left": b.left_s()}
-
-    parts = {"a": (skips, 1.0), "b": (fails, 1.0), "c": (works, 2.0)}
-    results, good = run_parts(bench, parts, time.monotonic() + 60)
-    assert not good
-    assert [part["state"] for part in results.values()] == ["skipped", "failed", "done"]  # type: ignore[index]
-    assert 50 < results["c"]["left"] <= 60, "what others left over"  # type: ignore[index]
-    late, good = run_parts(bench, {"c": (works, 1.0)}, time.monotonic())
-    assert good and late["c"]["why"] == "no time left"  # type: ignore[index]
+    assert gpu.cli(["--device", "cpu", "--quick"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["good"] and {"dep/native", "const/torch"} <= result["parts"]["encoders"].keys()
+    monkeypatch.setattr(gpu, "CHECKS", (fails, gpu.waiting))
+    assert gpu.cli(["--device", "cpu", "--quick"]) == 1
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "above 0.0001" in result["parts"]["fails"]["failed"] and result["parts"]["waiting"]["steps"]
 
 
-@pytest.mark.parametrize(("value", "kept"), [(1e-5, True), (1e-3, False), (float("nan"), False)])
-def test_a_limit_is_kept_or_not(value: float, kept: bool) -> None:
-    if kept:
-        assert checks.require("x", value, 1e-4) == 1e-5
-    else:
+def test_a_limit_is_kept_or_not() -> None:
+    assert gpu.require("x", 1e-5, 1e-4) == 1e-5
+    for value in (1e-3, float("nan")):
         with pytest.raises(AssertionError, match="x: error"):
-            checks.require("x", value, 1e-4)
+            gpu.require("x", value, 1e-4)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from corpora import pydocs
 from corpora.pydocs import Source, fresh_documents, is_english, prose, sources, split_of
 from corpora.registry import open_corpus
-from corpora.stream import Counts
 from corpora.support.errors import UserError
 
 DOCSTRING = """
@@ -89,9 +86,8 @@ def test_documents_are_modules_and_classes_without_repetition(tmp_path: Path) ->
         f"def g():\n  '''The function belongs to the module and not to a class.'''\n"
         "add_docstr(h, '''The text of this compiled function is an argument of a call.''')\n"
     )
-    counts = Counts()
     files = library(tmp_path, one=first, two=f"def f():\n  {shared}\n", three="this is no Python")
-    assert list(fresh_documents(files, counts)) == [
+    assert list(fresh_documents(files)) == [
         (
             "one",
             "one.py",
@@ -110,10 +106,6 @@ def test_documents_are_modules_and_classes_without_repetition(tmp_path: Path) ->
             ],
         ),
     ]
-    assert counts.other == {
-        "repeated paragraphs left out": 1,
-        "files that are no Python of this version": 1,
-    }
 
 
 def test_sources_are_in_a_fixed_order_without_tests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,15 +138,6 @@ def test_the_splits_are_disjoint_and_the_default_is_train(monkeypatch: pytest.Mo
     train, other = open_corpus("pydocs"), open_corpus("pydocs", split="heldout")
     assert train.identity["input_sha256"] == other.identity["input_sha256"]
     assert train.identity != other.identity
-
-
-def test_a_limit_reads_no_more_than_it_needs() -> None:
-    corpus = open_corpus("pydocs", limit="300")
-    sentences = list(itertools.chain.from_iterable(document.sentences for document in corpus))
-    assert len(sentences) == 300
-    assert all(sentence.tokens != ("",) for sentence in sentences)
-    assert corpus.counts.documents < 60
-    assert "antigravity" not in sys.modules
 
 
 def test_bad_options_are_refused() -> None:

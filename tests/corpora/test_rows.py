@@ -36,6 +36,13 @@ def test_tables_that_do_not_fit_are_named(tmp_path: Path, text: bytes, told: str
         list(read_table(tmp_path / "a.tsv", ("id", "text"), unique=True))
 
 
+def test_a_message_is_short_however_long_the_value(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("x" * 70_000 + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"a\.tsv:1: no column 'id' \(columns: x+ \[\.\.\.\] x+\)$") as error:
+        list(read_table(tmp_path / "a.tsv", ("id",)))
+    assert len(str(error.value)) < 2000
+
+
 def test_rows_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("new york\tcity\t3.5\tx\na b 2\n")

@@ -24,7 +24,7 @@ PAGE = (ROOT / "docs/add-a-view.md").read_text(encoding="utf-8")
 SMALL = {
     "multiview.train": (
         *("--device", "cpu", "--encoder.dim", "128", "--loop.batch", "6", "--loop.max-steps", "2"),
-        *("--validation.sentences", "6", "--views", "bow,seq"),
+        *("--loop.validation", "6", "--views", "bow,seq"),
     )
 }
 """For a corpus of a few sentences; beside seq no parser has to be loaded."""

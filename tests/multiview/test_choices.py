@@ -1,4 +1,4 @@
-"""What a training run is made of: the cache it finds, its preset, its segments."""
+"""What a training run is made of: its preset, the cache it finds, its segments."""
 
 from __future__ import annotations
 
@@ -10,58 +10,113 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from multiview.config import TrainConfig, preset
-from multiview.defaults import defaults_from, read_config
+from multiview.config import TrainConfig, differing_options, options_of, preset, read_config
 from multiview.folder.card import training_command
-from multiview.train import main
+from multiview.model import MultiViewEncoder
+from multiview.train import cli, defaults_from, main
 from multiview.training.data import Split, cut, open_trees
-from tests.fixtures.trees import changed
+from tests.fixtures.trees import changed, toy_corpus
+from tests.multiview.words.test_expansion import write_vectors
 from tests.parsing.cache.test_reader import write_cache
 
+PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we read the rest, what is off
+    "views": "dep,const",  # 3.4: the pair of the highest average
+    "words": "both",  # 3.2
+    "table.size": 50_000,  # 3.2
+    "table.expand": 2_000_000,  # 3.2
+    "table.init": "xavier",  # 3.2
+    "table.dropout": 0.0,  # A.2
+    "encoder.start": "xavier",  # A.2
+    "encoder.pooling": "root",  # 2.2
+    "objective.denominator": "paper",  # 2.1
+    "objective.score": "bilinear",  # 2.1
+    "objective.direction": "forward",  # 2.1
+    "loop.learning-rate": 5e-4,  # A.2
+    "loop.batch": 400,  # A.2
+    **{"table.case": "exact", "table.dim": 300, "encoder.dim": 1200, "objective.boundary": "none"},
+    **{"loop.epochs": 1, "loop.precision": "float32", "loop.schedule": "constant"},
+    **{"init": None, "table.buckets": 0, "table.rate": 1.0, "table.update": "dense", "objective.same": 0.0},
+    **{"loop.segments": 1, "loop.max-steps": 0, "loop.max-minutes": 0.0, "loop.validation": 0},
+    "teacher.vectors": None,
+}
 
-def test_the_only_cache_is_found_and_several_are_listed(tmp_path: Path) -> None:
+
+def test_the_paper_s_values() -> None:
+    values = options_of(preset("paper"))
+    assert {name: values[name] for name in PAPER} == PAPER
+    assert preset("paper").dimensions == preset("paper", words="trained").dimensions * 2 == 4800
+    assert preset("paper").table.min_count == 1
+
+
+@pytest.fixture
+def glove(tmp_path: Path) -> Path:
+    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
+    drawn = np.random.default_rng(0).normal(size=(len(words) + 1, 4)).round(3)
+    return write_vectors(tmp_path / "glove.txt", dict(zip([*words, "zyzzyva"], drawn, strict=True)))
+
+
+def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
+    toy_trees: Path, glove: Path, tmp_path: Path, monkeypatch, capsys, dry_run
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["--preset", "paper", "--trees", str(toy_trees), "--vectors", str(glove), "--device", "cpu"]
+    command += ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "20"]
+    shown = dry_run(cli, *command)
+    assert "32 dimensions, words both" in shown and "fixed vectors" in shown
+    assert cli(command) == 0
+    said = capsys.readouterr().out
+    folder = tmp_path / "runs/models/dep-const-paper"
+    encoder = MultiViewEncoder.load(folder)
+    assert encoder.views == ["dep", "const"] * 2 and encoder.get_sentence_embedding_dimension() == 32
+    assert [m.network.words.expanded for m in encoder.members] == [1, 0]
+    training = json.loads((folder / "trained" / "config.json").read_text())["training"]
+    assert training["best"]["anchors"] == 0
+    assert json.loads((folder / "trained" / "time.json").read_text())["seconds"] > 0
+    assert training["step"] == training["best"]["step"] == 13  # the last weights, nothing is held out
+    assert "deviates   loop.batch 20; the paper: 400" in said
+    assert "deviates   corpus" in said and "deviates   loop.learning" not in said
+    assert "expanded   1 words" in said
+    before = (folder / "trained" / "config.json").stat().st_mtime_ns
+    assert cli(command) == 0  # finished: nothing is trained or expanded again
+    assert (folder / "trained" / "config.json").stat().st_mtime_ns == before
+
+
+def test_presets_and_repeating_a_configuration(tmp_path: Path) -> None:
+    assert defaults_from(["--preset", "paper"]).encoder.dim == 1200
+    assert TrainConfig() == preset("laptop") and preset("gpu").preset == "gpu"
+    assert defaults_from([]).preset == "laptop"
+    mine = tmp_path / "mine.toml"
+    mine.write_text("words = 'fixed'\n[loop]\nbatch = 7\n")
+    config = defaults_from([f"--preset={mine}"])
+    assert (config.words, config.loop.batch, config.model_name) == ("fixed", 7, "dep-const-mine")
+    assert differing_options(preset("laptop"), config) == {
+        "words": ("trained", "fixed"),
+        "loop.batch": (200, 7),
+    }
+    assert "--trees 'my trees'" in training_command(preset("gpu", trees=Path("my trees")))
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps({"config": {"loop": {"batch": 7}, "nonsense": 1}}))
+    with pytest.raises(UserError, match="nonsense"):
+        read_config(path)
+    path.write_text("[]")
+    with pytest.raises(UserError, match=r"not the train\.json"):
+        read_config(path)
+
+
+def test_the_only_cache_is_found_and_several_are_listed(
+    tiny: TrainConfig, toy_trees: Path, tmp_path: Path, monkeypatch, capfd
+) -> None:
     write_cache(tmp_path / "one", [("a", "b")] * 4)
     assert len(open_trees(None, tmp_path)) == 4
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     with pytest.raises(UserError, match=r"one \| .*two"):
         open_trees(None, tmp_path)
-
-
-def test_the_only_cache_is_named_in_the_output(
-    tiny: TrainConfig, toy_trees: Path, tmp_path, monkeypatch, capfd
-) -> None:
     (tmp_path / "runs" / "trees").mkdir(parents=True)
     (tmp_path / "runs" / "trees" / "mine").symlink_to(toy_trees)
     monkeypatch.chdir(tmp_path)
     main(changed(tiny, trees=None, loop={"max_steps": 1}))
     assert "runs/trees/mine (" in (said := capfd.readouterr().err)
     assert "the only tree cache under runs/trees" in said
-
-
-def test_presets_and_repeating_a_configuration(tmp_path: Path) -> None:
-    assert defaults_from(["--preset", "paper"]).encoder.dim == 1200
-    assert defaults_from(["--preset=paper-2400"]).encoder.dim == 2400
-    assert TrainConfig() == preset("laptop") and preset("gpu").preset == "gpu"
-    assert defaults_from([]).preset == "laptop"
-    path = tmp_path / "train.json"
-    path.write_text(json.dumps({"config": {"loop": {"batch": 7}, "nonsense": 1}}))
-    with pytest.raises(UserError, match="nonsense"):
-        defaults_from(["--config", str(path)])
-    path.write_text("[]")
-    with pytest.raises(UserError, match=r"not the train\.json"):
-        read_config(path)
-
-
-def test_a_record_names_the_preset_whose_values_it_has(tiny: TrainConfig) -> None:
-    named = TrainConfig(preset="paper")
-    assert named.model_name == "dep-const-laptop" and "--preset laptop" in training_command(named)
-    for name in ("laptop", "paper", "paper-2400", "gpu"):
-        assert preset(name, seed=5).nearest_preset == name
-    config = changed(tiny, preset="laptop", loop={"max_steps": 1})
-    main(config)
-    assert read_config(config.folder / "train.json").preset == "paper-2400"
-    stored = json.loads((config.folder / "config.json").read_text())
-    assert stored["training"]["config"]["preset"] == "paper-2400"
 
 
 def test_split_and_segments_cover_whole_documents() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +13,7 @@ from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
-from parsing.networks import threads
+from parsing.networks import device as threads
 from tests.fixtures.trees import changed
 
 CPU = torch.device("cpu")
@@ -28,42 +26,20 @@ def eight_threads() -> Iterator[None]:
         yield
 
 
-def test_several_threads_only_for_large_products_and_idle_cores(
-    monkeypatch: pytest.MonkeyPatch, eight_threads: None
-) -> None:
-    for idle, expected in ((16, 8), (3, 3), (1, 1), (0, 1)):
-        monkeypatch.setattr(threads, "idle_cores", lambda idle=idle: idle)
-        assert threads.chosen_threads(400, 1200, CPU) == expected
-    monkeypatch.setattr(threads, "idle_cores", lambda: 8)
+def test_several_threads_only_for_large_products(eight_threads: None) -> None:
+    assert threads.chosen_threads(400, 1200, CPU) == 8
     assert threads.chosen_threads(200, 128, CPU) == 1  # the laptop preset
     assert threads.chosen_threads(1, 1200, CPU) == 1
     assert threads.chosen_threads(400, 1200, torch.device("cuda")) == 1
-
-
-def test_idle_cores_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of four cores one is idle, one in use, one a quarter, one a half."""
-    second = os.sysconf("SC_CLK_TCK")
-    ticks = iter(
-        ({0: 5, 1: 5, 2: 5, 3: 5}, {0: 5 + second, 1: 5, 2: 5 + second * 3 // 4, 3: 5 + second // 2})
-    )
-    clock = iter((0.0, 1.0))
-    monkeypatch.setattr(threads, "_idle_ticks", lambda: next(ticks))
-    times = SimpleNamespace(perf_counter=lambda: next(clock), sleep=lambda _: None)
-    monkeypatch.setattr(threads, "time", times)
-    assert threads.idle_cores() == 2
-    monkeypatch.setattr(threads, "_idle_ticks", dict)  # a system that does not say
-    system = SimpleNamespace(cpu_count=lambda: 4, getloadavg=lambda: (2.5, 0, 0))
-    monkeypatch.setattr(threads, "os", system)
-    assert threads.idle_cores() == 1
 
 
 def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> None:
     with threads.torch_threads(3):
         assert main(tiny) == 0
         assert torch.get_num_threads() == 3
-    again = Trainer(tiny, open_trees(tiny.trees))
-    again.position.threads = 7  # more cores are idle now
-    assert again.resume() and again.position.threads == 1
+    again = Trainer(changed(tiny, loop={"epochs": 3}), open_trees(tiny.trees))
+    again.threads = 7  # another machine
+    assert again.run(lambda trainer, best: None) == 0 and again.threads == 1
 
 
 def test_few_sentences_are_encoded_by_one_thread(
@@ -78,13 +54,6 @@ def test_few_sentences_are_encoded_by_one_thread(
     encoder.encode([["a", "b"]])
     encoder.encode([["a"]] * 200, batch_size=200)
     assert seen == [1, 1, 5] and torch.get_num_threads() == 8
-
-
-def test_the_dry_run_says_how_many(tiny: TrainConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(changed(tiny, dry_run=True)) == 0
-    assert "\nthreads      1 (small products, or no other core is idle)" in capsys.readouterr().out
-    assert main(changed(tiny, dry_run=True, loop={"threads": 2})) == 0
-    assert "\nthreads      2, as --loop.threads says" in capsys.readouterr().out
 
 
 def test_commands_let_threads_sleep_while_they_wait(command, tmp_path: Path) -> None:

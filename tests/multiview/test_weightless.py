@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multiview.config import EncoderConfig
-from multiview.encoders.registry import build_view
-from multiview.encoders.stack import Reading, ViewStack
+from multiview.encoders.registry import Reading, ViewStack, build_view
 from multiview.folder.files import Member
 from multiview.info import cli as info
 from multiview.model import MultiViewEncoder
@@ -137,7 +136,7 @@ def test_views_are_added_scaled_kept_and_told(tmp_path: Path, capsys: pytest.Cap
     encoder.save(tmp_path / "again")
     np.testing.assert_array_equal(MultiViewEncoder.load(tmp_path / "again", "cpu").encode(SENTENCES), whole)
     assert info([str(tmp_path / "added")]) == 0
-    assert "views seq, bag, hash, 4106 dimensions" in capsys.readouterr().out
+    assert "seq 4 + bag 6 + hash 4096 = 4106 dimensions" in capsys.readouterr().out
 
 
 def test_training_needs_views_with_weights(

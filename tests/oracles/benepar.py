@@ -8,19 +8,18 @@ Shapes: B sentences, T positions (both boundaries included), D encoder output.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from benepar.char_lstm import CharacterLSTM, RetokenizerForCharLSTM
-from benepar.integrations.nltk_plugin import InputSentence, guess_language
 from benepar.nkutil import HParams
-from benepar.parse_base import CompressedParserOutput
 from benepar.parse_chart import ChartParser
 from torch import Tensor, nn
 
 from parsing.constituency.model import ConstituencyModel
-from parsing.libraries.benepar import spaces_after
+from parsing.libraries.benepar import BeneparParser
 from parsing.networks.features import TypeTable, WordBatch, make_batch
 from parsing.trees.parsers import ConstituencyParse
 
@@ -33,37 +32,8 @@ def to_benepar(model: ConstituencyModel) -> ChartParser:
 def stock_parse(
     parser: ChartParser, sentences: Sequence[Sequence[str]], *, subbatch_max_tokens: int | None = None
 ) -> list[ConstituencyParse]:
-    """Trees from benepar's untouched ``parse``, one-word spans without a label left out.
-
-    Args:
-        parser: benepar's.
-        sentences: words.
-        subbatch_max_tokens: benepar's option that sorts by length and bounds batches; without it
-            batches are 64 sentences as they come, as in benepar's nltk front end.
-    """
-    language = guess_language(parser.label_vocab)
-    step = 64 if subbatch_max_tokens is None else max(len(sentences), 1)
-    parses = []
-    for first in range(0, len(sentences), step):
-        inputs = [
-            InputSentence(
-                words=list(words), space_after=spaces_after(list(words), language), escaped_words=list(words)
-            )
-            for words in sentences[first : first + step]
-        ]
-        outputs = parser.parse(inputs, return_compressed=True, subbatch_max_tokens=subbatch_max_tokens)
-        parses += [_from_output(output, len(one.words)) for one, output in zip(inputs, outputs, strict=True)]
-    return parses
-
-
-def _from_output(output: CompressedParserOutput, n: int) -> ConstituencyParse:
-    kept = np.asarray(output.labels) != 0
-    kept[0] = True
-    starts, ends, labels = (
-        np.asarray(values)[kept].astype(np.int32) for values in (output.starts, output.ends, output.labels)
-    )
-    tags = np.zeros(n, np.int32) if output.tags is None else np.asarray(output.tags).astype(np.int32)
-    return ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
+    """Trees from benepar's untouched ``parse``; batches are of as many words."""
+    return BeneparParser(parser, {}, batch_positions=subbatch_max_tokens).parse(sentences)
 
 
 class _Builtin(ChartParser):
@@ -94,6 +64,17 @@ class _Builtin(ChartParser):
         self.morpho_emb_dropout, self.add_timing, self.encoder = nn.Identity(), _NoTiming(), _Interleave()
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """Words that stay on the host, from where our encoder takes them; benepar moves what it gets."""
+
+    words: WordBatch
+
+    def to(self, device: torch.device) -> _Batch:
+        """Itself."""
+        return self
+
+
 class _Words(CharacterLSTM):
     """Our encoder, called where benepar calls its character LSTM."""
 
@@ -101,9 +82,9 @@ class _Words(CharacterLSTM):
         nn.Module.__init__(self)
         self.inner = model.encoder
 
-    def forward(self, batch: WordBatch, valid_token_mask: Tensor) -> Tensor:
+    def forward(self, batch: _Batch, valid_token_mask: Tensor) -> Tensor:
         """States [B, T, D]; the mask is the batch's own."""
-        result: Tensor = self.inner(batch)
+        result: Tensor = self.inner(batch.words)
         return result
 
 
@@ -136,4 +117,4 @@ class _Retokenizer(RetokenizerForCharLSTM):
     def pad(self, examples: Sequence[dict[str, Any]], return_tensors: str = "pt") -> dict[str, Any]:
         """A padded batch under the names that benepar's ``forward`` reads."""
         batch = make_batch(self.table, [example["rows"] for example in examples], end_boundary=True)
-        return {"char_ids": batch, "valid_token_mask": batch.mask_BT()}
+        return {"char_ids": _Batch(batch), "valid_token_mask": batch.mask_BT()}

@@ -78,12 +78,6 @@ def test_odd_documents_pass(nlp, text):
             assert text.split()[0] in sent._.parse_string
 
 
-def test_a_pipeline_is_saved_and_loaded(nlp, tmp_path, doc):
-    nlp.to_disk(tmp_path / "pipeline")
-    again = spacy.load(tmp_path / "pipeline")(TEXT)
-    assert [token.head.i for token in again] == [token.head.i for token in doc]
-
-
 def test_a_pipeline_without_the_component_pays_nothing_for_it() -> None:
     """spaCy imports the factories of all packages whenever it makes a pipeline."""
     program = (

@@ -7,7 +7,7 @@ import pytest
 import parsing
 from corpora.support.errors import UserError
 from corpora.treebanks import read_conllu
-from parsing.sentences import ParsedSentence
+from parsing.cache.sentences import ParsedSentence
 from parsing.trees.brackets import read_trees
 
 TEXT = "Dr. Smith (born 1950) didn't sleep. “Why?” she asked… It's 3:30 p.m. now."
@@ -23,22 +23,13 @@ def trees(parser):
     return parser(TEXT)
 
 
-def test_words_are_those_of_the_text_and_annotation_is_complete(trees):
+def test_words_are_those_of_the_text_and_trees_those_of_the_parsers(parser, trees):
     assert "".join("".join(s.words) for s in trees) == TEXT.replace(" ", "")
-    for sentence in trees:
-        n = len(sentence.words)
-        assert len(sentence.heads) == len(sentence.relations) == len(sentence.tags) == n
-        assert sentence.heads.count(0) == 1
-        assert sentence.spans[0][:2] == (0, n)
-        assert sentence.flag_names == []
-
-
-def test_trees_are_those_that_the_parsers_give(parser, trees):
     words = [s.words for s in trees]
     for sentence, arcs, spans in zip(
         trees, parser.dependency.parse(words), parser.constituency.parse(words), strict=True
     ):
-        assert sentence.heads == arcs.heads.tolist()
+        assert sentence.flag_names == [] and sentence.heads == arcs.heads.tolist()
         assert sentence.relations == [parser.dependency.relations[r] for r in arcs.relations]
         assert sentence.tags == [parser.constituency.tags[t] for t in spans.tags]
         labels = [parser.constituency.labels[i] for i in spans.labels]
@@ -64,10 +55,6 @@ def test_it_is_drawn_as_text_and_in_a_notebook(trees):
     hostile = ParsedSentence(["<script>"], 0, [0], ["<b>"], ["</svg>"], [(0, 1, "<i>")])
     page = hostile._repr_html_()
     assert "<script" not in page and "<b>" not in page and "<i>" not in page
-
-
-def test_streams_are_the_same_sentences(parser, trees):
-    assert list(parser.stream(s.words for s in trees)) == list(trees)
 
 
 def test_one_parser_alone():

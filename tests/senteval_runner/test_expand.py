@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from corpora.support.errors import UserError
-from multiview.config import EncoderConfig, TableConfig
-from multiview.encoders.stack import ViewStack
+from multiview.config import EncoderConfig
+from multiview.encoders.registry import ViewStack
 from multiview.folder.files import Member, save_member
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
@@ -27,7 +27,7 @@ TRAINED = ["the", "bad", "good", "tall", "far", "dull", "poor", "near", "rich"]
 def model(tmp_path: Path) -> Path:
     torch.manual_seed(0)
     words = WordTable(Vocabulary(TRAINED, case="exact"), 3, views=2)
-    words.initialise(TableConfig(init="unit", equal=False))
+    words.initialise("unit", equal=False)
     stack = ViewStack(("seq", "seq"), words, EncoderConfig(dim=4))
     folder = tmp_path / "models" / "mine"
     save_member(folder, Member(stack), card="# Mine\n", training={})

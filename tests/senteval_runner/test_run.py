@@ -45,8 +45,8 @@ def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> N
     assert {(r["model"], r["seed"], r["task"]) for r in values["results"]} == {
         (model, seed, "CR") for model in ("words.txt", "random:seq") for seed in (1, 2)
     }
-    assert values["versions"]["torch"] and values["skipped"]["words.txt"]["MPQA"]
-    assert "average" not in values["paper_table"]["words.txt"][0]
+    assert values["versions"]["torch"] and values["models"]["words.txt"]["skipped"]["MPQA"]
+    assert "average" not in values["models"]["words.txt"]["paper_table"][0]
     flat = list(csv.DictReader((tmp_path / "report/results.csv").read_text().splitlines()))
     assert {(r["model"], int(r["seed"]), r["task"], r["metric"], float(r["value"])) for r in flat} == {
         (r["model"], r["seed"], r["task"], metric, value)
@@ -118,7 +118,7 @@ def test_concatenation_projection_and_bad_vectors(tmp_path, data, words, monkeyp
     assert running.run(config(tmp_path, data, *models, tasks="CR", project=5)) == 0
     values = json.loads((tmp_path / "report/results.json").read_text())
     assert [(r["model"], r["dim"]) for r in values["results"]] == [("words.txt+random:seq", 5)]
-    assert "no vector for" in values["skipped"]["few.npz"]["CR"]
+    assert "no vector for" in values["models"]["few.npz"]["skipped"]["CR"]
 
 
 def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
@@ -140,16 +140,8 @@ def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
     report = (tmp_path / "report/results.md").read_text()
     assert "| CR, MRPC, SICKRelatedness | no-model | model 'no-model': is not there |" in report
     assert "| MPQA | every model | MPQA: no such file" in report
-    skipped = json.loads((tmp_path / "report/results.json").read_text())["skipped"]["no-model"]
+    skipped = json.loads((tmp_path / "report/results.json").read_text())["models"]["no-model"]["skipped"]
     assert skipped["CR"] == skipped["MRPC"] != skipped["MPQA"]
-
-
-def test_command_line(tmp_path, data, words, command) -> None:
-    done = command(
-        "senteval_runner.run", words, "--tasks", "CR", "--data", data, "--protocol", "fast", cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs/reports/senteval/results.md").exists()
 
 
 @pytest.mark.parametrize(
@@ -212,7 +204,7 @@ def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, monkeypatch, cap
     assert running.run(config(tmp_path, data, str(words), tasks=tasks)) == 0
     values = json.loads((tmp_path / "report/results.json").read_text())
     assert {result["task"] for result in values["results"]} == {"CR", "WordContent"}
-    skipped = values["skipped"]["words.txt"]
+    skipped = values["models"]["words.txt"]["skipped"]
     assert set(skipped) == {"MRPC", "SICKRelatedness", "TREC", "MPQA", "Tense"}
     for name, message in {
         "MRPC": "msr_paraphrase_test.txt:22: expected 5 tab-separated columns",
@@ -246,7 +238,8 @@ def test_bad_vectors_are_one_line(tmp_path, data, words, monkeypatch, damage) ->
     if damage == "truncated":
         shortened(path)
     assert running.run(config(tmp_path, data, str(path), tasks="CR")) == 2
-    reason = json.loads((tmp_path / "report/results.json").read_text())["skipped"]["given.npz"]["CR"]
+    models = json.loads((tmp_path / "report/results.json").read_text())["models"]
+    reason = models["given.npz"]["skipped"]["CR"]
     assert "given.npz" in reason and "\n" not in reason
     # beside a good model the good one is scored
     assert running.run(config(tmp_path, data, str(path), str(words), tasks="CR")) == 0

@@ -13,8 +13,8 @@ from scipy import stats
 
 from corpora.senteval.tasks import STS_SUBSETS
 from senteval_runner import evaluate, running
-from senteval_runner.report.tables import averaged_columns, similarity_row, similarity_table
-from senteval_runner.running import expand_tasks
+from senteval_runner.report.table import Table
+from senteval_runner.report.tables import averaged_columns, score_sections, similarity_row
 from tests.fixtures.senteval import text
 from tests.senteval_runner.encoders import RandomBag
 from tests.senteval_runner.test_run import config
@@ -80,8 +80,9 @@ def test_every_name_is_what_it_says(data: Path, pairs: Mapping[str, Pairs]) -> N
 def test_the_average_names_its_sets_and_needs_them_all(data: Path, pairs: Mapping[str, Pairs]) -> None:
     tasks = evaluate(ENCODER, "STS13,STS16", data, "fast").tasks
     whole = {task: result.metrics for task, result in tasks.items()}
-    table = similarity_table({"all": [whole], "half": [{"STS13": whole["STS13"]}]})
-    assert table is not None
+    (section,) = score_sections({"all": [whole], "half": [{"STS13": whole["STS13"]}]}, {})
+    (table,) = section.blocks
+    assert isinstance(table, Table)
     shown = table.markdown()
     assert "STS average: the mean of STS13 all, STS16 all." in shown
     assert list(map(str.strip, shown.splitlines()[0].strip("|").split("|"))) == [
@@ -89,11 +90,6 @@ def test_the_average_names_its_sets_and_needs_them_all(data: Path, pairs: Mappin
     ]
     half = next(line for line in shown.splitlines() if line.startswith("| half"))
     assert half.count("| –") == 3
-    assert similarity_table({"none": [{"CR": {"acc": 50.0}}]}) is None
-
-
-def test_the_group_holds_every_set_of_the_average() -> None:
-    assert expand_tasks("sts") == [*STS_SUBSETS, "STSBenchmark", "SICKRelatedness"]
 
 
 def test_a_report_has_them(
@@ -105,5 +101,5 @@ def test_a_report_has_them(
     page = (tmp_path / "report/results.md").read_text()
     assert "STS average: the mean of STS13 all, STS16 all, SICK-R (cosine)." in page
     values = json.loads((tmp_path / "report/results.json").read_text())
-    (row,) = values["similarity_table"]["words.txt"]
+    (row,) = values["models"]["words.txt"]["similarity_table"]
     assert {"STS13 all", "STS13 mean", "SICK-R (cosine)", "STS average"} <= row.keys()

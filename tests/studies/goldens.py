@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,12 +12,13 @@ from safetensors.torch import load_file
 
 from corpora.support.files import read_record
 from studies.burt.config import BurtConfig
+from studies.burt.data import read_data
 from studies.burt.train import train_all
-from studies.finetune.config import TinyConfig
 from studies.finetune.tiny import build_tiny
 from studies.kit.runner import run_study
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.run import train_all as train_multitask_all
+from studies.multitask.tasks import read_all_tasks
 from studies.similarity.config import SimilarityConfig
 from studies.similarity.run import score
 from tests.fixtures.goldens import fingerprint
@@ -26,11 +28,10 @@ from tests.studies.finetune.fixtures import (
     ppdb_line,
     write_jsonl,
     write_ppdb,
-    write_similarity,
     write_tasks,
 )
 
-TINY = TinyConfig(layers=1, hidden=32, vocabulary=300)
+SMALL: dict[str, int] = {"layers": 1, "hidden": 32, "vocabulary": 300, "seed": 1}
 
 
 def weights(*files: Path) -> list[float]:
@@ -39,35 +40,22 @@ def weights(*files: Path) -> list[float]:
     return fingerprint({name: one for name, one in tensors.items() if not name.endswith("key.bias")})
 
 
-def train_tiny(folder: Path) -> list[Path]:
-    """25 steps of masked language modelling."""
-    texts = [text for _, a, b in nli_rows(80, 3) for text in (a, b)]
-    config = TinyConfig(layers=1, hidden=32, vocabulary=300, mlm_steps=25)
-    return [build_tiny(folder / "tiny", texts, config, seed=1) / "model.safetensors"]
-
-
-def tiny(folder: Path) -> list[float]:
-    return weights(*train_tiny(folder))
-
-
 def train_burt(folder: Path) -> list[Path]:
     """25 steps of the three objectives."""
     folder.mkdir(exist_ok=True)
     config = BurtConfig(
         output=folder / "burt",
-        backbone="tiny",
         nli=(write_jsonl(folder / "train.jsonl", nli_rows(96, 1)),),
         nli_dev=(write_jsonl(folder / "dev.jsonl", nli_rows(40, 2)),),
         ppdb=(write_ppdb(folder / "ppdb.txt"),),
-        similarity=(write_similarity(folder / "phrases.txt"),),
-        tiny=TINY,
         batch_size=8,
         epochs=25 / 24,
         held_out=0.0,
         evaluate_every=10,
         learning_rate=3e-3,
     )
-    assert run_study(config, train_all) == 0
+    bert = build_tiny(folder / "bert", read_data(config).texts, **SMALL)
+    assert run_study(dataclasses.replace(config, backbone=str(bert)), train_all) == 0
     return [config.output / name for name in ("model.safetensors", "heads.safetensors", "cell.json")]
 
 
@@ -85,13 +73,13 @@ def train_multitask(folder: Path) -> list[Path]:
     config = MultitaskConfig(
         output=folder / "multitask",
         data=folder / "data" if (folder / "data").exists() else write_tasks(folder / "data"),
-        backbone="tiny",
-        tiny=TINY,
         epochs=2,
         batch_size=16,
         learning_rate=3e-3,
     )
-    assert run_study(config, train_multitask_all) == 0
+    texts = [text for task in read_all_tasks(config).values() for text in task.train.texts()]
+    bert = build_tiny(folder / "bert", texts, **SMALL)
+    assert run_study(dataclasses.replace(config, backbone=str(bert)), train_multitask_all) == 0
     last = config.output / "stages" / "sst+quora+sts-mean"
     (test,) = (config.output / "cells").iterdir()
     return [last / "model.safetensors", last / "head.safetensors", last / "cell.json", test]
@@ -109,7 +97,7 @@ def multitask(folder: Path) -> dict[str, Any]:
 def similarity(folder: Path) -> dict[str, Any]:
     """Words, phrases, SemEval-2013 5(a) frozen and tuned, of a tiny transformer with two poolings."""
     texts = [text for pair in SYNONYMS for text in pair]
-    bert = build_tiny(folder / "bert", texts * 2, TINY, seed=1)
+    bert = build_tiny(folder / "bert", texts * 2, **SMALL)
     words = [(a, b, str(9 - place % 4)) for place, (a, b) in enumerate(SYNONYMS)]
     words += [(a, SYNONYMS[place - 1][0], "1") for place, (a, _) in enumerate(SYNONYMS)]
     (folder / "EN-SIMLEX-999.txt").write_text("".join("\t".join(row) + "\n" for row in words))
@@ -148,13 +136,11 @@ def similarity(folder: Path) -> dict[str, Any]:
 
 
 SECTIONS: Mapping[str, Callable[[Path], Any]] = {
-    "tiny": tiny,
     "burt": burt,
     "multitask": multitask,
     "similarity": similarity,
 }
 KILLED: Mapping[str, Callable[[Path], list[Path]]] = {
-    "tiny": train_tiny,
     "burt": train_burt,
     "multitask": train_multitask,
 }

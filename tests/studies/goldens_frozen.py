@@ -14,16 +14,14 @@ from unittest.mock import patch
 import numpy as np
 from safetensors.torch import save_file
 
-from corpora.ranking.faq import read_faq
 from corpora.ranking.questions import filtered
 from corpora.ranking.sets import read_set
 from senteval_runner.vectors.encoders import open_model
 from studies.analogies.__main__ import cli as analogies
 from studies.faq.__main__ import cli as faq
 from studies.faq.config import FaqConfig
-from studies.faq.data import Data
-from studies.faq.train import LabelledPairs, tune
-from studies.finetune.config import TinyConfig
+from studies.faq.data import read_faq
+from studies.faq.train import LabelledPairs, cosines, tune
 from studies.finetune.tiny import build_tiny
 from studies.layers.__main__ import cli as layers
 from studies.passages import cross
@@ -46,8 +44,7 @@ def word_file(path: Path, words: Sequence[str]) -> str:
 
 def small_bert(folder: Path, texts: Sequence[str]) -> str:
     """A BERT of two layers with the words of ``texts``."""
-    config = TinyConfig(layers=2, hidden=32, vocabulary=200)
-    return str(build_tiny(folder, texts, config, seed=3))
+    return str(build_tiny(folder, texts, layers=2, hidden=32, vocabulary=200, seed=3))
 
 
 def analogy_scores(folder: Path) -> dict[str, float]:
@@ -68,7 +65,7 @@ def analogy_scores(folder: Path) -> dict[str, float]:
     out = folder / "analogies"
     questions = str(folder / "questions.tsv")
     assert analogies(["run", model, "--questions", questions, "--output", str(out)]) == 0
-    found = json.loads((out / "results.json").read_text())["models"][model]
+    (found,) = json.loads((out / "results.json").read_text())["cells"]
     return {"overall": found["overall"]} | {
         f"{kind} {level} {name}": value
         for kind in ("accuracy", "averages", "transfer")
@@ -107,15 +104,15 @@ def faq_scores(folder: Path) -> dict[str, float]:
 def train_faq(folder: Path) -> list[Path]:
     """25 steps of a FAQ encoder on retrieved negatives."""
     model, place = small_bert(folder / "bert", faq_texts()), folder / "toy"
-    data = Data.of(read_faq(place if place.exists() else write_set(place)))
+    data = read_faq(place if place.exists() else write_set(place))
     frozen = data.embed(open_model(model, cache=None, device="cpu"))
     guide = (frozen["query"] @ frozen["question"].T)[data.train]
     queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
     config = FaqConfig(epochs=5, batch_size=24, learning_rate=1e-3, device="cpu")
     pairs = LabelledPairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
-    net = tune(model, pairs, config, folder / "state")
-    scores = net.scores([data.queries[row] for row in data.test], data.questions)
+    tower = tune(model, pairs, config, folder / "state")
+    scores = cosines(tower, [data.queries[row] for row in data.test], data.questions)
     np.save(folder / "scores.npy", scores)
     return [folder / "scores.npy"]
 
@@ -165,28 +162,14 @@ def cross_encoder(folder: Path) -> list[float]:
 def layer_scores(folder: Path) -> dict[str, float]:
     """Every layer and pooling of a random BERT on two tasks, and a second classifier."""
     bert, data = build(folder / "bert", "bert"), write_tasks(folder / "data")
-    options = [
-        "--tasks",
-        "CR,SICK-E",
-        "--protocol",
-        "fast",
-        "--mlp",
-        "3",
-        "--poolings",
-        "cls",
-        "mean",
-        "--storage",
-        "float32",
-    ]
+    options = ["--tasks", "CR,SICK-E", "--protocol", "fast", "--mlp", "3", "--poolings", "cls", "mean"]
     options += ["--data", str(data), "--output", str(folder / "layers"), "--cache", str(folder / "states")]
     assert layers([str(bert), *options]) == 0
-    (found,) = json.loads((folder / "layers" / "results.json").read_text())["backbones"].values()
-    return {
-        f"{kind} {unit} {task}": value
-        for kind in ("scores", "mlp")
-        for unit, by_task in found[kind].items()
-        for task, value in by_task.items()
-    }
+    found = {}
+    for cell in json.loads((folder / "layers" / "results.json").read_text())["cells"]:
+        unit, task, *mlp = cell["cell"].removeprefix("bert: ").rsplit(", ")
+        found[f"{'mlp' if mlp else 'scores'} {unit} {task}"] = cell["score"]
+    return found
 
 
 SECTIONS: Mapping[str, Callable[[Path], Any]] = {

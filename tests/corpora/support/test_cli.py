@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support.cli import Command
+from corpora.support.cli import Command, preset_defaults
 from corpora.support.config import Count, config_from_json, config_to_json, configuration
 from corpora.support.dry_run import dry_run_text, duration
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.presets import Need, preset_defaults, refuse_missing
 
 
 @configuration
@@ -143,17 +142,6 @@ def test_a_preset_changes_defaults_and_options_win(preset: tuple[str, ...]) -> N
 def test_required_options_stay_required(capsys: pytest.CaptureFixture[str]) -> None:
     assert with_preset(["--preset", "paper"]) == 2
     assert "--output" in capsys.readouterr().err
-
-
-def test_missing_inputs_are_listed_at_once() -> None:
-    def need(name: str, here: bool) -> Need:
-        return Need(option=f"--{name} FILE", what=f"{name} corpus", where=f"{name}.org", here=here)
-
-    refuse_missing("paper", [need("a", True)])
-    listed = "--b FILE: b corpus (b.org); --c FILE: c corpus (c.org)"
-    with pytest.raises(UserError) as error:
-        refuse_missing("paper", [need("a", True), need("b", False), need("c", False)])
-    assert str(error.value) == f"--preset paper needs what is not here: {listed}"
 
 
 def test_a_dry_run_says_how_much_and_how_long() -> None:

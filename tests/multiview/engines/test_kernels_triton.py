@@ -11,7 +11,8 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
 pytest.importorskip("triton")
 
-from multiview.engines import kernels_triton, sweeps
+from multiview.encoders import const, dep
+from multiview.engines import kernels_triton
 from tests.multiview.engines.test_equal import SHAPES, TREE_VIEWS, assert_close, build, run, words
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -29,5 +30,6 @@ def test_triton_equals_torch(
     encoder, batch = build(view, "torch", dtype, hidden).to(DEVICE), SHAPES[shape]
     x = words(batch, dtype).to(DEVICE)
     wanted = run(encoder, x, batch)
-    monkeypatch.setattr(sweeps, "kernels_for", lambda x, engine: kernels_triton)
+    module = {"const": const, "dep": dep}[view]
+    monkeypatch.setattr(module, "kernels_for", lambda x, engine: kernels_triton)
     assert_close(run(encoder, x, batch), wanted, tolerance)

@@ -9,7 +9,7 @@ import torch
 
 from corpora.support.errors import MissingExtraError
 from multiview.encoders.registry import build_view
-from multiview.engines.memory import release, workspace
+from multiview.engines.native import _free, workspace
 from multiview.engines.plan import plan_const, plan_dep
 from parsing.networks.products import Products
 from tests.multiview.engines.trees import batch_of, random_batch
@@ -31,7 +31,7 @@ def test_what_is_no_tree_is_refused(field: str, index: int, value: int) -> None:
 
 
 def test_memory_is_reused_once_no_tensor_needs_it() -> None:
-    release()
+    _free.clear()
     like = torch.zeros(1)
     first = workspace(like, (100, 100), (3,))
     assert all(buffer.data_ptr() % 64 == 0 for buffer in first)

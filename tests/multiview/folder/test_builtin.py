@@ -35,7 +35,7 @@ def test_it_is_the_folder(builtin: Path, corpus: Path, capsys: pytest.CaptureFix
     assert encode.cli(["builtin", str(corpus), "--output", str(corpus.parent / "v.npy")]) == 0
     np.testing.assert_array_equal(np.load(corpus.parent / "v.npy"), expected)
     assert info.cli(["builtin"]) == 0
-    assert "m0 + m1, concatenated" in capsys.readouterr().out
+    assert "seq 8 + seq 8 + seq 8 + seq 8 = 32 dimensions" in capsys.readouterr().out
     assert search.cli(["builtin", str(corpus), "stock prices fell !", "--top", "1"]) == 0
     assert capsys.readouterr().out == f"1.0000        1  {TEXTS[1]}\n"
 

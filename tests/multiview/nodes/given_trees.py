@@ -86,7 +86,7 @@ class Constituency:
 
 def given_encoder(trees: GivenTrees, views: str = "dep,const") -> MultiViewEncoder:
     """An untrained model that parses by these trees."""
-    encoder = MultiViewEncoder.untrained(views, dim=8, word_dim=6, device="cpu", forget_bias=1.0)
+    encoder = MultiViewEncoder.untrained(views, dim=8, word_dim=6, device="cpu", start="bag")
     encoder.reader.corpus = {"tokenizer": "space"}
     encoder.reader.use_parser("dep", Dependency(trees))
     encoder.reader.use_parser("const", Constituency(trees))

@@ -10,7 +10,7 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview import explain
-from multiview.encoders.stack import Reading
+from multiview.encoders.registry import Reading
 from multiview.folder.reading import Reader
 from multiview.model import MultiViewEncoder
 from multiview.nodes.explanation import covers_of
@@ -30,7 +30,7 @@ def encoder() -> MultiViewEncoder:
 
 
 def new_encoder() -> MultiViewEncoder:
-    encoder = MultiViewEncoder.untrained("dep,const,seq", dim=8, word_dim=6, device="cpu", forget_bias=1.0)
+    encoder = MultiViewEncoder.untrained("dep,const,seq", dim=8, word_dim=6, device="cpu", start="bag")
     encoder.reader.corpus = {"tokenizer": "space"}
     encoder.reader.use_parser("dep", load_dependency_parser("builtin"))
     encoder.reader.use_parser("const", load_constituency_parser("builtin"))

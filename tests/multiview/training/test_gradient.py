@@ -18,11 +18,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from multiview.config import TrainConfig
-from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
-from multiview.training.distributed import DistributedContext
-from multiview.training.optimiser import Optimiser, learning_rate_factor
+from multiview.training.gradient import DistributedContext
+from multiview.training.optimiser import Optimiser
 from multiview.training.trainer import Trainer
+from parsing.training import loop as loop_module
 from tests.fixtures.trees import changed
 
 Work = Callable[[TrainConfig, DistributedContext], dict[str, Tensor]]
@@ -49,17 +49,10 @@ def assert_close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: fl
         assert error <= tolerance, f"{name}: {error}"
 
 
-@pytest.mark.parametrize("negatives", ["segment", "step"])
-@pytest.mark.parametrize(("views", "word_dropout"), [("dep,const", 0.0), ("seq,dep", 0.5)])
-def test_cached_gradient_equals_the_plain_one(
-    tiny: TrainConfig, negatives: str, views: str, word_dropout: float
-) -> None:
+@pytest.mark.parametrize(("views", "same"), [("dep,const", 0.0), ("seq,dep", 0.5)])
+def test_cached_gradient_equals_the_plain_one(tiny: TrainConfig, views: str, same: float) -> None:
     config = changed(
-        tiny,
-        views=views,
-        objective={"negatives": negatives},
-        loop={"segments": 2},
-        table={"dropout": word_dropout},
+        tiny, views=views, objective={"same": same}, loop={"segments": 2}, table={"dropout": same}
     )
     plain = first_gradient(config)
     for micro_batch in (1, 7, 19):
@@ -73,9 +66,11 @@ def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
     trainer = Trainer(tiny, open_trees(tiny.trees))
     trainer.network.double()
     step = trainer.prepare(next(trainer.jobs()))
-    group = step.groups[0]
+    segment = step.segments[0]
+    (batch,) = segment.micro_batches
     rows = [table[step.rows.table] for table in trainer.network.tables]
-    value = trainer.network.objective(trainer.network.encode(group.micro_batches[0], rows), group.targets)
+    features = trainer.network.encode(batch.tokens, batch.plans, rows)
+    value = trainer.network.objective(features, segment.targets)
     (value.loss / value.anchors).backward()
     for index, table in enumerate(trainer.network.tables):
         dense = torch.zeros_like(table)
@@ -125,11 +120,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.mark.parametrize("negatives", ["segment", "step"])
-def test_any_number_of_processes_gives_the_same_gradient(
-    tiny: TrainConfig, negatives: str, tmp_path: Path
-) -> None:
-    config = changed(tiny, objective={"negatives": negatives}, loop={"segments": 4, "micro_batch": 11})
+def test_any_number_of_processes_gives_the_same_gradient(tiny: TrainConfig, tmp_path: Path) -> None:
+    config = changed(tiny, loop={"segments": 4, "micro_batch": 11})
     alone = first_gradient(config)
     for world in (2, 4):
         for found in in_processes(world, config, tmp_path, first_gradient):
@@ -142,22 +134,18 @@ def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, t
     def trained(config: TrainConfig, distributed: DistributedContext) -> dict[str, Tensor]:
         trainer = Trainer(config, open_trees(config.trees), distributed)
         ticks = itertools.count(step=1 + 9 * distributed.rank)
-        trainer_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
-        assert trainer.run(lambda _: None) == 0
+        loop_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
+        assert trainer.run(lambda trainer, best: None) == 0
         return {name: value.clone() for name, value in trainer.network.state_dict().items()}
 
-    config = changed(
-        tiny,
-        optimiser={"schedule": "cosine"},
-        loop={"max_minutes": 1.0, "max_steps": 6, "segments": 2},
-    )
+    config = changed(tiny, loop={"schedule": "cosine", "max_minutes": 1.0, "max_steps": 6, "segments": 2})
     first, second = in_processes(2, config, tmp_path, trained)
     assert_close(first, second, 0.0)
 
 
 def make_optimiser(config: TrainConfig, **changes) -> tuple[Trainer, Optimiser]:
     trainer = Trainer(changed(config, **changes), open_trees(config.trees))
-    return trainer, trainer.optimiser
+    return trainer, trainer.updates
 
 
 def test_dense_updates_are_torch_adam_and_row_updates_touch_rows_only(tiny: TrainConfig) -> None:
@@ -165,14 +153,14 @@ def test_dense_updates_are_torch_adam_and_row_updates_touch_rows_only(tiny: Trai
         trainer, optimiser = make_optimiser(tiny, table={"update": update, "rate": 3.0})
         table = trainer.network.tables[0]
         copy = table.detach().clone().requires_grad_()
-        adam = torch.optim.Adam([copy], lr=3 * tiny.optimiser.learning_rate)
+        adam = torch.optim.Adam([copy], lr=3 * tiny.loop.learning_rate)
         random = np.random.default_rng(0)
         for _ in range(5):
             rows = torch.from_numpy(np.sort(random.choice(len(table), 6, replace=False)))
             gradients = [torch.randn(6, tiny.table.dim) for _ in trainer.network.tables]
             before = table.detach().clone()
             optimiser.zero()
-            optimiser.step(rows, gradients)
+            optimiser.step(rows, gradients, rate=tiny.loop.learning_rate)
             copy.grad = torch.zeros_like(copy)
             copy.grad[rows] = gradients[0]
             adam.step()
@@ -189,11 +177,11 @@ def test_row_updates_on_all_rows_are_torch_adam(tiny: TrainConfig) -> None:
     trainer, optimiser = make_optimiser(tiny, table={"update": "rows"})
     table = trainer.network.tables[0]
     copy = table.detach().clone().requires_grad_()
-    adam = torch.optim.Adam([copy], lr=tiny.optimiser.learning_rate)
+    adam = torch.optim.Adam([copy], lr=tiny.loop.learning_rate)
     for _ in range(4):
         gradients = [torch.randn_like(table) for table in trainer.network.tables]
         optimiser.zero()
-        optimiser.step(torch.arange(len(table)), gradients)
+        optimiser.step(torch.arange(len(table)), gradients, rate=tiny.loop.learning_rate)
         copy.grad = gradients[0].clone()
         adam.step()
     torch.testing.assert_close(table, copy, rtol=1e-5, atol=1e-6)
@@ -207,12 +195,17 @@ def test_clipping_counts_word_rows(tiny: TrainConfig) -> None:
     assert float(optimiser.gradient_norm(result.row_gradients)) == pytest.approx(expected, rel=1e-5)
 
 
-def test_schedule() -> None:
-    factors = [
-        learning_rate_factor(step, warmup=4, progress=step / 24, schedule="cosine") for step in range(25)
-    ]
-    assert factors[0] < factors[1] < factors[2] < factors[3] > factors[4]
-    assert factors[24] == pytest.approx(0.1)
-    assert all(a >= b for a, b in itertools.pairwise(factors[3:]))
-    assert learning_rate_factor(99, warmup=0, progress=0.9, schedule="constant") == 1.0
-    assert learning_rate_factor(0, warmup=4, progress=0.0, schedule="constant") == 0.25
+def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny: TrainConfig) -> None:
+    trainer = Trainer(changed(tiny, loop={"schedule": "cosine", "epochs": 40}), open_trees(tiny.trees))
+    result = trainer.gradient(trainer.prepare(next(trainer.jobs())))
+    rates = []
+    for step in range(trainer.position.steps):
+        trainer.position.step = step
+        rates.append(trainer.update(result) / tiny.loop.learning_rate)
+    rising = [(step + 1) / len(rates) * 100 for step in range(4)]
+    assert 400 < len(rates) < 500 and rates[:4] == pytest.approx(rising, rel=1e-3)
+    assert max(rates) == rates[4] == pytest.approx(1, abs=1e-3)
+    assert rates[4:] == sorted(rates[4:], reverse=True) and rates[-1] == pytest.approx(0.1, abs=1e-3)
+    constant = Trainer(tiny, open_trees(tiny.trees))
+    result = constant.gradient(constant.prepare(next(constant.jobs())))
+    assert constant.update(result) == tiny.loop.learning_rate

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from multiview.config import TrainConfig
-from multiview.engines.memory import pack, to_device, unpack
+from multiview.engines.native import pack, to_device, unpack
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
-from multiview.training.log import read_log
 from multiview.training.optimiser import FusedAdam
 from multiview.training.trainer import Trainer
+from parsing.training.loop import read_log
 from tests.fixtures.trees import changed
 from tests.fixtures.waiting import Waits, no_waiting
 from tests.multiview.test_train import assert_same_bits, kept, newest
@@ -30,8 +28,11 @@ VARIANTS = {
     "paper": {},
     "seq": {"views": "seq,dep"},
     "rows": {"table": {"update": "rows"}, "objective": {"direction": "both", "denominator": "all"}},
-    "cached": {"objective": {"negatives": "step"}, "loop": {"segments": 2, "micro_batch": 7}},
-    "dot": {"objective": {"score": "dot", "self_score": "zero"}, "optimiser": {"clip": 0.0}},
+    "cached": {"objective": {"same": 1.0}, "loop": {"segments": 2, "micro_batch": 7}},
+    "dot": {
+        "objective": {"score": "dot", "denominator": "quickthought"},
+        "loop": {"schedule": "cosine"},
+    },
 }
 
 
@@ -82,71 +83,31 @@ def test_a_step_stays_on_its_device(tiny: TrainConfig, variant: str, monkeypatch
     assert {tensor.device.type for tensor in (result.metrics, *result.row_gradients)} == {"meta"}
 
 
-WAITING: dict[str, Callable[[Tensor], object]] = {
-    "item": lambda x: x[0, 0].item(),
-    "float": lambda x: float(x[0, 0]),
-    "bool": lambda x: bool(x[0, 0] > 0),
-    "tolist": lambda x: x.tolist(),
-    "numpy": lambda x: x.numpy(),
-    "cpu": lambda x: x.cpu(),
-    "nonzero": lambda x: torch.nonzero(x),
-    "mask": lambda x: x[x > 0],
-    "put by mask": lambda x: x.__setitem__(x > 0, 1.0),
-    "unique": lambda x: x.unique(),
-    "isfinite": lambda x: 1 if torch.isfinite(x).all() else 0,
-}
-
-
-@pytest.mark.parametrize("name", WAITING)
-def test_what_waits_is_refused(name: str) -> None:
-    with pytest.raises(Waits), no_waiting():
-        WAITING[name](torch.ones(2, 3))
-
-
-class Asks(torch.autograd.Function):
-    """Reads its gradient."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * gradient.sum().item()
-
-
-def test_the_backward_pass_is_watched() -> None:
-    x = torch.ones(3, requires_grad=True)
-    with pytest.raises(Waits), no_waiting():
-        Asks.apply(x).sum().backward()
-
-
-def test_rare_readings_change_nothing(tiny: TrainConfig) -> None:
-    often, rarely = tiny, changed(tiny, name="rarely", loop={"read_every": 7})
+def test_rare_readings_change_nothing(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    often, rarely = tiny, changed(tiny, name="rarely")
     main(often)
+    monkeypatch.setitem(trainer_module.READ_EVERY, "cpu", 7)
     main(rarely)
     assert_same_bits(newest(often), newest(rarely))
     logs = [read_log(config.folder / "log.jsonl") for config in (often, rarely)]
     for line in (*logs[0], *logs[1]):
-        line.pop("sentences_per_s", None)
+        line.pop("sentences_per_s", None), line.pop("minutes", None)
     by_step = [sorted(lines, key=lambda line: (line["step"], line["kind"])) for lines in logs]
     assert by_step[0] == by_step[1]
 
 
 @pytest.mark.parametrize("update", ["dense", "rows"])
 def test_a_bad_step_found_late_changed_nothing(tiny: TrainConfig, update: str, monkeypatch) -> None:
-    config = changed(
-        tiny, table={"update": update}, loop={"read_every": 20, "checkpoint_every": 50},
-        validation={"every": 50},
-    )  # fmt: skip
+    config = changed(tiny, table={"update": update}, loop={"epochs": 40})
+    monkeypatch.setitem(trainer_module.READ_EVERY, "cpu", 20)
     gradient, seen = Trainer.gradient, []
 
     def poisoned(self: Trainer, step):
         result = gradient(self, step)
         if self.position.step == 4:
-            next(p.grad for p in self.optimiser.dense if p.grad is not None)[0] = float("inf")
+            next(p.grad for p in self.updates.dense if p.grad is not None)[0] = float("inf")
             before = {name: value.clone() for name, value in self.network.state_dict().items()}
-            moments = {name: value.clone() for name, value in self.optimiser.state().items()}
+            moments = {name: value.clone() for name, value in self.updates.state().items()}
             seen.append((self, before, moments))
         return result
 
@@ -156,7 +117,7 @@ def test_a_bad_step_found_late_changed_nothing(tiny: TrainConfig, update: str, m
     trainer, before, moments = seen[0]
     assert trainer.position.step == 20
     assert_same_bits(before, dict(trainer.network.state_dict()))
-    after = trainer.optimiser.state()
+    after = trainer.updates.state()
     assert_same_bits(moments | {"steps": after["steps"]}, after)
     assert not (config.folder / "checkpoints").exists() or kept(config) == []
     assert read_json(config.folder / "config.json")["training"]["step"] == 0, "the start is all that is kept"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.folder.expanded import expanded_folder
-from multiview.folder.files import load_members, save_members
+from multiview.folder.files import load_members
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.words.table import WordTable
@@ -122,31 +122,6 @@ def test_an_expanded_model_is_made_once_and_read_like_any_other(trained, tmp_pat
     assert len(load_members(folder)[0].network.words.vocabulary) == len(
         plain.members[0].network.words.trained_vocabulary
     )
-
-
-def test_of_several_models_the_trained_one_is_expanded(trained, tiny: TrainConfig, tmp_path: Path) -> None:
-    folder, path = trained
-    main(
-        changed(
-            tiny,
-            views="seq,seq",
-            loop={"max_steps": 1},
-            words="fixed",
-            vectors=str(path),
-            output=folder,
-            name="fixed",
-        )
-    )
-    both = folder.with_name("both")
-    both.mkdir()
-    folder.rename(both / "trained")
-    (both / "trained" / "fixed").rename(both / "fixed")
-    save_members(both, ["trained", "fixed"], card="Two.\n")
-    made = expanded_folder(both, str(path), cache=tmp_path)
-    words = [member.network.words for member in load_members(made)]
-    assert [(table.mode, table.expanded) for table in words] == [("trained", 1), ("fixed", 0)]
-    with pytest.raises(UserError, match="fixed word vectors only"):
-        expanded_folder(both / "fixed", str(path), cache=tmp_path)
 
 
 @pytest.mark.parametrize("file", ["expansion.safetensors", "expansion.txt", "vectors.npy"])

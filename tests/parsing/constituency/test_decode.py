@@ -10,7 +10,7 @@ import torch
 from benepar.decode_chart import ChartDecoder
 
 from parsing.constituency.decode import best_labels, cky, decode_batch, span_index, span_offsets
-from parsing.trees.binarise import binarise
+from parsing.trees.arrays import binarise
 from parsing.trees.parsers import ConstituencyParse
 
 # torch-struct's, under today's torch.
@@ -32,12 +32,9 @@ def decode(scores_SK, lengths, *, force):
         labelled[offsets[:-1] + lengths - 1] = True
     best, label = np.empty(len(scores_SK), np.float32), np.empty(len(scores_SK), np.int32)
     best_labels(scores_SK, np.zeros(len(scores_SK), np.int32), 0.0, labelled, best, label)
-    spans = decode_batch(best, label, lengths, offsets)
-    cuts = np.concatenate(([0], np.cumsum(spans.counts)))
-    return [
-        list(zip(*(a[i:j].tolist() for a in (spans.starts, spans.ends, spans.labels)), strict=True))
-        for i, j in itertools.pairwise(cuts)
-    ]
+    *columns, counts = decode_batch(best, label, lengths)
+    cuts = np.concatenate(([0], np.cumsum(counts)))
+    return [list(zip(*(a[i:j].tolist() for a in columns), strict=True)) for i, j in itertools.pairwise(cuts)]
 
 
 def bracketings(start, end):

@@ -111,7 +111,7 @@ def test_a_folder_holds_the_model(tmp_path, half):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("config.json", lambda t: t.replace('"format": 1', '"format": 9'), "format 9, this version reads 1"),
+        ("config.json", lambda t: t.replace('"format": 1', '"format": 9'), "config.json: format 9"),
         (
             "config.json",
             lambda t: t.replace("dependency", "constituency"),
@@ -122,9 +122,9 @@ def test_a_folder_holds_the_model(tmp_path, half):
         ("config.json", lambda t: re.sub(r'"word_dim": \d+', f'"word_dim": {10**30}', t), "out of range"),
         ("vocab.json", lambda t: t + " ", "does not match the SHA-256"),
         ("config.json", lambda t: "{", "not JSON"),
-        ("config.json", lambda t: "[]", "model format None"),
-        ("config.json", lambda t: t.replace('"kind"', '"sort"'), "'kind' is missing or no str"),
-        ("config.json", lambda t: t.replace('"sha256"', '"digests"'), "'sha256' is missing or no dict"),
+        ("config.json", lambda t: "[]", "config.json: "),
+        ("config.json", lambda t: t.replace('"kind"', '"sort"'), "config.json: .*kind"),
+        ("config.json", lambda t: t.replace('"sha256"', '"digests"'), "config.json: .*sha256"),
     ],
 )
 def test_a_damaged_folder_is_refused_with_one_line(tmp_path, name, change, message):

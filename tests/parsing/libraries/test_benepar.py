@@ -1,18 +1,16 @@
-"""Our batched inference against benepar's own ``parse``, for our models and for benepar's."""
+"""benepar's own models by file, folder and name; our models in benepar's classes give our trees."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import pytest
 import torch
+from benepar.integrations.nltk_plugin import InputSentence
 
 from corpora.support.errors import UserError
 from parsing.constituency.model import SpanParser
-from parsing.libraries.benepar import BeneparParser, _special_tokens, load_benepar
-from parsing.training.scores import read_treebank
-from parsing.trees.binarise import binarise
+from parsing.libraries.benepar import BeneparParser, load_benepar, todays_libraries
+from parsing.trees.arrays import binarise
 from tests.fixtures.transformers import save_bert, save_roberta, save_t5
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.parsing.constituency.examples import (
@@ -23,17 +21,10 @@ from tests.parsing.constituency.examples import (
     random_model,
     save_as_benepar_does,
 )
+from tests.parsing.dependency.examples import as_lists
 
 # torch-struct's, under today's torch.
 pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")
-
-
-def assert_same(ours, theirs) -> None:
-    assert len(ours) == len(theirs)
-    for a, b in zip(ours, theirs, strict=True):
-        for name in ("tags", "starts", "ends", "labels"):
-            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
-            assert getattr(a, name).dtype == np.int32
 
 
 @pytest.mark.parametrize("force_root", [True, False])
@@ -41,24 +32,46 @@ def assert_same(ours, theirs) -> None:
 def test_our_model_parses_as_stock_benepar_does(seed, force_root) -> None:
     model = random_model(seed, force_root=force_root)
     ours = SpanParser(model, {}, batch_positions=40).parse(SENTENCES * 3)
-    assert_same(ours, stock_parse(to_benepar(model), SENTENCES * 3))
+    assert as_lists(ours) == as_lists(stock_parse(to_benepar(model), SENTENCES * 3))
     for tokens, parse in zip(SENTENCES * 3, ours, strict=True):
         assert len(binarise(parse, len(LABELS)).label) == len(tokens) - 1
+        assert all(getattr(parse, name).dtype == np.int32 for name in ("tags", "starts", "ends", "labels"))
     assert len({tuple(p.labels.tolist()) for p in ours}) > 2  # not all the same tree
+    alone = [SpanParser(model, {}).parse([tokens])[0] for tokens in SENTENCES]
+    assert as_lists(alone * 3) == as_lists(ours)
+
+
+def test_a_parse_is_benepars_tree() -> None:
+    """Word for word against the tree that benepar itself builds."""
+    model = benepar_model(1)
+    for tokens, parse in zip(SENTENCES, BeneparParser(model, {}).parse(SENTENCES), strict=True):
+        words = InputSentence(words=tokens, space_after=[True] * len(tokens), escaped_words=tokens)
+        (tree,) = model.parse([words])
+        assert [tag for _, tag in tree.pos()] == [TAGS[i] for i in parse.tags]
+        leaves = [tree.leaf_treeposition(i) for i in range(len(tokens))]
+        spans = {(0, len(tokens))}
+        for place in tree.treepositions():
+            if not isinstance(tree[place], str) and tree[place].height() > 2:
+                covered = [i for i, leaf in enumerate(leaves) if leaf[: len(place)] == place]
+                spans.add((covered[0], covered[-1] + 1))
+        assert set(zip(parse.starts.tolist(), parse.ends.tolist(), strict=True)) == spans
 
 
 @pytest.mark.parametrize("changes", [{}, {"predict_tags": False}, {"force_root_constituent": False}])
 def test_benepars_character_model(tmp_path, changes) -> None:
     path = save_as_benepar_does(benepar_model(1, **changes), tmp_path / "tiny.pt")
     parser = load_benepar(str(path))
-    parser.runner.positions = 40
     assert parser.labels == LABELS
     assert parser.tags == (TAGS if changes.get("predict_tags", True) else ("UNK",))
     assert set(parser.identity) == {"name", "version", "sha256"}
-    stock = stock_parse(benepar_model(1, **changes), SENTENCES)
-    assert_same(parser.parse(SENTENCES), stock)
-    assert_same(parser.parse(SENTENCES), stock)  # now from the cache of word types
-    assert_same(parser.parse(SENTENCES[::-1]), stock[::-1])
+    stock = as_lists(stock_parse(benepar_model(1, **changes), SENTENCES))
+    parser.runner.positions = 40
+    assert as_lists(parser.parse(SENTENCES)) == stock
+    assert as_lists(parser.parse(SENTENCES[::-1])) == stock[::-1]
+    assert as_lists(parser.parse([["a", "", "b"]])) == as_lists(parser.parse([["a", "-", "b"]]))
+    assert parser.parse([]) == []
+    with pytest.raises(ValueError, match="the model takes 30"):
+        parser.parse([["a"] * 31])
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +87,11 @@ def backbones(tmp_path_factory):
     }
 
 
-def pretrained(folder, seed=2, **changes):
+def pretrained(folder, **changes):
     """benepar's model over a transformer."""
-    with _special_tokens():
-        return benepar_model(
-            seed, use_chars_lstm=False, use_pretrained=True, pretrained_model=str(folder), **changes
-        )
+    kind = {"use_chars_lstm": False, "use_pretrained": True, "pretrained_model": str(folder)}
+    with todays_libraries():
+        return benepar_model(2, **kind, **changes)
 
 
 @pytest.mark.parametrize("use_encoder", [True, False])
@@ -87,10 +99,9 @@ def pretrained(folder, seed=2, **changes):
 def test_a_pretrained_transformer(backbones, tmp_path, name, use_encoder) -> None:
     model = pretrained(backbones[name], use_encoder=use_encoder)
     parser = load_benepar(str(save_as_benepar_does(model, tmp_path / "tiny.pt")))
-    parser.runner.positions = 40
     sentences = [tokens for tokens in SENTENCES if name != "t5" or tokens[0].isascii()]
     stock = stock_parse(model, sentences)
-    assert_same(parser.parse(sentences), stock)
+    assert as_lists(parser.parse(sentences)) == as_lists(stock)
     assert len({tuple(p.labels.tolist()) for p in stock}) > 1
 
 
@@ -102,7 +113,8 @@ def test_a_transformer_exported_for_release(backbones, tmp_path) -> None:
     model.pretrained_model.config.save_pretrained(folder)
     model.retokenizer.tokenizer.save_pretrained(folder)
     torch.save(model.state_dict(), folder / "benepar_model.bin")
-    assert_same(load_benepar(str(folder)).parse(SENTENCES), stock_parse(model, SENTENCES))
+    parses = load_benepar(str(folder)).parse(SENTENCES)
+    assert as_lists(parses) == as_lists(stock_parse(model, SENTENCES))
 
 
 def test_what_makes_stock_benepar_crash(backbones) -> None:
@@ -110,56 +122,24 @@ def test_what_makes_stock_benepar_crash(backbones) -> None:
     parser = BeneparParser(pretrained(backbones["bert"]), {})
     odd = [["a", " ", "b"], ["", "a"], ["\u200b", "\u00a0"], ["a", "\ufe0f"]]
     mended = [["a", "-", "b"], ["-", "a"], ["-", "-"], ["a", "-"]]
-    assert_same(parser.parse(odd), parser.parse(mended))
-    with pytest.raises(ValueError, match="exceeds the maximum"):
+    assert as_lists(parser.parse(odd)) == as_lists(parser.parse(mended))
+    with pytest.raises(ValueError, match="the model takes 30"):
         parser.parse([["a"] * 60])
 
 
-@pytest.mark.data
-def test_a_transformer_on_real_sentences(backbones, data_folder) -> None:
-    trees = read_treebank([data_folder / "treebank" / "gum" / "dev.ptb"])[::25]
-    sentences = [list(tree.words) for tree in trees]
-    model = pretrained(backbones["roberta"], encoder_max_len=200)
-    assert_same(BeneparParser(model, {}).parse(sentences), stock_parse(model, sentences))
-
-
-def test_blank_words_of_the_character_model() -> None:
-    parser = BeneparParser(benepar_model(3), {})
-    assert_same(parser.parse([["a", "", "b"]]), parser.parse([["a", "-", "b"]]))
-
-
-def test_a_sentence_longer_than_the_model_takes() -> None:
-    with pytest.raises(ValueError, match="the model takes 30"):
-        BeneparParser(benepar_model(3), {}).parse([["a"] * 31])
-
-
-def test_parsing_does_not_depend_on_company_or_order() -> None:
-    parser = SpanParser(random_model(5), {})
-    alone = list(itertools.chain.from_iterable(parser.parse([tokens]) for tokens in SENTENCES))
-    assert_same(alone, parser.parse(SENTENCES))
-
-
-def test_no_sentences() -> None:
-    assert SpanParser(random_model(), {}).parse([]) == []
-    assert BeneparParser(benepar_model(), {}).parse([]) == []
-
-
 def test_what_is_no_model_of_benepars(tmp_path) -> None:
-    with pytest.raises(UserError, match=r"benepar\.download") as caught:
-        load_benepar("benepar_none")
-    assert "\n" not in str(caught.value)
-    (tmp_path / "text.pt").write_text("not a checkpoint")
-    with pytest.raises(UserError, match="cannot read") as caught:
-        load_benepar(str(tmp_path / "text.pt"))
-    assert "\n" not in str(caught.value)
-
-
-def test_code_in_a_checkpoint_is_not_run(tmp_path) -> None:
     class Evil:
         def __reduce__(self):
             return (open, (str(tmp_path / "run"), "w"))
 
+    (tmp_path / "text.pt").write_text("not a checkpoint")
     torch.save({"config": Evil(), "state_dict": {}}, tmp_path / "evil.pt")
-    with pytest.raises(UserError, match="cannot read"):
-        load_benepar(str(tmp_path / "evil.pt"))
+    for spec, message in (
+        ("benepar_none", r"benepar\.download"),
+        (str(tmp_path / "text.pt"), "cannot read"),
+        (str(tmp_path / "evil.pt"), "cannot read"),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            load_benepar(spec)
+        assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()

@@ -15,7 +15,7 @@ from parsing.models import (
     load_dependency_parser,
 )
 from parsing.training.scores import read_dependencies, read_treebank, score_constituency, score_dependency
-from parsing.trees.binarise import binarise
+from parsing.trees.arrays import binarise
 from parsing.trees.brackets import from_parse, write_tree
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.oracles.supar import stock_predict, to_supar

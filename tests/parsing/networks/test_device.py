@@ -15,8 +15,9 @@ import torch
 from corpora.support.errors import UserError
 from multiview.folder.reading import Reader
 from parsing.constituency import model as constituency_model
+from parsing.constituency import span_head
 from parsing.constituency.model import SpanParser
-from parsing.constituency.span_head import DeviceSpanScorer, SpanHead, SpanScorer
+from parsing.constituency.span_head import SpanHead, best_spans
 from parsing.dependency import model as dependency_model
 from parsing.dependency.model import BiaffineParser
 from parsing.models import load_constituency_parser, load_dependency_parser
@@ -48,7 +49,7 @@ def as_on_a_gpu(kind: str, positions: int = 60) -> BiaffineParser | SpanParser:
     """A parser whose batches overlap and may be halved."""
     parser = LOAD[kind]("builtin")
     parser.runner.positions = positions
-    parser.runner.overlaps = parser.runner.halves = True
+    parser.runner.on_gpu = True
     return parser
 
 
@@ -75,7 +76,7 @@ def test_batches_advance_in_turn() -> None:
     assert runner.run([1, 1, 1, 1, 1, 1], start) == [0, 1, 2, 3, 4, 5]
     assert events[:4] == ["score 0,1", "decode 0,1", "read 0,1", "score 2,3"]
     events.clear()
-    runner.overlaps = True
+    runner.on_gpu = True
     assert runner.run([1, 1, 1, 1, 1, 1], start) == [0, 1, 2, 3, 4, 5]
     assert events == [
         "score 0,1", "score 2,3", "decode 0,1", "score 4,5", "read 0,1", "decode 2,3",
@@ -97,11 +98,11 @@ def test_too_little_memory_halves_the_batches_once(kind: str, monkeypatch) -> No
     lines: list[str] = []
     monkeypatch.setattr(device.log, "warning", lambda message, *values: lines.append(message % values))
     assert AGREE[kind](parser.parse(SENTENCES), expected)["same_trees"] == 100
-    assert [line.rsplit(" ", 2)[1] for line in lines] == ["250", "125"]
-    assert "too little memory; going on in batches of" in lines[0]
+    assert [line.rsplit(" ", 3)[1] for line in lines] == ["250", "125"]
+    assert "too little memory; batches of" in lines[0]
     parser.parse(SENTENCES)
     assert len(lines) == 2, "said once"
-    parser.runner.positions, parser.runner.halves = 500, False
+    parser.runner.positions, parser.runner.on_gpu = 500, False
     with pytest.raises(torch.OutOfMemoryError):
         parser.parse(SENTENCES)
 
@@ -119,23 +120,19 @@ def test_a_lost_device_is_no_fault_of_the_sentences(kind: str, monkeypatch) -> N
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_spans_are_scored_alike(force: bool) -> None:
+def test_spans_are_scored_alike(force: bool, monkeypatch) -> None:
     torch.manual_seed(0)
     head, lengths = SpanHead(12, 16, 5), np.array([1, 4, 9, 2])
     projected = torch.randn(int((lengths + 1).sum()), 16)
-    with torch.no_grad():
-        best, label = SpanScorer(head, projected, lengths, force=force).best()
-        DeviceSpanScorer.CHUNK_SPANS, kept = 7, DeviceSpanScorer.CHUNK_SPANS
-        found, found_label = DeviceSpanScorer(head, projected, lengths, force=force).best()
-        gold = np.random.default_rng(0).integers(0, 4, len(best)).astype(np.int32)
-        worst, worst_label = SpanScorer(head, projected, lengths, force=force).best(gold, cost=1.0)
-        options = {"force": force, "gold": gold, "cost": 1.0}
-        found_worst, found_worst_label = DeviceSpanScorer(head, projected, lengths, **options).best()
-        np.testing.assert_allclose(found_worst, worst, rtol=1e-4, atol=1e-4)
-        assert (found_worst_label == worst_label).all() and (worst_label != label).any()
-        DeviceSpanScorer.CHUNK_SPANS = kept
-    np.testing.assert_array_equal(found_label, label)
-    np.testing.assert_allclose(found, best, rtol=1e-5, atol=1e-6)
+    gold = np.random.default_rng(0).integers(0, 4, (lengths * (lengths + 1) // 2).sum()).astype(np.int32)
+    monkeypatch.setattr(span_head, "DEVICE_CHUNK_SPANS", 7)
+    for options in ({}, {"gold": gold, "cost": 1.0}):
+        best, label = best_spans(head, projected, lengths, force=force, **options)()
+        with monkeypatch.context() as on_device:
+            on_device.setattr(span_head, "_best_on_cpu", span_head._best_on_device)
+            found, found_label = best_spans(head, projected, lengths, force=force, **options)()
+        np.testing.assert_array_equal(found_label, label)
+        np.testing.assert_allclose(found, best, rtol=1e-4, atol=1e-4)
     assert (label == 0).any()
 
 

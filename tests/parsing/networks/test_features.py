@@ -1,12 +1,9 @@
 """Vocabularies, word types and padded batches against a lookup word by word."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.support.config import config_to_json
-from corpora.support.errors import UserError
 from parsing.networks.features import BEGIN, END, PAD, UNKNOWN, ParserVocabulary, TypeTable, make_batch
 
 SENTENCES = [["The", "cat", "sat", "."], ["the", "dog", "sat"], ["A", "cat", "ran", "<pad>", "<pad>"]]
@@ -52,12 +49,3 @@ def test_the_table_grows_and_forgets():
     table.clear()
     assert len(table) == 3
     assert table.rows(["cat"]).tolist() == [3]
-
-
-def test_a_vocabulary_round_trips_and_refuses_other_formats():
-    vocabulary = ParserVocabulary.build(SENTENCES)
-    assert ParserVocabulary.from_json({**config_to_json(vocabulary), "labels": [""]}, where="x") == vocabulary
-    with pytest.raises(UserError, match=r"^v\.json: characters: "):
-        ParserVocabulary.from_json({"words": []}, where="v.json")
-    with pytest.raises(UserError, match="must start with <pad>"):
-        ParserVocabulary.from_json({"words": ["a"], "characters": ["b"], "max_characters": 3}, where="v.json")

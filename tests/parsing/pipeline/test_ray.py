@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from corpora.documents import Sentence
 from corpora.support.errors import UserError
 from parsing.pipeline.driver import run_corpus
 from parsing.pipeline.workers import Pool
 from parsing.text_parser import TextParser
-from tests.parsing.pipeline.toy_corpus import ListCorpus
-from tests.parsing.pipeline.toy_parsers import FailingDependencyParser, die, toys
+from tests.parsing.pipeline.toy_parsers import FailingDependencyParser, corpus_of_sentences, die, toys
 
 ray = pytest.importorskip("ray")
 
@@ -46,9 +44,9 @@ def test_a_start_that_times_out_is_one_line(monkeypatch: pytest.MonkeyPatch, add
 def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path: Path) -> None:
     from parsing.pipeline.ray import RayPool
 
-    sentences = [Sentence(("word",) * (1 + i % 9)) for i in range(600)]
-    sentences[300] = Sentence(("fail", "here"))
-    corpus = ListCorpus(sentences)
+    sentences = [("word",) * (1 + i % 9) for i in range(600)]
+    sentences[300] = ("fail", "here")
+    corpus = corpus_of_sentences(sentences)
     here = run_corpus(corpus, tmp_path / "here", Pool(toys), shard_sentences=64)
     dying = partial(toys, partial(FailingDependencyParser, die, tmp_path / "died"))
     pool = RayPool(dying, 2, address="local")

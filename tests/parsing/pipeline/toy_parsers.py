@@ -1,17 +1,18 @@
-"""Tiny deterministic parsers that follow the Protocols: rules over word forms, no weights."""
+"""Tiny deterministic parsers that follow the Protocols: rules over word forms, no weights; and corpora."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
+from corpora.documents import Document, Sentence
 from parsing.text_parser import TextParser
 from parsing.trees.parsers import ConstituencyParse, DependencyParse, DeviceLost
 
@@ -150,3 +151,39 @@ def load_toys(dep: str | None = "builtin", const: str | None = "builtin", **opti
     parsers = ToyDependencyParser(), ToyConstituencyParser()
     dependency, constituency = parsers[0] if dep else None, parsers[1] if const else None
     return TextParser(dependency, constituency, max_tokens=int(str(options["max_tokens"])))
+
+
+@dataclass
+class ListCorpus:
+    """Given documents."""
+
+    documents: list[Document]
+    name: str = "list"
+    digest: str = "list"
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {"reader": "list", "input_sha256": self.digest}
+
+    def __iter__(self) -> Iterator[Document]:
+        yield from self.documents
+
+
+def corpus_of_sentences(sentences: Sequence[Sequence[str]]) -> ListCorpus:
+    """One document."""
+    return ListCorpus([Document("only", tuple(Sentence(tuple(tokens)) for tokens in sentences))])
+
+
+WORDS = ("a", "of", "tree", "parser", "日本語", "née", "\u202eשלום", "🙂", "constituency", "\x07", "x\x00y")
+
+
+def toy_corpus(n: int, seed: int = 0) -> ListCorpus:
+    """``n`` sentences in documents of 1 to 40, odd tokens included."""
+    random = np.random.default_rng(seed)
+    documents: list[Document] = []
+    while n > 0:
+        size = min(n, int(random.integers(1, 41)))
+        n -= size
+        sentences = [tuple(random.choice(WORDS, size=random.integers(1, 15)).tolist()) for _ in range(size)]
+        documents.append(Document(f"d{len(documents)}", tuple(map(Sentence, sentences))))
+    return ListCorpus(documents, "toy", f"toy {seed}")

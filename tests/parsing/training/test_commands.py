@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, locked
@@ -78,18 +76,6 @@ def test_training_again_changes_nothing_and_another_setting_is_refused(trained, 
     assert "was made with epochs=10, not 9" in capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("start", ["", "dep"])
-def test_training_goes_on_from_an_earlier_run(trained, treebank, tmp_path, start):
-    # At no learning rate the weights stay where they start.
-    still = ("--loop.learning-rate", 1e-30, "--loop.epochs", 1, "--start-from", trained / start)
-    assert run(train, *command(treebank, tmp_path / "more", *still)) == 0
-    for kind in [start] if start else ["dep", "const"]:
-        given, kept = (
-            load_file(folder / kind / "model.safetensors") for folder in (trained, tmp_path / "more")
-        )
-        assert given.keys() == kept.keys() and all(torch.equal(given[name], kept[name]) for name in given)
-
-
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
@@ -115,10 +101,9 @@ def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, kind,
     [
         (["--loop.epochs", 0], "--loop.epochs 0: must be at least 1"),
         (["--model.encoder.character-hidden", 1], "--model.encoder.character-hidden 1: must be at least 2"),
-        (["--train-const"], "--train-const and --dev-const are given together"),
+        (["--train-const"], "--dev-dep are given together, as --train-const"),
         (["--train-const", "--dev-const", "--train-dep", "--dev-dep"], "give --train-dep and --dev-dep, or"),
         (["--device", "cuda:7"], "device 'cuda:7' cannot be used"),
-        (["--start-from", "nowhere"], "nowhere: not a model folder"),
     ],
 )
 def test_options_that_cannot_work_are_refused(tmp_path, treebank, capsys, options, message):

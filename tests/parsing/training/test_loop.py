@@ -151,7 +151,6 @@ def test_damaged_and_unwritten_checkpoints(
         ({"max_steps": 7}, 7, [5, 7]),
         ({"evaluate_every": 8}, 20, [8, 16, 20]),
         ({"evaluate_parts": 4}, 20, [5, 10, 15, 20]),
-        ({"evaluate_every": 4, "patience": 2, "rate": 1e-30}, 12, [4, 8, 12]),
     ],
 )
 def test_budgets(tmp_path: Path, plan: dict[str, Any], steps: int, evaluations: list[int]) -> None:
@@ -184,7 +183,7 @@ def test_only_the_first_process_writes_and_all_stop_together(tmp_path: Path) -> 
         first = False
 
         def sum_on_hosts(self, values: list[float]) -> list[float]:
-            return [1.0, 0.0] if len(values) == 2 else [7.0]  # the first one got Ctrl-C; its clock
+            return [7.0, 0.0, 1.0]  # the clock of the first one, which got Ctrl-C
 
     loop = Loop(Regression(), Plan(epochs=4), tmp_path / "second", processes=Second())
     assert loop.run() == 130 and loop.position.step == 1 and loop.position.seconds == 7

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
 
-from corpora.documents import Sentence
-from corpora.support.errors import UserError
-from parsing.dependency.model import BiaffineParser
 from parsing.networks.config import EncoderConfig, ModelConfig, ScorerConfig, SpanConfig
 from parsing.training.config import LoopConfig
 from parsing.training.parsers import ARC_SCALE, IGNORED, ParserTask, Treebanks, length_buckets, span_loss
@@ -19,7 +14,7 @@ from parsing.training.task import Position
 from parsing.trees.brackets import read_tree
 from parsing.trees.parsers import DependencyParse
 from tests.fixtures.waiting import no_waiting
-from tests.parsing.dependency.examples import ODD, SENTENCES, as_lists
+from tests.parsing.dependency.examples import ODD, SENTENCES
 from tests.parsing.dependency.test_model import slow_loss, states
 
 TREES = [
@@ -38,14 +33,13 @@ CONFIG = ModelConfig(
 )
 
 
-def parser_task(sentences=tuple(SENTENCES), trees=tuple(TREES), config=CONFIG, start=(), seed=0):
+def parser_task(sentences=tuple(SENTENCES), trees=tuple(TREES), seed=0):
     gold = [read_tree(text, where="here") for text in trees]
     treebanks = Treebanks(sentences=sentences, trees=gold, dev_sentences=sentences, dev_trees=gold)
-    task = ParserTask(treebanks, config, LoopConfig(seed=seed), start=start)
-    if not start:
-        with torch.no_grad():
-            for parameter in task.module.parameters():
-                parameter.normal_(0, 0.5)
+    task = ParserTask(treebanks, CONFIG, LoopConfig(seed=seed))
+    with torch.no_grad():
+        for parameter in task.module.parameters():
+            parameter.normal_(0, 0.5)
     task.module.eval()
     return task
 
@@ -100,25 +94,6 @@ def test_the_average_is_scored_and_the_weights_come_back():
         assert not any(torch.equal(inside[name], value) for name, value in before.items() if value.dim() > 1)
         assert {"uas", "las", "f1", "tags"} <= task.evaluate().keys()
     assert all(torch.equal(p, before[name]) for name, p in task.module.named_parameters())
-
-
-def test_training_starts_from_a_model_with_other_words():
-    start = parser_task()
-    zebras = Sentence(("Zebras", "sat"), tags=("NOUN", "VERB"), heads=(2, 0), relations=("nsubj", "root"))
-    more = (*SENTENCES, zebras)
-    task = parser_task(more, start=(start.dependency, start.constituency), seed=1)
-    given, own = BiaffineParser(start.dependency, {}), BiaffineParser(task.dependency, {})
-    assert as_lists(given.parse(TOKENS)) == as_lists(own.parse(TOKENS))
-    assert torch.equal(task.constituency.span_head[0].weight, start.constituency.span_head[0].weight)
-    assert "zebras" in task.dependency.vocabulary.words
-    assert "zebras" not in start.dependency.vocabulary.words
-    wide = dataclasses.replace(CONFIG, encoder=dataclasses.replace(CONFIG.encoder, word_dim=9))
-    with pytest.raises(UserError, match=r"other sizes \(encoder.words.weight\)"):
-        parser_task(more, config=wide, start=(start.dependency,))
-    with pytest.raises(UserError, match="other relations"):
-        parser_task(more[:1], start=(start.dependency,))
-    with pytest.raises(UserError, match=r"other labels \('AP'\)"):
-        parser_task(trees=(*TREES, "(S (NP (NOUN Birds)) (AP (VERB sing)))"), start=(start.constituency,))
 
 
 def test_attachment_scores_leave_punctuation_out():

@@ -1,4 +1,4 @@
-"""Binarisation against nltk's and a recursive one, on random trees; its exact inverse."""
+"""Binarisation against nltk's on random trees; its exact inverse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
-from parsing.trees.binarise import binarise, left_branching, unbinarise
+from parsing.trees.arrays import binarise, constituency_heights, left_branching, unbinarise
 from parsing.trees.parsers import ConstituencyParse
 
 LABELS = ("", "S", "NP", "VP", "S::VP", "PP")
@@ -45,20 +45,9 @@ def nested(tree, node=None):
     return int(tree.label[i]), nested(tree, int(tree.left[i])), nested(tree, int(tree.right[i]))
 
 
-def recursive(shape, start=0):
-    """The definition: all children but the last under a dummy node, recursively."""
-    if isinstance(shape, int):
-        return (shape, start), start + 1
-    label, children = shape
-    done = []
-    for child in children:
-        tree, start = recursive(child, start)
-        done.append(tree)
-
-    def join(label, trees):
-        return (label, trees[0], trees[1]) if len(trees) == 2 else (label, join(DUMMY, trees[:-1]), trees[-1])
-
-    return join(label, done), start
+def height(tree):
+    """Of a tree as nested tuples; a leaf has 0."""
+    return 0 if len(tree) == 2 else 1 + max(map(height, tree[1:]))
 
 
 def by_nltk(shape):
@@ -91,13 +80,15 @@ shapes = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(shapes)
-def test_equals_the_recursive_definition_and_nltk_and_is_inverted(shape) -> None:
+def test_equals_nltk_and_is_inverted(shape) -> None:
     parse = parse_of(shape)
     tree = binarise(parse, DUMMY)
     n = len(parse.tags)
     assert [len(a) for a in (tree.leaf_label, tree.left, tree.right, tree.label)] == [n, n - 1, n - 1, n - 1]
     assert all(a.dtype == np.int32 for a in (tree.leaf_label, tree.left, tree.right, tree.label))
-    assert nested(tree) == recursive(shape)[0] == by_nltk(shape)
+    assert nested(tree) == by_nltk(shape)
+    heights, defects, *_ = constituency_heights(tree.left, tree.right, np.array([0, n]))
+    assert not defects.any() and [0, *heights][-1] == height(nested(tree))
     back = unbinarise(tree, parse.tags, DUMMY)
     for name in ("tags", "starts", "ends", "labels"):
         np.testing.assert_array_equal(getattr(back, name), getattr(parse, name))

@@ -116,11 +116,6 @@ def test_equals_benepars_reading_and_round_trips(text) -> None:
     theirs = {(start, end + 1, label) for start, end, label in get_labeled_spans(nltk_tree)}
     assert set(tree.spans) - {(0, len(tree.words), "")} == theirs
     assert list(tree.spans) == sorted(tree.spans, key=lambda span: (span[0], -span[1]))
-
-
-@given(brackets)
-def test_arrays_and_back(text) -> None:
-    tree = read_tree(f"(TOP {text})")
     labels, tags = labels_and_tags([tree])
     parse = to_parse(tree, {x: i for i, x in enumerate(labels)}, {x: i for i, x in enumerate(tags)})
     assert labels[0] == "" and parse.starts.dtype == np.int32

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from senteval_runner.demo.retrieval import neighbour_retrieval, reciprocal_ranks, tfidf_embeddings
-from senteval_runner.report.significance import bootstrap
 
 
 def by_loop(embeddings: np.ndarray, documents: list[int], block: int) -> list[float]:
@@ -34,7 +33,7 @@ def by_loop(embeddings: np.ndarray, documents: list[int], block: int) -> list[fl
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(2, 9), st.integers(0, 2**31))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_ranks_equal_the_loop(lengths: list[int], block: int, seed: int) -> None:
     documents = [d for d, length in enumerate(lengths) for _ in range(length)]
     # One-hot rows: cosines are exactly 0 or 1 whatever the summation order, and ties abound.
@@ -70,14 +69,6 @@ def test_a_difference_is_taken_anchor_by_anchor() -> None:
     behind, recall = found["other"].behind, found["other"].recall_at_1
     assert behind is not None and behind.mean == pytest.approx((hits[0] - hits[1]).mean())
     assert behind.high - behind.low < (recall.high - recall.low) / 2
-
-
-def test_interval_covers_the_mean_and_widens_with_fewer_documents() -> None:
-    rng = np.random.default_rng(0)
-    values, documents = rng.random(4000), np.repeat(np.arange(400), 10)
-    many, few = bootstrap(values, documents), bootstrap(values[:200], documents[:200])
-    assert many.low < many.mean < many.high
-    assert few.high - few.low > many.high - many.low
 
 
 def test_what_cannot_be_scored_is_said() -> None:

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from senteval_runner.protocol import batched, classify, heads
 from senteval_runner.protocol.config import TORCH_REGULARISERS, get_protocol
 from senteval_runner.protocol.features import as_tensor, design
-from senteval_runner.protocol.heads import HiddenHead, LogisticHead
+from senteval_runner.protocol.heads import Head
 from tests.oracles import senteval as oracle
 
 
@@ -43,7 +43,7 @@ def test_search_equals_one_model_at_a_time(variant: str) -> None:
     protocol = dataclasses.replace(get_protocol("default"), **VARIANTS[variant])
     x, y = problem(135, 12, 3)
     folds = list(StratifiedKFold(protocol.kfold, shuffle=True, random_state=1).split(x, y))
-    ours = classify._Torch(protocol, 3, 7).search(design([x]), y, folds)
+    ours = classify._Torch(design([x]), y, 3, protocol, 7).search(folds)
     theirs = oracle.search(x, y, folds, 3, 7, settings_of(protocol))
     np.testing.assert_array_equal(ours, theirs)
 
@@ -106,7 +106,7 @@ def test_grouping_and_compaction_change_nothing(monkeypatch: pytest.MonkeyPatch)
 def test_gradients_equal_autograd(F: int, R: int, B: int, C: int, hidden: int) -> None:
     torch.manual_seed(F + 10 * R + 100 * B)
     D = 4
-    head = HiddenHead(D - 1, C, hidden, 0.0) if hidden else LogisticHead(D - 1, C)
+    head = Head(D - 1, C, hidden)
     params = [torch.randn(F, R, *p.shape, dtype=torch.float64) for p in head.initial()]
     x = torch.randn(F, B, D, dtype=torch.float64)
     y = torch.randint(0, C, (F, B))

@@ -9,8 +9,7 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
-from senteval_runner.towers.multiview import MultiViewTower
-from senteval_runner.towers.transformer import load_tower, load_whole
+from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.encoders import open_model
 
 TOKENS = [["the", "cat", "rained"], ["stock", "prices", "fell", "!"]]
@@ -24,16 +23,9 @@ def test_its_vectors(builtin: Path) -> None:
     np.testing.assert_allclose(open_model("bag:builtin")(TOKENS), words, rtol=1e-5)
 
 
-def test_it_can_be_fine_tuned(builtin: Path, tmp_path: Path) -> None:
-    """What is saved has the tuned weights exactly."""
-    tower = load_tower("builtin", pooling="mean")
-    assert isinstance(tower, MultiViewTower) and isinstance(load_whole("builtin"), MultiViewTower)
-    for parameter in tower.parameters():
-        parameter.data += 1e-3
-    tower.save(tmp_path / "tuned")
-    np.testing.assert_array_equal(
-        MultiViewEncoder.load(tmp_path / "tuned").encode(TOKENS), tower.encoder.encode(TOKENS)
-    )
+def test_it_is_no_backbone(builtin: Path) -> None:
+    with pytest.raises(UserError, match="is a multi-view model; give a Hugging Face encoder"):
+        load_tower(str(builtin), pooling="mean")
 
 
 def test_a_misspelt_backbone() -> None:

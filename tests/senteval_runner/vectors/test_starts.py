@@ -15,10 +15,7 @@ from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training import trainer as trainer_module
-from multiview.training.validation import ValidationScores
 from parsing.cache.reader import TreeCache
-from senteval_runner.run import cli as run
-from senteval_runner.vectors.sources import find_source
 from senteval_runner.vectors.untrained import load_start
 from tests.fixtures.trees import changed
 from tests.parsing.cache.test_reader import corpus_of, write_cache
@@ -28,9 +25,9 @@ def never_better(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validations are best before the first step, so a run keeps the weights it began with."""
     left = [0.5, 0.1]
 
-    def scores(*_: object, **__: object) -> ValidationScores:
+    def scores(*_: object, **__: object) -> dict[str, float]:
         recall = left.pop(0) if len(left) > 1 else left[0]
-        return ValidationScores(loss=1.0, recall_at_1=recall, pair_accuracy={}, anchors=10)
+        return {"anchors": 10, "recall@1": recall, "loss": 1.0}
 
     monkeypatch.setattr(trainer_module.ValidationSet, "scores", scores)
 
@@ -42,10 +39,10 @@ def test_it_is_what_no_training_leaves(
     config = changed(
         tiny,
         seed=3,
-        table={"init": init, "equal": init == "unit"},
-        encoder={"recurrent_scale": 0.2, "equal_inputs": True, "forget_bias": 2.0},
+        table={"init": init},
+        encoder={"start": "bag" if init == "unit" else "xavier"},
     )
-    assert main(changed(config, name="trained")) == 0
+    assert main(changed(config, name="trained", loop={"validation": 0})) == 0
     never_better(monkeypatch)
     assert main(changed(config, name="kept")) == 0
     trained = config.output / "trained"
@@ -75,19 +72,6 @@ def test_a_folder_of_models_starts_as_all_of_them(tiny: TrainConfig, toy_trees: 
 
     parts = [start(folder / name) for name in ("0", "1")]
     np.testing.assert_allclose(start(folder), np.hstack(parts), atol=1e-6)
-
-
-def test_it_is_scored_beside_its_model(
-    tiny: TrainConfig, toy_trees: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    main(changed(tiny, views="seq,seq", loop={"epochs": 1}))
-    spec = f"start:{tiny.folder}?corpus={toy_trees}"
-    arguments = ["--data", str(data), "--tasks", "CR", "--protocol", "fast", "--output", str(tmp_path / "r")]
-    assert run([str(tiny.folder), spec, *arguments]) == 0
-    assert "| start:tiny |" in (tmp_path / "r" / "results.md").read_text()
-    one, other = find_source(spec), find_source(str(tiny.folder))
-    assert one.kind == "start" and one.key != other.key and one.hours is None
 
 
 def test_another_cache_or_model_is_one_line(tiny: TrainConfig, toy_trees: Path, tmp_path: Path) -> None:

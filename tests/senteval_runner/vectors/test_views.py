@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,6 @@ from multiview import train
 from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
 from parsing.cache.reader import TreeCache
-from senteval_runner.run import cli as run
-from senteval_runner.vectors.embed import text_of
 from senteval_runner.vectors.encoders import open_model
 from tests.fixtures.trees import TINY, changed, toy_corpus
 
@@ -53,20 +50,3 @@ def test_it_is_the_columns_of_the_whole_vector(
     blocks = np.split(whole, whole.shape[1] // DIM, axis=1)
     found = open_model(str(models / spec), trees=toy_trees, device="cpu")(SENTENCES)
     np.testing.assert_array_equal(found, np.hstack([blocks[place] for place in columns]))
-
-
-def test_one_report_has_a_model_and_its_views(builtin: Path, data: Path, tmp_path: Path) -> None:
-    specs = ["builtin", "builtin?views=0-seq", "builtin?views=1-seq"]
-    both = "+".join(specs[1:])
-    options = ["--data", str(data), "--tasks", "CR", "--protocol", "fast", "--output", str(tmp_path / "r")]
-    assert run([*specs, both, *options, "--cache", str(tmp_path / "c")]) == 0
-    models = json.loads((tmp_path / "r" / "results.json").read_text())["models"]
-    assert {name: model["dim"] for name, model in models.items()} == {
-        **dict(zip(specs, (32, 16, 16), strict=True)),
-        both: 32,
-    }
-    assert all(f"| {name} |" in (tmp_path / "r" / "results.md").read_text() for name in models)
-    views, texts = MultiViewEncoder.load("builtin"), [["the", "good"], ["bad"]]
-    expected = views.encode(texts, views=["0-seq"])
-    np.testing.assert_array_equal(open_model(specs[1])(texts), expected)
-    np.testing.assert_array_equal(open_model(specs[1]).encode(list(map(text_of, texts))), expected)

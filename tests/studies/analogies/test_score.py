@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 from studies.analogies import report
 from studies.analogies.build import build_questions
 from studies.analogies.contexts import collect_frames
-from studies.analogies.questions import Question
+from studies.analogies.questions import CATEGORIES, Question
 from studies.analogies.report import differences, figures, pair_texts, pattern, tables
-from studies.analogies.score import (
-    AnalogyScores,
-    TextVectors,
-    answer_ranks,
-    averages,
-    score_analogies,
-    transfer_rates,
-)
+from studies.analogies.score import AnalogyScores, TextVectors, answer_ranks, summarise
 
 SMALL = build_questions(collect_frames(), seed=1, limit=12)
 
@@ -54,55 +47,53 @@ def test_ranks_equal_a_loop(seed: int, dim: int) -> None:
     assert answer_ranks(SMALL, vectors).tolist() == [loop_rank(q, table.__getitem__) for q in SMALL]
 
 
-def linked(word_right: Sequence[int], phrase_right: Sequence[int]) -> tuple[list[Question], dict[str, bool]]:
-    """Semantic word questions, the phrases made from them, and which are right."""
+def linked(word_right: Sequence[int], phrase_right: Sequence[int]) -> tuple[list[Question], list[int]]:
+    """Semantic word questions, the phrases made from them, and the ranks of their answers."""
     base = next(q for q in SMALL if q.category == "capital-world")
     word = [replace(base, question_id=f"w{i}", word_question_id=f"w{i}") for i in range(len(word_right))]
     phrase = [replace(q, question_id=f"p{i}", level="phrase") for i, q in enumerate(word)]
-    right = zip([*word, *phrase], [*word_right, *phrase_right], strict=True)
-    return [*word, *phrase], {q.question_id: bool(answer) for q, answer in right}
+    return [*word, *phrase], [2 - right for right in (*word_right, *phrase_right)]
 
 
-def test_transfer_of_four_questions() -> None:
-    """One right in words and in its phrase; of three wrong in words, one is right in its phrase."""
-    questions, right = linked([1, 0, 0, 0], [1, 1, 0, 0])
-    assert transfer_rates(questions, right, "phrase") == {"PPR": 1.0, "PNR": pytest.approx(1 / 3)}
-    questions, right = linked([1, 1, 1, 0], [0, 1, 0, 1])
-    assert transfer_rates(questions, right, "phrase") == {"PPR": pytest.approx(1 / 3), "PNR": 1.0}
-
-
-def test_transfer_where_no_phrase_is_right() -> None:
-    """GloVe in UNI's Table 6: 0.0 and 0.0."""
-    questions, right = linked([1, 1, 0, 0], [0, 0, 0, 0])
-    assert transfer_rates(questions, right, "phrase") == {"PPR": 0.0, "PNR": 0.0}
-    questions, right = linked([0, 0], [0, 0])
-    assert transfer_rates(questions, right, "phrase") == {"PPR": None, "PNR": 0.0}
-
-
-def test_transfer_leaves_syntax_out() -> None:
-    questions, right = linked([1, 0, 0, 0], [1, 1, 0, 0])
-    syntactic = [
-        replace(
-            q,
-            category="positive-negative",
-            question_id=f"s{q.question_id}",
-            word_question_id=f"s{q.word_question_id}",
-        )
+@pytest.mark.parametrize(
+    ("word", "phrase", "ppr", "pnr"),
+    [
+        ([1, 0, 0, 0], [1, 1, 0, 0], 1, 1 / 3),
+        ([1, 1, 1, 0], [0, 1, 0, 1], 1 / 3, 1),
+        ([1, 1, 0, 0], [0, 0, 0, 0], 0, 0),  # GloVe in UNI's Table 6
+        ([0, 0], [0, 0], None, 0),
+    ],
+)
+def test_transfer_by_hand(word: list[int], phrase: list[int], ppr: float | None, pnr: float) -> None:
+    questions, ranks = linked(word, phrase)
+    rates = {"PPR": ppr, "PNR": pytest.approx(pnr)}
+    assert summarise(questions, ranks)["transfer"]["phrase"] == rates
+    # Syntactic questions do not count.
+    names = {"question_id": "s", "word_question_id": "s"}
+    others = [
+        replace(q, category="positive-negative", **{key: f"s{getattr(q, key)}" for key in names})
         for q in questions
     ]
-    both = {**right, **{q.question_id: q.level == "word" for q in syntactic}}
-    assert transfer_rates([*questions, *syntactic], both, "phrase") == transfer_rates(
-        questions, right, "phrase"
-    )
+    both = summarise([*questions, *others], [*ranks, *(3 - rank for rank in ranks)])
+    assert both["transfer"]["phrase"] == rates
 
 
 def test_averages_are_those_of_table_4() -> None:
     ranks = {"capital-world": [1, 1, 1, 2], "city-state": [5], "positive-negative": [1, 2]}
-    assert averages(ranks) == pytest.approx({"semantic": 3 / 5, "syntactic": 1 / 2, "average": 0.55})
-    assert averages({"city-state": [1]}) == {"semantic": 1.0}
+    pick = {q.category: q for q in SMALL if q.level == "word"}
+    asked = [
+        replace(pick[name], question_id=f"{name}{i}", word_question_id=f"{name}{i}")
+        for name, found in ranks.items()
+        for i in range(len(found))
+    ]
+    found = summarise(asked, [rank for some in ranks.values() for rank in some])
+    assert found["averages"]["word"] == pytest.approx(
+        {"semantic": 3 / 5, "syntactic": 1 / 2, "average": 0.55}
+    )
+    assert summarise(asked[:1], [1])["averages"]["word"] == {"semantic": 1.0} and found["overall"] is None
 
 
-def glove() -> AnalogyScores:
+def test_the_table_has_unis_columns() -> None:
     """UNI's row of GloVe."""
     levels = {"word": (82.6, 78.0), "phrase": (0.0, 40.9), "sentence": (0.2, 39.8)}
     means = {
@@ -110,11 +101,9 @@ def glove() -> AnalogyScores:
         for level, (sem, syn) in levels.items()
     }
     overall = sum(found["average"] for found in means.values()) / 3
-    return AnalogyScores(accuracy={}, averages=means, overall=overall, rank_counts={}, transfer={})
-
-
-def test_the_table_has_unis_columns() -> None:
-    assert tables({"GloVe": glove()}).sections[0].blocks[0].markdown().splitlines()[::2] == [
+    glove = AnalogyScores(accuracy={}, averages=means, overall=overall, rank_counts={}, transfer={})
+    (table,) = tables({"GloVe": glove}).sections[0].blocks
+    assert table.markdown().splitlines()[::2] == [
         "| model | word sem | word syn | word Avg. | phrase sem | phrase syn | phrase Avg. | sentence sem "
         "| sentence syn | sentence Avg. | All |",
         "| GloVe | 82.6 | 78.0 | 80.3 | 0.0 | 40.9 | 20.4 | 0.2 | 39.8 | 20.0 | 40.2 |",
@@ -124,46 +113,43 @@ def test_the_table_has_unis_columns() -> None:
 def random_scores() -> tuple[AnalogyScores, TextVectors]:
     generator = np.random.default_rng(0)
     vectors = TextVectors(SMALL, lambda sentences: generator.normal(size=(len(sentences), 6)))
-    return score_analogies(SMALL, vectors), vectors
+    return summarise(SMALL, answer_ranks(SMALL, vectors)), vectors
 
 
 def test_scores_agree_with_each_other() -> None:
     scores, vectors = random_scores()
     right = answer_ranks(SMALL, vectors) == 1
-    for level in ("word", "phrase", "sentence"):
-        at_level = [q.level == level for q in SMALL]
-        semantic = [
-            q.category not in ("present-participle", "positive-comparative", "positive-negative")
-            for q in SMALL
-        ]
-        here = np.array(at_level) & np.array(semantic)
-        means = scores.averages[level]
+    for level, means in scores["averages"].items():
+        here = [q.level == level and CATEGORIES[q.category].semantic for q in SMALL]
         assert means["semantic"] == pytest.approx(right[here].mean())
         assert means["average"] == pytest.approx((means["semantic"] + means["syntactic"]) / 2)
         if level != "word":
-            word, rates = scores.averages["word"]["semantic"], scores.transfer[level]
+            word, rates = scores["averages"]["word"]["semantic"], scores["transfer"][level]
             assert means["semantic"] == pytest.approx(word * rates["PPR"] + (1 - word) * rates["PNR"])
-    assert scores.overall == pytest.approx(np.mean([m["average"] for m in scores.averages.values()]))
-    flat = score_analogies(SMALL, TextVectors(SMALL, lambda sentences: np.ones((len(sentences), 3))))
-    assert flat.overall == 0 and flat.transfer["phrase"] == {"PPR": None, "PNR": 0.0}
-    assert flat.rank_counts["word"]["city-state"] == [0, 0, 0, 0, 12]
+    assert scores["overall"] == pytest.approx(np.mean([m["average"] for m in scores["averages"].values()]))
+    alike = TextVectors(SMALL, lambda sentences: np.ones((len(sentences), 3)))
+    flat = summarise(SMALL, answer_ranks(SMALL, alike))
+    assert flat["overall"] == 0 and flat["transfer"]["phrase"] == {"PPR": None, "PNR": 0.0}
+    assert flat["rank_counts"]["word"]["city-state"] == [0, 0, 0, 0, 12]
     by_category = tables({"flat": flat}).sections[1:4]
     assert all(len(section.blocks[0].columns) == 1 + 7 for section in by_category)
 
 
 def test_figures_hold_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "tsne", report.pca)  # half a minute of a busy machine otherwise
+    drawn: list[tuple] = []
+    for kind in ("scatter", "bars"):
+        monkeypatch.setattr(report.plots, kind, lambda *given, **options: drawn.append((*given, options)))
     scores, vectors = random_scores()
-    plane = pattern(SMALL, vectors).svg
-    assert plane.count("<title>") == 3 * 3 * 2 and plane.count("stroke-dasharray") == 3 * 3
-    for level in ("word", "phrase", "sentence"):
-        shown = list(pair_texts(SMALL, level, "male-female").values())
-        assert any(f"<title>{left}</title>" in plane for left, _ in shown)
-    clusters = differences(SMALL, vectors).svg
-    assert "capital-country" in clusters and "capital-world" not in clusters
+    pattern(SMALL, vectors)
+    differences(SMALL, vectors)
+    (points, *_, options), (_, _, names, _) = drawn
+    assert len(points) == 3 * 3 * 2 and len(options["links"]) == 3 * 3
+    assert "capital-country" in names and "capital-world" not in names
     ranks, _ = figures(SMALL, {"random": scores}, {"random": vectors})
-    assert len(ranks.blocks) == 3 and all("rank 5" in block.svg for block in ranks.blocks)
-    assert "city-state" in ranks.blocks[0].svg and "positive-negative" not in ranks.blocks[0].svg
+    bars = drawn[2:5]
+    assert len(ranks.blocks) == 3 and all("rank 5" in series for series, *_ in bars)
+    assert "city-state" in bars[0][1] and "positive-negative" not in bars[0][1]
 
 
 def test_pairs_at_all_levels_are_the_words_pairs() -> None:

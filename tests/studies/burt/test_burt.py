@@ -16,7 +16,7 @@ from studies.burt.__main__ import cli
 from studies.burt.config import Ablation, BurtConfig
 from studies.burt.data import read_data
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
-from studies.finetune.config import LoopConfig, TinyConfig
+from studies.finetune.config import LoopConfig
 from studies.kit.data import published, read_presets
 from studies.kit.runner import run_study
 from tests.conftest import ROOT
@@ -26,7 +26,6 @@ from tests.studies.finetune.fixtures import (
     ppdb_line,
     write_jsonl,
     write_ppdb,
-    write_similarity,
     write_tsv,
 )
 
@@ -40,15 +39,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "nli": write_jsonl(folder / "train.jsonl", nli_rows(400, 1)),
         "nli_dev": write_jsonl(folder / "dev.jsonl", nli_rows(150, 2)),
         "ppdb": write_ppdb(folder / "ppdb.txt"),
-        "similarity": write_similarity(folder / "phrases.txt"),
         "paraphrase": write_tsv(folder / "para.tsv", [(i % 2, f"a {i}", f"b {i}") for i in range(40)]),
     }
 
 
 def config(files: dict[str, Path], output: Path, **options: Any) -> BurtConfig:
-    data = {name: (files[name],) for name in ("nli", "nli_dev", "ppdb", "similarity")}
-    tiny = {"backbone": "tiny", "tiny": TinyConfig(layers=1, hidden=32, vocabulary=400), "held_out": 0.0}
-    return BurtConfig(output=output, **{**data, **tiny, "learning_rate": 3e-3, **options})
+    data = {name: (files[name],) for name in ("nli", "nli_dev", "ppdb")}
+    values = {"backbone": "tiny", "held_out": 0.0, "learning_rate": 1e-3, **options}
+    return BurtConfig(output=output, **{**data, **values})
 
 
 def unlabelled(folder: Path) -> Path:
@@ -70,52 +68,47 @@ def test_data_is_filtered_counted_and_split(files: dict[str, Path], tmp_path: Pa
     assert set(zip(classes.first, classes.second or [], strict=True)) < positive
     for examples in (classes, data.held["classification"]):
         assert len(set(np.bincount(examples.target).tolist())) == 1, "equal classes on both sides"
-    assert any("ppdb.txt" in line and "60 of 90 rows" in line for line in data.summary)
+    assert any("60 of 90 rows" in line for line in data.summary)
     few = read_data(config(files, tmp_path, per_class=4)).train["classification"](0)
     assert np.bincount(few.target).tolist() == [4, 4, 4]
 
 
 def test_missing_data_is_named(files: dict[str, Path], tmp_path: Path) -> None:
-    bad, odd = tmp_path / "scores.txt", write_tsv(tmp_path / "odd.tsv", [("maybe", "a dog", "a cat")])
-    bad.write_text("a\tb\t1\na\tb\n", encoding="utf-8")
+    odd = write_tsv(tmp_path / "odd.tsv", [("maybe", "a dog", "a cat")])
     for options, told in (
         ({"nli": ()}, "nli needs --nli"),
         ({"ppdb": ()}, "--ppdb"),
         ({"ppdb": (unlabelled(tmp_path),)}, "leave classification out"),
-        ({"similarity": (bad,)}, r"scores\.txt:2: expected 3 cells"),
         ({"nli": (odd,)}, r"odd\.tsv leave no training pair: dropped 1 without a three-way label"),
     ):
         with pytest.raises(UserError, match=told):
             read_data(config(files, tmp_path, **options))
 
 
-def test_training_improves_nli_and_phrase_similarity(files: dict[str, Path], tmp_path: Path) -> None:
+def test_training_improves_nli_and_finds_synonyms(files: dict[str, Path], tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    # PPDB 1.0 has paraphrases alone; in 2.0 Independent pairs, gold's low scores here, are positives as well.
-    # |u-v|, u*v: with so few phrases the paper's u, v would be learnt by heart.
+    # PPDB 1.0 has paraphrases alone. |u-v|, u*v: with so few phrases the paper's u, v are learnt by heart.
     settings = config(
         {**files, "ppdb": unlabelled(tmp_path)},
         tmp_path / "burt",
         objectives=("nli", "identification"),
         concatenation="diff-prod",
-        epochs=5.0,
+        epochs=4.0,
     )
     assert run_study(settings, train_all) == 0
-    folder = settings.output
-    before, *_, after = read_record(folder / "cell.json")["figures"]["history"]
+    before, *_, after = read_record(settings.output / "cell.json")["figures"]["history"]
     assert before["nli"] < 0.5
     assert after["nli"] > before["nli"] + 0.2
-    assert after["phrases"] > before["phrases"] + 0.3
-    model = SentenceTransformer(str(folder), device="cpu")
-    assert model.encode(["a dog", "the cat runs"]).shape == (2, 32)
-    assert model[1].pooling_mode == "mean"
     assert "| model | nli |" in (settings.output / "report.md").read_text(encoding="utf-8")
+    model = SentenceTransformer(str(settings.output), device="cpu")
+    assert model[1].pooling_mode == "mean"
+    u, v = (model.encode([pair[side] for pair in SYNONYMS], normalize_embeddings=True) for side in (0, 1))
+    products = u @ v.T
+    assert np.diag(products).mean() > products.mean() + 0.2
     # the result is a tower again
-    again = config(files, tmp_path / "again", backbone=str(folder), epochs=0.05)
-    run_study(again, train_all)
-    first = read_record(again.output / "cell.json")["figures"]["history"][0]
-    assert first["phrases"] == pytest.approx(after["phrases"], abs=1e-3)
+    again = config(files, tmp_path / "again", backbone=str(settings.output), epochs=0.05)
+    assert run_study(again, train_all) == 0
 
 
 def test_every_second_batch_is_nli_and_the_others_alternate() -> None:
@@ -165,7 +158,7 @@ def test_a_block_trains_every_row_from_one_backbone(files: dict[str, Path], tmp_
     for folder in ("pooling-cls", "pooling-max", "full"):
         assert (settings.output / folder / "modules.json").exists()
     with pytest.raises(UserError, match="other options"):
-        run_study(dataclasses.replace(settings, seed=2, tiny=settings.tiny), train_all)
+        run_study(dataclasses.replace(settings, seed=2), train_all)
 
 
 def test_the_preset_has_the_papers_values() -> None:
@@ -174,7 +167,7 @@ def test_the_preset_has_the_papers_values() -> None:
     assert (settings.pooling, settings.concatenation, settings.objectives) == ("mean", "uv-diff", ALL)
     assert (studies.burt.train.DROPOUT, studies.burt.data.MAX_WORDS) == (0.1, 6)
     assert (loop.betas, loop.epsilon, loop.weight_decay) == ((0.9, 0.98), 1e-9, 0.0)
-    assert (loop.warmup, loop.decay, loop.clip_norm) == (0.1, True, 0.0)
+    assert (loop.warmup, loop.decay) == (0.1, True)
 
 
 def test_the_command_refuses_what_it_cannot_do_in_one_line(

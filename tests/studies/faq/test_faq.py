@@ -12,17 +12,18 @@ import pytest
 import torch
 from torch import nn
 
-from corpora.ranking.faq import read_faq
 from corpora.ranking.lexical import Bm25, Tfidf
 from corpora.support.errors import UserError
 from senteval_runner.towers.transformer import load_whole
 from studies.faq.__main__ import cli
-from studies.faq.data import Data
+from studies.faq.config import FaqConfig
+from studies.faq.data import read_faq
 from studies.faq.report import score_table
-from studies.faq.train import LabelledPairs, PairRetriever, random_negatives, retrieved_negatives
-from studies.finetune.config import TinyConfig
+from studies.faq.train import LabelledPairs, cosines, random_negatives, retrieved_negatives
 from studies.finetune.examples import Examples
+from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.tiny import build_tiny
+from studies.kit.data import read_presets
 from tests.fixtures import browser
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
@@ -54,8 +55,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     texts = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
-    config = TinyConfig(layers=1, hidden=32, vocabulary=300)
-    return str(build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, config, seed=1))
+    return str(
+        build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, layers=1, hidden=32, vocabulary=300)
+    )
 
 
 class Table(nn.Module):
@@ -74,16 +76,22 @@ class Table(nn.Module):
 
 
 def test_measure_equals_a_loop(folder: Path) -> None:
-    faq = read_faq(folder)
-    data = Data.of(faq)
-    ids = [list(faq.queries)[row] for row in data.test]
-    scores = np.random.default_rng(0).integers(0, 4, (len(ids), len(faq.entries))).astype(float)  # with ties
+    data = read_faq(folder)
+    shape = len(data.test), len(data.questions)
+    scores = np.random.default_rng(0).integers(0, 4, shape).astype(float)  # with ties
     ranks = []
-    for query, row in zip(ids, scores, strict=True):
+    for query, row in zip(data.test, scores, strict=True):
         order = sorted(range(len(row)), key=lambda i: (-row[i], i))
-        ranks.append(1 + next(r for r, i in enumerate(order) if faq.entries[i].doc_id in faq.relevant[query]))
+        ranks.append(1 + next(rank for rank, i in enumerate(order) if data.relevant_QN[query, i]))
     expected = {"accuracy": np.mean([r == 1 for r in ranks]), "mrr": np.mean([1 / r for r in ranks])}
     assert data.measure(scores) == pytest.approx(expected)
+
+
+def test_the_files_fix_who_trains_and_who_tests(folder: Path) -> None:
+    data = read_faq(folder)
+    assert [data.queries[row] for row in data.test] == [f"change {topic} please" for topic in TOPICS]
+    assert len(data.train) == 24 and data.relevant_QN.sum() == 32
+    assert data.answers[0] == "Open the password page and edit it ."
 
 
 def test_bm25_equals_its_formula() -> None:
@@ -153,25 +161,26 @@ def test_pairs_are_a_right_entry_and_wrong_ones(*, guided: bool) -> None:
 def test_the_pair_loss_equals_a_loop() -> None:
     """UNI: softmax of a linear layer over [u; v; |u-v|]."""
     texts = ["a", "b", "x", "y", "z"]
-    net = PairRetriever(Table(texts), seed=3)
-    weight, bias = net.head.linear.weight.detach().numpy(), net.head.linear.bias.detach().numpy()
+    net = Siamese(Table(texts), {"faq": PairHead(3, 2, "uv-diff", 3)})
+    layer = net.heads["faq"].linear
+    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
     pairs = [("a", "x", 1), ("a", "y", 0), ("b", "z", 0)]
     losses = []
     for query, entry, label in pairs:
         u, v = net.tower.embed([query, entry]).detach().numpy()
         logits = weight @ np.concatenate([u, v, np.abs(u - v)]) + bias
         losses.append(-math.log(math.exp(logits[label]) / sum(math.exp(x) for x in logits)))
-    assert net.loss(Examples.of_pairs(pairs)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
+    assert net.loss("faq", Examples.of_pairs(pairs)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
     table = net.tower.table.detach().numpy()
     expected = table @ table.T / np.outer(*[np.linalg.norm(table, axis=1)] * 2)
-    np.testing.assert_allclose(net.scores(texts[:2], texts[2:]), expected[:2, 2:], atol=1e-6)
+    np.testing.assert_allclose(cosines(net.tower, texts[:2], texts[2:]), expected[:2, 2:], atol=1e-6)
 
 
 def test_a_whole_model_embeds_as_itself(model: str) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize
 
-    from senteval_runner.towers.transformer import TransformerTower
+    from senteval_runner.towers.transformer import Tower
 
     plain = SentenceTransformer(model, device="cpu")
     texts = ["change my printer please", "the refund", "delivery"]
@@ -179,7 +188,7 @@ def test_a_whole_model_embeds_as_itself(model: str) -> None:
         ours = load_whole(model).eval().embed(texts)
         assert np.allclose(ours.numpy(), plain.encode(texts, show_progress_bar=False), atol=1e-5)
         longer = SentenceTransformer(modules=[*plain, Normalize()], device="cpu")
-        unit = TransformerTower(longer, None).eval().embed(texts)
+        unit = Tower(longer, None).eval().embed(texts)
     torch.testing.assert_close(unit, nn.functional.normalize(ours, dim=-1), atol=1e-5, rtol=1e-4)
 
 
@@ -220,26 +229,16 @@ def test_what_cannot_be_tuned_is_named_and_the_rest_finishes(
     options = ("--models", str(words), model, "--retriever", model, "--runs", "1")
     assert run(folder, tmp_path / "out", *options) == 2
     results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert len(results["cells"]) == 5 and "not one transformer or multi-view model" in results["left_out"][0]
+    assert len(results["cells"]) == 5 and "not one transformer" in results["left_out"][0]
 
 
-def test_the_papers_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_papers_preset(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli(["--preset", "paper"]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and "300 pairs, 1,200 training and 200 test queries" in told
-    folder = tmp_path / "insurance"
-    folder.mkdir()
-    queries = [f"q{i}\twhat is number {i % 300} about" for i in range(1400)]
-    tables = {
-        "faq.tsv": ("doc_id\tquestion\tanswer", [f"d{i}\tnumber {i} ?\tit is {i} ." for i in range(300)]),
-        "queries-train.tsv": ("query_id\tquery", queries[:1200]),
-        "queries-test.tsv": ("query_id\tquery", queries[1200:]),
-        "qrels.tsv": ("query_id\tdoc_id\trelevance", [f"q{i}\td{i % 300}\t1" for i in range(1400)]),
-    }
-    for name, (header, rows) in tables.items():
-        (folder / name).write_text("\n".join([header, *rows]) + "\n")
-    data = Data.of(read_faq(folder))
-    assert (len(data.questions), len(data.train), len(data.test)) == (300, 1200, 200)
+    config = FaqConfig(**read_presets(FaqConfig)["paper"])
+    assert (len(config.models), config.runs, config.sampling) == (3, 5, ("retrieved",))
+    assert config.retriever == config.models[0] == "google-bert/bert-base-chinese"
 
 
 def test_bad_parts_are_named(folder: Path) -> None:
@@ -255,15 +254,6 @@ def test_bad_parts_are_named(folder: Path) -> None:
     test.unlink()
     with pytest.raises(UserError, match="no such file"):
         read_faq(folder)
-
-
-def test_a_set_that_does_not_say_who_trains_is_refused(folder: Path) -> None:
-    (folder / "queries-train.tsv").rename(folder / "queries.tsv")
-    (folder / "queries-test.tsv").unlink()
-    qrels = (folder / "qrels.tsv").read_text().splitlines()
-    (folder / "qrels.tsv").write_text("\n".join(line for line in qrels if ".0\t" not in line) + "\n")
-    with pytest.raises(UserError, match="toy: no queries-train"):
-        Data.of(read_faq(folder))
 
 
 @pytest.mark.parametrize(
@@ -286,11 +276,3 @@ def test_bad_files_are_named(folder: Path, name: str, text: str, told: str) -> N
     with pytest.raises(UserError, match=told) as error:
         read_faq(folder)
     assert name in str(error.value)
-
-
-@pytest.mark.data
-def test_real_sets(data_folder: Path) -> None:
-    stack = read_faq(data_folder / "retrieval" / "stackfaq")
-    covid = read_faq(data_folder / "retrieval" / "covidfaq")
-    assert (len(stack.entries), len(stack.queries)) == (719, 1249)
-    assert (len(covid.entries), len(covid.queries)) == (68, 1387)

@@ -68,19 +68,6 @@ def write_ppdb(path: Path) -> Path:
     return path
 
 
-def write_similarity(path: Path) -> Path:
-    rng = random.Random(0)
-    words = [word for pair in SYNONYMS for word in pair]
-    rows = [(a, b, 9.0) for a, b in SYNONYMS]
-    related = {frozenset(pair) for pair in SYNONYMS}
-    while len(rows) < 60:
-        a, b = rng.sample(words, 2)
-        if frozenset((a, b)) not in related:
-            rows.append((a, b, 1.0))
-    path.write_text("\n".join(f"{a}\t{b}\t{score}" for a, b, score in rows), encoding="utf-8")
-    return path
-
-
 def write_tasks(root: Path) -> Path:
     """Four small tasks in the layout of the data folder: SST-5, STS-B, NLI, paraphrases."""
     rng = random.Random(0)

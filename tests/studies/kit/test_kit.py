@@ -126,7 +126,7 @@ def test_presets_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (tmp_path / "presets.toml").write_text(TOML)
     monkeypatch.setattr("inspect.getfile", lambda _: str(tmp_path / "config.py"))
     assert read_presets(ToyConfig) == {"paper": {"preset": "paper", "rate": 2.0, "sizes": Sizes(small=3)}}
-    cli = command(ToyConfig, toy, "studies.toy", "A toy.")
+    cli = command(ToyConfig, f"{__name__}:toy", "studies.toy", "A toy.")
     given = ["--preset", "paper", "--output", str(tmp_path / "out")]
     assert cli(given) == 2 and not (tmp_path / "out").exists()
     assert cli([*given, "--files", "x"]) == 2

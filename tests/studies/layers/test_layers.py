@@ -1,41 +1,48 @@
-"""A layer study: units, tables worked by hand, reduced tasks, the report, kill and resume, wrong input."""
+"""A layer study: units, tables worked by hand, reduced tasks, kill and resume, the preset, wrong input."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from corpora.senteval.files import Split, TaskData
+from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import TASK_NAMES
 from corpora.support.errors import UserError
 from senteval_runner.towers.backbones import TransformerBackbone
-from senteval_runner.towers.units import Unit, chosen_joins, chosen_layers, transformer_layers, units_of
+from senteval_runner.towers.units import (
+    OWN,
+    WHOLE,
+    Unit,
+    chosen_joins,
+    chosen_layers,
+    transformer_layers,
+    units_of,
+)
 from senteval_runner.vectors.embed import text_of
-from studies.layers import report
-from studies.layers import run as study
+from studies.kit.data import published, read_presets
+from studies.kit.runner import Run, run_study
+from studies.layers import evaluate, report
+from studies.layers.__main__ import cli
 from studies.layers.config import LayersConfig
-from studies.layers.subset import LEAST_PER_CLASS, limited
-from studies.layers.tables import (
+from studies.layers.evaluate import LEAST_PER_CLASS, NO_HIDDEN_LAYER, limited
+from studies.layers.evaluate import evaluate as layers
+from studies.layers.report import (
+    AVERAGE,
     TASK_GROUPS,
-    Studied,
-    best_of,
-    difference_table,
+    difference,
+    frame,
     group_means,
     layer_table,
+    likeness,
     normalised,
     pooling_table,
-    tasks_of,
 )
-from tests.conftest import ROOT
 from tests.fixtures import browser
 from tests.studies.layers.transformers_tiny import build
 
@@ -52,299 +59,326 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("bert") / "model-b", "bert", seed=1)
 
 
-def config(tmp_path: Path, data: Path, *backbones: Path, **options) -> LayersConfig:
-    options = {
-        "tasks": "CR,SICK-E,WordContent,MR",
+def options(tmp_path: Path, data: Path, *backbones: Path, **changes: Any) -> LayersConfig:
+    values: dict[str, Any] = {
+        "backbones": tuple(map(str, backbones)),
+        "tasks": "CR,SICK-E,WordContent",
         "protocol": "fast",
         "poolings": ("cls", "mean"),
-        **options,
+        "data": data,
+        "output": tmp_path / "report",
+        "cache": tmp_path / "vectors",
     }
-    return LayersConfig(
-        backbones=tuple(map(str, backbones)),
-        data=data,
-        output=tmp_path / "report",
-        cache=tmp_path / "vectors",
-        **options,
-    )
+    return LayersConfig(**{**values, **changes})
+
+
+def run(config: LayersConfig) -> dict[str, dict[str, Any]]:
+    """Figures by cell of a study that ends well."""
+    assert run_study(config, layers) == 0
+    cells = json.loads((config.output / "results.json").read_text())["cells"]
+    return {cell["cell"]: cell for cell in cells}
 
 
 def test_layers_are_counted_as_in_the_paper() -> None:
-    layers = transformer_layers(12)
-    assert layers[0] == "emb" and layers[1] == "-12" and layers[-1] == "-1" and len(layers) == 13
-    assert chosen_layers("top,emb,-3", layers, "x") == ["emb", "-3", "-1"]
-    assert chosen_joins(["top,bottom", "-1,-12", "-1,-6"], layers, "x") == [("-1", "-12"), ("-1", "-6")]
-    assert chosen_joins(["-1,-2,-3", "top,-2,bottom"], layers, "x") == [
-        ("-1", "-2", "-3"),
-        ("-1", "-2", "-12"),
-    ]
-    assert chosen_joins(["top,bottom"], ("emb", "-1"), "x") == []
-    assert chosen_joins(["top,bottom"], ("all", "h0"), "x") == []
-    columns = [("all", "root"), ("all", "mean"), ("h0", "mean")]
-    assert [u.name for u in units_of(columns, ["all", "h0"], [("all", "h0")], ["root", "mean"])] == [
-        "all root", "all mean", "h0 mean", "all,h0 mean"]  # fmt: skip
+    twelve = transformer_layers(12)
+    assert twelve[0] == "emb" and twelve[1] == "-12" and twelve[-1] == "-1" and len(twelve) == 13
+    assert chosen_layers("bottom,top,-3", twelve, "m") == ["-12", "-3", "-1"]
+    assert chosen_joins(("top,bottom", "-1,-2,-3"), twelve, "m") == [("-1", "-12"), ("-1", "-2", "-3")]
+    columns = [(layer, pooling) for layer in twelve for pooling in ("cls", "mean")]
+    units = units_of(columns, twelve, [("-1", "-12")], ["mean"])
+    assert len(units) == 14 and units[-1] == Unit(("-1", "-12"), "mean")
+    for wrong in ("-1", "-1,-1", "-1,-13"):
+        with pytest.raises(UserError):
+            chosen_joins((wrong,), twelve, "m")
 
 
-@pytest.mark.parametrize("text", ["-13", "0", "1", "x", ""])
-def test_no_such_layer(text: str) -> None:
-    with pytest.raises(UserError, match="no layer"):
-        chosen_layers(text, transformer_layers(12), "x")
+def cells(table: pd.DataFrame) -> dict[Any, dict[str, float]]:
+    """The numbers of a frame by row, without those that are missing."""
+    return {index: row.dropna().to_dict() for index, row in table.iterrows()}
 
 
-@pytest.mark.parametrize("text", ["-1", "-1,-1", "-1,-2,-1", "top,-1"])
-def test_no_such_pair(text: str) -> None:
-    with pytest.raises(UserError, match=r"expected two|layer of x twice"):
-        chosen_joins([text], transformer_layers(12), "x")
-
-
-def studied(name: str, scores: dict[Unit, dict[str, float]]) -> Studied:
-    return Studied(
-        name=name,
-        layers=("emb", "-2", "-1"),
-        compared=("-2", "-1"),
-        poolings=("cls", "mean"),
-        units=tuple(scores),
-        scores=scores,
-    )
+ONE = {
+    ("one", "emb", "mean"): {"MR": 50, "CR": 60, "Length": 80},
+    ("one", "-2", "mean"): {"MR": 60, "CR": 70, "Length": 40},
+    ("one", "-1", "mean"): {"MR": 80, "CR": 70, "Length": 20},
+    ("one", "-1,-2", "mean"): {"MR": 80, "CR": 80},
+}
+TWO = {("two", "-1", "mean"): {"MR": 100, "CR": 60, "Length": 30}}
+COMPARED = {"one": ("-2", "-1"), "two": ("-2", "-1")}
 
 
 def test_groups_and_normalisation_by_hand() -> None:
-    """Two tasks of one group, one of another; every figure below is worked out on paper."""
-    one = studied(
-        "one",
-        {
-            Unit(("emb",), "mean"): {"MR": 50, "CR": 60, "Length": 80},
-            Unit(("-2",), "mean"): {"MR": 60, "CR": 70, "Length": 40},
-            Unit(("-1",), "mean"): {"MR": 80, "CR": 70, "Length": 20},
-            Unit(("-1", "-2"), "mean"): {"MR": 80, "CR": 80},
-        },
-    )
-    two = studied("two", {Unit(("-1",), "mean"): {"MR": 100, "CR": 60, "Length": 30}})
-    tasks, best = tasks_of([one, two]), best_of([one, two])
-    assert tasks == ["MR", "CR", "Length"]
-    assert best == {"MR": 100, "CR": 80, "Length": 80}
-    assert normalised({"MR": 50, "CR": 60, "Length": 80}, best) == {"MR": 50, "CR": 75, "Length": 100}
-    assert group_means({"MR": 80, "CR": 80}, tasks) == {"classification": 80}  # Length is missing
-    assert group_means({"MR": 80, "Length": 1}, tasks) == {"surface": 1}  # no mean of MR alone
+    scores = frame({**ONE, **TWO})
+    assert list(scores.columns) == ["MR", "CR", "Length"]
+    share = normalised(scores)
+    assert cells(share)["one", "emb", "mean"] == {"MR": 50, "CR": 75, "Length": 100}
+    assert cells(group_means(scores))["one", "-1,-2", "mean"] == {"classification": 80}  # Length is missing
     # Table 1 leaves out the embedding output and the pair: MR, CR 60 70 and 80 70, Length 40 and 20
-    assert pooling_table([one], tasks, None)[1] == (["one", "mean"], {"classification": 70, "surface": 30})
+    assert cells(pooling_table(scores, COMPARED))["one", "mean"] == {"classification": 70, "surface": 30}
     # normalised: (60 + 87.5) / 2 and (80 + 87.5) / 2; 50 and 25
-    assert pooling_table([one], tasks, best)[1][1] == {"classification": 78.75, "surface": 37.5}
-    assert pooling_table([one], tasks, None)[0] == (["one", "cls"], {})
-    rows = layer_table([one, two], tasks, "mean", None)
-    assert rows[2] == (["one", "-1"], {"classification": 75, "surface": 20})
-    assert rows[3] == (["one", "-1,-2"], {"classification": 80})
-    assert difference_table(one, two, tasks, "mean") == [
-        (["two − one", "-1"], {"classification": 5, "surface": 10})
-    ]
-    assert normalised({"MR": 3}, {"MR": -1}) == {}
+    assert cells(pooling_table(share, COMPARED))["one", "mean"] == {"classification": 78.75, "surface": 37.5}
+    assert cells(layer_table(scores)) == {
+        ("one", "emb"): {"classification": 55, "surface": 80},
+        ("one", "-2"): {"classification": 65, "surface": 40},
+        ("one", "-1"): {"classification": 75, "surface": 20},
+        ("one", "-1,-2"): {"classification": 80},
+        ("two", "-1"): {"classification": 80, "surface": 30},
+    }
+    change = layer_table(difference(scores, "one", "two"))
+    assert cells(change) == {("two − one", "-1"): {"classification": 5, "surface": 10}}
+    assert normalised(frame({("a", "-1", "mean"): {"MR": -1}})).empty
     assert sorted(task for tasks in TASK_GROUPS.values() for task in tasks) == sorted(TASK_NAMES)
 
 
-def task_of(counts: list[int], test: int = 30) -> TaskData:
-    def split(sizes: list[int]) -> Split:
-        y = [label for label, size in enumerate(sizes) for _ in range(size)]
-        order = np.random.RandomState(0).permutation(len(y))
-        return Split(a=[[f"w{i}"] for i in order], y=[y[i] for i in order])
+def whole(name: str, scores: dict[str, float]) -> dict[tuple[str, str, str], dict[str, float]]:
+    return {(name, WHOLE, OWN): scores}
 
-    names = tuple(f"c{i}" for i in range(len(counts)))
-    splits = {"train": split(counts), "test": split([test] * len(counts))}
-    return TaskData(name="TREC", kind="single", splits=splits, classes=names)
+
+def test_an_encoder_taken_whole_counts_for_the_best_and_has_one_row() -> None:
+    bert = {("bert", "-2", "mean"): {"MR": 40, "CR": 80}, ("bert", "-1", "mean"): {"MR": 60, "CR": 40}}
+    scores = frame({**bert, **whole("glove", {"MR": 80, "CR": 50})})
+    assert cells(layer_table(normalised(scores))) == {
+        ("bert", "-2"): {"classification": 75},
+        ("bert", "-1"): {"classification": 62.5},
+        ("glove", WHOLE): {"classification": 81.25},
+    }
+    # Table 1 compares poolings, of which a whole encoder has none to choose
+    compared = {"bert": ("-2", "-1"), "glove": ()}
+    assert list(cells(pooling_table(scores, compared))) == [("bert", "mean")]
+    assert [one.caption for one in report.heat_maps(scores, compared)] == ["bert: % of each task's best"]
+
+
+def test_the_average_score_is_the_mean_of_six_groups() -> None:
+    ones = dict(
+        zip(("STS12", "MR", "SNLI", "Length", "Depth", "Tense"), (10, 20, 30, 40, 50, 90), strict=True)
+    )
+    row = ("bert", "-1", "mean")
+    assert cells(group_means(frame({row: ones})))[row][AVERAGE] == 40
+    del ones["Tense"]
+    assert AVERAGE not in cells(group_means(frame({row: ones})))[row]
+
+
+def test_published_averages_are_those_of_their_rows() -> None:
+    """Tables 1 and 2: the last number of a row is the mean of the six before it."""
+    for name, rows in (("poolings", 4), ("layers", 9)):
+        table = published(Path(report.__file__).with_name(f"published-{name}.csv"))
+        assert len(table) == rows
+        for row in table.values():
+            *groups, average = row.values()
+            assert list(row) == [*TASK_GROUPS, AVERAGE] and np.mean(groups) == pytest.approx(
+                average, abs=0.06
+            )
+
+
+def test_the_majority_class_of_mrpc_fits_no_similarity_group() -> None:
+    """[SEP] has 13.0 over that group; eight tasks with MRPC among them leave 2.6 for each of the others."""
+    assert "MRPC" not in TASK_GROUPS["similarity"]
+    majority = 1147 / 1725 / 0.773  # of the best published accuracy
+    with_mrpc = len(TASK_GROUPS["similarity"]) + 1
+    assert (13.0 * with_mrpc - 100 * majority) / (with_mrpc - 1) < 3
+
+
+def test_likeness_to_word_vectors_by_hand() -> None:
+    """Three tasks, best 100 each: the bottom layer rises with the word vectors, the top falls."""
+    rows = {"-2": (10, 20, 30), "-1": (100, 100, 10)}
+    tasks, glove = ("MR", "CR", "TREC"), (30, 60, 100)
+    bert = {("bert", layer, "mean"): dict(zip(tasks, row, strict=True)) for layer, row in rows.items()}
+    scores = {
+        **bert,
+        **whole("glove", dict(zip(tasks, glove, strict=True))),
+        **whole("few", {"MR": 1, "CR": 2}),
+    }
+    found = cells(likeness(frame(scores)))
+    for layer, row in rows.items():
+        # two tasks make no correlation
+        assert found["bert", layer] == {"glove": pytest.approx(np.corrcoef(row, glove)[0, 1])}
+    assert likeness(frame(bert)).size == 0
+
+
+def test_published_rows_stand_below_the_normalised_tables() -> None:
+    ones = dict.fromkeys(("STS12", "MR", "SNLI", "Length", "Depth", "Tense"), 50.0)
+    scores = frame({("bert", layer, "mean"): ones for layer in ("-2", "-1")})
+    text = report.page(scores, frame({}), {"bert": ("-2", "-1")}, []).markdown()
+    tables = {block.split("\n")[0]: block for block in text.split("### ")[1:]}
+    one, two = (tables[name] for name in tables if "normalised" in name)
+    assert "| BERT † | sep | 13.00 | 88.90 | 66.10 | 42.80 | 72.20 | 86.70 | 61.60 |" in one
+    assert "| GloVe † | whole | 76.70" in two and "| BERT + SNLI † | -1,-12 |" in two
+    assert all("Published" not in tables[name] for name in tables if "normalised" not in name)
 
 
 def test_reduced_tasks_keep_shares_and_order() -> None:
-    whole = task_of([900, 90, 30])
-    task, lost = limited(whole, 340, seed=1)
-    train = task.splits["train"]
-    assert lost == "TREC: train 342 of 1,020"
+    counts = [900, 90, 30]
+    order = np.random.RandomState(0).permutation(sum(counts))
+    labels = np.repeat(range(3), counts)[order].tolist()
+    split = Split(a=[[f"w{i}"] for i in range(len(labels))], y=labels)
+    whole = TaskData(name="TREC", kind="single", splits={"train": split}, classes=("a", "b", "c"))
+    train = limited(whole, 340).splits["train"]
     # a third of each class, but not fewer than twelve rows
     assert np.bincount(train.y).tolist() == [300, 30, LEAST_PER_CLASS]
-    places = [whole.splits["train"].a.index(tokens) for tokens in train.a]
-    assert places == sorted(places)
-    assert all(whole.splits["train"].y[place] == y for place, y in zip(places, train.y, strict=True))
-    assert limited(whole, 340, seed=1)[0] == task and limited(whole, 340, seed=2)[0] != task
-    assert limited(whole, 5000, seed=1) == (whole, "")
-
-
-def test_many_classes_become_fewer() -> None:
-    task, lost = limited(task_of([50] * 100), 200, seed=1)
-    assert "10 of 100 classes" in lost and len(task.classes) == 10
-    assert np.bincount(task.splits["train"].y).tolist() == [20] * 10
-    names = {"train": task_of([50] * 100).splits["train"]}
-    kept = dict(zip(map(tuple, names["train"].a), names["train"].y, strict=True))
-    for tokens, y in zip(task.splits["train"].a, task.splits["train"].y, strict=True):
-        assert task.classes[y] == f"c{kept[tuple(tokens)]}"
+    places = [split.a.index(tokens) for tokens in train.a]
+    assert places == sorted(places) and [labels[place] for place in places] == train.y
+    assert limited(whole, 5000) == whole
 
 
 def test_scores_are_drawn_without_classes() -> None:
     split = Split(a=[[str(i)] for i in range(100)], b=[["b"]] * 100, y=[i / 10 for i in range(100)])
-    task, _ = limited(TaskData(name="STS12", kind="pair", splits={"x": split}), 40, seed=0)
+    task = limited(TaskData(name="STS12", kind="pair", splits={"x": split}), 40)
     assert [float(tokens[0]) / 10 for tokens in task.splits["x"].a] == task.splits["x"].y
     assert len(task.splits["x"]) == len(task.splits["x"].b or []) == 40
 
 
-def test_a_study_of_two_backbones(tmp_path, data, bert, other, monkeypatch, capsys) -> None:
-    first = config(tmp_path, data, bert, other, concatenate=("-1,-3",))
-    assert study.run(first) == 0
-    printed = capsys.readouterr().out
-    assert "model-b − model-a" in printed and "rt-polarity" in printed
-    values = json.loads((tmp_path / "report/results.json").read_text())
-    assert set(values["backbones"]) == {"model-a", "model-b"}
-    scores = values["backbones"]["model-a"]["scores"]
-    assert set(scores) == {f"{u} {p}" for u in ("emb", "-3", "-2", "-1", "-1,-3") for p in ("cls", "mean")}
-    assert all(set(by_task) == {"CR", "SICKEntailment", "WordContent"} for by_task in scores.values())
-    cells = values["backbones"]["model-a"]["cells"]
-    assert all(cell["data_sha256"] and cell["rows"] for cell in cells) and len(cells) == 30
-    assert {c["dim"] for c in cells} == {16, 32}
-    assert (
-        values["versions"]["transformers"]
-        and "rt-polarity" in values["backbones"]["model-a"]["skipped"]["MR"]
-    )
-    best = max(s["CR"] for b in values["backbones"].values() for s in b["scores"].values())
-    assert values["best"]["CR"] == best
-    assert values["backbones"]["model-b"]["normalised"]["-1 cls"]["CR"] == pytest.approx(
-        100 * values["backbones"]["model-b"]["scores"]["-1 cls"]["CR"] / best
-    )
+def write_words(path: Path) -> Path:
+    generator = np.random.default_rng(0)
+    words = ["bad", "dull", "poor", "good", "bright", "rich", "tall", "far", "near"]
+    path.write_text("".join(f"{w} {' '.join(f'{x:.3f}' for x in generator.normal(size=6))}\n" for w in words))
+    return path
+
+
+def write_vectors(path: Path, data: Path, *tasks: str) -> Path:
+    """Vectors of another program, for all sentences of some tasks."""
+    parts = [part for task in tasks for part in read_task(task, data).splits.values()]
+    texts = list(dict.fromkeys(text_of(tokens) for part in parts for tokens in part.sentences()))
+    vectors = np.random.default_rng(1).normal(size=(len(texts), 5)).astype(np.float32)
+    np.savez(path, sentences=np.array(texts), vectors=vectors)
+    return path
+
+
+def test_a_study_of_layers_word_vectors_and_a_sentence_encoder(
+    tmp_path: Path, data: Path, bert: Path, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = write_words(tmp_path / "words.txt")
+    vectors = write_vectors(tmp_path / "use.npz", data, "CR", "SICK-E", "WordContent")
+    config = options(tmp_path, data, bert, other, words, encoders=(str(vectors), str(bert)), mlp=3, limit=40)
+    found = run(config)
+    rows: dict[str, set[str]] = {}
+    hidden = set()
+    for name in found:
+        subject, _, rest = name.partition(": ")
+        unit, task, *mlp = rest.split(", ")
+        rows.setdefault(subject, set()).add(unit)
+        hidden |= {task} if mlp else set()
+    units = {f"{u} {p}" for u in ("emb", "-3", "-2", "-1", "-1,-3") for p in ("cls", "mean")}
+    assert list(rows.values()) == [units, units, *[{"whole own"}] * 3]
+    assert {cell["dim"] for cell in found.values()} == {5, 6, 16, 32}
+    assert hidden == {"CR", "SICKEntailment"}
+    text = (tmp_path / "report/report.md").read_text()
+    assert "Multi-layer perceptron minus logistic regression" in text and "model-b − " in text
+    assert "| words.txt | whole |" in text and "--limit, not comparable" in text
     page = (tmp_path / "report/report.html").read_text()
-    assert page.count("<svg") == 3 and "http" not in page.split("</style>")[1]
+    assert page.count("<img") == 3 and "http" not in page.split("</style>")[1]
     browser.look(page, tmp_path)
     # the second run repeats nothing, and loads no weights
-    monkeypatch.setattr(study, "evaluate_task", None)
+    monkeypatch.setattr(evaluate, "evaluate_task", None)
     monkeypatch.setattr(TransformerBackbone, "encode", None)
-    assert study.run(first) == 0
-    assert json.loads((tmp_path / "report/results.json").read_text()) == values
+    assert run(config) == found
 
 
-def test_cells_are_those_of_the_evaluation(tmp_path, data, bert) -> None:
+def test_cells_are_those_of_the_evaluation(tmp_path: Path, data: Path, bert: Path) -> None:
     """A unit's figure is what the evaluation gives for an encoder of these vectors."""
-    from senteval_runner import evaluate
+    from senteval_runner import evaluate as senteval
 
-    assert study.run(config(tmp_path, data, bert, storage="float32", tasks="CR,SICK-R")) == 0
-    values = json.loads((tmp_path / "report/results.json").read_text())["backbones"]["model-a"]["scores"]
-    backbone = TransformerBackbone(study.open_backbone(str(bert), LayersConfig(backbones=())).source,
-                                   LayersConfig(backbones=()))  # fmt: skip
+    found = run(options(tmp_path, data, bert, tasks="CR,SICK-R"))
+    subject = evaluate.open_subjects(options(tmp_path / "again", data, bert), Run(tmp_path / "log"))[0]
 
     class Pair:
         pretokenized = True
 
-        def encode(self, sentences):
-            vectors = backbone.encode(sentences)
-            return np.concatenate(
-                [vectors[backbone.columns.index((layer, "mean"))] for layer in ("-1", "-3")], axis=1
-            )
+        def encode(self, sentences: Any) -> np.ndarray:
+            return subject.vectors(Unit(("-1", "-3"), "mean"), sentences)
 
-    results = evaluate(Pair(), ["CR", "SICK-R"], data, "fast")
-    assert values["-1,-3 mean"]["CR"] == pytest.approx(results["CR"]["acc"], abs=2.1)  # one row of 50
-    assert values["-1,-3 mean"]["SICKRelatedness"] == pytest.approx(
+    results = senteval(Pair(), ["CR", "SICK-R"], data, "fast")
+    assert found["model-a: -1,-3 mean, CR"]["score"] == pytest.approx(results["CR"]["acc"], abs=2.1)
+    assert found["model-a: -1,-3 mean, SICKRelatedness"]["score"] == pytest.approx(
         100 * results["SICKRelatedness"]["pearson"], abs=0.5
     )
 
 
-def test_backbones_without_a_common_task_have_no_difference_to_draw() -> None:
-    unit = Unit(("-1",), "mean")
-    one, two = studied("one", {unit: {"MR": 50.0}}), studied("two", {unit: {"CR": 60.0}})
-    drawn = list(report.heat_maps([one, two]))
-    assert [bool(figure.svg) for figure in drawn] == [True, True, False] and drawn[2].caption == "two − one"
+def test_a_killed_study_resumes(
+    tmp_path: Path, data: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, real, calls = options(tmp_path / "killed", data, bert), evaluate.evaluate_task, []
 
-
-def test_a_killed_study_resumes(tmp_path, data, bert, monkeypatch) -> None:
-    """SIGKILL once cells are there; the same study keeps them and ends like an undisturbed one."""
-    killed = config(tmp_path / "killed", data, bert, threads=1, tasks="CR,SICK-E,WordContent")
-    options = ["--data", data, "--tasks", killed.tasks, "--protocol", "fast", "--threads", 1]
-    options += ["--poolings", "cls", "mean", "--output", killed.output, "--cache", killed.cache]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "studies.layers", str(bert), *map(str, options)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 200
-    while len(list((killed.output / "parts").rglob("[A-Z]*.json"))) < 5 and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait(20) == -signal.SIGKILL
-    kept = {p: p.stat().st_mtime_ns for p in (killed.output / "parts").rglob("[A-Z]*.json")}
-    shards = {p: p.stat().st_mtime_ns for p in killed.cache.rglob("*.npy")}
-    assert len(kept) >= 5 and shards and not (killed.output / "results.json").exists()
-    evaluated: list[str] = []
-    real = study.evaluate_task
-    monkeypatch.setattr(
-        study, "evaluate_task", lambda v, task, p, s: evaluated.append(task.name) or real(v, task, p, s)
-    )
-    assert study.run(killed) == 0
-    assert len(evaluated) == 3 * 10 - len(kept)
-    assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in (kept | shards).items())
-    whole = dataclasses.replace(killed, output=tmp_path / "whole/report", cache=tmp_path / "whole/vectors")
-    assert study.run(whole) == 0
-    one, other = (json.loads((c.output / "results.json").read_text()) for c in (killed, whole))
-    assert one["backbones"]["model-a"]["scores"] == other["backbones"]["model-a"]["scores"]
-
-
-def test_encoding_resumes_at_the_chunk(tmp_path, data, bert, monkeypatch) -> None:
-    monkeypatch.setattr("senteval_runner.vectors.embed.CHUNK", 8)
-    real, sizes = TransformerBackbone.encode, []
-
-    def stopping(self, sentences):
-        if len(sizes) == 3:
+    def dying(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 6:
             raise KeyboardInterrupt
-        sizes.append(len(sentences))
-        return real(self, sentences)
+        return real(*arguments)
 
-    monkeypatch.setattr(TransformerBackbone, "encode", stopping)
+    monkeypatch.setattr(evaluate, "evaluate_task", dying)
     with pytest.raises(KeyboardInterrupt):
-        study.run(config(tmp_path, data, bert, tasks="CR"))
-    counted: list[str] = []
-
-    def counting(self, sentences):
-        counted.extend(map(" ".join, sentences))
-        return real(self, sentences)
-
-    monkeypatch.setattr(TransformerBackbone, "encode", counting)
-    assert study.run(config(tmp_path, data, bert, tasks="CR")) == 0
-    task = study.read_task("CR", data)
-    distinct = {text_of(tokens) for tokens in task.splits["all"].a}
-    assert sizes == [8, 8, 8] and len(counted) == len(set(counted)) == len(distinct) - 24
+        run(config)
+    kept = {path: path.stat().st_mtime_ns for path in (config.output / "cells").iterdir()}
+    assert len(kept) == 5 and list(config.cache.rglob("*.npy"))
+    found = run(config)
+    assert len(calls) == 6 + len(found) - 5
+    assert kept == {path: path.stat().st_mtime_ns for path in kept}
+    assert found == run(options(tmp_path / "whole", data, bert))
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("changes", "message"),
     [
-        ({"backbones": ()}, "no backbone: name Hugging Face encoders .bert-base-uncased is the paper's"),
         ({"backbones": ("./nowhere",)}, "no such file or folder"),
         ({"layers": "-9"}, "no layer '-9'; it has emb, -3, -2, -1"),
         ({"concatenate": ("-1,-9",)}, "no layer '-9'"),
         ({"poolings": ("median",)}, "no pooling 'median'"),
         ({"tasks": "XX"}, "unknown task"),
+        ({"tasks": "MR"}, "rt-polarity"),
         ({"data": Path("nowhere")}, "no such folder"),
     ],
 )
-def test_wrong_options_are_one_line(tmp_path, data, bert, options, message) -> None:
+def test_wrong_options_are_one_line(
+    tmp_path: Path, data: Path, bert: Path, changes: Any, message: str
+) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        study.run(dataclasses.replace(config(tmp_path, data, bert), **options))
+        run_study(replace(options(tmp_path, data, bert), **changes), layers)
     assert "\n" not in str(caught.value)
 
 
-def test_wrong_backbones_are_one_line(tmp_path, data, bert) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    (broken / "config.json").write_text('{"model_type": "no-such-type"}')
-    strange = tmp_path / "strange"
-    strange.mkdir()
-    (strange / "config.json").write_text("{}")
-    (strange / "modules.json").write_text('[{"type": "sentence_transformers.models.BoW", "path": ""}]')
-    for folder, told in (
-        (empty, "no model here"),
-        (broken, "cannot be loaded"),
-        (strange, "not a transformer"),
-    ):
-        with pytest.raises(UserError, match=told) as caught:
-            study.run(config(tmp_path, data, folder))
-        assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({}, "no model here"),
+        ({"config.json": '{"model_type": "no-such-type"}'}, "cannot be loaded"),
+        (
+            {
+                "config.json": "{}",
+                "modules.json": '[{"type": "sentence_transformers.models.BoW", "path": ""}]',
+            },
+            "not a transformer",
+        ),
+    ],
+)
+def test_wrong_backbones_are_one_line(tmp_path: Path, data: Path, files: dict[str, str], told: str) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    with pytest.raises(UserError, match=told) as caught:
+        run_study(options(tmp_path, data, folder), layers)
+    assert "\n" not in str(caught.value)
 
 
-def test_command_line(tmp_path, data, bert, command) -> None:
-    done = command("studies.layers", bert, "--data", data, "--layers", "-9,-1", cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "no layer '-9'" in done.stderr
-    assert study.run(config(tmp_path, data, bert, tasks="MR")) == 2  # no task could be scored
+def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(["--preset", "paper", "--output", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "--encoders" in told and "InferSent" in told and "bert-snli" in told
+    config = LayersConfig(**read_presets(LayersConfig)["paper"])
+    assert config.mlp > 0 and config.protocol == "default" and len(config.backbones) == 3
+    assert config.layers == "all" and config.poolings == () and config.concatenate == ("top,bottom",)
+    assert set(evaluate.expand_tasks(config.tasks)) == set(TASK_NAMES) and config.limit is None
+    assert {"WordContent", "SICKRelatedness", "STS16"} <= set(
+        NO_HIDDEN_LAYER
+    ) and "MRPC" not in NO_HIDDEN_LAYER
+
+
+def test_the_preset_evaluates_the_papers_layers(tmp_path: Path, data: Path) -> None:
+    """A BERT of twelve layers, as small as it gets: 12 + emb + top with bottom, under four poolings."""
+    models = [build(tmp_path / name, "bert", layers=12, width=4) for name in ("pt", "mnli", "snli")]
+    others = [write_words(tmp_path / "glove.txt")]
+    others += [write_vectors(tmp_path / f"{name}.npz", data, "CR") for name in ("use", "infersent")]
+    paper = read_presets(LayersConfig)["paper"]
+    values = {**paper, "backbones": tuple(map(str, models)), "encoders": tuple(map(str, others))}
+    config = LayersConfig(**{**values, "data": data, "cache": tmp_path / "vectors"})
+    subjects = evaluate.open_subjects(config, Run(tmp_path / "log"))
+    assert [len(subject.units) for subject in subjects] == [56, 56, 56, 1, 1, 1]

@@ -11,18 +11,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multiview.encoders.stack import Reading
-from multiview.model import MultiViewEncoder
 from senteval_runner.towers import backbones
 from senteval_runner.towers.backbones import (
     TransformerBackbone,
-    TreeBackbone,
     open_backbone,
     transformer_folder,
 )
-from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool, pool_nodes
+from senteval_runner.towers.config import BackboneConfig
+from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
 from senteval_runner.vectors.sources import find_source
-from studies.layers.config import LayersConfig
 from tests.studies.layers.transformers_tiny import build
 
 SENTENCES = [
@@ -82,7 +79,7 @@ def test_pooling_equals_a_loop(lengths, frame, left, special_tokens, seed) -> No
 
 
 def backbone_of(folder: Path, **options) -> TransformerBackbone:
-    return TransformerBackbone(find_source(str(folder)), LayersConfig(backbones=(), **options))
+    return TransformerBackbone(find_source(str(folder)), BackboneConfig(**options))
 
 
 @pytest.fixture(scope="module")
@@ -140,15 +137,6 @@ def test_batches_do_not_matter(models, family, monkeypatch) -> None:
         np.testing.assert_allclose(other, found[0], atol=2e-5)
 
 
-def test_the_top_layer_is_the_models_output(models) -> None:
-    backbone = backbone_of(models["bert"])
-    found = backbone.encode(SENTENCES)
-    batch = backbone.tokenizer([" ".join(s) for s in SENTENCES], padding=True, return_tensors="pt")
-    with torch.no_grad():
-        top = backbone.model(**batch).last_hidden_state
-    np.testing.assert_allclose(found[backbone.columns.index(("-1", "cls"))], top[:, 0].numpy(), atol=2e-5)
-
-
 def test_long_sentences_are_cut(models) -> None:
     backbone = backbone_of(models["bert"], max_length=6)
     found = backbone.encode([SENTENCES[1], SENTENCES[1][:4]])
@@ -177,64 +165,6 @@ def test_a_sentence_transformers_folder(models, tmp_path) -> None:
     ]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     assert transformer_folder(str(tmp_path)) == str(tmp_path / "0_Transformer")
-    found = open_backbone(str(tmp_path), LayersConfig(backbones=())).encode(SENTENCES)
+    found = open_backbone(str(tmp_path), BackboneConfig()).encode(SENTENCES)
     np.testing.assert_array_equal(found, backbone_of(models["bert"]).encode(SENTENCES))
     assert transformer_folder("bert-base-uncased") == "bert-base-uncased"
-
-
-def test_tree_nodes_equal_a_loop() -> None:
-    """All views, poolings and heights against the nodes of each sentence alone."""
-    backbone = TreeBackbone(find_source("random:dep,const,seq"), LayersConfig(backbones=()))
-    found = backbone.encode(SENTENCES)
-    assert found.shape == (17, len(SENTENCES), 3 * 128)
-    np.testing.assert_allclose(
-        found[backbone.columns.index(("all", "root"))], backbone.model.encode(SENTENCES), atol=1e-5
-    )
-    for place, tokens in enumerate(SENTENCES):
-        (nodes,) = backbone.model.node_states([tokens])
-        assert nodes.places.tolist() == [0]
-        assert [len(v.h_ND) for v in nodes.views] == [len(tokens), 2 * len(tokens) - 1, len(tokens)]
-        for column, (layer, name) in enumerate(backbone.columns):
-            expected: list[float] = []
-            for view in nodes.views:
-                assert not view.sentence_N.any()
-                rows = [
-                    v.tolist()
-                    for v, at in zip(view.h_ND, view.height_N, strict=True)
-                    if layer in ("all", f"h{int(at)}")
-                ]
-                if name == "root" or not rows:
-                    rows = [backbone.model.encode([tokens], views=[view.view])[0].tolist()]
-                each = zip(*rows, strict=True)
-                expected += [max(c) if name == "max" else sum(c) / len(c) for c in each]
-            np.testing.assert_allclose(found[column, place], expected, atol=1e-5)
-
-
-def test_the_columns_of_a_model_that_joins_pools_are_its_nodes(tmp_path: Path) -> None:
-    """They do not depend on how the model's own sentence vectors are made."""
-    encoder = MultiViewEncoder.untrained("dep,seq", dim=4, word_dim=3)
-    encoder.save(tmp_path / "plain")
-    (part,) = encoder.members
-    part.network = part.network.as_read(Reading("root,mean,max", ("bag",), (0.5, 2.0, 3.0)))
-    encoder.save(tmp_path / "wide")
-    config = LayersConfig(backbones=())
-    plain, wide = (
-        TreeBackbone(find_source(str(tmp_path / name)), config).encode(SENTENCES)
-        for name in ("plain", "wide")
-    )
-    assert wide.shape[2] == plain.shape[2] + 3
-    np.testing.assert_allclose(wide[:, :, :8], plain, atol=1e-6)
-
-
-def test_node_pooling_in_double_precision() -> None:
-    generator = torch.Generator().manual_seed(0)
-    h = torch.randn(9, 3, generator=generator, dtype=torch.float64)
-    root = torch.randn(4, 3, generator=generator, dtype=torch.float64)
-    sentence = torch.tensor([0, 0, 0, 2, 2, 3, 3, 3, 3])
-    for name in ("mean", "max"):
-        found = pool_nodes(root, h, sentence, name)
-        for b in range(4):
-            rows = [h[i] for i in range(9) if sentence[i] == b] or [root[b]]
-            stacked = torch.stack(rows)
-            expected = stacked.mean(0) if name == "mean" else stacked.amax(0)
-            torch.testing.assert_close(found[b], expected, rtol=0, atol=1e-12)

@@ -1,1 +1,0 @@
-"""Check and measure everything on a device: ``python -m benchmarks.gpu``."""

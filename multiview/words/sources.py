@@ -1,0 +1,283 @@
+"""Where the words of a new model come from: the corpus, and the vectors that ``--vectors`` names.
+
+These are a file or a model2vec folder, the corpus itself (gensim), or a sentence encoder.
+
+``train`` is skip-gram (Mikolov et al. 2013) with window 5, 5 negatives and 3 passes, or more over a small
+corpus. One worker reads the sentences in order, so the same cache and options give the same vectors; more
+workers would race for the rows.
+
+``distil:MODEL`` is model2vec's recipe (Tulkens & van Dongen 2024, https://github.com/MinishLab/model2vec):
+the encoder's vector of each word by itself, PCA, and smooth inverse frequency weights. Three things differ.
+The words are those of the corpus instead of the encoder's pieces. Their frequencies are counted, not guessed
+from ranks by Zipf's law, and a is 1e-3 as in Arora et al. 2017. And before they are weighted, all vectors are
+multiplied by one number that makes their mean square 1, the scale that word tables start from
+(``--table.init unit``).
+
+Legend of dimension suffixes: W words, T size of the encoder's vectors, E size of word vectors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from corpora.inputs import input_hash, list_files
+from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.files import json_digest
+from corpora.support.progress import Bar, progress
+from multiview.config import DISTIL, TRAIN, TrainConfig
+from multiview.words.table import MEAN_WORDS, WordTable
+from multiview.words.vectors import (
+    CACHE,
+    DEFAULT_WORDS,
+    Float,
+    Source,
+    WordVectors,
+    converted,
+    given_source,
+)
+from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, corpus_words, inverse_frequency
+from parsing.cache.reader import TreeCache
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+SKIP_GRAM = {"window": 5, "negative": 5}
+PASSES = {"words": 10_000_000, "least": 3, "most": 20}
+"""Read the corpus until so many words are read, but not less or more often than this."""
+BLOCK = 4096
+"""Sentences read from the cache at a time, and words encoded."""
+OWN_SHARE = 0.5
+"""Length of the random direction that each word of a model gets when it goes on, against that of its vector.
+
+A word is then more like itself than like its synonyms, which finds neighbours in the text of a domain."""
+MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
+"""What of an encoder's folder decides its vectors."""
+
+
+def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordTable:
+    """The words of a new model.
+
+    Args:
+        config: of the training.
+        trees: the corpus.
+        cache: where converted vectors are kept.
+
+    Raises:
+        UserError: the vectors are missing or malformed, or have none of the corpus's words.
+    """
+    wanted = config.table
+    if config.words == "fixed":
+        vectors = open_vectors(config, trees, cache)
+        listed = Vocabulary(vectors.words, buckets=wanted.buckets, case=wanted.case)
+        if not any(0 < listed.row(word) <= len(listed) for word in trees.type_counts()):
+            raise _no_word_in_common(config)
+        fixed = WordTable.with_fixed(listed, vectors.vectors)
+        fixed.origin = f"from {vectors.about}"
+        return fixed
+    words, counts_W = corpus_words(trees.type_counts(), wanted)
+    vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
+    if config.words == "tuned":
+        return tuned_table(config, vocabulary, open_vectors(config, trees, cache))
+    table = WordTable(vocabulary, wanted.dim, views=len(config.view_list))
+    equal = config.encoder.start == "bag"
+    table.initialise(wanted.init, equal=equal, counts=counts_W, seed=config.seed)
+    return table
+
+
+def tuned_table(
+    config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors, share: float = 0.0
+) -> WordTable:
+    """Trained tables whose words start from given vectors.
+
+    A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
+    lower, Capitalised or UPPER case. The unknown word starts from the mean vector, as with fixed vectors.
+    Hash buckets and words without a vector start at random, as long as the given vectors are on average.
+
+    Args:
+        config: of the training.
+        vocabulary: of the corpus.
+        vectors: float32 [W, E] with their words; the tables get E dimensions.
+        share: b; a given vector v starts as (v + b|v|r) / √(1 + b²), r a random direction.
+
+    Raises:
+        UserError: no word has a vector.
+    """
+    given = Vocabulary(vectors.words, case="exact" if vocabulary.case == "exact" else "backoff")
+    places = given.lookup(vocabulary.words).astype(np.int64) - 1  # row 0 is the unknown word
+    rows = 1 + np.flatnonzero(places >= 0)
+    if not len(rows):
+        raise _no_word_in_common(config)
+    values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
+    mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
+    table = WordTable(vocabulary, vectors.dim, views=len(config.view_list))
+    table.initialise("unit", equal=config.encoder.start == "bag", seed=config.seed)
+    with torch.no_grad():
+        for rows_of_view in table.tables:
+            rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)
+            own = values.norm(dim=1, keepdim=True) * rows_of_view[torch.from_numpy(rows)]
+            rows_of_view *= values.norm(dim=1).mean()
+            rows_of_view[UNKNOWN_ROW] = mean_E
+            rows_of_view[torch.from_numpy(rows)] = (values + share * own) / math.sqrt(1 + share**2)
+    table.origin = f"{len(rows):,} of them starting from {vectors.about}"
+    return table
+
+
+def _no_word_in_common(config: TrainConfig) -> UserError:
+    return UserError(
+        f"--vectors {config.vectors}: has none of the corpus's words; use vectors of the same language and "
+        "case"
+    )
+
+
+def open_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordVectors:
+    """The vectors that ``config.vectors`` names, made the first time and kept in ``cache``.
+
+    Args:
+        config: of the training; it names vectors.
+        trees: the corpus, whose words are encoded or trained.
+        cache: where they are kept.
+
+    Raises:
+        UserError: what is named is missing or malformed.
+    """
+    return converted(_source(config, trees, DEFAULT_WORDS), cache)
+
+
+def open_new_words(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordVectors:
+    """The vectors that expand the trained words of ``config``: its ``table.expand`` first ones.
+
+    ``distil:`` encodes words of the corpus, so these are the most frequent words there, with the rare ones
+    that training leaves out. The arguments and errors are those of :func:`open_vectors`.
+    """
+    most = config.table.expand
+    wanted = dataclasses.replace(config.table, size=most, buckets=0)
+    return converted(_source(dataclasses.replace(config, table=wanted), trees, most), cache)
+
+
+def _source(config: TrainConfig, trees: TreeCache, limit: int) -> Source:
+    """Where the vectors come from; of a file, ``limit`` words at most."""
+    spec, table = config.vectors or "", config.table
+    made = spec == TRAIN or spec.startswith(DISTIL)
+    if not made:
+        return given_source(spec, limit)
+    record: dict[str, object] = {
+        "trees": trees.identity["content_sha256"],
+        "words": [table.size, table.min_count, table.case],
+        "dim": table.dim,
+    }
+    if spec == TRAIN:
+        passes = _passes(trees)
+        record |= {**SKIP_GRAM, "seed": config.seed, "passes": passes}
+        about = f"skip-gram vectors of {table.dim} dimensions that gensim trained on the same corpus"
+        return Source(
+            spec, f"{TRAIN}-{json_digest(record, 8)}", record, about, lambda: _skip_grams(config, trees)
+        )
+    from multiview.pretrained import encoder_folder
+
+    model = spec.removeprefix(DISTIL)
+    folder = encoder_folder(model)
+    record["model"] = input_hash(folder, list_files(folder, MODEL_FILES))
+    about = (
+        f"words of the corpus as `{model}` encodes them one by one (SHA-256 {str(record['model'])[:16]}), "
+        f"PCA to {table.dim} dimensions, weights a / (a + p)"
+    )
+    name = f"distil-{json_digest(record, 8)}"
+    return Source(spec, name, record, about, lambda: _distilled(folder, config, trees))
+
+
+def _passes(trees: TreeCache) -> int:
+    tokens = sum(row.tokens for row in trees.rows)
+    return min(max(PASSES["words"] // max(tokens, 1), PASSES["least"]), PASSES["most"])
+
+
+def _skip_grams(config: TrainConfig, trees: TreeCache) -> Iterator[tuple[str, Float]]:
+    """Words of the corpus and their vectors [E]."""
+    try:
+        from gensim.models import Word2Vec
+    except ImportError:
+        raise MissingExtraError("gensim", "vectors") from None
+    words, counts_W = corpus_words(trees.type_counts(), config.table)
+    if not words:
+        raise UserError(f"--vectors {TRAIN}: no word of {trees.folder} occurs twice; give --table.buckets 0")
+    model = Word2Vec(
+        sg=1, vector_size=config.table.dim, min_count=1, seed=config.seed, workers=1, **SKIP_GRAM
+    )
+    frequencies = dict(zip(words, counts_W.tolist(), strict=True))
+    model.build_vocab_from_freq(frequencies, corpus_count=len(trees))
+    passes = _passes(trees)
+    with progress(total=passes * len(trees), description="word vectors") as bar:
+        sentences = _Sentences(trees, lower=config.table.case == "lower", bar=bar)
+        model.train(sentences, total_examples=len(trees), epochs=passes)
+    for word in words:
+        yield word, np.asarray(model.wv[word], dtype=np.float32)
+
+
+@dataclasses.dataclass
+class _Sentences:
+    """The words of every sentence, as often as gensim asks."""
+
+    trees: TreeCache
+    lower: bool
+    bar: Bar
+
+    def __iter__(self) -> Iterator[list[str]]:
+        # gensim reads each pass in a new thread; a cache belongs to one.
+        own = TreeCache(self.trees.folder, self.trees.manifest)
+        for start in range(0, len(own), BLOCK):
+            for words in own.read(start, min(start + BLOCK, len(own)), ("token",)).words():
+                yield [word.lower() for word in words] if self.lower else list(words)
+                self.bar.update(1)
+        own.close()
+
+
+def _distilled(folder: Path, config: TrainConfig, trees: TreeCache) -> Iterator[tuple[str, Float]]:
+    """Words of the corpus and their vectors [E]."""
+    from multiview.pretrained import whole_model
+    from parsing.networks.device import pick_device
+
+    words, counts_W = corpus_words(trees.type_counts(), config.table)
+    dim = config.table.dim
+    model: SentenceTransformer = whole_model(str(folder), str(pick_device(config.device)))
+    width = model.get_embedding_dimension() or 0
+    if min(width, len(words)) < dim:
+        raise UserError(
+            f"--table.dim {dim}: more than the {width} numbers of {folder.name} or the corpus's {len(words)} "
+            "words; lower it"
+        )
+    parts = []
+    with progress(total=len(words), unit="word", description=f"distil {folder.name}") as bar:
+        for start in range(0, len(words), BLOCK):
+            chunk = words[start : start + BLOCK]
+            parts.append(model.encode(chunk, batch_size=256, show_progress_bar=False))
+            bar.update(len(chunk))
+    encoded_WT = np.concatenate(parts)
+    yield from zip(words, reduced(encoded_WT, counts_W, dim), strict=True)
+
+
+def reduced(encoded_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:
+    """Vectors [W, E] of words: PCA, mean square 1, times the words' weights.
+
+    Args:
+        encoded_WT: float32 [W, T], a sentence encoder's vectors of the words.
+        counts_W: int64 [W], how often each occurs in the corpus.
+        dim: E, at most W and T.
+    """
+    centred_WT = encoded_WT.astype(np.float64)
+    centred_WT -= centred_WT.mean(axis=0)
+    # The eigenvectors of the covariance are the right singular vectors, at a fraction of the SVD's memory.
+    axes_TE = np.linalg.eigh(centred_WT.T @ centred_WT)[1][:, ::-1][:, :dim]
+    # An axis may point either way; the largest of its numbers is to be positive.
+    axes_TE = axes_TE * np.sign(axes_TE[np.abs(axes_TE).argmax(axis=0), np.arange(dim)])
+    projected_WE = centred_WT @ axes_TE
+    projected_WE /= np.sqrt(np.mean(projected_WE**2))
+    weight_W = inverse_frequency(counts_W, 1 + len(counts_W))[1:]
+    result: Float = (projected_WE * weight_W[:, None]).astype(np.float32)
+    return result

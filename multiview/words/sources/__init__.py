@@ -1,1 +1,0 @@
-"""Word vectors that are made: from an encoder, from the corpus, from models of other libraries."""

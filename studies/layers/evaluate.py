@@ -1,0 +1,192 @@
+"""Encode once, evaluate cell by cell: (encoder, layers, pooling, task, classifier)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from corpora.senteval.files import Split, TaskData, read_task
+from corpora.senteval.tasks import STS_SUBSETS
+from corpora.support.errors import UserError
+from senteval_runner.cells import data_folder
+from senteval_runner.evaluation import data_hashes, evaluate_task
+from senteval_runner.protocol.config import Protocol, get_protocol
+from senteval_runner.protocol.features import Float
+from senteval_runner.report.page import Page
+from senteval_runner.report.tables import headline
+from senteval_runner.running import expand_tasks
+from senteval_runner.towers.backbones import Backbone, WholeBackbone, open_backbone
+from senteval_runner.towers.config import BackboneConfig
+from senteval_runner.towers.units import WHOLE, Unit, chosen_joins, chosen_layers, units_of
+from senteval_runner.vectors.embed import Part, Tokens
+from senteval_runner.vectors.sources import distinct_names, find_source
+from studies.kit.runner import Cell, Figures, Run
+from studies.layers.config import LayersConfig
+from studies.layers.report import frame, page
+
+SEED = 1111
+"""SentEval's, of classifiers and folds; and of the rows that --limit draws."""
+STORAGE = "float16"
+"""Of stored vectors: half the disk space of float32."""
+NO_HIDDEN_LAYER = (*STS_SUBSETS, "STSBenchmark", "SICKRelatedness", "WordContent")
+"""Tasks that no hidden layer changes: cosines, regressions, and WordContent's logistic regression."""
+LEAST_PER_CLASS = 12
+"""Rows that --limit leaves a class, if it has them: the folds need as many."""
+FIGURES = "figures: accuracy; Pearson x 100 of SICK-R and STS-B; mean Spearman x 100 over subsets of STS12-16"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subject:
+    """One encoder of a study."""
+
+    name: str
+    backbone: Backbone
+    part: Part
+    """The vectors of all its columns."""
+    units: list[Unit]
+
+    def key(self, unit: Unit) -> list[object]:
+        """Everything that decides the vectors of a unit."""
+        return [*self.backbone.identity(), unit.layers, unit.pooling]
+
+    def vectors(self, unit: Unit, sentences: Sequence[Tokens]) -> Float:
+        """The columns of a unit side by side, float32 [n, D]; what the store lacks is encoded now."""
+        texts, columns = self.part.fill(sentences), self.backbone.columns
+        return np.concatenate(
+            [self.part.store.get(texts, columns.index(column)) for column in unit.columns()], axis=1
+        )
+
+
+def evaluate(config: LayersConfig, run: Run) -> Page:
+    """Evaluate every encoder on every task.
+
+    Raises:
+        UserError: a layer or pooling that an encoder lacks, or no data.
+    """
+    tasks, data = expand_tasks(config.tasks), data_folder(config.data)
+    subjects = open_subjects(config, run)
+    plain = get_protocol(config.protocol)
+    protocols = [plain, *([get_protocol(config.protocol, nhid=config.mlp)] if config.mlp else [])]
+    remarks = [
+        f"logistic regression, protocol {plain.name}, seed {SEED}; vectors stored as {STORAGE}; mean and max "
+        "with special tokens",
+        FIGURES,
+    ]
+    if config.mlp:
+        without = ", ".join(NO_HIDDEN_LAYER)
+        remarks.append(f"multi-layer perceptron: {config.mlp} hidden units; {without} have none")
+    scores: dict[tuple[str, str, str], dict[str, float]] = {}
+    mlp: dict[tuple[str, str, str], dict[str, float]] = {}
+    for name in tasks:
+        try:
+            task = read_task(name, data)
+        except UserError as error:
+            run.leave_out(name, error)
+            continue
+        if config.limit:
+            whole, task = task, limited(task, config.limit)
+            rows = [
+                f"{split} {len(part):,} of {len(whole.splits[split]):,}"
+                for split, part in task.splits.items()
+            ]
+            remarks.append(f"--limit, not comparable with the full task: {name}: {', '.join(rows)}")
+        decided = [STORAGE, SEED, config.limit, data_hashes(task)]
+        trained = [one for one in protocols if not one.nhid or name not in NO_HIDDEN_LAYER]
+        cells = {
+            (subject.name, unit, protocol.nhid): Cell(
+                name=f"{subject.name}: {unit.name}, {name}" + ", MLP" * bool(protocol.nhid),
+                identity=[*subject.key(unit), dataclasses.asdict(protocol), *decided],
+                compute=partial(_score, subject, unit, task, protocol),
+            )
+            for subject, protocol in product(subjects, trained)
+            for unit in subject.units
+        }
+        for (subject_name, unit, hidden), figures in run.figures(cells).items():
+            found = mlp if hidden else scores
+            found.setdefault((subject_name, unit.row, unit.pooling), {})[name] = figures["score"]
+    remarks += [note for subject in subjects for note in subject.backbone.notes()]
+    compared = {subject.name: subject.backbone.compared for subject in subjects}
+    return page(frame(scores), frame(mlp), compared, remarks)
+
+
+def _score(subject: Subject, unit: Unit, task: TaskData, protocol: Protocol, folder: Path) -> Figures:
+    result = evaluate_task(partial(subject.vectors, unit), task, protocol, SEED)
+    return {
+        "score": headline(task.name, result.metrics),
+        "dim": result.dim,
+        "rows": result.rows,
+        "metrics": result.metrics,
+    }
+
+
+def open_subjects(config: LayersConfig, run: Run) -> list[Subject]:
+    """All backbones, then the encoders taken whole, under distinct names; left out where that fails.
+
+    Raises:
+        UserError: a layer or pooling that an encoder lacks.
+    """
+    reading = BackboneConfig(trees=config.trees, device=config.device)
+    backbones: list[Backbone] = []
+    specs: list[str] = []
+    for spec, whole in [*((s, False) for s in config.backbones), *((s, True) for s in config.encoders)]:
+        try:
+            backbones.append(
+                WholeBackbone(find_source(spec), reading) if whole else open_backbone(spec, reading)
+            )
+        except UserError as error:
+            run.leave_out(spec, error)
+        else:
+            specs.append(f"{spec} {WHOLE}" if whole else spec)
+    names = distinct_names([backbone.name for backbone in backbones], specs)
+    return [choose(*pair, config) for pair in zip(names, backbones, strict=True)]
+
+
+def open_whole(spec: str, config: BackboneConfig) -> Backbone:
+    """An encoder as it is, without its layers."""
+    return WholeBackbone(find_source(spec), config)
+
+
+def choose(name: str, backbone: Backbone, config: LayersConfig) -> Subject:
+    """Choose layers and poolings of a backbone; only their columns are computed and stored.
+
+    An encoder without layers has its one row whatever is wanted of the others.
+
+    Raises:
+        UserError: the backbone lacks one of them, or nothing is left to evaluate.
+    """
+    whole = isinstance(backbone, WholeBackbone)
+    wanted = backbone.poolings if whole else config.poolings or backbone.poolings
+    for pooling in wanted:
+        if pooling not in backbone.poolings:
+            raise UserError(f"{backbone.name}: no pooling {pooling!r}; it has {', '.join(backbone.poolings)}")
+    layers = chosen_layers("all" if whole else config.layers, backbone.layers, backbone.name)
+    joins = chosen_joins(() if whole else config.concatenate, backbone.layers, backbone.name)
+    units = units_of(backbone.columns, layers, joins, [p for p in backbone.poolings if p in wanted])
+    if not units:
+        raise UserError(f"{backbone.name}: nothing to evaluate with these --layers and --poolings")
+    needed = {column for unit in units for column in unit.columns()}
+    backbone.columns = [column for column in backbone.columns if column in needed]
+    return Subject(name=name, backbone=backbone, part=backbone.part(config.cache, STORAGE), units=units)
+
+
+def limited(task: TaskData, limit: int) -> TaskData:
+    """A task with about ``limit`` rows per split at most: each class keeps its share, but twelve rows.
+
+    The draw is the same for every layer and encoder; rows keep the files' order.
+    """
+    splits = {}
+    for name, split in task.splits.items():
+        rng, y = np.random.RandomState(SEED), np.asarray(split.y)
+        groups = [np.flatnonzero(y == label) for label in range(len(task.classes))] or [np.arange(len(y))]
+        quotas = [max(round(min(1, limit / len(y)) * len(group)), LEAST_PER_CLASS) for group in groups]
+        drawn = [rng.permutation(group)[:quota] for group, quota in zip(groups, quotas, strict=True)]
+        rows = np.sort(np.concatenate(drawn)).tolist()
+        b = None if split.b is None else [split.b[row] for row in rows]
+        splits[name] = Split(a=[split.a[row] for row in rows], b=b, y=[split.y[row] for row in rows])
+    return dataclasses.replace(task, splits=splits)
