@@ -34,8 +34,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-ROLES = ("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is")
-ROLES += ("clause",)
+ROLES = (
+    *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),
+    "clause",
+)
 _AGENT, _PATIENT, _TO, _FROM, _AT, _POSS, _ATTR, _NUM, _ADV, _NEG, _BEFORE, _THAN, _IS, _CLAUSE = range(14)
 
 _LABELS = {
