@@ -313,14 +313,7 @@ def assemble(
         arrays |= _dependency_arrays(sentences, offsets, flags, arcs, inventories, tell)
     if spans is not None:
         arrays |= _constituency_arrays(sentences, offsets, flags, spans, inventories, tell)
-    return Batch(
-        sentence_offsets=offsets,
-        flags=flags,
-        fields=tuple(arrays),
-        types=list(ids),
-        relations=inventories.relations,
-        **arrays,
-    )
+    return Batch(sentence_offsets=offsets, flags=flags, fields=tuple(arrays), types=list(ids), **arrays)
 
 
 def _dependency_arrays(

@@ -35,7 +35,7 @@ ENGINES = ("native", "torch", "dgl")
 
 FIELDS = {
     "tokens": ("token",),
-    "dep": ("head", "relation", "dep_height"),
+    "dep": ("head", "dep_height"),
     "const": ("left", "right", "const_height"),
     "labels": ("label",),
 }
@@ -43,11 +43,7 @@ FIELDS = {
 
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
-_BUILTIN = {
-    **{view: view for view in ("seq", "dep", "const")},
-    **dict.fromkeys(("bag", "hash"), "weightless"),
-    **dict.fromkeys(("roles", "order"), "binding"),
-}
+_BUILTIN = {"seq": "seq", "dep": "dep", "const": "const", "bag": "weightless", "hash": "weightless"}
 """Module of each view of this package."""
 _views: dict[str, type[Encoder]] = {}
 
