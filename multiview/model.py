@@ -262,7 +262,7 @@ class MultiViewEncoder:
         rows; hash buckets still serve the words that neither the corpus nor the vectors know.
 
         Args:
-            vectors: a file (GloVe, word2vec, fastText text) or a model2vec folder.
+            vectors: a file (GloVe, word2vec, fastText).
             words: of the vectors to read at most, from the top.
             cache: where the converted vectors are kept.
 

@@ -113,12 +113,7 @@ class Encoder(nn.Module, ABC):
     @property
     def width(self) -> int:
         """Size of the sentence vectors."""
-        return self.width_for(self.word_dim, self.dim, self.pooling)
-
-    @classmethod
-    def width_for(cls, word_dim: int, hidden: int, pooling: Pooling) -> int:
-        """Size of the sentence vectors of such a view: D for each part of the pooling."""
-        return hidden * parts_of_pooling(pooling)
+        return self.dim * parts_of_pooling(self.pooling)
 
     def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """States of all nodes in sentence order and their heights: ``(h [N, D], height int32 [N])``.

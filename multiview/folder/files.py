@@ -38,7 +38,6 @@ from corpora.support.files import (
 )
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack, trained_views
-from multiview.folder.names import near_model
 from multiview.words.table import VECTORS, WordsRecord, WordTable
 from multiview.words.vectors import Float
 
@@ -111,10 +110,7 @@ def read_model_record(folder: Path) -> ModelRecord | MembersRecord:
     """
     path = folder / "config.json"
     if not path.is_file():
-        raise UserError(
-            f"{folder}: no model here (no config.json); {near_model(folder)}train one with "
-            "python -m multiview.train"
-        )
+        raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
     found = read_json(path)
     number = found.get("format") if isinstance(found, dict) else None
     if number != FORMAT:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -237,27 +236,6 @@ def as_texts(inputs: Iterable[object]) -> list[str | Tokens]:
             texts.append(tuple(text))
         else:
             raise UserError(f"encode: input {index}, {text!r:.60}, is neither a string nor a list of tokens")
-    return texts
-
-
-def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 file without their line breaks.
-
-    Raises:
-        UserError: no such file, an empty one, or a line (it is named) that is not UTF-8.
-    """
-    advice = "give a text file with one sentence per line, or a tree cache"
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; {advice}")
-    lines = path.read_bytes().split(b"\n")
-    texts = []
-    for number, line in enumerate(lines[:-1] if lines[-1] == b"" else lines, start=1):
-        try:
-            texts.append(line.rstrip(b"\r").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}, line {number}: not UTF-8 at byte {error.start}; convert it") from None
-    if not texts:
-        raise UserError(f"{path}: empty; {advice}")
     return texts
 
 
