@@ -260,14 +260,7 @@ def parse_each(
     """Parses of the sentences ``which`` by number; where a batch fails, its halves are tried.
 
     A sentence that fails alone is left out. What is no sentence's fault, a lack of memory or a lost device,
-    is raised: the trees must not depend on it.
-
-    Args:
-        parse: of a parser, whatever its library raises.
-        sentences: tokens.
-        which: numbers of the sentences to parse.
-        name: of the parser.
-        tell: called with what went wrong, a line per sentence.
+    is raised: the trees must not depend on it. ``tell`` gets a line for each sentence that fails.
     """
     if not which:
         return {}
@@ -297,13 +290,8 @@ def assemble(
 ) -> Batch:
     """Sentences and their parses as a batch; those without a sound parse get fallback trees and flags.
 
-    Args:
-        sentences: [B], tokens as they are stored.
-        flags: uint8 [B], updated.
-        inventories: names of the ids.
-        arcs: dependency trees by number of the sentence; None leaves the view out.
-        spans: constituency trees, as for ``arcs``.
-        tell: called with what is wrong with a parse, a line per sentence.
+    ``arcs`` and ``spans`` are by number of the sentence; None leaves the view out. ``flags`` [B] is updated,
+    and ``tell`` gets a line for each parse with something wrong.
     """
     ids: dict[str, int] = {}
     token = [ids.setdefault(word, len(ids)) for tokens in sentences for word in tokens]

@@ -155,11 +155,6 @@ class TreeCache:
         self._next = stop
         return join(parts)
 
-    def close(self) -> None:
-        """Close the open shards; the next read opens them again."""
-        while self._shards:
-            self._shards.popitem()[1].file.close()
-
     def _shard(self, index: int, start: int) -> _Shard:
         """The open shard ``index``; closes the least recently used ones if too many are open."""
         shard = self._shards.get(index)
