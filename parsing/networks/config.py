@@ -1,4 +1,4 @@
-"""Sizes of the parsers' networks; imports nothing heavy, so that ``--help`` is fast."""
+"""Sizes of the parsers' networks and options of their training; imports nothing heavy, for a fast ``--help``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge
 
-from corpora.support.config import Count, Fraction, configuration
+from corpora.support.config import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
 
 Precision = Literal["fp32", "bf16"]
 """Arithmetic of a parser's sentence encoder; everything after it is always fp32."""
@@ -72,3 +72,21 @@ class ModelConfig:
     """The constituency parser's classifiers."""
     min_count: Count = 2
     """Words rarer than this in the training data are unknown words."""
+
+
+@configuration
+class LoopConfig:
+    """Optimisation and budget."""
+
+    epochs: Count = 30
+    """Passes over the training data."""
+    max_minutes: NotNegative = 0.0
+    """End after this time at the latest, with the learning rate at 0; 0 sets no limit."""
+    batch_tokens: Count = 800
+    """Approximate number of words per batch."""
+    learning_rate: Positive = 2.5e-3
+    """Peak learning rate of Adam."""
+    checkpoint_s: NotNegative = 60.0
+    """Seconds between checkpoints."""
+    seed: CountOrNone = 1
+    """Seed of initial weights, batch order and dropout."""
