@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from corpora.support.cli import Command
-from corpora.support.config import config_to_json, configuration
+from corpora.support.config import configuration
 from corpora.support.errors import UserError
 from parsing.cache.files import NAME, SHARD_SENTENCES, Manifest
-from parsing.cache.format import DUMMY_NAME, FALLBACK_NAME, Inventories
+from parsing.cache.format import DUMMY_NAME, FALLBACK_NAME
 
 if TYPE_CHECKING:
     from corpora.documents import Document, Sentence
@@ -43,10 +43,7 @@ class ImportConfig:
 
 def main(config: ImportConfig) -> None:
     """Import the files and print what is in the cache."""
-    from corpora.support.files import write_json
-
     manifest = import_trees(config.output, conllu=config.conllu, ptb=config.ptb)
-    write_json(config.output / "config.json", config_to_json(config))
     counts = (f"{manifest.total(name):,} {name}" for name in ("sentences", "tokens", "documents", "flagged"))
     print(f"{config.output}: {', '.join(counts)}")
     print(f"content sha256 {manifest.content_sha256()}")
@@ -73,40 +70,41 @@ def import_trees(
     """
     from corpora.inputs import input_hash
     from corpora.support.files import locked, sweep
-    from corpora.support.progress import progress
     from parsing.cache.files import write_shard
     from parsing.pipeline.driver import shards_of
+    from parsing.trees.brackets import labels_and_tags, read_trees
 
     files = {name: path for name, path in (("conllu", conllu), ("ptb", ptb)) if path is not None}
     if not files:
         raise UserError("--conllu or --ptb is needed")
-    where = " and ".join(map(str, files.values()))
-    names = gold_names(read_gold(conllu, ptb), where)
     hashes = {f"{name}_sha256": input_hash(path, [path]) for name, path in files.items()}
     source = {"name": "gold", "version": "1", **hashes}
+    golds = (sentence for document in read_gold(conllu, ptb) for sentence in document.sentences)
+    relations = sorted({name for gold in golds for name in gold.relations or ()})
+    labels, tags = labels_and_tags(read_trees(ptb)) if ptb else ([], [])
     manifest = Manifest(
         identity={
             "corpus": {"name": output.name, "reader": "import-1", **hashes},
-            "dependency": None if conllu is None else source,
-            "constituency": None if ptb is None else source,
+            "dependency": source if conllu else None,
+            "constituency": source if ptb else None,
         },
-        relations=names.relations if conllu else (),
-        labels=names.labels if ptb else (),
-        tags=names.tags if ptb else (),
+        relations=(*relations, FALLBACK_NAME) if conllu else (),
+        labels=(*labels, DUMMY_NAME) if ptb else (),
+        tags=(*tags, FALLBACK_NAME) if ptb else (),
         shard_sentences=shard_sentences,
         complete=True,
     )
-    with locked(output), progress(description="importing") as bar:
+    with locked(output):
         sweep(output)
         if (output / NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
         rows = []
         golds = (sentence for document in read_gold(conllu, ptb) for sentence in document.sentences)
         for shard in shards_of(read_gold(conllu, ptb), shard_sentences):
-            size = len(shard.sentences)
-            batch = gold_batch(list(itertools.islice(golds, size)), manifest, f"{where}: shard {shard.index}")
+            batch = gold_batch(list(itertools.islice(golds, len(shard.sentences))), manifest, conllu or ptb)
             rows.append(write_shard(output, shard.index, batch, shard.document_starts, shard.document_ids))
-            bar.update(size)
+        if not rows:
+            raise UserError(f"{' and '.join(map(str, files.values()))}: no sentences")
         manifest = replace(manifest, shards=tuple(rows))
         manifest.write(output)  # only now: an import that is stopped leaves no cache
     return manifest
@@ -132,45 +130,18 @@ def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
             row += 1
             if sentence.heads is None:
                 raise UserError(f"{conllu}: sentence {row} has no heads")
-            tree = next(trees, None)
-            if ptb is not None and (tree is None or tree.tokens != sentence.tokens):
-                here, there = " ".join(tree.tokens if tree else ())[:60], " ".join(sentence.tokens)[:60]
-                raise UserError(f"{ptb}: sentence {row}, {here!r}, is not that of {conllu}, {there!r}")
-            sentences.append(sentence if tree is None else replace(sentence, tree=tree.tree))
+            tree = next(trees, None) if ptb else sentence
+            if tree is None or tree.tokens != sentence.tokens:
+                raise UserError(
+                    f"{ptb}: sentence {row} is not {' '.join(sentence.tokens)[:60]!r} of {conllu}"
+                )
+            sentences.append(replace(sentence, tree=tree.tree))
         yield replace(document, sentences=tuple(sentences))
     if next(trees, None) is not None:
         raise UserError(f"{ptb}: goes on after the {row} sentences of {conllu}")
 
 
-def gold_names(documents: Iterator[Document], where: str) -> Inventories:
-    """Names of relations, labels and tags of a treebank.
-
-    Raises:
-        UserError: there are no sentences, or a tree (it is named) is none.
-    """
-    from parsing.trees.brackets import read_tree
-
-    sentences = itertools.chain.from_iterable(document.sentences for document in documents)
-    relations: set[str] = set()
-    labels: set[str] = set()
-    tags: set[str] = set()
-    row = 0
-    for row, sentence in enumerate(sentences, 1):
-        relations.update(sentence.relations or ())
-        if sentence.tree is not None:
-            tree = read_tree(sentence.tree, where=f"{where}, tree {row}")
-            labels.update(label for _, _, label in tree.spans)
-            tags.update(tree.tags)
-    if not row:
-        raise UserError(f"{where}: no sentences")
-    return Inventories(
-        relations=(*sorted(relations), FALLBACK_NAME),
-        labels=("", *sorted(labels - {""}), DUMMY_NAME),
-        tags=(*sorted(tags), FALLBACK_NAME),
-    )
-
-
-def gold_batch(golds: Sequence[Sentence], names: Manifest, where: str) -> Batch:
+def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path | None) -> Batch:
     """The trees of sentences as arrays.
 
     Raises:
@@ -185,20 +156,19 @@ def gold_batch(golds: Sequence[Sentence], names: Manifest, where: str) -> Batch:
     )
     longest = max(len(gold.tokens) for gold in golds)  # gold trees of any length are kept
     sentences, flags, usable = prepare([gold.tokens for gold in golds], None, longest)
-    arcs = {
-        i: DependencyParse(
-            heads=np.array(golds[i].heads, np.int32),
-            relations=np.array([relations[name] for name in golds[i].relations or ()], np.int32),
-        )
-        for i in usable
-        if relations
-    }
-    spans = {i: to_parse(read_tree(golds[i].tree or "", where=where), labels, tags) for i in usable if labels}
+    arcs = spans = None
+    if relations:
+        arcs = {
+            i: DependencyParse(
+                heads=np.array(golds[i].heads, np.int32),
+                relations=np.array([relations[name] for name in golds[i].relations or ()], np.int32),
+            )
+            for i in usable
+        }
+    if labels:
+        spans = {i: to_parse(read_tree(golds[i].tree or ""), labels, tags) for i in usable}
     faults: list[str] = []
-    inventories = names.inventories
-    batch = assemble(
-        sentences, flags, inventories, arcs if relations else None, spans if labels else None, faults.append
-    )
+    batch = assemble(sentences, flags, names.inventories, arcs, spans, faults.append)
     if faults:
         raise UserError(f"{where}: {faults[0]}")
     return batch

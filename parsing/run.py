@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import shlex
 import sys
 import tempfile
 import time
@@ -47,14 +46,11 @@ NONE = "none"
 PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
 """Simoulin & Crabbé 2021, section 3.1: sentences of the tokenised corpus, in our reading the tagged files,
 whose words are taken as they are."""
-PAPER_PARSERS = {
-    "dep_model": "--dep-model FOLDER: a biaffine parser with BERT features instead of tags (section A.1; "
-    "https://github.com/yzhangcs/parser publishes biaffine-dep-en, with characters in place of BERT's "
-    "features: python -m parsing.convert dep biaffine-dep-en FOLDER --trust-pickle)",
-    "const_model": "--const-model NAME: the parser of Kitaev & Klein 2018 (section 2.2; "
-    "https://github.com/nikitakit/self-attentive-parser publishes benepar_en3; "
-    "python -c \"import benepar; benepar.download('benepar_en3')\" fetches it)",
-}
+PAPER_PARSERS = (
+    "--preset paper needs --dep-model FOLDER (parsing.convert dep biaffine-dep-en of "
+    "https://github.com/yzhangcs/parser: section A.1 has BERT's features in place of characters) and "
+    "--const-model NAME (section 2.2: benepar_en3 of https://github.com/nikitakit/self-attentive-parser)"
+)
 
 
 @configuration
@@ -101,12 +97,13 @@ class ParseConfig:
 def main(config: ParseConfig) -> None:
     """Parse the corpus, or print an estimate."""
     from corpora.registry import open_corpus
+    from corpora.support.errors import UserError
     from parsing.pipeline.driver import run_corpus
     from parsing.pipeline.workers import LocalPool, available_cores
     from parsing.text_parser import load
 
-    if config.preset == "paper":
-        refuse_incomplete(config)
+    if config.preset == "paper" and "builtin" in (config.dep_model, config.const_model):
+        raise UserError(PAPER_PARSERS)
     corpus = open_corpus(
         config.corpus,
         format=config.format,
@@ -144,55 +141,24 @@ def main(config: ParseConfig) -> None:
         output,
         pool,
         expected=functools.partial(expected_sentences, corpus, config.corpus),
-        config={**config_to_json(config), "output": str(output), "command": command_of(config)},
+        config={**config_to_json(config), "output": str(output)},
     )
     print(report(corpus, output, summary))
 
 
-def refuse_incomplete(config: ParseConfig) -> None:
-    """Refuse a run of the preset that lacks the corpus or a parser.
-
-    Raises:
-        UserError: all that is missing, with where it is published.
-    """
-    from corpora.registry import data_folder
-    from corpora.support.errors import UserError
-    from corpora.umbc import SOURCE, find_folder
-    from parsing.libraries.benepar import is_downloaded
-
-    missing = []
-    data = data_folder(config.data)
-    if config.corpus == "umbc":
-        try:
-            find_folder(data)
-        except UserError:
-            missing.append(f"--data FOLDER: UMBC WebBase, which is not in {data} ({SOURCE})")
-    for option, need in PAPER_PARSERS.items():
-        model = getattr(config, option)
-        here = model == NONE or Path(model).exists() or (option == "const_model" and is_downloaded(model))
-        if model == "builtin" or not here:
-            missing.append(need)
-    if missing:
-        raise UserError(f"--preset paper needs what is not here: {'; '.join(missing)}")
-
-
 def refuse_own_input(corpus: str, output: Path) -> None:
-    """Refuse an output folder that the next run would read as text of the corpus.
+    """Refuse an output folder that the next run would read as text; no reader enters hidden folders.
 
     Raises:
-        UserError: ``output`` lies in the folder ``corpus``, and not in a hidden one, which no reader enters.
+        UserError: ``output`` lies in the folder ``corpus``.
     """
     from corpora.registry import NAMED
     from corpora.support.errors import UserError
 
     root, place = Path(corpus).resolve(), output.resolve()
-    if corpus in NAMED or not root.is_dir() or not place.is_relative_to(root):
-        return
-    if not any(part.startswith(".") for part in place.relative_to(root).parts):
-        raise UserError(
-            f"--output {output}: lies in the corpus folder {corpus} and would become part of the corpus; "
-            "choose a folder outside it"
-        )
+    inside = corpus not in NAMED and root.is_dir() and place.is_relative_to(root)
+    if inside and not any(part.startswith(".") for part in place.relative_to(root).parts):
+        raise UserError(f"--output {output}: lies in the corpus folder {corpus}; choose one outside it")
 
 
 def parsing_devices(config: ParseConfig) -> list[str]:
@@ -212,16 +178,6 @@ def parsing_devices(config: ParseConfig) -> list[str]:
     from parsing.networks.device import devices_of
 
     return devices_of(config.device)
-
-
-def command_of(config: ParseConfig) -> str:
-    """The command that makes this cache, without ``--output``: a cache may be moved."""
-    words = ["python", "-m", "parsing.run", config.corpus]
-    for option in dataclasses.fields(config):
-        value = getattr(config, option.name)
-        if option.name not in ("corpus", "output", "dry_run") and value != option.default:
-            words += [f"--{option.name.replace('_', '-')}", str(value)]
-    return shlex.join(words)
 
 
 def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:

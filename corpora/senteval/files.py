@@ -146,13 +146,6 @@ def find_files(name: str, data: Path) -> Files:
     return found
 
 
-def has_files(name: str, data: Path) -> bool:
-    """Whether all files of a task are in a data folder; ``name`` is the toolkit's."""
-    with contextlib.suppress(UserError):
-        return bool(find_files(name, data))
-    return False
-
-
 def _read_text(path: Path, encoding: str) -> str:
     with readable(path) as stream:
         raw = stream.read()

@@ -10,7 +10,6 @@ import hashlib
 import io
 import itertools
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 NAME = "manifest.json"
 FORMAT_VERSION = 2
 SHARD_SENTENCES = 8192
+REMEDY = "the command that made the cache makes again what is damaged or missing"
 
 # A training batch (400 sentences) is about 8,000 tokens: a range read decodes two chunks per field.
 CHUNK = 8192
@@ -138,15 +138,6 @@ class Manifest:
         return config_from_json(cls, read_record(path), where=path)
 
 
-def remedy(folder: Path) -> str:
-    """The end of a message about a damaged or missing shard: the command that restores it."""
-    try:  # parsing.run saves its command
-        command = f"{read_json(folder / 'config.json')['command']} --output {shlex.quote(str(folder))}"
-    except (UserError, KeyError, TypeError):
-        return "make the cache again from where it came"
-    return f"run: {command} (it makes only what is missing)"
-
-
 def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
     """The first value in which two identities differ, as ``corpus.sha256: 'a' is now 'b'``."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
@@ -241,9 +232,9 @@ def check_shard(path: Path, row: ShardRow) -> None:
     try:
         found = sha256_file(path)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); {remedy(path.parent)}") from None
+        raise UserError(f"{path}: cannot be read ({error.strerror}); {REMEDY}") from None
     if found != row.sha256:
-        raise UserError(f"{path}: damaged shard (its SHA-256 is not the one listed); {remedy(path.parent)}")
+        raise UserError(f"{path}: damaged shard (its SHA-256 is not the one listed); {REMEDY}")
 
 
 def open_shard(path: Path) -> h5py.File:
@@ -251,9 +242,3 @@ def open_shard(path: Path) -> h5py.File:
     import h5py
 
     return h5py.File(path, "r", libver=LIBVER)
-
-
-def read_arrays(path: Path) -> Arrays:
-    """All arrays of a shard."""
-    with open_shard(path) as file:
-        return {name: file[name][:] for name in file}

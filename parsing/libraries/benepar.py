@@ -97,15 +97,6 @@ class BeneparParser(DeviceParser):
         return list(guess_space_after(words))
 
 
-def is_downloaded(name: str) -> bool:
-    """Whether a model that benepar's authors publish is on this machine."""
-    try:
-        locate_model(name)
-    except LookupError:
-        return False
-    return True
-
-
 def load_benepar(name_or_path: str) -> BeneparParser:
     """A benepar model: a published name (downloaded before), a checkpoint file or a folder.
 

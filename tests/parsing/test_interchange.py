@@ -12,7 +12,7 @@ from parsing.cache.reader import TreeCache
 from parsing.cache.sentences import cached_sentences
 from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees
-from parsing.verify import verify_shards
+from parsing.verify import verify
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
 CONLLU = """# newdoc id = one
@@ -51,7 +51,7 @@ def test_files_come_back_as_they_were(files, tmp_path: Path) -> None:
     import_trees(tmp_path / "cache", conllu=conllu, ptb=ptb, shard_sentences=2)
     cache = TreeCache.open(tmp_path / "cache")
     assert cache.documents().tolist() == [0, 2, 3] and cache.document_ids() == ["one", "two"]
-    assert sum(r.sentences for r in verify_shards(cache.folder, cache.manifest)) == 3
+    assert sum(verify(cache)) == 3
     export(cache.folder, conllu=tmp_path / "b.conllu", ptb=tmp_path / "b.ptb")
     assert (tmp_path / "b.conllu").read_text() == CONLLU
     assert (tmp_path / "b.ptb").read_text() == PTB
@@ -83,16 +83,16 @@ def test_a_parsed_cache_goes_out_and_in(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ("VBZ\t_\t0", "VBZ\t_\t1", r"dependency tree: not exactly one root; 'It rains \.'"),
-        ("Yes\t", "No\t", r"sentence 2, 'Yes', is not that of .*, 'No'"),
-        ("1\tYes\t_\t_\tUH\t_\t0\troot\t_\t_\n\n", "", "sentence 2, .* is not that of"),
+        ("Yes\t", "No\t", "sentence 2 is not 'No' of"),
+        ("1\tYes\t_\t_\tUH\t_\t0\troot\t_\t_\n\n", "", "sentence 2 is not"),
         ("0\troot", "_\t_", "has no heads|head '_'"),
         ("(NN rain)", "(NN rain) sun", r"a\.ptb, tree 3: not one tree of words"),
-        ("(TOP (INTJ", "(TOP (X (A more)))\n(TOP (INTJ", "sentence 2, 'more', is not that of"),
+        ("(TOP (INTJ", "(TOP (X (A more)))\n(TOP (INTJ", "sentence 2 is not"),
         ("(-RRB- -RRB-)))", "(-RRB- -RRB-)))\n(TOP (X (A more)))", "goes on after the 3 sentences"),
         (
             "(TOP (NP (-LRB- -LRB-) (DT No) (NP (NN rain)) (-RRB- -RRB-)))\n",
             "",
-            "sentence 3, '', is not that",
+            "sentence 3 is not",
         ),
     ],
 )
