@@ -167,7 +167,7 @@ class SentenceEncoder(nn.Module):
         return packing.unpack(x_NE).float()
 
     def forward(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
-        """States [B, T, D] of every position, boundaries included; the first half of D is the direction ahead.
+        """States [B, T, D] of every position, boundaries included; the first half of D runs ahead.
 
         The batch has an end boundary if the config has one; ``vectors`` are used at inference.
         """
