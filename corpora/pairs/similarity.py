@@ -71,8 +71,3 @@ def find_set(name: str, folder: Path) -> ScoredPairs | None:
             left, right = (tuple(row.cells[place] for row in rows) for place in (one, other))
             return ScoredPairs(name, left, right, scores, path)
     return None
-
-
-def published_files(name: str) -> tuple[str, ...]:
-    """The file names under which a set is looked for."""
-    return tuple(_FILES[name])

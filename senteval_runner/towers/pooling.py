@@ -1,16 +1,15 @@
-"""From the word-piece states of a layer to one vector per sentence, padding left out.
+"""Hidden states of one layer to vectors of sentences: EMP's four poolings.
 
-EMP's four poolings: the state of [CLS], the state of [SEP], mean and maximum over the sentence. Where those
-two tokens stand depends on the tokenizer (XLNet puts both last) and where padding stands on its settings,
-so places are counted from the first or the last real word piece of each sentence.
+They are the state of [CLS], the state of [SEP], mean and maximum over all word pieces; as in bert-as-service
+the special ones count and padding does not. Where [CLS] and [SEP] stand depends on the tokenizer (XLNet puts
+both last), so places are counted from the first or the last real word piece of each sentence.
 
-Legend of dimension suffixes: B sentences, T word pieces, N nodes, D hidden size.
+Legend of dimension suffixes: B sentences, T word pieces, D hidden size.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,82 +17,47 @@ from torch import Tensor
 POOLINGS = ("cls", "sep", "mean", "max")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frame:
-    """What a tokenizer puts around a sentence."""
+class Frame(NamedTuple):
+    """Where a tokenizer puts [CLS] and [SEP]: from the first real token when >= 0, else from the end."""
 
-    prefix: int
-    """Special tokens before the first word piece (BERT 1, XLNet 0)."""
-    suffix: int
-    """Special tokens after the last (BERT 1, XLNet 2)."""
     cls: int
-    """Place of [CLS]: from the first real token when >= 0, from the last when negative (-1 is the last)."""
     sep: int
-    """Place of [SEP], likewise."""
     notes: tuple[str, ...] = ()
     """Which of the two the tokenizer lacks, and what stands for it."""
 
 
 def frame_of(tokenizer: Any) -> Frame:
-    """The special tokens of a tokenizer, read off a sentence it encodes.
+    """The places in a sentence that the tokenizer encodes.
 
     A tokenizer without [CLS] (T5, GPT-2) has the first real token in its place, one without [SEP] the last.
     """
     encoded = tokenizer("a", return_special_tokens_mask=True)
     ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
-    prefix = next((i for i, flag in enumerate(special) if not flag), len(ids))
-    suffix = next((i for i, flag in enumerate(reversed(special)) if not flag), 0)
     notes = []
 
     def place(token_id: int | None, name: str, otherwise: int) -> int:
-        if token_id is not None and token_id in ids[len(ids) - suffix :]:
-            last = len(ids) - 1 - ids[::-1].index(token_id)
-            result: int = last - len(ids)
-            return result
-        if token_id is not None and token_id in ids[:prefix]:
-            return int(ids.index(token_id))
-        notes.append(f"no {name} token: the {'first' if otherwise == 0 else 'last'} token stands for it")
+        found = [i for i, flag in enumerate(special) if flag and ids[i] == token_id]
+        if found:
+            return found[-1] if found[-1] < special.index(0) else found[-1] - len(ids)
+        notes.append(f"no {name} token: the {'last' if otherwise else 'first'} token stands for it")
         return otherwise
 
-    # BERT's [SEP] also ends the sentence; RoBERTa's <s> and </s> are its cls and sep tokens.
-    cls = place(tokenizer.cls_token_id, "[CLS]", 0)
-    sep = place(tokenizer.sep_token_id, "[SEP]", -1)
-    return Frame(prefix=prefix, suffix=suffix, cls=cls, sep=sep, notes=tuple(notes))
+    # RoBERTa's <s> and </s> are its cls and sep tokens.
+    cls, sep = place(tokenizer.cls_token_id, "[CLS]", 0), place(tokenizer.sep_token_id, "[SEP]", -1)
+    return Frame(cls, sep, tuple(notes))
 
 
-def counted(mask_BT: Tensor, frame: Frame, *, special_tokens: bool) -> Tensor:
-    """Positions that mean and maximum count: bool [B, T].
-
-    These are all real ones, with or without special tokens. A sentence of special tokens alone keeps them.
-    """
+def pool(hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, pooling: str) -> Tensor:
+    """One of :data:`POOLINGS` of one layer: [B, D]; the mask is 1 at real tokens, which are contiguous."""
     real_BT = mask_BT.bool()
-    if special_tokens:
-        return real_BT
-    rank_BT = real_BT.long().cumsum(1) - 1
-    length_B1 = real_BT.sum(1, keepdim=True)
-    inner_BT = real_BT & (rank_BT >= frame.prefix) & (rank_BT < length_B1 - frame.suffix)
-    return torch.where(inner_BT.any(1, keepdim=True), inner_BT, real_BT)
-
-
-def places(mask_BT: Tensor, place: int) -> Tensor:
-    """Position of each sentence's real token number ``place`` (counted as in :class:`Frame`): int64 [B]."""
-    real_BT = mask_BT.long()
-    first_B = real_BT.argmax(1)
-    last_B = mask_BT.shape[1] - 1 - real_BT.flip(1).argmax(1)
-    # Real tokens are contiguous, whichever side the padding is on.
-    return first_B + place if place >= 0 else last_B + 1 + place
-
-
-def pool(hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, pooling: str, *, special_tokens: bool) -> Tensor:
-    """One of :data:`POOLINGS` of one layer: [B, D]."""
-    if pooling in ("cls", "sep"):
-        rows_B = torch.arange(len(hidden_BTD), device=hidden_BTD.device)
-        return hidden_BTD[rows_B, places(mask_BT, getattr(frame, pooling))]
-    counted_BT = counted(mask_BT, frame, special_tokens=special_tokens)
     if pooling == "mean":
-        weight_BT = counted_BT.to(hidden_BTD.dtype)
+        weight_BT = real_BT.to(hidden_BTD.dtype)
         return torch.einsum("btd,bt->bd", hidden_BTD, weight_BT) / weight_BT.sum(1, keepdim=True)
-    return hidden_BTD.masked_fill(~counted_BT[:, :, None], float("-inf")).amax(1)
+    if pooling == "max":
+        return hidden_BTD.masked_fill(~real_BT[:, :, None], float("-inf")).amax(1)
+    place: int = getattr(frame, pooling)
+    first_B = mask_BT.long().argmax(1) + (mask_BT.sum(1) if place < 0 else 0)
+    return hidden_BTD[torch.arange(len(hidden_BTD), device=hidden_BTD.device), first_B + place]
 
 
 PADDED_FIRST = ("roberta", "xlm-roberta", "camembert", "mpnet")

@@ -18,19 +18,13 @@ from corpora.support.errors import UserError
 from senteval_runner.towers.config import Pooling
 from senteval_runner.towers.pooling import most_pieces
 from senteval_runner.vectors.pretrained import assemble, load_pretrained, pooling_module
-from senteval_runner.vectors.sources import is_multiview
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
 class Tower(nn.Module):
-    """A Hugging Face encoder and a pooling, as a sentence-transformers model.
-
-    Args:
-        model: a Transformer, a Pooling and what else makes its vectors.
-        pooling: the name of the model's own pooling; None where it does not matter.
-    """
+    """A sentence-transformers model, and the name of its own pooling (None where it does not matter)."""
 
     def __init__(self, model: SentenceTransformer, pooling: Pooling | None) -> None:
         super().__init__()
@@ -83,21 +77,20 @@ def load_tower(
     dropout: float | None = None,
     device: str | torch.device = "cpu",
 ) -> Tower:
-    """A tower from a name or a folder.
+    """A tower from the name or folder of a Hugging Face encoder or of a sentence-transformers model.
+
+    Of the latter its Transformer is taken; pooling and normalisation are replaced by ``pooling``.
 
     Args:
-        backbone: Hugging Face name, folder of a Hugging Face encoder or of a sentence-transformers model
-            (its Transformer is taken; its pooling and normalisation are replaced by ``pooling``).
+        backbone: name or folder.
         pooling: how word-piece vectors become one vector.
-        max_length: word pieces per text, special ones included; longer texts are cut. None is as many as the
-            encoder has positions for.
+        max_length: word pieces per text, special ones included; None is as many as the encoder reads.
         dropout: probability in every dropout layer; None keeps what the backbone has.
-        device: ``cpu`` or ``cuda``.
+        device: where the tower is.
 
     Raises:
         UserError: nothing loadable is found under that name.
     """
-    _refuse_multiview(backbone)
     model = load_pretrained(backbone, max_seq_length=max_length)
     # The tokenizer has the wanted length; an encoder with fewer positions would fail on longer texts.
     if most := most_pieces(model.config, model.tokenizer):
@@ -116,24 +109,13 @@ def set_dropout(model: nn.Module, probability: float) -> None:
 
 
 def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.device = "cpu") -> Tower:
-    """A tower with the model's own pooling and all modules after it.
-
-    Args:
-        backbone: name or folder of a sentence-transformers model.
-        max_length: word pieces per text, special ones included; longer texts are cut.
-        device: ``cpu`` or ``cuda``.
+    """A sentence-transformers model as a tower, with its own pooling and all modules after it.
 
     Raises:
         UserError: nothing loadable is found under that name, or it does not begin with a transformer.
     """
-    _refuse_multiview(backbone)
     model = load_pretrained(backbone, whole=True, device="cpu")
     if type(model[0]).__name__ != "Transformer":
         raise UserError(f"model {backbone!r} begins with {type(model[0]).__name__}, not with a transformer")
     model.max_seq_length = max_length
     return Tower(model, None).to(device)
-
-
-def _refuse_multiview(backbone: str) -> None:
-    if is_multiview(Path(backbone)):
-        raise UserError(f"backbone {backbone!r} is a multi-view model; give a Hugging Face encoder")

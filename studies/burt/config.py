@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.support.config import Count, CountOrNone, Fraction, Positive, configuration
-from senteval_runner.towers.config import Pieces, Pooling
-from studies.finetune.config import Concatenation
+from senteval_runner.towers.config import Concatenation, Pieces, Pooling
 
 Objective = Literal["nli", "identification", "classification"]
 Ablation = Literal["objectives", "pooling", "concatenation", "negatives"]
@@ -26,18 +25,13 @@ class BurtConfig:
     ablation: Ablation | None = None
     """Train every row of a block of Table 4 in its own folder below --output."""
     backbone: str | None = None
-    """Hugging Face name, local folder (sentence-transformers, multi-view too), or tiny (from scratch)."""
+    """Hugging Face name, local folder (sentence-transformers too), or tiny (from scratch)."""
     nli: tuple[Path, ...] = ()
     """NLI training files: published SNLI/MultiNLI .jsonl, or .tsv of label, sentence1, sentence2."""
     nli_dev: tuple[Path, ...] = ()
     """NLI files scored during training; without them a fraction of --nli is held out (see --held-out)."""
-    nli_unseen: tuple[Path, ...] = ()
-    """NLI files to keep unseen: training pairs whose premise occurs in them are dropped and counted."""
     ppdb: tuple[Path, ...] = ()
     """PPDB files as published (1.0 or 2.0, plain or .gz), or .tsv/.txt of two phrases per line."""
-    paraphrase: tuple[Path, ...] = ()
-    """Labelled paraphrase pairs for identification beside PPDB: .tsv(.gz) of label (0/1), sentence1,
-    sentence2; they bring their own negatives."""
     objectives: tuple[Objective, ...] = ("nli", "identification", "classification")
     """Objectives to train. Missing data for one of them is an error."""
     pooling: Pooling = "mean"

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from corpora.pairs.labelled import NLI_LABELS, read_binary, read_nli, read_phrases
+from corpora.pairs.labelled import NLI_LABELS, read_nli, read_phrases
 from corpora.support.errors import UserError
 from corpora.support.split import hold_out, normalised, pair_in_fraction
 from studies.burt.config import BurtConfig, Objective
@@ -37,7 +37,6 @@ class BurtData:
     held: dict[Objective, Examples] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     """To train on."""
-    held_texts: list[str] = field(default_factory=list)
     summary: list[str] = field(default_factory=list)
     """What was read, kept and dropped, one line per set."""
 
@@ -45,7 +44,6 @@ class BurtData:
         """A fixed random choice of at most :data:`HELD_ROWS` held-out examples."""
         if len(examples):
             self.held[objective] = examples.take(choose(len(examples), HELD_ROWS, "held"))
-            self.held_texts += self.held[objective].texts()
 
 
 def read_data(config: BurtConfig) -> BurtData:
@@ -68,29 +66,27 @@ def _read_nli(config: BurtConfig, data: BurtData) -> None:
     skipped: Counter[str] = Counter()
     every = nli_examples(row for path in config.nli for row in at_most(read_nli(path, skipped), config.limit))
     labelled = every.take(np.flatnonzero(every.target >= 0))
-    unseen = (row[0] for path in (*config.nli_dev, *config.nli_unseen) for row in read_nli(path))
-    kept = without_premises(labelled, unseen)
+    dev = nli_examples(row for path in config.nli_dev for row in read_nli(path))
+    kept = without_premises(labelled, dev.first)
     names = ", ".join(path.name for path in config.nli)
     dropped = len(every) - len(labelled) + skipped.total()
     premises = len(labelled) - len(kept)
-    counts = f"dropped {dropped:,} without a three-way label, {premises:,} with an unseen premise"
-    if not len(kept):
-        raise UserError(f"nli: {names} leave no training pair: {counts}")
     if config.nli_dev:
-        train = kept
-        dev = nli_examples(row for path in config.nli_dev for row in read_nli(path))
-        held = dev.take(np.flatnonzero(dev.target >= 0))
+        train, held = kept, dev.take(np.flatnonzero(dev.target >= 0))
     else:
         train, held = hold_out(kept, config.held_out)
     data.train["nli"] = fixed(train)
     data.texts += train.texts()
     data.hold("nli", held)
-    data.summary.append(f"nli ({names}): {len(train):,} pairs to train on, {len(held):,} held out; {counts}")
+    data.summary.append(
+        f"nli ({names}): {len(train):,} pairs to train on, {len(held):,} held out; dropped {dropped:,} "
+        f"without a three-way label, {premises:,} whose premise is in --nli-dev"
+    )
 
 
 def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
-    if not config.ppdb and not config.paraphrase:
-        raise UserError("objectives identification and classification need --ppdb FILE or --paraphrase FILE")
+    if not config.ppdb:
+        raise UserError("objectives identification and classification need --ppdb FILE")
     rows = [row for path in config.ppdb for row in at_most(read_phrases(path), config.limit)]
     taken = usable(rows)
     train, held = (
@@ -101,25 +97,15 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
         f"and a label that is kept; {len(train):,} to train on, {len(held):,} held out"
     )
     if "identification" in config.objectives:
-        given = (row for path in config.paraphrase for row in at_most(read_binary(path), config.limit))
-        labelled, labelled_held = hold_out(Examples.of_pairs(given), config.held_out)
         pairs, pairs_held = (list(zip(side.first, side.second or (), strict=True)) for side in (train, held))
-        sampled = with_negatives(pairs, config.negatives, config.seed, others=pairs_held)
+        data.train["identification"] = with_negatives(pairs, config.negatives, config.seed, others=pairs_held)
         other = with_negatives(pairs_held, config.negatives, config.seed, "held out", others=pairs)
-        data.train["identification"] = lambda index: sampled(index) + labelled
-        data.texts += [*train.texts(), *labelled.texts()]
-        data.hold("identification", other(0) + labelled_held)
-        data.held_texts += held.texts()  # negatives of either side are phrases of both
-        data.summary.append(
-            f"identification: {len(labelled):,} and {len(labelled_held):,} labelled pairs, too"
-        )
+        data.texts += train.texts()
+        data.hold("identification", other(0))
     if "classification" in config.objectives:
         three, three_held = (side.take(np.flatnonzero(side.target >= 0)) for side in (train, held))
         if len(set(three.target.tolist())) < len(CLASSES["classification"]):
-            raise UserError(
-                "classification needs PPDB 2.0 rows labelled Equivalence, (Forward|Reverse)Entailment "
-                "and Independent; the files have none of some kind: leave classification out of --objectives"
-            )
+            raise UserError(f"classification needs PPDB 2.0 rows labelled {', '.join(MERGED)}")
         data.train["classification"] = fixed(three)
         data.texts += three.texts()
         data.hold("classification", three_held)

@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 
 from safetensors.torch import save_file
-from torch import nn
 
 from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
@@ -32,14 +31,13 @@ from senteval_runner.report.table import Table
 from senteval_runner.towers.transformer import load_tower
 from studies.burt.config import Ablation, BurtConfig, Objective
 from studies.burt.data import CLASSES, read_data
-from studies.finetune.config import Concatenation, LoopConfig
 from studies.finetune.examples import Stream
 from studies.finetune.heads import PairHead, Siamese
-from studies.finetune.loop import Task, fit
+from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready
 from studies.kit.runner import Cell, Figures, Run
 
-FILES = ("nli", "nli_dev", "nli_unseen", "ppdb", "paraphrase")
+FILES = ("nli", "nli_dev", "ppdb")
 """Options that name data."""
 FREE_OPTIONS = {*FILES, "output", "preset", "ablation", "backbone"}
 """Options that do not decide the result, or by the content of what they name."""
@@ -120,7 +118,12 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
     tower = load_tower(
         backbone, pooling=config.pooling, max_length=config.max_length, dropout=DROPOUT, device=device
     )
-    net = siamese(tower, config.objectives, config.concatenation, config.seed).to(device)
+    heads: dict[str, PairHead] = {
+        name: PairHead(tower.dim, len(classes), config.concatenation, config.seed + place)
+        for place, (name, classes) in enumerate(CLASSES.items())
+        if name in config.objectives
+    }
+    net = Siamese(tower, heads).to(device)
 
     def task(name: Objective) -> Task:
         stream = Stream(data.train[name], config.batch_size, config.seed, name)
@@ -145,23 +148,10 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         folder=work,
         report=run.log,
     )
-    net.cpu().encoder.save(folder)
+    net.cpu().tower.save(folder)
     with atomic_path(folder / "heads.safetensors") as temporary:
         save_file({name: one.contiguous() for name, one in net.heads.state_dict().items()}, temporary)
     return {"history": history, "data": data.summary}
-
-
-def siamese(
-    tower: nn.Module, objectives: Sequence[Objective], concatenation: Concatenation, seed: int
-) -> Siamese:
-    """The tower with a softmax head per objective; the initial weights depend on the seed alone."""
-    dim: int = tower.dim  # type: ignore[assignment]
-    heads: dict[str, PairHead] = {
-        name: PairHead(dim, len(classes), concatenation, seed + place)
-        for place, (name, classes) in enumerate(CLASSES.items())
-        if name in objectives
-    }
-    return Siamese(tower, heads)
 
 
 def one_round(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
@@ -177,11 +167,7 @@ def steps_per_epoch(cycle: Sequence[Objective], batches: Mapping[str, int]) -> i
 
     The sets differ in size by orders of magnitude. So an epoch is one pass over NLI, which gets half of the
     steps; without NLI it is one pass over the set that takes longest. The other sets repeat, reshuffled
-    at each of their passes.
-
-    Args:
-        cycle: one round of :func:`one_round`.
-        batches: batches in one pass of each set.
+    at each of their passes. ``batches`` are those of one pass of each set.
     """
     decisive: list[Objective] = ["nli"] if "nli" in cycle else list(dict.fromkeys(cycle))
     return max(-(-batches[name] * len(cycle) // cycle.count(name)) for name in decisive)

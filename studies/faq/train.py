@@ -24,10 +24,9 @@ from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import Tower, embed_all, load_whole, set_dropout
 from senteval_runner.vectors.sources import find_source, split_parts
 from studies.faq.config import FaqConfig
-from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import PairHead, Siamese
-from studies.finetune.loop import Task, fit
+from studies.finetune.loop import LoopConfig, Task, fit
 
 WRONG = 4
 """Wrong entries per query."""
@@ -122,4 +121,4 @@ def tune(
         folder=folder,
         report=report,
     )
-    return net.encoder
+    return net.tower

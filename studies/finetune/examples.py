@@ -92,12 +92,7 @@ def with_negatives(
 
     ``c`` is any phrase of the set that is neither ``a`` nor a known paraphrase of ``a`` (as in BURT).
 
-    Args:
-        pairs: the positives.
-        k: number of negatives.
-        seed: of the negatives.
-        name: of the set, for another choice.
-        others: known paraphrases of the other side of a split, which must not become negatives.
+    Nor is it one in ``others``, the pairs on the other side of a split; another ``name`` is another choice.
     """
     related: dict[str, set[str]] = {}
     for a, b in (*pairs, *others):
@@ -111,9 +106,7 @@ def with_negatives(
         for a, b in pairs:
             rows.append((a, b, 1))
             if k and len(related[a]) == len(phrases):
-                raise UserError(
-                    f"no negative for {a!r}: every phrase of the set is its paraphrase; add pairs"
-                )
+                raise UserError(f"no negative for {a!r}: every phrase of the set is its paraphrase")
             for _ in range(k):
                 c = phrases[generator.integers(len(phrases))]
                 while c in related[a]:
@@ -125,10 +118,7 @@ def with_negatives(
 
 
 class Stream:
-    """An endless sequence of batches: pass after pass, each in a new random order.
-
-    The last batch of a pass may be smaller.
-    """
+    """Endless batches: pass after pass, each in a new random order; the last of a pass may be smaller."""
 
     def __init__(self, draw: Draw, batch_size: int, seed: int, name: str) -> None:
         self.draw, self.batch_size, self.seed, self.name = draw, batch_size, seed, name
@@ -151,8 +141,5 @@ class Stream:
 
     def _pass(self, pass_index: int) -> tuple[int, Examples, np.ndarray]:
         examples = self.draw(pass_index)
-        return (
-            pass_index,
-            examples,
-            rng(self.seed, "order/" + self.name, pass_index).permutation(len(examples)),
-        )
+        generator = rng(self.seed, "order/" + self.name, pass_index)
+        return pass_index, examples, generator.permutation(len(examples))

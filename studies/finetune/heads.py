@@ -6,31 +6,17 @@ Shapes: B pairs, D tower's width, C classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from senteval_runner.towers.config import Concatenation
 from senteval_runner.towers.transformer import Tower, embed_all
-from studies.finetune.config import Concatenation
 from studies.finetune.examples import Examples
 
 _WIDTH = {"uv": 2, "diff": 1, "prod": 1}
-
-
-class TowerModule(nn.Module):
-    """A network that trains a tower."""
-
-    def __init__(self, tower: nn.Module) -> None:
-        super().__init__()
-        self.tower = tower
-
-    @property
-    def encoder(self) -> Tower:
-        """The tower, typed as what it can do."""
-        return cast(Tower, self.tower)
 
 
 def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
@@ -40,14 +26,7 @@ def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
 
 
 class PairHead(nn.Module):
-    """Linear layer over :func:`combine`: logits [B, C] of a pair's class.
-
-    Args:
-        dim: D.
-        classes: C.
-        concatenation: which features.
-        seed: seed of the initial weights (torch's default for a linear layer).
-    """
+    """Linear layer over :func:`combine`; its initial weights (torch's default) depend on the seed alone."""
 
     def __init__(self, dim: int, classes: int, concatenation: Concatenation, seed: int) -> None:
         super().__init__()
@@ -60,28 +39,24 @@ class PairHead(nn.Module):
         return logits
 
 
-class Siamese(TowerModule):
-    """A tower that embeds both texts of a pair, and a softmax head per task.
+class Siamese(nn.Module):
+    """A tower that embeds both texts of a pair, and a softmax head per task."""
 
-    Args:
-        tower: the encoder.
-        heads: by task.
-    """
-
-    def __init__(self, tower: nn.Module, heads: Mapping[str, PairHead]) -> None:
-        super().__init__(tower)
+    def __init__(self, tower: Tower, heads: Mapping[str, PairHead]) -> None:
+        super().__init__()
+        self.tower = tower
         self.heads = nn.ModuleDict(heads)
 
     def loss(self, task: str, examples: Examples) -> Tensor:
         """−1/B Σ log softmax(head(u, v))[class]; both sides of the batch share one forward pass."""
-        u_BD, v_BD = self.encoder.embed(list(examples.texts())).split(len(examples))
+        u_BD, v_BD = self.tower.embed(list(examples.texts())).split(len(examples))
         target = torch.from_numpy(examples.target).to(u_BD.device)
         return functional.cross_entropy(self.heads[task](u_BD, v_BD), target)
 
     def predict(self, task: str, examples: Examples) -> np.ndarray:
         """Most probable class per pair, int64 [n]."""
         head = self.heads[task]
-        table = torch.from_numpy(embed_all(self.encoder, list(examples.texts())))
+        table = torch.from_numpy(embed_all(self.tower, list(examples.texts())))
         u_BD, v_BD = table.to(next(head.parameters()).device).split(len(examples))
         classes: np.ndarray = head(u_BD, v_BD).argmax(dim=-1).cpu().numpy()
         return classes

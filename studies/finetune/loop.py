@@ -19,7 +19,6 @@ from parsing.training.checkpoints import Checkpoints
 from parsing.training.loop import Loop, Plan
 from parsing.training.task import Position, ramp
 from parsing.training.task import Task as LoopTask
-from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream
 
 Row = dict[str, Any]
@@ -45,6 +44,22 @@ def batch_number(step: int, cycle: Sequence[str]) -> int:
     name = cycle[step % len(cycle)]
     rounds, place = divmod(step, len(cycle))
     return rounds * cycle.count(name) + cycle[:place].count(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopConfig:
+    """How the weights are trained: AdamW, by default as in BURT."""
+
+    learning_rate: float
+    """At its peak."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-9
+    weight_decay: float = 0.0
+    """Decoupled, per step."""
+    warmup: float = 0.1
+    """Fraction of all steps in which the rate rises linearly."""
+    decay: bool = True
+    """Decay the rate linearly to 0 at the last step; otherwise it is constant after the warm-up."""
 
 
 class _Tasks(LoopTask[int]):
@@ -121,23 +136,13 @@ def fit(
 ) -> list[Row]:
     """Train ``model`` in place; return one row of scores per evaluation.
 
-    Args:
-        model: everything trainable: tower and heads.
-        tasks: by name.
-        config: how the weights are trained.
-        steps: number of optimiser steps.
-        evaluate: returns scores by name (fractions); called in eval mode without gradients.
-        seed: seed of the dropout masks; streams have their own.
-        folder: folder of the saved states; a state found there is resumed.
-        cycle: step s trains task ``cycle[s % len(cycle)]``; by default the tasks in their order.
-        evaluate_every: steps between evaluations; there is also one before the first step and one after the
-            last; 0 is these two.
-        select: keep the weights with the highest score of this name; by default the last ones.
-        report: called with one line per evaluation.
+    Scores have names and are fractions; ``evaluate`` is called in eval mode without gradients, before the
+    first step, every ``evaluate_every`` steps (0: never) and after the last. Step s trains task
+    ``cycle[s % len(cycle)]``, by default the tasks in their order. The weights with the highest score
+    ``select`` are kept, by default the last ones. A state found in ``folder`` is resumed.
 
     Raises:
-        UserError: the loss or gradient is not finite (the last saved state stays), or the saved state
-            belongs to another run.
+        UserError: the loss or gradient is not finite, or the saved state belongs to another run.
         KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
     """
     cycle = cycle or tuple(tasks)

@@ -32,20 +32,13 @@ def ready(
 ) -> tuple[str, str]:
     """What to load and a digest of its content; a tiny BERT is built in ``output/backbone`` first.
 
-    Args:
-        backbone: value of ``--backbone``.
-        output: of the study.
-        texts: asked only for a tiny BERT, whose vocabulary they are.
-        seed: of its weights.
+    Its vocabulary is learnt from ``texts``, which are asked for only then.
 
     Raises:
         UserError: none was given.
     """
     if backbone is None:
-        raise UserError(
-            "no backbone: give --backbone with a Hugging Face name (bert-base-uncased is the paper's) or the "
-            f"folder of an encoder, or --backbone {TINY} for a small BERT made from the texts at hand"
-        )
+        raise UserError(f"no backbone: give --backbone with a Hugging Face name, a folder or {TINY}")
     if backbone == TINY:
         backbone = str(build_tiny(output / "backbone", texts(), seed=seed))
     return backbone, find_source(backbone).key
@@ -62,13 +55,8 @@ def build_tiny(
 ) -> Path:
     """Write a Hugging Face folder with a small untrained BERT for ``texts``; a finished folder is kept.
 
-    Args:
-        folder: output folder for ``config.json``, ``model.safetensors`` and the tokenizer.
-        texts: corpus of the vocabulary.
-        layers: of the transformer.
-        hidden: width, a multiple of 64 with as many attention heads, or less with one.
-        vocabulary: most word pieces, special ones included.
-        seed: of the weights.
+    The vocabulary has at most that many word pieces, special ones included. A ``hidden`` width that is a
+    multiple of 64 gets as many attention heads, a smaller one gets one.
 
     Raises:
         UserError: no text, or the folder holds a BERT of another configuration.
@@ -105,12 +93,7 @@ def build_tiny(
 
 
 def learn_vocabulary(texts: Sequence[str], size: int) -> list[str]:
-    """Lower-cased WordPiece vocabulary of ``texts``: letters, then pieces from the most useful on.
-
-    Args:
-        texts: the corpus.
-        size: number of pieces; fewer if the text has no more that occur twice.
-    """
+    """Lower-cased WordPiece vocabulary of at most ``size``: letters, then pieces from the most useful on."""
     try:
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
     except ImportError:

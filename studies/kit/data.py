@@ -25,11 +25,7 @@ from corpora.support.errors import UserError
 
 
 def read_presets(config: type[Any]) -> dict[str, dict[str, Any]]:
-    """The options of each preset by field, ``preset`` itself among them.
-
-    Args:
-        config: the dataclass; values get the types of its fields.
-    """
+    """The options of each preset by field of ``config``, in its types, ``preset`` itself among them."""
     from pydantic import TypeAdapter
 
     types, tables = get_type_hints(config, include_extras=True), _tables(config)
@@ -65,11 +61,7 @@ def _tables(config: type[Any]) -> dict[str, dict[str, Any]]:
 
 
 def published(file: Path) -> dict[str, dict[str, float]]:
-    """Figures by column, by name of the row.
-
-    Args:
-        file: CSV; its first column holds the names.
-    """
+    """Figures of a CSV file by column, by name of the row, which is in the first column."""
     with file.open(encoding="utf-8", newline="") as lines:
         head, *rows = csv.reader(lines)
     return {

@@ -61,11 +61,7 @@ class Cell:
 
 
 class Run:
-    """Computes the cells of one study below its output folder.
-
-    Args:
-        output: the study's folder.
-    """
+    """Computes the cells of one study below its output folder."""
 
     def __init__(self, output: Path) -> None:
         self.output = output
@@ -101,13 +97,21 @@ class Run:
         folder = self.output / (cell.folder or "cells")
         record = folder / ("cell.json" if cell.folder else f"{identity}.json")
         work = self.output / "unfinished" / identity
-        held = self._finished(record)
+        held = None
+        if record.exists():
+            try:
+                held = read_record(record)
+            except UserError as error:
+                self.log(f"{error}; computed again")
         if held is None:
             work.mkdir(parents=True, exist_ok=True)
             figures = cell.compute(work)
             weights = sorted(folder.rglob("*.safetensors")) if cell.folder else []
-            weights = [path for path in weights if not path.is_relative_to(work)]
-            written = {str(path.relative_to(folder)): file_record(path) for path in weights}
+            written = {
+                str(path.relative_to(folder)): file_record(path)
+                for path in weights
+                if not path.is_relative_to(work)
+            }
             write_record(record, {"identity": identity, "figures": figures, "files": written})
             held = read_record(record)
             shown = (f"{k} {v:.4f}" for k, v in held["figures"].items() if isinstance(v, float))
@@ -117,18 +121,7 @@ class Run:
         for name, file in held["files"].items():
             check_file(folder / name, **file)
         shutil.rmtree(work, ignore_errors=True)  # after the record, so that a kill loses nothing
-        figures = dict(held["figures"])
-        return figures
-
-    def _finished(self, record: Path) -> dict[str, Any] | None:
-        """A stored cell; None, with a line in the log, if the file is damaged: it is computed again."""
-        if not record.exists():
-            return None
-        try:
-            return read_record(record)
-        except UserError as error:
-            self.log(f"{error}; computed again")
-            return None
+        return dict(held["figures"])
 
     def finish(self, config: Any, page: Page) -> int:
         """Write and print the report; return the exit code, 2 if something was left out.
@@ -138,7 +131,7 @@ class Run:
         """
         from senteval_runner.report.page import Section
 
-        reasons = [f"{_names(names)}: {reason}" for reason, names in self.left_out.items()]
+        reasons = [f"{', '.join(names)}: {reason}" for reason, names in self.left_out.items()]
         if not self.rows:
             raise UserError("; ".join(reasons) or "nothing to compute: see --help")
         if reasons:
@@ -152,18 +145,8 @@ class Run:
         return 2 if reasons else 0
 
 
-def _names(names: Sequence[str]) -> str:
-    """Up to three names in full."""
-    more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more:,} more" if more > 0 else "")
-
-
 def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     """Compute a study and write its report; return the exit code.
-
-    Args:
-        config: has ``output``, and ``preset`` if there are some.
-        study: computes its cells with the given runner, and returns the tables.
 
     Raises:
         UserError: the preset's inputs are not given, or nothing could be computed.
@@ -174,22 +157,11 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
 
 
 def command(
-    config: type[Any],
-    study: str,
-    module: str,
-    description: str,
-    *,
-    plugins: bool = False,
+    config: type[Any], study: str, module: str, description: str, *, plugins: bool = False
 ) -> Command:
-    """The command of a study.
+    """The command ``python -m MODULE`` of a study; ``presets.toml`` beside its options holds the presets.
 
-    Args:
-        config: its options; ``presets.toml`` beside their module holds the presets.
-        study: ``module:function`` of what :func:`run_study` takes, imported when it runs, so that --help is
-            fast.
-        module: the word after ``python -m``.
-        description: shown by ``--help``.
-        plugins: see :class:`corpora.support.cli.Command`.
+    The study is named as ``module:function`` and imported when it runs, so that --help is fast.
     """
 
     def main(chosen: Any) -> int:

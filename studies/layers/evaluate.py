@@ -22,8 +22,7 @@ from senteval_runner.report.page import Page
 from senteval_runner.report.tables import headline
 from senteval_runner.running import expand_tasks
 from senteval_runner.towers.backbones import Backbone, WholeBackbone, open_backbone
-from senteval_runner.towers.config import BackboneConfig
-from senteval_runner.towers.units import WHOLE, Unit, chosen_joins, chosen_layers, units_of
+from senteval_runner.towers.units import WHOLE, Unit, chosen, chosen_joins
 from senteval_runner.vectors.embed import Part, Tokens
 from senteval_runner.vectors.sources import distinct_names, find_source
 from studies.kit.runner import Cell, Figures, Run
@@ -53,7 +52,7 @@ class Subject:
 
     def key(self, unit: Unit) -> list[object]:
         """Everything that decides the vectors of a unit."""
-        return [*self.backbone.identity(), unit.layers, unit.pooling]
+        return [*self.backbone.identity, unit.layers, unit.pooling]
 
     def vectors(self, unit: Unit, sentences: Sequence[Tokens]) -> Float:
         """The columns of a unit side by side, float32 [n, D]; what the store lacks is encoded now."""
@@ -131,13 +130,14 @@ def open_subjects(config: LayersConfig, run: Run) -> list[Subject]:
     Raises:
         UserError: a layer or pooling that an encoder lacks.
     """
-    reading = BackboneConfig(trees=config.trees, device=config.device)
     backbones: list[Backbone] = []
     specs: list[str] = []
     for spec, whole in [*((s, False) for s in config.backbones), *((s, True) for s in config.encoders)]:
         try:
             backbones.append(
-                WholeBackbone(find_source(spec), reading) if whole else open_backbone(spec, reading)
+                WholeBackbone(find_source(spec), config.trees, config.device)
+                if whole
+                else open_backbone(spec, trees=config.trees, device=config.device)
             )
         except UserError as error:
             run.leave_out(spec, error)
@@ -147,29 +147,25 @@ def open_subjects(config: LayersConfig, run: Run) -> list[Subject]:
     return [choose(*pair, config) for pair in zip(names, backbones, strict=True)]
 
 
-def open_whole(spec: str, config: BackboneConfig) -> Backbone:
-    """An encoder as it is, without its layers."""
-    return WholeBackbone(find_source(spec), config)
-
-
 def choose(name: str, backbone: Backbone, config: LayersConfig) -> Subject:
     """Choose layers and poolings of a backbone; only their columns are computed and stored.
 
     An encoder without layers has its one row whatever is wanted of the others.
 
     Raises:
-        UserError: the backbone lacks one of them, or nothing is left to evaluate.
+        UserError: the backbone lacks one of them.
     """
     whole = isinstance(backbone, WholeBackbone)
     wanted = backbone.poolings if whole else config.poolings or backbone.poolings
     for pooling in wanted:
         if pooling not in backbone.poolings:
             raise UserError(f"{backbone.name}: no pooling {pooling!r}; it has {', '.join(backbone.poolings)}")
-    layers = chosen_layers("all" if whole else config.layers, backbone.layers, backbone.name)
+    named = "all" if whole else config.layers
+    layers = backbone.layers if named == "all" else chosen(named, backbone.layers, backbone.name)
+    rows = [(layer,) for layer in backbone.layers if layer in layers]
     joins = chosen_joins(() if whole else config.concatenate, backbone.layers, backbone.name)
-    units = units_of(backbone.columns, layers, joins, [p for p in backbone.poolings if p in wanted])
-    if not units:
-        raise UserError(f"{backbone.name}: nothing to evaluate with these --layers and --poolings")
+    poolings = [pooling for pooling in backbone.poolings if pooling in wanted]
+    units = [Unit(*pair) for pair in product([*rows, *joins], poolings)]
     needed = {column for unit in units for column in unit.columns()}
     backbone.columns = [column for column in backbone.columns if column in needed]
     return Subject(name=name, backbone=backbone, part=backbone.part(config.cache, STORAGE), units=units)

@@ -23,7 +23,7 @@ class MultitaskConfig:
     mean or max pooling (SBERT); P(M)* adds u*v to u, v, |u-v|; P[sub] and P[sub](M) train on a fresh tenth
     each epoch."""
     backbone: str | None = None
-    """Hugging Face name, local folder (sentence-transformers, multi-view too), or tiny (from scratch)."""
+    """Hugging Face name, local folder (sentence-transformers too), or tiny (from scratch)."""
     data: Path | None = None
     """Data folder with senteval/downstream (SST-5, STS-B), nli and paraphrase; None takes $MULTIVIEW_DATA."""
     quora: Path | None = None

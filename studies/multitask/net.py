@@ -17,11 +17,10 @@ from torch.nn import functional
 from corpora.support.files import atomic_path
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy, pearson
-from senteval_runner.towers.config import Pooling
+from senteval_runner.towers.config import Concatenation, Pooling
 from senteval_runner.towers.transformer import Tower, load_tower
-from studies.finetune.config import Concatenation
 from studies.finetune.examples import Examples
-from studies.finetune.heads import PairHead, TowerModule, seeded_linear
+from studies.finetune.heads import PairHead, seeded_linear
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.stages import TASKS, Stage, TaskName
 from studies.multitask.tasks import Tasks
@@ -31,13 +30,7 @@ OUTPUTS = {"sst": 5, "quora": 1, "sts": 1, "nli": 3}
 
 
 class TaskHead(nn.Module):
-    """The head of one stage.
-
-    Args:
-        stage: task and style.
-        tower: the encoder.
-        seed: seed of the initial weights.
-    """
+    """The head of one stage; its initial weights depend on the seed alone."""
 
     def __init__(self, stage: Stage, tower: Tower, seed: int) -> None:
         super().__init__()
@@ -95,7 +88,7 @@ class TaskHead(nn.Module):
         return accuracy(predicted.astype(np.int64), target)
 
 
-class MultitaskNet(TowerModule):
+class MultitaskNet(nn.Module):
     """Tower and heads; those of other tasks stay as their stage left them.
 
     A task that has had no stage has a new head, in the style of the latest stage on pairs: an encoder
@@ -111,48 +104,39 @@ class MultitaskNet(TowerModule):
     def __init__(
         self, config: MultitaskConfig, stage: Stage, earlier: Sequence[tuple[Stage, Path]], backbone: str
     ) -> None:
-        stages = [*(one for one, _ in earlier), stage]
+        super().__init__()
         device = pick_device("auto")
+        stages = [*(one for one, _ in earlier), stage]
         # Pooling of the latest Siamese stage, so that the folder embeds as it was trained.
         pooling: Pooling = next((one.pooling for one in reversed(stages) if one.pooling), "mean")
-        super().__init__(load_tower(backbone, pooling=pooling, max_length=config.max_length, device=device))
+        joint = next((one.pooling is None for one in reversed(stages) if one.task != "sst"), True)
+        self.tower = load_tower(backbone, pooling=pooling, max_length=config.max_length, device=device)
         self.stage = stage
         latest = {one.task: (one, folder) for one, folder in earlier}
         self.heads = nn.ModuleDict()
         for task in TASKS:
-            held, folder = latest.get(task, (None, None))
-            style = stage if task == stage.task else held or self._untrained(task, stages, pooling)
-            self.heads[task] = TaskHead(style, self.encoder, config.seed)
-            if held and folder and (held.pooling, held.product) == (style.pooling, style.product):
+            new = Stage(task, None if joint or task == "sst" else pooling)
+            held, folder = latest.get(task, (new, None))
+            style = stage if task == stage.task else held
+            self.heads[task] = TaskHead(style, self.tower, config.seed)
+            if folder and (held.pooling, held.product) == (style.pooling, style.product):
                 self.heads[task].load_state_dict(load_file(folder / "head.safetensors"))
         self.to(device)
-
-    def _untrained(self, task: TaskName, stages: list[Stage], pooling: Pooling) -> Stage:
-        """Style of a head whose task has had no stage."""
-        pairs = [stage for stage in stages if stage.task != "sst"]
-        joint = not pairs or pairs[-1].pooling is None
-        return Stage(task, None if joint or task == "sst" else pooling)
 
     def head(self, task: str) -> TaskHead:
         """The head of a task."""
         return self.heads[task]  # type: ignore[return-value]
 
     def scores(self, tasks: Tasks, part: str, names: Iterable[TaskName] = TASKS) -> dict[str, float]:
-        """Metrics by task on one part (``dev`` or ``test``), with ``overall``.
-
-        Args:
-            tasks: examples of all tasks.
-            part: field of :class:`studies.multitask.tasks.TaskExamples`.
-            names: which ones; sst, quora and sts must be among them.
-        """
+        """Metrics by task on ``dev`` or ``test``, with ``overall``; sst, quora and sts must be named."""
         found: dict[str, float] = {
-            name: self.head(name).score(self.encoder, getattr(tasks[name], part)) for name in names
+            name: self.head(name).score(self.tower, getattr(tasks[name], part)) for name in names
         }
         return {**found, "overall": overall(found)}
 
     def save(self, folder: Path) -> None:
         """The tower as a model folder, the stage's head beside it."""
-        self.cpu().encoder.save(folder)
+        self.cpu().tower.save(folder)
         head = self.head(self.stage.task).state_dict()
         with atomic_path(folder / "head.safetensors") as temporary:
             save_file({name: tensor.contiguous() for name, tensor in head.items()}, temporary)

@@ -11,7 +11,7 @@ stages. Source: Yao 2023 (SEQ-MT).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -20,15 +20,14 @@ from corpora.support.files import json_digest
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Cell as TableCell
 from senteval_runner.report.table import Column, Table
-from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Stream, fixed, sampled
-from studies.finetune.loop import Task, fit
+from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready
 from studies.kit.data import published
 from studies.kit.runner import Cell, Figures, Run
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.net import MultitaskNet
-from studies.multitask.stages import TASKS, Stage, Stages, name_of, parse_stages
+from studies.multitask.stages import TASKS, Stages, name_of, parse_stages
 from studies.multitask.tasks import Tasks, read_all_tasks
 
 FREE_OPTIONS = {"output", "preset", "stages", "backbone", "data", "quora", "nli", "nli_dev", "nli_test"}
@@ -53,7 +52,8 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
     sequences = [parse_stages(text) for text in config.stages]
     tasks = read_all_tasks(config)
     for name, task in tasks.items():
-        run.log(f"{name}: {task.describe()}")
+        train, dev_set, test_set = map(len, task)
+        run.log(f"{name}: {train:,} train, {dev_set:,} dev, {test_set:,} test")
     start, key = ready(
         config.backbone,
         config.output,
@@ -61,33 +61,27 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
         seed=config.seed,
     )
     options = {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
-    parts = [part for task in tasks.values() for part in (task.train, task.dev, task.test)]
+    parts = [part for task in tasks.values() for part in task]
     content = json_digest([[part.first, part.second, part.target.tolist()] for part in parts], 64)
-    identity = [options, key, content]
+
+    def cell(stages: Stages, compute: Callable[..., Figures], test: bool) -> Cell:
+        return Cell(
+            name=name_of(stages) + ", test" * test,
+            identity=[options, key, content, name_of(stages), test],
+            compute=partial(compute, config, tasks, stages, start, run),
+            folder="" if test else str(folder_of(stages)),
+        )
+
     prefixes = dict.fromkeys(sequence[: n + 1] for sequence in sequences for n in range(len(sequence)))
-    dev = run.figures(
-        {
-            stages: Cell(
-                name=name_of(stages),
-                identity=[*identity, name_of(stages)],
-                compute=partial(_train, config, tasks, stages, start, run),
-                folder=str(folder_of(stages)),
-            )
-            for stages in prefixes
-        }
-    )
-    finished = [stages for stages in dict.fromkeys(sequences) if stages in dev]
-    test = run.figures(
-        {
-            stages: Cell(
-                name=f"{name_of(stages)}, test",
-                identity=[*identity, name_of(stages), "test"],
-                compute=partial(_test, config, tasks, stages),
-            )
-            for stages in best({stages: dev[stages] for stages in finished})
-        }
-    )
-    return _page({stages: dev[stages] for stages in finished}, test, dev)
+    every = run.figures({stages: cell(stages, _train, test=False) for stages in prefixes})
+    dev = {stages: every[stages] for stages in sequences if stages in every}
+    test = run.figures({stages: cell(stages, _test, test=True) for stages in best(dev)})
+    sections = [
+        Section("Table 1: dev", [_table("configuration", dev, "published-table-1.csv")]),
+        Section("Table 2: test, the best on dev", [_table("configuration", test, "published-table-2.csv")]),
+        Section("Stages: dev", [_table("after stage", every)]),
+    ]
+    return Page("Sequential multi-task fine-tuning", sections, NOTE)
 
 
 def folder_of(stages: Stages) -> Path:
@@ -116,7 +110,7 @@ def _train(
     scored = [task for task in TASKS if task in ("sst", "quora", "sts", stage.task)]
     fit(
         net,
-        {stage.task: Task(stream, lambda examples: head.loss(net.encoder, examples))},
+        {stage.task: Task(stream, lambda examples: head.loss(net.tower, examples))},
         dataclasses.replace(SEQ_MT, learning_rate=config.learning_rate),
         steps=config.epochs * stream.batches_per_pass,
         evaluate_every=stream.batches_per_pass,
@@ -131,8 +125,7 @@ def _train(
     return figures
 
 
-def _test(config: MultitaskConfig, tasks: Tasks, stages: Stages, _: Path) -> Figures:
-    """Test scores of a finished configuration."""
+def _test(config: MultitaskConfig, tasks: Tasks, stages: Stages, *_: object) -> Figures:
     net = _net(config, (*stages, stages[-1]), str(config.output / folder_of(stages))).eval()
     return net.scores(tasks, "test")
 
@@ -147,34 +140,19 @@ def best(dev: Mapping[Stages, Figures]) -> list[Stages]:
     return sorted(siamese or dev, key=lambda stages: -dev[stages]["overall"])[:BEST]
 
 
-def _page(
-    dev: Mapping[Stages, Figures], test: Mapping[Stages, Figures], stages: Mapping[Stages, Figures]
-) -> Page:
-    """Table 1 (dev), Table 2 (test), and what each stage did to the tasks before it (dev)."""
-    return Page(
-        "Sequential multi-task fine-tuning",
-        [
-            Section("Table 1: dev", [_table("configuration", dev, "published-table-1.csv")]),
-            Section(
-                "Table 2: test, the best on dev", [_table("configuration", test, "published-table-2.csv")]
-            ),
-            Section("Stages: dev", [_table("after stage", stages)]),
-        ],
-        NOTE,
-    )
-
-
 def _table(first: str, found: Mapping[Stages, Figures], quoted: str = "") -> Table:
     """Our rows, and those of the paper below where one has a name of ours."""
     theirs = published(Path(__file__).with_name(quoted)) if quoted else {}
+    # A bare star would begin or end italics in Markdown.
+    names = {stages: name_of(stages).replace("*", "\\*") for stages in found}
     rows: list[list[TableCell]] = []
     for stages, scores in found.items():
         trained = {stage.task for stage in stages}
         cells = {task: f"{100 * scores[task]:.1f}" for task in TASKS}
         shown = [cell if task in trained else f"({cell})" for task, cell in cells.items()]
-        rows.append([_shown(stages), *shown, scores["overall"]])
+        rows.append([names[stages], *shown, scores["overall"]])
     below: list[list[TableCell]] = [
-        [_shown(stages), *(f"{100 * row[c]:.1f}" if c in row else None for c in COLUMNS), row["Overall"]]
+        [names[stages], *(f"{100 * row[c]:.1f}" if c in row else None for c in COLUMNS), row["Overall"]]
         for stages in found
         if (row := theirs.get(name_of(stages)))
     ]
@@ -184,8 +162,3 @@ def _table(first: str, found: Mapping[Stages, Figures], quoted: str = "") -> Tab
         quoted=below,
         quoted_title="published (SEQ-MT)" if below else "",
     )
-
-
-def _shown(stages: Sequence[Stage]) -> str:
-    """A configuration's name in Markdown, where a bare star would begin or end italics."""
-    return name_of(stages).replace("*", "\\*")

@@ -69,16 +69,13 @@ def parse_stages(text: str) -> Stages:
     Raises:
         UserError: a stage does not have the form above.
     """
-    return tuple(_parse_stage(part) for part in text.strip().split("-"))
+    return tuple(map(_parse_stage, text.strip().split("-")))
 
 
 def _parse_stage(text: str) -> Stage:
     found = re.fullmatch(r"(SA|P|STS|NLI)(\[sub\])?(?:\(([CMX])\))?(\*)?", text)
     if not found:
-        raise UserError(
-            f"stage {text!r} is not TASK[sub](C|M|X)* with TASK one of {', '.join(LETTERS)}; "
-            "e.g. SA-P(M)*-STS(M)"
-        )
+        raise UserError(f"stage {text!r}: want TASK[sub](C|M|X)*, TASK one of {', '.join(LETTERS)}")
     letters, sub, letter, star = found.groups()
     if star and (not letter or letters in ("SA", "STS")):
         raise UserError(f"stage {text!r}: * adds u*v to a Siamese pair head, P(M)* or NLI(M)*")

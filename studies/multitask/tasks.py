@@ -16,9 +16,9 @@ does not say; ``--splits paper`` draws such a split.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,22 +39,12 @@ SIZES: Mapping[TaskName, tuple[int, int, int]] = {
 """Train, dev and test examples (SEQ-MT, section 5.1)."""
 
 
-@dataclass(frozen=True)
-class TaskExamples:
+class TaskExamples(NamedTuple):
     """The three splits of a task."""
 
     train: Examples
     dev: Examples
     test: Examples
-
-    def describe(self) -> str:
-        """Their sizes."""
-        return f"{len(self.train):,} train, {len(self.dev):,} dev, {len(self.test):,} test"
-
-    def texts(self) -> Iterator[str]:
-        """Every text of the three splits."""
-        for examples in (self.train, self.dev, self.test):
-            yield from examples.texts()
 
 
 Tasks = dict[TaskName, TaskExamples]
@@ -76,20 +66,17 @@ def read_all_tasks(config: MultitaskConfig) -> Tasks:
     )
     tweets, snli = data / "paraphrase", data / "nli"
     pairs = Examples.of_pairs(read_binary(config.quora or tweets / "twitter_url_train.tsv.gz"))
-    pairs_test, nli_test = None, config.nli_test
-    if config.quora is None:
-        pairs_test = Examples.of_pairs(read_binary(tweets / "twitter_url_test.tsv.gz"))
-    if config.nli is None:
-        nli_test = nli_test or snli / "snli_test.tsv"
+    unseen = None if config.quora else Examples.of_pairs(read_binary(tweets / "twitter_url_test.tsv.gz"))
+    nli_test = config.nli_test or (None if config.nli else snli / "snli_test.tsv")
+    nli = [
+        None if file is None else _nli(file)
+        for file in (config.nli or snli / "snli_dev.tsv", config.nli_dev, nli_test)
+    ]
     read: Tasks = {
         "sst": TaskExamples(**sst),
-        "quora": _parts(pairs, None, pairs_test),
+        "quora": _parts(pairs, None, unseen),
         "sts": TaskExamples(**sts),
-        "nli": _parts(
-            _nli(config.nli or snli / "snli_dev.tsv"),
-            _nli(config.nli_dev) if config.nli_dev else None,
-            _nli(nli_test) if nli_test else None,
-        ),
+        "nli": _parts(*nli),
     }
     if config.splits == "paper":
         read["sts"] = resplit("sts", sts["train"] + sts["dev"] + sts["test"])
@@ -106,20 +93,19 @@ def read_all_tasks(config: MultitaskConfig) -> Tasks:
 
 
 def _graded(split: Split, scale: float | None) -> Examples:
-    """SentEval rows as examples; scores divided by ``scale``, or class ids kept."""
     target = np.array(split.y, dtype=np.float32) / scale if scale else np.array(split.y, dtype=np.int64)
     second = None if split.b is None else [" ".join(tokens) for tokens in split.b]
     return Examples([" ".join(tokens) for tokens in split.a], second, target)
 
 
 def _nli(path: Path) -> Examples:
-    """The pairs with a three-way label."""
     ids = {label: place for place, label in enumerate(NLI_LABELS)}
     return Examples.of_pairs((a, b, ids[label]) for a, b, label in read_nli(path) if label in ids)
 
 
-def _parts(train: Examples, dev: Examples | None, test: Examples | None) -> TaskExamples:
+def _parts(train: Examples | None, dev: Examples | None, test: Examples | None) -> TaskExamples:
     """The three parts; a missing one is a tenth of the training pairs, by a hash of the first text."""
+    assert train is not None
     if test is None:
         train, test = hold_out(train, 0.1, "test")
     if dev is None:

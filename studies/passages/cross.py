@@ -21,10 +21,9 @@ from corpora.ranking.questions import PassageSet, Question
 from corpora.support.progress import progress
 from parsing.networks.device import pick_device
 from senteval_runner.towers.transformer import load_tower
-from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear
-from studies.finetune.loop import Row, Task, fit
+from studies.finetune.loop import LoopConfig, Row, Task, fit
 from studies.passages.config import PassagesConfig
 from studies.passages.metrics import mean, measure
 from studies.passages.ranker import SELECT, draw_pairs, ranking_loss

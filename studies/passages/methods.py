@@ -17,7 +17,6 @@ from corpora.ranking.sets import parse_spec, read_set
 from corpora.support.errors import UserError
 from senteval_runner.report.page import Page
 from senteval_runner.towers.backbones import open_layers
-from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import distinct_names, find_source
@@ -126,13 +125,13 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
 
 def _open_models(config: PassagesConfig, run: Run) -> dict[str, StoredEncoder]:
     """Models by name, opened without loading them; left out where that fails."""
-    reading = BackboneConfig(max_length=512, device=config.device)
+    reading: dict[str, Any] = {"max_length": 512, "device": config.device, "cache": config.cache}
     openers: dict[str, Callable[[], StoredEncoder]] = {
         spec: partial(open_model, spec, cache=config.cache, device=config.device) for spec in config.models
     }
     for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
         name = f"{spec} {layers} {pooling}"
-        openers[name] = partial(open_layers, spec, layers, pooling, reading, cache=config.cache)
+        openers[name] = partial(open_layers, spec, layers, pooling, **reading)
     models = []
     for name, opened in openers.items():
         try:

@@ -30,7 +30,7 @@ class SimilarityConfig:
     semeval2013: Path | None = None
     """Folder of SemEval-2013 task 5(a): a classifier of word and phrase pairs is tuned on its train part."""
     fine_tune: bool = False
-    """Tune transformers and multi-view models together with that classifier too, as BURT does."""
+    """Tune transformers together with that classifier too, as BURT does."""
     learning_rate: Positive = 2e-5
     """Peak rate of that (BURT does not state it)."""
     published: Literal["models", "ablation"] | None = None

@@ -9,11 +9,10 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from corpora.pairs.labelled import read_ppdb
 from corpora.pairs.phrases import read_semeval2013_5a
-from corpora.pairs.similarity import SETS, find_set, published_files
+from corpora.pairs.similarity import SETS, find_set
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from corpora.support.errors import UserError
@@ -25,7 +24,7 @@ from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import cosines, spearman
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Column, Table
-from senteval_runner.towers.transformer import load_tower, load_whole
+from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import find_source, split_parts
@@ -47,19 +46,14 @@ AVERAGES: Mapping[str, Sequence[str]] = {
 
 
 class Model:
-    """A row, loaded when it is needed.
-
-    Args:
-        spec: as it was given.
-        seed: of random encoders.
-    """
+    """A row, loaded when it is needed; the seed is that of random encoders."""
 
     def __init__(self, spec: str, seed: int) -> None:
         self.spec, self.seed = spec, seed
         sources = [find_source(part, seed=seed) for part in split_parts(spec)]
         self.identity = [source.key for source in sources]
         self.kinds = [source.kind for source in sources]
-        self.tunable = self.kinds in (["sentence-transformers"], ["pooled"], ["multiview"])
+        self.tunable = self.kinds in (["sentence-transformers"], ["pooled"])
         """Whether gradients reach it; BURT keeps word vectors and older encoders fixed."""
 
     @cached_property
@@ -67,7 +61,7 @@ class Model:
         """Its frozen vectors."""
         return open_model(self.spec, seed=self.seed)
 
-    def tower(self) -> nn.Module:
+    def tower(self) -> Tower:
         """A fresh copy for training."""
         device = pick_device("auto")
         if self.kinds == ["pooled"]:
@@ -86,16 +80,12 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     Raises:
         UserError: nothing to compare.
     """
-    if not config.models:
-        raise UserError("name at least one model")
     if config.fine_tune and config.semeval2013 is None:
         raise UserError("--fine-tune needs --semeval2013 FOLDER")
     absent: list[str] = []
     sets = list(_sets(config, run, absent))
     if not sets and not run.left_out:
-        raise UserError(
-            "nothing to compare: give --words FOLDER, --data FOLDER, --phrases FILE or --semeval2013 FOLDER"
-        )
+        raise UserError("nothing to compare: give --words, --data, --phrases or --semeval2013")
     cells = {
         (model.spec, name): Cell(
             name=f"{model.spec}, {name}",
@@ -118,8 +108,7 @@ def _sets(config: SimilarityConfig, run: Run, absent: list[str]) -> Iterator[tup
         found = {name: find_set(name, config.words) for name in SETS}
         absent += [name for name, pairs in found.items() if pairs is None]
         if len(absent) == len(SETS):
-            files = ", ".join(published_files(name)[0] for name in SETS)
-            raise UserError(f"{config.words}: holds none of the word sets; expected e.g. {files}")
+            raise UserError(f"{config.words}: holds none of the word sets {', '.join(SETS)}")
         for name, pairs in found.items():
             if pairs is not None:
                 rows = (pairs.left, pairs.right, pairs.score)
@@ -139,11 +128,8 @@ def _sets(config: SimilarityConfig, run: Run, absent: list[str]) -> Iterator[tup
     if config.semeval2013 is not None:
         both = read_semeval2013_5a(config.semeval2013)
         identity = json_digest([[part.words, part.phrases, part.same] for part in both], 64)
-        yield (
-            f"{SEMEVAL}, frozen",
-            identity,
-            _scored(f"{SEMEVAL}, frozen", frozen_accuracy, *both, config.seed),
-        )
+        frozen = f"{SEMEVAL}, frozen"
+        yield frozen, identity, _scored(frozen, frozen_accuracy, *both, config.seed)
         if config.fine_tune:
             options: dict[str, Any] = {"seed": config.seed, "learning_rate": config.learning_rate}
             yield (
@@ -166,14 +152,7 @@ def _scored(column: str, function: Callable[..., Any], *arguments: object) -> Sc
 def correlate(
     vectors: SentenceVectors, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
 ) -> float:
-    """Correlation of cosines with gold scores; constant cosines count as 0.
-
-    Args:
-        vectors: of token lists; texts are split at white space.
-        left: first texts of the pairs.
-        right: second texts.
-        gold: scores.
-    """
+    """Spearman's correlation x 100 of cosines with gold scores; constant cosines count as 0."""
     similarity = cosines(*(vectors([t.split() for t in side]).astype(np.float64) for side in (left, right)))
     if similarity.max() - similarity.min() < 1e-6:  # float32 vectors of equal texts differ in the last bit
         return 0.0
@@ -197,10 +176,8 @@ def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> 
 def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
     """PPDB's phrase pairs and their scores of equivalence; two single words are none.
 
-    Args:
-        file: PPDB 2.0 lines with ``Equivalence`` among their features (the probability the
-            authors' classifier gives that entailment relation).
-        held_out: only the fraction that ``studies.burt --held-out`` keeps out of training; 0 is all.
+    ``Equivalence`` is the probability that the authors' classifier gives that relation. ``held_out`` is the
+    fraction that ``studies.burt --held-out`` keeps out of training; 0 takes all.
 
     Raises:
         UserError: no line is such a pair.
@@ -214,10 +191,7 @@ def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str
             right.append(pair.right)
             gold.append(score)
     if not gold:
-        raise UserError(
-            f"{file}: no pair of phrases with the feature Equivalence (PPDB 2.0 has it, PPDB 1.0 has not)"
-            + (f" in the held-out fraction {held_out:g}; raise --held-out" if held_out else "")
-        )
+        raise UserError(f"{file}: no (held-out) pair of phrases with PPDB 2.0's feature Equivalence")
     return left, right, gold
 
 

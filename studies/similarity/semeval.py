@@ -11,7 +11,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from torch import nn
 
 from corpora.pairs.phrases import WordPhrasePairs
 from corpora.support.errors import UserError
@@ -19,11 +18,11 @@ from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import accuracy
 from senteval_runner.protocol.features import design, pair_blocks
+from senteval_runner.towers.transformer import Tower
 from senteval_runner.vectors.embed import SentenceVectors
-from studies.finetune.config import LoopConfig
 from studies.finetune.examples import Examples, Stream, fixed
 from studies.finetune.heads import PairHead, Siamese
-from studies.finetune.loop import Task, fit
+from studies.finetune.loop import LoopConfig, Task, fit
 
 EPOCHS = 2
 BATCH = 16
@@ -42,9 +41,7 @@ def frozen_accuracy(
     protocol = get_protocol("default")
     fewest = min(train.same.count(0), train.same.count(1))
     if fewest < protocol.kfold:
-        raise UserError(
-            f"SemEval-2013 5(a): {fewest} training pairs of a class, the folds need {protocol.kfold}"
-        )
+        raise UserError(f"SemEval-2013 5(a): {fewest} training pairs of a class, folds need {protocol.kfold}")
     u, v = (
         vectors([text.split() for text in side])
         for side in (train.words + test.words, train.phrases + test.phrases)
@@ -55,7 +52,7 @@ def frozen_accuracy(
 
 
 def tuned_accuracy(
-    tower: nn.Module,
+    tower: Tower,
     train: WordPhrasePairs,
     test: WordPhrasePairs,
     *,
@@ -66,31 +63,23 @@ def tuned_accuracy(
 ) -> float:
     """Accuracy of tower and head, trained on ``train``; the tower's weights move.
 
-    Args:
-        tower: the encoder.
-        train: pairs that are trained on.
-        test: pairs that are scored.
-        folder: of the training's states; one found there is resumed.
-        seed: of head, batch order and dropout.
-        learning_rate: its peak.
-        epochs: passes over the training pairs.
+    Seed: of head, batch order and dropout. A state of training found in ``folder`` is resumed.
 
     Raises:
         UserError: the training pairs are of one class.
     """
     if len(set(train.same)) < 2:
         raise UserError("SemEval-2013 5(a): the training pairs are of one class")
-    net = Siamese(tower, {"same": PairHead(tower.dim, 2, "uv-diff", seed)})  # type: ignore[arg-type]
+    net = Siamese(tower, {"same": PairHead(tower.dim, 2, "uv-diff", seed)})
     fitted, scored = (
         Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64)) for pairs in (train, test)
     )
     stream = Stream(fixed(fitted), BATCH, seed, "semeval2013")
-    steps = max(1, round(epochs * stream.batches_per_pass))
     fit(
         net,
         {"same": Task(stream, lambda examples: net.loss("same", examples))},
         LoopConfig(learning_rate=learning_rate),
-        steps=steps,
+        steps=max(1, round(epochs * stream.batches_per_pass)),
         evaluate=dict,
         seed=seed,
         folder=folder,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
 from senteval_runner.towers.backbones import WholeBackbone, open_backbone, open_layers
-from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.pooling import most_pieces
 from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.encoders import open_model
@@ -22,22 +22,26 @@ pytest.importorskip("transformers")
 SENTENCES = [text.split() for text in ("a", "the cat sat on the mat .", "good bright rich a the")]
 
 
+def reading(cache: Path | None) -> dict[str, Any]:
+    return {"max_length": 256, "device": None, "cache": cache}
+
+
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(build(tmp_path_factory.mktemp("bert") / "tiny", "bert"))
 
 
 def test_chosen_layers_are_those_of_the_backbone_side_by_side(bert: str, tmp_path: Path) -> None:
-    model = open_layers(bert, "top,bottom", "mean", BackboneConfig(), cache=tmp_path)
-    backbone = open_backbone(bert, BackboneConfig())
+    model = open_layers(bert, "top,bottom", "mean", **reading(tmp_path))
+    backbone = open_backbone(bert)
     columns = backbone.encode(SENTENCES)
     top, bottom = (columns[backbone.columns.index((layer, "mean"))] for layer in ("-1", "-3"))
     np.testing.assert_array_equal(model(SENTENCES), np.concatenate([top, bottom], axis=1))
     assert model.name == "tiny -1,-3 mean"
-    kept = open_layers(bert, "-1,-3", "mean", BackboneConfig(), cache=tmp_path)
+    kept = open_layers(bert, "-1,-3", "mean", **reading(tmp_path))
     assert kept.identity == model.identity and kept.parts[0].store.place  # one choice, two spellings
     for layers, pooling in (("-1", "mean"), ("-3,-1", "mean"), ("top,bottom", "cls")):
-        other = open_layers(bert, layers, pooling, BackboneConfig(), cache=tmp_path)
+        other = open_layers(bert, layers, pooling, **reading(tmp_path))
         assert other.identity != model.identity and not other.parts[0].store.place
 
 
@@ -51,19 +55,19 @@ def test_chosen_layers_are_those_of_the_backbone_side_by_side(bert: str, tmp_pat
 )
 def test_what_a_backbone_lacks_is_one_line(bert: str, layers: str, pooling: str, told: str) -> None:
     with pytest.raises(UserError, match=told):
-        open_layers(bert, layers, pooling, BackboneConfig(), cache=None)
+        open_layers(bert, layers, pooling, **reading(None))
 
 
 def test_an_encoder_taken_whole_gives_its_own_vectors(bert: str, tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
     for spec in (str(words), bert):
-        backbone = WholeBackbone(find_source(spec), BackboneConfig())
+        backbone = WholeBackbone(find_source(spec))
         found = backbone.encode(SENTENCES)
         np.testing.assert_allclose(found[0], open_model(spec)(SENTENCES), atol=1e-6)
         assert found.shape[:2] == (1, 3) and backbone.columns == [("whole", "own")]
-    assert isinstance(open_backbone(str(words), BackboneConfig()), WholeBackbone)
-    assert np.array_equal(open_backbone(str(words), BackboneConfig()).encode([["a"]]), [[[5, 5, 5]]])
+    assert isinstance(open_backbone(str(words)), WholeBackbone)
+    assert np.array_equal(open_backbone(str(words)).encode([["a"]]), [[[5, 5, 5]]])
 
 
 def test_the_longest_text_by_family() -> None:

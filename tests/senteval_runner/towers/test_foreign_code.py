@@ -12,7 +12,6 @@ import pytest
 from corpora.support.errors import UserError
 from parsing.libraries.benepar import load_benepar
 from senteval_runner.towers.backbones import open_backbone
-from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.transformer import load_tower, load_whole
 from senteval_runner.vectors.encoders import open_model
 from studies.burt.__main__ import cli as burt
@@ -30,7 +29,7 @@ class EvilModel(BertModel):
     config_class = EvilConfig
 """
 LOADERS: dict[str, Callable[[str], object]] = {
-    "layers": lambda folder: open_backbone(folder, BackboneConfig()).encode([["a", "cat"]]),
+    "layers": lambda folder: open_backbone(folder).encode([["a", "cat"]]),
     "tower": load_tower,
     "whole tower": load_whole,
     "benepar": load_benepar,

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from parsing.training.checkpoints import Checkpoints
+from senteval_runner.towers.config import Concatenation
 from senteval_runner.towers.transformer import embed_all, load_tower
-from studies.finetune.config import Concatenation, LoopConfig
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
 from studies.finetune.heads import PairHead, combine
-from studies.finetune.loop import Task, batch_number, fit, rate_factor
+from studies.finetune.loop import LoopConfig, Task, batch_number, fit, rate_factor
 from studies.finetune.tiny import build_tiny, learn_vocabulary
 from tests.studies.finetune.fixtures import nli_rows
 

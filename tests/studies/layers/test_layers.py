@@ -19,10 +19,9 @@ from senteval_runner.towers.units import (
     OWN,
     WHOLE,
     Unit,
+    chosen,
     chosen_joins,
-    chosen_layers,
     transformer_layers,
-    units_of,
 )
 from senteval_runner.vectors.embed import text_of
 from studies.kit.data import published, read_presets
@@ -82,11 +81,8 @@ def run(config: LayersConfig) -> dict[str, dict[str, Any]]:
 def test_layers_are_counted_as_in_the_paper() -> None:
     twelve = transformer_layers(12)
     assert twelve[0] == "emb" and twelve[1] == "-12" and twelve[-1] == "-1" and len(twelve) == 13
-    assert chosen_layers("bottom,top,-3", twelve, "m") == ["-12", "-3", "-1"]
+    assert chosen("bottom,top,-3", twelve, "m") == ("-12", "-1", "-3")
     assert chosen_joins(("top,bottom", "-1,-2,-3"), twelve, "m") == [("-1", "-12"), ("-1", "-2", "-3")]
-    columns = [(layer, pooling) for layer in twelve for pooling in ("cls", "mean")]
-    units = units_of(columns, twelve, [("-1", "-12")], ["mean"])
-    assert len(units) == 14 and units[-1] == Unit(("-1", "-12"), "mean")
     for wrong in ("-1", "-1,-1", "-1,-13"):
         with pytest.raises(UserError):
             chosen_joins((wrong,), twelve, "m")

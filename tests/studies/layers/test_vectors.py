@@ -17,7 +17,6 @@ from senteval_runner.towers.backbones import (
     open_backbone,
     transformer_folder,
 )
-from senteval_runner.towers.config import BackboneConfig
 from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
 from senteval_runner.vectors.sources import find_source
 from tests.studies.layers.transformers_tiny import build
@@ -32,14 +31,11 @@ SENTENCES = [
 FAMILIES = ("bert", "roberta", "xlnet")
 
 
-def loop_pool(rows: list[list[float]], frame: Frame, name: str, *, special_tokens: bool) -> list[float]:
+def loop_pool(rows: list[list[float]], frame: Frame, name: str) -> list[float]:
     """One sentence without padding, in plain Python."""
     if name in ("cls", "sep"):
         return rows[getattr(frame, name)]
-    kept = rows
-    if not special_tokens and len(rows) > frame.prefix + frame.suffix:
-        kept = rows[frame.prefix : len(rows) - frame.suffix]
-    columns = list(zip(*kept, strict=True))
+    columns = list(zip(*rows, strict=True))
     if name == "mean":
         return [sum(column) / len(column) for column in columns]
     return [max(column) for column in columns]
@@ -50,18 +46,17 @@ def loop_pool(rows: list[list[float]], frame: Frame, name: str, *, special_token
     lengths=st.lists(st.integers(1, 7), min_size=1, max_size=5),
     frame=st.sampled_from(
         [
-            Frame(prefix=1, suffix=1, cls=0, sep=-1),
-            Frame(prefix=0, suffix=2, cls=-1, sep=-2),
-            Frame(prefix=0, suffix=0, cls=0, sep=-1),
+            Frame(0, -1),
+            Frame(-1, -2),
+            Frame(0, -1),
         ]
     ),
     left=st.booleans(),
-    special_tokens=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_pooling_equals_a_loop(lengths, frame, left, special_tokens, seed) -> None:
+def test_pooling_equals_a_loop(lengths, frame, left, seed) -> None:
     """Padding on either side holds values that would win every maximum and swamp every mean."""
-    lengths = [max(n, frame.prefix + frame.suffix) for n in lengths]
+    lengths = [max(n, 2) for n in lengths]
     generator = torch.Generator().manual_seed(seed)
     T = max(lengths) + 2
     hidden = torch.full((len(lengths), T, 4), 1e9, dtype=torch.float64)
@@ -71,15 +66,15 @@ def test_pooling_equals_a_loop(lengths, frame, left, special_tokens, seed) -> No
         hidden[row, where] = -torch.rand(n, 4, generator=generator, dtype=torch.float64)
         mask[row, where] = 1
     for name in POOLINGS:
-        vectors = pool(hidden, mask, frame, name, special_tokens=special_tokens)
+        vectors = pool(hidden, mask, frame, name)
         for row in range(len(lengths)):
             real = hidden[row][mask[row].bool()].tolist()
-            expected = loop_pool(real, frame, name, special_tokens=special_tokens)
+            expected = loop_pool(real, frame, name)
             np.testing.assert_allclose(vectors[row].numpy(), expected, rtol=0, atol=1e-12)
 
 
 def backbone_of(folder: Path, **options) -> TransformerBackbone:
-    return TransformerBackbone(find_source(str(folder)), BackboneConfig(**options))
+    return TransformerBackbone(find_source(str(folder)), **options)
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +87,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_special_tokens_are_found(models, family) -> None:
     frame = backbone_of(models[family]).frame
-    expected = {"bert": (1, 1, 0, -1), "roberta": (1, 1, 0, -1), "xlnet": (0, 2, -1, -2)}[family]
-    assert (frame.prefix, frame.suffix, frame.cls, frame.sep) == expected and not frame.notes
+    expected = {"bert": (0, -1), "roberta": (0, -1), "xlnet": (-1, -2)}[family]
+    assert (frame.cls, frame.sep) == expected and not frame.notes
 
 
 def test_a_tokenizer_without_special_tokens() -> None:
@@ -102,28 +97,27 @@ def test_a_tokenizer_without_special_tokens() -> None:
 
     bare.cls_token_id, bare.sep_token_id = None, None  # type: ignore[attr-defined]
     frame = frame_of(bare)
-    assert (frame.prefix, frame.suffix, frame.cls, frame.sep) == (0, 0, 0, -1) and len(frame.notes) == 2
+    assert (frame.cls, frame.sep) == (0, -1) and len(frame.notes) == 2
 
 
-@pytest.mark.parametrize("special_tokens", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_backbones_equal_a_loop(models, family, special_tokens, monkeypatch) -> None:
+def test_backbones_equal_a_loop(models, family, monkeypatch) -> None:
     """Each sentence alone, float64, without padding, pooled in plain Python."""
     from transformers import AutoModel
 
     monkeypatch.setattr(backbones, "BATCH", 4)
-    backbone = backbone_of(models[family], special_tokens=special_tokens)
+    backbone = backbone_of(models[family])
     found = backbone.encode(SENTENCES)
     assert found.shape == (16, len(SENTENCES), 16) and found.dtype == np.float32
     assert backbone.layers == ("emb", "-3", "-2", "-1")
     oracle = AutoModel.from_pretrained(models[family]).double().eval()
     for place, tokens in enumerate(SENTENCES):
-        ids = torch.tensor([backbone.tokenizer(" ".join(tokens))["input_ids"]])
+        ids = torch.tensor([backbone.model.tokenizer(" ".join(tokens))["input_ids"]])
         with torch.no_grad():
             states = oracle(ids, output_hidden_states=True).hidden_states
         for column, (layer, name) in enumerate(backbone.columns):
             rows = states[0 if layer == "emb" else int(layer)][0].tolist()
-            expected = loop_pool(rows, backbone.frame, name, special_tokens=special_tokens)
+            expected = loop_pool(rows, backbone.frame, name)
             np.testing.assert_allclose(found[column, place], expected, atol=2e-5)
 
 
@@ -165,6 +159,6 @@ def test_a_sentence_transformers_folder(models, tmp_path) -> None:
     ]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     assert transformer_folder(str(tmp_path)) == str(tmp_path / "0_Transformer")
-    found = open_backbone(str(tmp_path), BackboneConfig()).encode(SENTENCES)
+    found = open_backbone(str(tmp_path)).encode(SENTENCES)
     np.testing.assert_array_equal(found, backbone_of(models["bert"]).encode(SENTENCES))
     assert transformer_folder("bert-base-uncased") == "bert-base-uncased"

@@ -164,7 +164,7 @@ def test_semeval_2013_bad_files(tmp_path: Path) -> None:
         read_semeval2013_5a(tmp_path)
     for part in ("train", "test"):
         write_phrases(tmp_path, ["a\tb c"], ["a\td e"], part)
-    with pytest.raises(UserError, match="the folds need 10"):
+    with pytest.raises(UserError, match="folds need 10"):
         phrase_accuracy(tmp_path)
 
 
@@ -185,11 +185,11 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
     trained, left_out = hold_out_phrases(given, 0.3)
     assert every == [a for a, _ in rows] and gold[:2] == [0.3, 0.3]
     assert held == left_out.first and 0 < len(held) < 120 == len(trained) + len(left_out)
-    with pytest.raises(UserError, match="raise --held-out"):
+    with pytest.raises(UserError, match="held-out"):
         phrase_pairs(file, 1e-9)
     for line in ("a x ||| b ||| Abc=1 ||| 0-0", "a ||| b ||| Equivalence=1 ||| 0-0 ||| Equivalence"):
         file.write_text(f"[NP] ||| {line}\n")
-        with pytest.raises(UserError, match="no pair of phrases with the feature Equivalence"):
+        with pytest.raises(UserError, match="feature Equivalence"):
             phrase_pairs(file)
 
 
