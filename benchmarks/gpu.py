@@ -29,7 +29,7 @@ from torch import Tensor
 from corpora.support.cli import Command
 from corpora.support.config import configuration
 from multiview.config import TrainConfig, preset
-from multiview.encoders.registry import build_view
+from multiview.encoders.registry import view_class
 from multiview.model import MultiViewEncoder
 from multiview.training.trainer import Trainer
 from parsing.cache.reader import TreeCache
@@ -128,7 +128,7 @@ def encoders(bench: Bench) -> Result:
         if engine == "dgl" and (view == "seq" or find_spec("dgl") is None):
             continue
         torch.manual_seed(0)
-        reference, ours = build_view(view, 24, 32, "torch"), build_view(view, 24, 32, engine)
+        reference, ours = view_class(view)(24, 32, "torch"), view_class(view)(24, 32, engine)
         ours.load_state_dict(reference.state_dict())
         ours.to(bench.device)
         x = torch.randn(int(batch.sentence_offsets[-1]), 24)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import alternate, ratios
-from multiview.encoders.registry import Encoder, build_view
+from multiview.encoders.registry import Encoder, view_class
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
 from parsing.cache.format import Batch
 from parsing.cache.reader import TreeCache
@@ -68,7 +68,7 @@ def main() -> None:
 def engine_steps(view: str, hidden: int, batch: Batch, dgl: bool) -> dict[str, Step]:
     """One step of each contestant on the same parameters and word vectors."""
     torch.manual_seed(0)
-    native = build_view(view, WORD_DIM, hidden)
+    native = view_class(view)(WORD_DIM, hidden)
     x = torch.randn(int(batch.sentence_offsets[-1]), WORD_DIM)
     steps = {"native": encoder_step(native, x, batch)}
     if view == "seq":
@@ -77,7 +77,7 @@ def engine_steps(view: str, hidden: int, batch: Batch, dgl: bool) -> dict[str, S
     steps["floor"] = floor(native, x, batch, Products(None, onednn=False))
     steps["products"] = floor(native, x, batch, Products.of(x))
     if dgl:
-        peer = build_view(view, WORD_DIM, hidden, "dgl")
+        peer = view_class(view)(WORD_DIM, hidden, "dgl")
         peer.load_state_dict(native.state_dict())
         steps["dgl"] = encoder_step(peer, x, batch)
     return steps

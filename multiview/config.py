@@ -174,7 +174,7 @@ class TrainConfig:
     words: Literal["trained", "tuned", "fixed", "both"] = "trained"
     """Trained, trained from --vectors on, these as they are, or two models: trained and fixed."""
     vectors: str | None = None
-    """A file, a model2vec folder, distil:MODEL (words as a sentence-transformers model encodes them), or
+    """A file, distil:MODEL (words as a sentence-transformers model encodes them), or
     train (skip-grams of the corpus)."""
     init: Path | None = None
     """Continue this model on other text."""
@@ -249,13 +249,13 @@ class TrainConfig:
         if self.wants_vectors and not (made or Path(vectors or "no file").exists()):
             raise UserError(
                 f"--words {self.words}, --table.expand {self.table.expand}: need --vectors, which is "
-                f"{vectors or 'not given'}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), a "
-                f"model2vec folder, {DISTIL}MODEL or {TRAIN}"
+                f"{vectors or 'not given'}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), "
+                f"{DISTIL}MODEL or {TRAIN}"
             )
         if self.table.expand and vectors == TRAIN:
             raise UserError(
                 f"--table.expand {self.table.expand}: --vectors {TRAIN} has the trained words alone; give "
-                f"a file, a model2vec folder or {DISTIL}MODEL"
+                f"a file or {DISTIL}MODEL"
             )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
+from corpora.inputs import read_lines
 from corpora.support.cli import Command
 from corpora.support.config import config_to_json, configuration
 from corpora.support.errors import UserError
@@ -64,19 +65,27 @@ class EncodeConfig(ModelOptions):
     normalize: bool = False
     """Scale every vector to length 1."""
     expand: str | None = None
-    """Expand the vocabulary by these vectors first: a file or a model2vec folder."""
+    """Expand the vocabulary by a file of vectors first."""
 
 
 def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
     """The lines of a text file, or a tree cache.
 
     Raises:
-        UserError: it is neither.
+        UserError: it is neither, or a line (it is named) is not UTF-8 or too long.
     """
-    from multiview.folder.reading import read_lines
     from parsing.cache.reader import TreeCache
 
-    return (None, TreeCache.open(path)) if path.is_dir() else (read_lines(path), None)
+    if path.is_dir():
+        return None, TreeCache.open(path)
+    texts = []
+    for line in read_lines(path):
+        if line.replaced or line.truncated:
+            raise UserError(f"{path}, line {line.number}: not UTF-8, or longer than 256 KiB")
+        texts.append(line.text)
+    if not texts:
+        raise UserError(f"{path}: empty")
+    return texts, None
 
 
 def main(config: EncodeConfig) -> int:

@@ -25,14 +25,13 @@ class InfoConfig:
 
 def main(config: InfoConfig) -> int:
     """Print a summary of a model or run."""
-    from multiview.folder.names import model_folder, near_model
+    from multiview.folder.names import model_folder
     from multiview.model import MultiViewEncoder
     from parsing.training.loop import read_log
 
     folder = model_folder(config.run)
     if not any((folder / name).exists() for name in ("config.json", "train.json", "trained")):
-        near = near_model(folder).rstrip()
-        raise UserError(f"{folder}: neither a model nor a training run{near and f'; {near}'}")
+        raise UserError(f"{folder}: neither a model nor a training run")
     if (folder / "config.json").exists():
         print(MultiViewEncoder.load(config.run, "cpu"))
     log = read_log(folder / "log.jsonl")

@@ -141,6 +141,7 @@ class MultiViewEncoder:
         """D, the size of a full vector."""
         return sum(member.network.dim for member in self.members)
 
+    @torch.inference_mode()
     def encode(
         self,
         inputs: str | Iterable[str | Tokens] | None,
@@ -173,15 +174,35 @@ class MultiViewEncoder:
             UserError: unknown view, missing parser, a parser of another version, an input that is no
                 sentence, or one (it is named) whose vector is not finite.
         """
-        if device is not None:
-            self._move(pick_device(device))
+        if device is not None and pick_device(device) != self.device:
+            self.device = pick_device(device)
+            self.reader.move(self.device)
+            for member in self.members:
+                member.network.to(self.device)
         texts: list[str | Tokens] | None = None
         if inputs is not None:
             texts = [inputs] if isinstance(inputs, str) else as_texts(inputs)
-        with torch_threads(1):  # parsing has no large products
-            vectors = self._encode_all(
-                texts, self._chosen(views), max(batch_size, 1), show_progress_bar, trees
-            )
+        chosen, total = self._chosen(views), len(texts if texts is not None else trees or ())
+        dim = max(member.network.config.dim for member in self.members)
+        threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
+        width = sum(network.widths[place] for network, place in self._encoders(chosen))
+        vectors = torch.zeros(total, width, device=self.device)
+        batches = self.reader.batches(texts, self._requires(chosen), trees, max(batch_size, 1))
+        # Parsing has no large products.
+        with torch_threads(1), progress(total=total, description="encode", show=show_progress_bar) as bar:
+            for places, batch in batches:
+                with torch_threads(threads):
+                    found = self._vectors(batch, chosen)
+                finite = torch.isfinite(found).all(dim=1)
+                if not finite.all():
+                    row = int(finite.int().argmin())
+                    text = " ".join(list(batch.words())[row])
+                    raise UserError(
+                        f"{self.name}: the vector of sentence {int(places[row])}, {text[:60]!r}, is not "
+                        "finite; the model's weights are unusable"
+                    )
+                vectors[torch.from_numpy(places).to(self.device)] = found
+                bar.update(len(places))
         if normalize_embeddings:
             vectors = normalize(vectors, dim=1)
         result = vectors[0] if isinstance(inputs, str) else vectors
@@ -194,9 +215,7 @@ class MultiViewEncoder:
     def similarity(self, one: Vectors, other: Vectors) -> Tensor:
         """Cosine of every vector of ``one`` with every vector of ``other``: [n, m].
 
-        Args:
-            one: vectors [n, D], or a single one [D].
-            other: vectors [m, D], or a single one [D].
+        A single vector [D] counts as [1, D].
         """
         left, right = _unit(one), _unit(other)
         return left @ right.to(left.device).T
@@ -204,9 +223,7 @@ class MultiViewEncoder:
     def similarity_pairwise(self, one: Vectors, other: Vectors) -> Tensor:
         """Cosine of the vectors of ``one`` and ``other``, pair by pair: [n].
 
-        Args:
-            one: vectors [n, D], or a single one [D].
-            other: vectors [n, D], or a single one [D].
+        A single vector [D] counts as [1, D].
         """
         left, right = _unit(one), _unit(other)
         return (left * right.to(left.device)).sum(dim=1)
@@ -262,7 +279,7 @@ class MultiViewEncoder:
         rows; hash buckets still serve the words that neither the corpus nor the vectors know.
 
         Args:
-            vectors: a file (GloVe, word2vec, fastText text) or a model2vec folder.
+            vectors: a file (GloVe, word2vec, fastText).
             words: of the vectors to read at most, from the top.
             cache: where the converted vectors are kept.
 
@@ -332,13 +349,6 @@ class MultiViewEncoder:
             vectors_BD = self._vectors(nodes.batch, self._chosen(views))
         return explain_pair(nodes, vectors_BD, self.reader.inventories(), top)
 
-    def _move(self, device: torch.device) -> None:
-        if device != self.device:
-            self.device = device
-            self.reader.move(device)
-            for member in self.members:
-                member.network.to(device)
-
     def _chosen(self, views: Sequence[str] | None) -> list[list[int]]:
         """Positions of the wanted views per member."""
         wanted = [views] if isinstance(views, str) else views
@@ -354,38 +364,6 @@ class MultiViewEncoder:
         return {
             need for network, place in self._encoders(chosen) for need in network.encoder_list[place].requires
         }
-
-    @torch.inference_mode()
-    def _encode_all(
-        self,
-        texts: list[str | Tokens] | None,
-        chosen: list[list[int]],
-        batch_size: int,
-        show_progress_bar: bool | None,
-        trees: TreeCache | None,
-    ) -> Tensor:
-        """Vectors [n, D] in input order."""
-        total = len(texts if texts is not None else trees or ())
-        # One thread for few sentences.
-        dim = max(member.network.config.dim for member in self.members)
-        threads = chosen_threads(batch_size, dim, self.device) if total >= FEW else 1
-        width = sum(network.widths[place] for network, place in self._encoders(chosen))
-        vectors = torch.zeros(total, width, device=self.device)
-        with progress(total=total, description="encode", show=show_progress_bar) as bar:
-            for places, batch in self.reader.batches(texts, self._requires(chosen), trees, batch_size):
-                with torch_threads(threads):
-                    found = self._vectors(batch, chosen)
-                finite = torch.isfinite(found).all(dim=1)
-                if not finite.all():
-                    row = int(finite.int().argmin())
-                    text = " ".join(list(batch.words())[row])
-                    raise UserError(
-                        f"{self.name}: the vector of sentence {int(places[row])}, {text[:60]!r}, is not "
-                        "finite; the model's weights are unusable"
-                    )
-                vectors[torch.from_numpy(places).to(self.device)] = found
-                bar.update(len(places))
-        return vectors
 
     def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:
         """Concatenated vectors [B, D] of parsed sentences."""

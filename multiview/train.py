@@ -135,7 +135,7 @@ def deviations(config: TrainConfig, cache: TreeCache) -> Iterator[str]:
 
 def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
-    from multiview.folder.expanded import expand_into
+    from multiview.folder.files import expand_into
     from multiview.training.trainer import Trainer
     from multiview.words.sources import open_new_words
 

@@ -34,7 +34,7 @@ class SentEvalConfig:
     """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
     expand: str | None = None
     """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought): a
-    file or a model2vec folder. The expanded model stays in a folder beside the model."""
+    file. The expanded model stays in a folder beside the model."""
     random_seed: CountOrNone = 0
     """Seed of random encoders and of the projection."""
     output: Path = Path("runs/reports/senteval")

@@ -15,7 +15,6 @@ from corpora.registry import open_corpus
 from corpora.support.errors import UserError, did_you_mean
 from multiview.encoders.registry import view_class
 from senteval_runner.running import expand_tasks
-from senteval_runner.vectors.sources import find_source
 
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINE = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
@@ -89,13 +88,11 @@ def test_one_thing_has_one_name(module: str, capsys: pytest.CaptureFixture[str])
 def test_near_misses(tmp_path: Path) -> None:
     assert did_you_mean("Dpe", ["dep", "const"]) == "did you mean dep? "
     assert did_you_mean("zzz", ["dep", "const"]) == ""
-    (tmp_path / "dep-const-laptop").mkdir()
     (tmp_path / "notes.txt").touch()
     for opened, told in (
         (lambda: view_class("cosnt"), r"view 'cosnt': did you mean const\? choose one of bag, const, dep"),
         (lambda: expand_tasks("TRCE"), r"'TRCE': did you mean TREC\?.*also called SICK-R.*groups: mv, sts"),
         (lambda: expand_tasks("probin"), r"'probin': did you mean probing\?"),
-        (lambda: find_source(str(tmp_path / "dep-const-labtop")), r"did you mean dep-const-laptop\?$"),
         (lambda: open_corpus("pydoc"), r"did you mean pydocs\? named ones are pydocs, umbc"),
         (lambda: open_corpus(str(tmp_path / "note.txt")), r"did you mean notes\.txt\?"),
     ):

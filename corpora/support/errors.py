@@ -49,18 +49,17 @@ class MissingExtraError(UserError):
         super().__init__(f"{package} is not installed: pip install 'multiview-embeddings[{extra}]'")
 
 
-def did_you_mean(name: str, known: Iterable[str], *, alike: float = 0.6) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``did you mean dep? `` before a list of choices, when one of them is close to what was typed.
 
     Args:
         name: what was typed.
         known: the choices.
-        alike: how close, from 0 to 1, as :mod:`difflib` measures it; letter case does not count.
     """
     from difflib import get_close_matches
 
     folded = {one.lower(): one for one in known}
-    near = get_close_matches(name.lower(), folded, n=1, cutoff=alike)
+    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return f"did you mean {folded[near[0]]}? " if near else ""
 
 

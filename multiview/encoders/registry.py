@@ -113,12 +113,7 @@ class Encoder(nn.Module, ABC):
     @property
     def width(self) -> int:
         """Size of the sentence vectors."""
-        return self.width_for(self.word_dim, self.dim, self.pooling)
-
-    @classmethod
-    def width_for(cls, word_dim: int, hidden: int, pooling: Pooling) -> int:
-        """Size of the sentence vectors of such a view: D for each part of the pooling."""
-        return hidden * parts_of_pooling(pooling)
+        return self.dim * parts_of_pooling(self.pooling)
 
     def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """States of all nodes in sentence order and their heights: ``(h [N, D], height int32 [N])``.
@@ -182,9 +177,9 @@ def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
         raise ValueError(f"view {name!r}: the name must be an identifier")
 
     def register(view: type[Encoder]) -> type[Encoder]:
-        known = _views.get(name)
         # The same class again is a notebook's cell or a module that runs once more.
-        if known is not None and (name in _BUILTIN or _path(known) != _path(view)):
+        same = {(known.__module__, known.__qualname__) for known in (_views.get(name, view), view)}
+        if len(same) > 1 or (name in _views and name in _BUILTIN):
             raise ValueError(f"view {name!r} is registered twice")
         view.name = name
         _views[name] = view
@@ -202,7 +197,7 @@ def view_class(name: str) -> type[Encoder]:
     """The encoder class of a view.
 
     Raises:
-        UserError: no view of that name.
+        UserError: no view of that name, or one of an installed package that cannot be imported.
     """
     if name in _BUILTIN:
         import_module(f"multiview.encoders.{_BUILTIN[name]}")
@@ -210,8 +205,10 @@ def view_class(name: str) -> type[Encoder]:
         return _views[name]
     installed = _installed()
     if name in installed:
-        register_view(name)(_load(installed[name]))
-        return _views[name]
+        try:
+            return register_view(name)(installed[name].load())
+        except (ImportError, AttributeError) as error:
+            raise UserError(f"view {name!r}: cannot be imported ({error})") from None
     known = sorted({*_BUILTIN, *_views, *installed})
     raise UserError(
         f"view {name!r}: {did_you_mean(name, known)}choose one of {', '.join(known)}; a view of your own "
@@ -230,34 +227,8 @@ def plugins_of(views: Collection[str]) -> list[str]:
     return sorted({view_class(view).__module__ for view in own - (_installed().keys() if own else set())})
 
 
-def _path(view: type[Encoder]) -> tuple[str, str]:
-    return view.__module__, view.__qualname__
-
-
 def _installed() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
-
-
-def _load(entry: EntryPoint) -> type[Encoder]:
-    """The class that an entry point names.
-
-    Raises:
-        UserError: it cannot be imported, or is no encoder.
-    """
-    try:
-        view = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"view {entry.name!r}: {entry.value} cannot be imported ({error})") from None
-    if not (isinstance(view, type) and issubclass(view, Encoder)):
-        raise UserError(f"view {entry.name!r}: {entry.value} is not a subclass of Encoder")
-    return view
-
-
-def build_view(
-    name: str, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
-) -> Encoder:
-    """A new encoder; its weights are drawn from torch's global generator. See :class:`Encoder`."""
-    return view_class(name)(word_dim, hidden, engine, forget_bias=forget_bias)
 
 
 @dataclass(frozen=True)
@@ -285,7 +256,7 @@ class ViewStack(nn.Module):
         self.views = tuple(views)
         self.config = config
         self.encoders = nn.ModuleList(
-            build_view(view, words.dim, config.dim, config.engine, forget_bias=config.forget_bias)
+            view_class(view)(words.dim, config.dim, config.engine, forget_bias=config.forget_bias)
             for view in views
         )
         self.words = words

@@ -31,7 +31,6 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from multiview.config import Pooling
 from multiview.encoders.registry import Encoder, register_view
 from multiview.engines.plan import Plan, plan_words
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary
@@ -65,10 +64,10 @@ class WeightlessView(Encoder):
 class BagEncoder(WeightlessView):
     """Mean of the word vectors, of the first view's table where each view has one."""
 
-    @classmethod
-    def width_for(cls, word_dim: int, hidden: int, pooling: Pooling) -> int:
+    @property
+    def width(self) -> int:
         """E, the size of word vectors."""
-        return word_dim
+        return self.word_dim
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Means [B, E] and the words [N, E]."""
@@ -96,8 +95,8 @@ class HashEncoder(WeightlessView):
     vocabulary: Vocabulary | None = None
     """Whose order says how frequent a word is; without it, every word weighs 1."""
 
-    @classmethod
-    def width_for(cls, word_dim: int, hidden: int, pooling: Pooling) -> int:
+    @property
+    def width(self) -> int:
         """K."""
         return WIDTH
 

@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from corpora.inputs import stem
 from corpora.support.config import CountOrNone, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import (
@@ -38,9 +39,8 @@ from corpora.support.files import (
 )
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack, trained_views
-from multiview.folder.names import near_model
 from multiview.words.table import VECTORS, WordsRecord, WordTable
-from multiview.words.vectors import Float
+from multiview.words.vectors import CACHE, DEFAULT_WORDS, Float, WordVectors, converted, given_source
 
 FORMAT = 3
 WEIGHTS = "model.safetensors"
@@ -88,12 +88,6 @@ class ModelRecord:
     scales: tuple[float, ...] = ()
     """Factor on each view's vectors; empty: 1."""
 
-    @property
-    def required(self) -> tuple[str, ...]:
-        """The files that the model consists of, besides config.json."""
-        words = [name for name in self.words.files if self.storage == "float32" or name != VECTORS]
-        return (WEIGHTS, *words)
-
 
 @configuration
 class MembersRecord:
@@ -111,10 +105,7 @@ def read_model_record(folder: Path) -> ModelRecord | MembersRecord:
     """
     path = folder / "config.json"
     if not path.is_file():
-        raise UserError(
-            f"{folder}: no model here (no config.json); {near_model(folder)}train one with "
-            "python -m multiview.train"
-        )
+        raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
     found = read_json(path)
     number = found.get("format") if isinstance(found, dict) else None
     if number != FORMAT:
@@ -253,14 +244,15 @@ def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Membe
 
 def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
     config, path = folder / "config.json", folder / WEIGHTS
-    for name in record.required:
+    compact = record.storage == "compact"
+    for name in (WEIGHTS, *(name for name in record.words.files if not (compact and name == VECTORS))):
         if name not in record.files:
             raise UserError(f"{config}: files: does not list {name}")
         check_file(folder / name, record.files[name].bytes, record.files[name].sha256)
     fixed = None
     try:
         weights = load_file(path)
-        if record.storage == "compact":
+        if compact:
             weights = unpack(weights)
             if record.words.mode == "fixed":
                 fixed = weights.pop(FIXED).numpy()
@@ -328,3 +320,52 @@ def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
             value = (both[:, :-1] if filled else both) - 8
         weights[name] = value.float() * scale.float()[:, None]
     return weights
+
+
+def has_trained_words(folder: Path) -> bool:
+    """Whether a model, or one of several in a folder, has word vectors of its own."""
+    return any(member_record(folder / name).words.mode == "trained" for name in member_names(folder))
+
+
+def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, cache: Path = CACHE) -> Path:
+    """The folder beside a model's of that model with more words, made now unless it is there.
+
+    Its ``expanded.json`` says from which model and which vectors.
+
+    Args:
+        folder: of a model, or of several that are concatenated; fixed vectors stay as they are.
+        vectors: see :func:`multiview.words.vectors.given_source`.
+        words: of the vectors to read at most, from the top.
+        cache: where the converted vectors are kept.
+
+    Raises:
+        UserError: no trained words in the model, malformed vectors, too few words in common, or something
+            else in the folder that the expanded model goes to.
+    """
+    source = given_source(vectors, words)
+    name = Path(stem(Path(vectors))).stem
+    target = folder.with_name(f"{folder.absolute().name}-expanded-{name}")
+    record = {"model": model_sha256(folder), "vectors": dict(source.record)}
+    mark = target / "expanded.json"
+    if mark.exists() and read_json(mark) == record:
+        return target
+    if not mark.exists() and target.exists() and any(target.iterdir()):
+        raise UserError(f"{target}: is where the expanded model goes and holds something else; move it away")
+    write_json(mark, {})  # not finished, but ours
+    expand_into(folder, target, converted(source, cache))
+    write_json(mark, record)
+    return target
+
+
+def expand_into(folder: Path, target: Path, vectors: WordVectors) -> None:
+    """Write a model into ``target`` with its vocabulary expanded; both may be the same folder.
+
+    Raises:
+        UserError: no trained words in the model, or too few words in common.
+    """
+    if not has_trained_words(folder):
+        raise UserError(f"{folder}: has fixed word vectors only; there is no trained vocabulary to expand")
+    members = load_members(folder)
+    added = [member.network.words.expand(vectors) for member in members]
+    note = "\nVocabulary expanded by {} words, by least squares from {}.\n"
+    save_model(members, target, folder, [note.format(n, vectors.about) if n else "" for n in added])

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpora.support.errors import UserError, did_you_mean
+from corpora.support.errors import UserError
 
 BUILTIN = "builtin"
-MISSPELT = 0.85
-"""How close to ``builtin`` a name is that means nothing else; ``bertin`` has 0.62."""
 BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v6"
 
 
@@ -27,25 +25,6 @@ def model_folder(name: Path | str) -> Path:
     if not (BUILTIN_FOLDER / "config.json").is_file():
         raise UserError(f"{BUILTIN}: this installation has no builtin encoder; give a model folder")
     return BUILTIN_FOLDER
-
-
-def near_model(path: Path) -> str:
-    """``did you mean builtin? `` where a path leads nowhere and is close to that, or to one beside it."""
-    if path.exists():
-        return ""
-    beside = sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
-    return did_you_mean(path.name, [*beside, BUILTIN] if str(path) == path.name else beside)
-
-
-def refuse_misspelt(name: str) -> None:
-    """Refuse a name that can only be meant as ``builtin``, before it is looked for on the Hugging Face hub.
-
-    Raises:
-        UserError: it is one, and nothing here has it.
-    """
-    near = did_you_mean(name, [BUILTIN], alike=MISSPELT)
-    if near and not Path(name).exists() and name != BUILTIN:
-        raise UserError(f"model {name!r}: no such file or folder; {near.rstrip()}")
 
 
 def chosen_views(views: Sequence[Sequence[str]], wanted: Sequence[str] | None) -> list[list[int]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +48,8 @@ class Reader:
         """Where parsers that are loaded from now on encode and score."""
         self.identities: dict[str, Any] = {}
         self.corpus: dict[str, Any] = members[0].corpus if members else {}
-        self._parsers: dict[str, Any] = {}
+        self.parsers: dict[str, Any] = {}
+        """Loaded or given ones, by annotation; one with other trees than the model's is refused on use."""
         self._tokenizer: Tokenizer | None = None
         self._index: tuple[TreeCache, dict[tuple[str, ...], int]] | None = None
         for member in members:
@@ -74,23 +74,22 @@ class Reader:
         Raises:
             UserError: it is not the one the model was trained with.
         """
-        if need not in self._parsers:
+        if need not in self.parsers:
             models = import_module("parsing.models")  # here, because it imports parser libraries
             identity = self.identities.get(need)
             load = models.load_dependency_parser if need == "dep" else models.load_constituency_parser
             options = {"precision": identity["arithmetic"]} if identity and "arithmetic" in identity else {}
             if self.device != "cpu":
                 options["device"] = self.device
-            parser = load(self.parser_spec(need), **options)
-            advice = f"give that one as --{need}-model, or encode from a tree cache"
-            self._check(need, parser.identity, "here is", advice)
-            self._parsers[need] = parser
-        return self._parsers[need]
+            self.parsers[need] = load(self.parser_spec(need), **options)
+        advice = f"give that one as --{need}-model, or encode from a tree cache"
+        self._check(need, self.parsers[need].identity, "here is", advice)
+        return self.parsers[need]
 
     def move(self, device: torch.device) -> None:
         """Parse on another device from now on; a parser of the caller's that knows no devices stays."""
         self.device = str(device)
-        for parser in self._parsers.values():
+        for parser in self.parsers.values():
             if hasattr(parser, "runner"):
                 parser.to(device)
 
@@ -100,15 +99,6 @@ class Reader:
         builtin = not identity or str(identity.get("name", "")).startswith("builtin")
         recorded = "builtin" if builtin else identity.get("spec") or identity.get("path") or identity["name"]
         return self.specs.get(need) or str(recorded)
-
-    def use_parser(self, need: str, parser: Any) -> None:
-        """Use this parser for an annotation instead of loading one.
-
-        Raises:
-            UserError: it is not the one the model was trained with.
-        """
-        self._check(need, parser.identity, "this is", "give the model that one")
-        self._parsers[need] = parser
 
     def _check(self, need: str, found: Any, where: str, advice: str) -> None:
         identity = self.identities.get(need)
@@ -129,7 +119,7 @@ class Reader:
         """Names of the ids in the trees that :meth:`parse` made."""
         from parsing.text_parser import inventories_of
 
-        return inventories_of(self._parsers.get("dep"), self._parsers.get("const"))
+        return inventories_of(self.parsers.get("dep"), self.parsers.get("const"))
 
     def check_trees(self, trees: TreeCache, requires: set[str]) -> None:
         """Refuse a cache that the model cannot read.
@@ -237,27 +227,6 @@ def as_texts(inputs: Iterable[object]) -> list[str | Tokens]:
             texts.append(tuple(text))
         else:
             raise UserError(f"encode: input {index}, {text!r:.60}, is neither a string nor a list of tokens")
-    return texts
-
-
-def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 file without their line breaks.
-
-    Raises:
-        UserError: no such file, an empty one, or a line (it is named) that is not UTF-8.
-    """
-    advice = "give a text file with one sentence per line, or a tree cache"
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; {advice}")
-    lines = path.read_bytes().split(b"\n")
-    texts = []
-    for number, line in enumerate(lines[:-1] if lines[-1] == b"" else lines, start=1):
-        try:
-            texts.append(line.rstrip(b"\r").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}, line {number}: not UTF-8 at byte {error.start}; convert it") from None
-    if not texts:
-        raise UserError(f"{path}: empty; {advice}")
     return texts
 
 

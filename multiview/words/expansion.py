@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, write_text
 from multiview.words.vectors import Float, WordVectors, save_vectors
-from multiview.words.vocabulary import Vocabulary
+from multiview.words.vocabulary import Vocabulary, read_words
 
 
 class Expansion(nn.Module):
@@ -70,7 +70,7 @@ class Expansion(nn.Module):
         places: dict[str, int] = {}
         for place, word in enumerate(vectors.words):
             # Of two spellings that the vocabulary reads alike, the more frequent one stands first.
-            places.setdefault(vocabulary.folded(word), place)
+            places.setdefault(word.lower() if vocabulary.case == "lower" else word, place)
         shared = [(place, known[word]) for word, place in places.items() if word in known]
         if len(shared) < vectors.dim:
             raise UserError(
@@ -119,10 +119,9 @@ class Expansion(nn.Module):
             maps_VGE, places_X = tensors["maps"], tensors["places"].numpy()
             path = folder / "vectors.npy"
             vectors_PG = np.load(path, mmap_mode="r")
-            path = folder / "expansion.txt"
-            words = path.read_bytes().decode("utf-8").split("\n")[:-1]
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise UserError(f"{path}: cannot be loaded ({str(error).splitlines()[0]})") from None
+        words = read_words(folder / "expansion.txt")
         if len(words) != len(places_X) or vectors_PG.shape[1] != maps_VGE.shape[1]:
             raise UserError(
                 f"{folder / 'expansion.safetensors'}: {len(places_X)} words and maps {list(maps_VGE.shape)}, "

@@ -1,6 +1,6 @@
 """Where the words of a new model come from: the corpus, and the vectors that ``--vectors`` names.
 
-These are a file or a model2vec folder, the corpus itself (gensim), or a sentence encoder.
+These are a file, the corpus itself (gensim), or a sentence encoder.
 
 ``train`` is skip-gram (Mikolov et al. 2013) with window 5, 5 negatives and 3 passes, or more over a small
 corpus. One worker reads the sentences in order, so the same cache and options give the same vectors; more

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 
 from corpora.support.config import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
+from corpora.support.files import write_text
 from multiview.config import Case
 from multiview.words.expansion import Expansion
 from multiview.words.vectors import Float, WordVectors, save_vectors
-from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency
+from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency, read_words
 
 VECTORS = "vectors.npy"
 FILES = ("vocab.txt", VECTORS, "expansion.txt", "expansion.safetensors")
@@ -95,16 +96,11 @@ class WordTable(nn.Module):
         return cls(vocabulary, int(vectors.shape[1]), views=0, fixed=vectors)
 
     @classmethod
-    def random(cls, vocabulary: Vocabulary, dim: int, *, views: int, seed: int = 0) -> Self:
-        """Untrained vectors of unit scale, the same in every view."""
-        table = cls(vocabulary, dim, views=views)
+    def hashed(cls, dim: int, *, views: int, seed: int = 0) -> Self:
+        """Untrained vectors of unit scale without a vocabulary: every word has the vector of its hash."""
+        table = cls(Vocabulary([], buckets=HASH_BUCKETS), dim, views=views)
         table.initialise("unit", equal=True, seed=seed)
         return table
-
-    @classmethod
-    def hashed(cls, dim: int, *, views: int, seed: int = 0) -> Self:
-        """Untrained vectors without a vocabulary: every word has the vector of its hash."""
-        return cls.random(Vocabulary([], buckets=HASH_BUCKETS), dim, views=views, seed=seed)
 
     def empty_copy(self) -> Self:
         """The same words with new tables, on the default device."""
@@ -235,15 +231,10 @@ class WordTable(nn.Module):
         buckets, case = self.vocabulary.buckets, self.vocabulary.case
         return WordsRecord(mode=self.mode, dim=self.dim, buckets=buckets, case=case, expanded=self.expanded)
 
-    def save(self, folder: Path, *, vectors: bool = True) -> None:
-        """Write the files that :meth:`record` names; trained tables are with the weights.
-
-        Args:
-            folder: of the model.
-            vectors: write fixed vectors, too; a compact model has them with the weights.
-        """
-        self.trained_vocabulary.save(folder / "vocab.txt")
-        if self.fixed is not None and vectors:
+    def save(self, folder: Path) -> None:
+        """Write the files that :meth:`record` names; trained tables are with the weights."""
+        write_text(folder / "vocab.txt", "".join(word + "\n" for word in self.trained_vocabulary.words))
+        if self.fixed is not None:
             save_vectors(folder / VECTORS, self.fixed)
         if self.expansion is not None:
             self.expansion.save(folder)
@@ -261,7 +252,7 @@ class WordTable(nn.Module):
         Raises:
             UserError: a file is missing or damaged; it is named.
         """
-        vocabulary = Vocabulary.load(folder / "vocab.txt", buckets=record.buckets, case=record.case)
+        vocabulary = Vocabulary(read_words(folder / "vocab.txt"), buckets=record.buckets, case=record.case)
         if record.mode == "trained":
             table = cls(vocabulary, record.dim, views=views)
             if record.expanded:

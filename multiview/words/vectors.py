@@ -1,4 +1,4 @@
-"""Pre-trained word vectors: GloVe, word2vec and fastText text, word2vec binary, model2vec folders.
+"""Pre-trained word vectors: GloVe, word2vec and fastText text, word2vec binary.
 
 Vectors are converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
 ``words.txt`` and ``source.json`` (what they were made from, such as size and time of the original file, and
@@ -23,14 +23,13 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from corpora.inputs import input_hash, readable, stem
+from corpora.inputs import readable, stem
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import (
     atomic_path,
     check_file,
     file_record,
     locked,
-    read_json,
     read_record,
     sweep,
     write_array,
@@ -48,8 +47,6 @@ DEFAULT_WORDS = 2_000_000
 COPY = ("vectors.npy", "words.txt")
 MOST = 65_536
 """Dimensions that a header is believed to ask for."""
-WORD_START = "▁"
-"""Before the pieces of a unigram tokenizer that begin a word."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +85,7 @@ def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAUL
     """Open word vectors, converting them into ``cache`` the first time.
 
     Args:
-        path: GloVe, word2vec or fastText text, or word2vec binary (``.bin``); ``.gz``, ``.xz``, ``.zst`` too;
-            or a model2vec folder.
+        path: GloVe, word2vec or fastText text, or word2vec binary (``.bin``); ``.gz``, ``.xz``, ``.zst`` too.
         cache: folder for the converted copy.
         limit: words to read at most, from the top.
 
@@ -100,36 +96,25 @@ def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAUL
 
 
 def given_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> Source:
-    """What a file of vectors or a model2vec folder is; it is not read yet.
+    """What a file of vectors is; it is not read yet.
 
     Args:
         spec: see :func:`load_word_vectors`.
         limit: words to read at most, from the top.
 
     Raises:
-        UserError: what is named is missing.
+        UserError: no such file.
     """
     path = Path(spec)
-    record: dict[str, object]
-    if path.is_dir():
-        files = [path / "model.safetensors", path / "tokenizer.json"]
-        for file in files:
-            if not file.is_file():
-                raise UserError(f"{file}: no such file; a folder of vectors is one of model2vec's")
-        record, about = {"content": input_hash(path, files)}, f"the model2vec model `{path.name}`"
-        read: Callable[[Path], Iterator[tuple[str, Float]]] = _read_model2vec
-    else:
-        if not path.is_file():
-            raise UserError(f"{path}: no such file; it wants GloVe, word2vec or fastText vectors")
-        stat = path.stat()
-        record, about = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns}, f"`{path.name}`"
-        read = _read_binary if stem(path).endswith(".bin") else _read_text
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; it wants GloVe, word2vec or fastText vectors")
+    stat = path.stat()
+    record = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
+    read = _read_binary if stem(path).endswith(".bin") else _read_text
     # Two of the same name differ in where they lie.
     name = f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
-    about = f"the vectors of {about}"
-    return Source(
-        str(path), name, {**record, "limit": limit}, about, lambda: itertools.islice(read(path), limit)
-    )
+    about = f"the vectors of `{path.name}`"
+    return Source(str(path), name, record, about, lambda: itertools.islice(read(path), limit))
 
 
 def converted(source: Source, cache: Path) -> WordVectors:
@@ -252,56 +237,6 @@ def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
         ) from None
     for word in vectors.index_to_key:
         yield word, vectors[word]
-
-
-def _read_model2vec(folder: Path) -> Iterator[tuple[str, Float]]:
-    """The vectors of a model2vec folder, without pieces that do not begin a word."""
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    weights, tokenizer = folder / "model.safetensors", folder / "tokenizer.json"
-    try:
-        tensors = load_file(weights)
-        table = tensors["embeddings"].to(torch.float32).numpy()
-    except (OSError, KeyError, SafetensorError) as error:
-        raise UserError(f"{weights}: cannot be loaded ({str(error).splitlines()[0]})") from None
-    # Since its version 0.6 several pieces may share a row, and each has a weight.
-    rows = tensors["mapping"].numpy() if "mapping" in tensors else np.arange(len(table))
-    weight = tensors["weights"].to(torch.float32).numpy() if "weights" in tensors else np.ones(len(rows))
-    words = _whole_words(read_json(tokenizer), tokenizer)
-    if table.ndim != 2 or len(weight) != len(rows) or max(words, default=-1) >= len(rows):
-        raise UserError(f"{weights}: embeddings {list(table.shape)} for the pieces of {tokenizer.name}")
-    for piece in sorted(words):
-        yield words[piece], (table[rows[piece]] * weight[piece]).astype(np.float32)
-
-
-def _whole_words(stored: Any, path: Path) -> dict[int, str]:
-    """The words of a tokenizer.json by id, without special tokens and pieces inside words.
-
-    Raises:
-        UserError: the file is of another kind.
-    """
-    stored = stored if isinstance(stored, dict) else {}
-    model = stored.get("model")
-    kind, vocabulary = (model.get("type"), model.get("vocab")) if isinstance(model, dict) else (None, None)
-    if kind in ("WordPiece", "WordLevel") and isinstance(vocabulary, dict):
-        inside = str(model.get("continuing_subword_prefix") or "##") if kind == "WordPiece" else "\0"
-        words = {
-            int(row): word
-            for word, row in vocabulary.items()
-            if not word.startswith(inside) and not word.startswith("[unused")
-        }
-    elif kind == "Unigram" and isinstance(vocabulary, list):
-        words = {
-            row: piece.removeprefix(WORD_START)
-            for row, (piece, _) in enumerate(vocabulary)
-            if piece.startswith(WORD_START)
-        }
-    else:
-        raise UserError(f"{path}: a {kind} tokenizer has no list of whole words; WordPiece and Unigram have")
-    special = {token.get("id") for token in stored.get("added_tokens") or [] if token.get("special")}
-    return {row: word for row, word in words.items() if row not in special and word}
 
 
 def save_vectors(path: Path, vectors: Float) -> None:

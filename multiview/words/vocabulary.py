@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from corpora.support.files import write_text
 from multiview.config import Case, TableConfig
 
 UNKNOWN_ROW = 0
@@ -64,10 +63,6 @@ class Vocabulary:
             return 1 + len(self.words) + hashed % self.buckets
         return UNKNOWN_ROW
 
-    def folded(self, word: str) -> str:
-        """A word as this vocabulary would list it."""
-        return word.lower() if self.case == "lower" else word
-
     def lookup(self, types: list[str]) -> NDArray[np.int32]:
         """Table rows of word types, int32 [len(types)]."""
         return np.fromiter(map(self.row, types), dtype=np.int32, count=len(types))
@@ -78,19 +73,6 @@ class Vocabulary:
         if self.case == "lower":
             return (word.lower(),)
         return (word, word.lower(), word.capitalize(), word.upper())
-
-    def save(self, path: Path) -> None:
-        """Write one word per line; buckets and case are in the model's configuration."""
-        write_text(path, "".join(word + "\n" for word in self.words))
-
-    @classmethod
-    def load(cls, path: Path, *, buckets: int, case: Case) -> Vocabulary:
-        """Read what :meth:`save` wrote.
-
-        Raises:
-            UserError: the file is missing or is not UTF-8.
-        """
-        return cls(read_words(path), buckets=buckets, case=case)
 
 
 def read_words(path: Path) -> list[str]:

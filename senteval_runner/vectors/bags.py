@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
-from multiview.words.ngrams import random_vectors, with_ngrams
+from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.cache.reader import TreeCache
 from senteval_runner.protocol.features import Float
@@ -37,6 +37,10 @@ RANDOM_DIM = 300
 SIF_A = 1e-3
 SAMPLE, BLOCK = 20_000, 100
 """Corpus sentences from which the direction is computed, and how many are read together."""
+LENGTHS = (3, 4, 5)
+"""Of character n-grams, the marks at both ends of a word included: those of fastText but 6."""
+Drawn = Callable[[Sequence[str]], Float]
+"""Vectors [N, E] of N names."""
 Lookup = Callable[[Sequence[str]], tuple[Float, NDArray[np.bool_]]]
 """Vectors [N, E] of words and which of them are known, [N]."""
 
@@ -66,6 +70,33 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
 
         return look_up
     return lambda tokens: (vectors(tokens), np.ones(len(tokens), np.bool_))
+
+
+def random_vectors(dim: int, seed: int) -> Drawn:
+    """A fixed random vector [E] for every name."""
+    table = WordTable.hashed(dim, views=1, seed=seed)
+    return lambda names: table.rows(0, table.vocabulary.lookup(list(names))).detach().numpy()
+
+
+def with_ngrams(drawn: Drawn) -> Drawn:
+    """Vectors of words that share what their spellings share.
+
+    A word's vector is the sum of those of its own name and of its n-grams, over the root of their number.
+    """
+
+    def vectors(tokens: Sequence[str]) -> Float:
+        rows = {token: row for row, token in enumerate(dict.fromkeys(tokens))}
+        sums = [drawn([token, *ngrams(token)]).sum(0) / np.sqrt(1 + len(ngrams(token))) for token in rows]
+        found: Float = np.stack(sums)[[rows[token] for token in tokens]]
+        return found
+
+    return vectors
+
+
+def ngrams(word: str) -> list[str]:
+    """Names of a word's character n-grams in lower case: ``<ca``, ``cat``, ``at>``, ``<cat`` … of ``cat``."""
+    marked = f"<{word.lower()}>"
+    return [f"ngram:{marked[start : start + n]}" for n in LENGTHS for start in range(len(marked) - n + 1)]
 
 
 def sample(trees: TreeCache) -> list[list[str]]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from multiview.folder.names import refuse_misspelt
 from multiview.pretrained import one_line, quiet
 from parsing.networks.device import pick_device
 
@@ -45,7 +44,6 @@ def load_pretrained(backbone: str, *, whole: bool = False, **options: Any) -> An
     Raises:
         UserError: nothing loadable is found under that name.
     """
-    refuse_misspelt(backbone)
     quiet()
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Transformer

@@ -28,7 +28,7 @@ from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest, read_json, sha256_file
 from multiview.encoders.registry import view_class
 from multiview.folder.files import TIME, member_names, member_record, training_hours
-from multiview.folder.names import chosen_views, model_folder, near_model, refuse_misspelt
+from multiview.folder.names import chosen_views, model_folder
 
 Kind = Literal[
     "multiview", "views", "start", "random", "lstm",
@@ -196,12 +196,10 @@ def _on_disk(spec: str) -> Source:
 
 
 def _by_name(spec: str) -> Source:
-    """A name that sentence-transformers may know; none that was meant as a path or as ``builtin``."""
+    """A name that sentence-transformers may know; none that was meant as a path."""
     path = Path(spec)
     if path.suffix in (".npz", ".txt", ".vec", ".gz", ".bin") or spec.startswith((".", "/", "runs/")):
-        near = near_model(path).rstrip()
-        raise UserError(f"model {spec!r}: no such file or folder{near and f'; {near}'}")
-    refuse_misspelt(spec)
+        raise UserError(f"model {spec!r}: no such file or folder")
     try:
         key = json_digest([spec, version("sentence-transformers")], 16)
     except ModuleNotFoundError:

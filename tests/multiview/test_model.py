@@ -47,8 +47,8 @@ def folder(toy_trees: Path, tmp_path_factory) -> Path:
 def load(folder: Path) -> MultiViewEncoder:
     encoder = MultiViewEncoder.load(folder)
     encoder.reader.corpus = {"tokenizer": "space"}  # what the toy corpus does not say
-    encoder.reader.use_parser("dep", ToyDependencyParser())
-    encoder.reader.use_parser("const", ToyConstituencyParser())
+    encoder.reader.parsers["dep"] = ToyDependencyParser()
+    encoder.reader.parsers["const"] = ToyConstituencyParser()
     return encoder
 
 
@@ -118,8 +118,9 @@ def test_other_parsers_are_refused(folder: Path, tmp_path: Path, monkeypatch) ->
     other = ToyDependencyParser()
     monkeypatch.setattr(ToyDependencyParser, "identity", {**other.identity, "version": "2"})
     encoder = MultiViewEncoder.load(folder)
-    with pytest.raises(UserError, match="this is toy-dep"):
-        encoder.reader.use_parser("dep", other)
+    encoder.reader.parsers["dep"] = other
+    with pytest.raises(UserError, match="here is toy-dep"):
+        encoder.encode("a b")
     write_cache(tmp_path, [("a", "b")] * 3)
     with pytest.raises(
         UserError, match=r"trained on trees of dependency parser toy-dep 1 .*was parsed by toy-dep 2"

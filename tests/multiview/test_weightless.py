@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multiview.config import EncoderConfig
-from multiview.encoders.registry import Reading, ViewStack, build_view
+from multiview.encoders.registry import Reading, ViewStack, view_class
 from multiview.folder.files import Member
 from multiview.info import cli as info
 from multiview.model import MultiViewEncoder
@@ -150,4 +150,4 @@ def test_training_needs_views_with_weights(
 def test_hash_refuses_ids() -> None:
     ids = Batch(sentence_offsets=np.array([0, 2]), flags=np.zeros(1, np.uint8), fields=("token",))
     with pytest.raises(ValueError, match="vocabulary ids"):
-        build_view("hash", 6, 4).plan(ids)
+        view_class("hash")(6, 4).plan(ids)

@@ -55,7 +55,7 @@ def test_expand_end_to_end(tmp_path: Path, data: Path, words: Path, model: Path,
 def test_new_words_change_the_vectors_of_their_sentences_alone(
     words: Path, model: Path, tmp_path, monkeypatch
 ):
-    from multiview.folder.expanded import expanded_folder
+    from multiview.folder.files import expanded_folder
     from senteval_runner.vectors.encoders import open_model
 
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from multiview.config import Pooling
-from multiview.encoders.registry import Encoder, build_view, register_view, view_class
+from multiview.encoders.registry import Encoder, register_view, view_class
 from tests.multiview.engines.trees import batch_of, chain_children, random_batch
 from tests.oracles.tree_lstm import outputs_and_gradients, reference
 
@@ -41,7 +41,7 @@ SHAPES = {
 def build(view: str, engine: str, dtype: torch.dtype = torch.float64, hidden: int = HIDDEN) -> Encoder:
     """An encoder with random biases too, equal for every engine."""
     torch.manual_seed(7)
-    encoder = build_view(view, WORD_DIM, hidden, engine)
+    encoder = view_class(view)(WORD_DIM, hidden, engine)
     for parameter in encoder.parameters():
         if parameter.dim() == 1:
             torch.nn.init.normal_(parameter, std=0.3)
@@ -155,7 +155,7 @@ def test_float32_follows_the_equations(view: str, shape: str) -> None:
 @pytest.mark.parametrize("view", TREE_VIEWS)
 def test_zero_vectors_and_zero_biases_have_finite_equal_gradients(view: str, engine: str) -> None:
     torch.manual_seed(0)
-    encoder, batch = build_view(view, WORD_DIM, HIDDEN, engine).double(), SHAPES["random"]
+    encoder, batch = view_class(view)(WORD_DIM, HIDDEN, engine).double(), SHAPES["random"]
     x = torch.zeros_like(words(batch))
     found = run(encoder, x, batch)
     assert all(t.isfinite().all() for t in found)
@@ -212,7 +212,7 @@ def test_heights_of_nodes(view: str) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_gate_matrix_has_its_own_xavier_bounds(view: str) -> None:
     torch.manual_seed(0)
-    encoder = build_view(view, 40, 80)
+    encoder = view_class(view)(40, 80)
     width = 40 if view == "seq" else 80
     for name, parameter in encoder.named_parameters():
         if parameter.dim() == 1:
@@ -227,12 +227,12 @@ def test_every_gate_matrix_has_its_own_xavier_bounds(view: str) -> None:
 
 def test_unknown_names_and_sizes_are_refused() -> None:
     with pytest.raises(UserError, match="choose one of bag, const, dep, hash, seq"):
-        build_view("tree", 4, 4)
+        view_class("tree")(4, 4)
     with pytest.raises(UserError, match="engine 'gdl'"):
-        build_view("dep", 4, 4, "gdl")
+        view_class("dep")(4, 4, "gdl")
     with pytest.raises(UserError, match="even"):
-        build_view("seq", 4, 5)
+        view_class("seq")(4, 5)
     with pytest.raises(UserError, match="positive"):
-        build_view("dep", 4, 0)
+        view_class("dep")(4, 0)
     with pytest.raises(ValueError, match="twice"):
         register_view("dep")(view_class("dep"))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from corpora.support.errors import MissingExtraError
-from multiview.encoders.registry import build_view
+from multiview.encoders.registry import view_class
 from multiview.engines.native import _free, workspace
 from multiview.engines.plan import plan_const, plan_dep
 from parsing.networks.products import Products
@@ -49,7 +49,7 @@ def test_memory_is_reused_once_no_tensor_needs_it() -> None:
 
 def test_threads_share_the_memory_pool_safely() -> None:
     batch = random_batch([12] * 30, seed=2)
-    encoder = build_view("dep", 8, 16)
+    encoder = view_class("dep")(8, 16)
     plan = encoder.plan(batch).to("cpu")
     x = torch.randn(360, 8)
     wanted = encoder(x, plan).detach()
@@ -82,7 +82,7 @@ def test_products_equal_plain_ones(rows: int) -> None:
 
 @pytest.mark.parametrize("view", ["dep", "const"])
 def test_a_batch_of_single_words_trains_in_float32(view: str) -> None:
-    encoder = build_view(view, 8, 16)
+    encoder = view_class(view)(8, 16)
     x = torch.randn(12, 8, requires_grad=True)
     encoder(x, encoder.plan(random_batch([1] * 12, seed=0))).sum().backward()
     assert x.grad is not None and x.grad.any(dim=1).all()
@@ -92,7 +92,7 @@ def test_a_batch_of_single_words_trains_in_float32(view: str) -> None:
 def test_bf16_autocast_keeps_float32_states_and_gradients(view: str) -> None:
     batch = random_batch([7, 1, 12], seed=3)
     torch.manual_seed(0)
-    encoder = build_view(view, 8, 16)
+    encoder = view_class(view)(8, 16)
     plan = encoder.plan(batch)
     x = torch.randn(20, 8, requires_grad=True)
     exact = encoder(x, plan)

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.support.errors import UserError
 from multiview import encode, explain, export, info, search
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
@@ -79,27 +78,3 @@ def test_a_missing_or_damaged_one_is_one_line(
     assert COMMANDS[command].cli(["builtin", str(corpus), *(["cat"] if command == "search" else [])]) == 2
     shown = capsys.readouterr().err
     assert told in shown and shown.count("\n") == 1
-
-
-@pytest.mark.parametrize("command", ["search bultin corpus.txt cat", "info bultin", "explain built-in a b"])
-def test_a_misspelt_name_is_one_line_with_the_right_one(
-    builtin: Path,
-    corpus: Path,
-    command: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(corpus.parent)
-    name, *arguments = command.split()
-    assert COMMANDS[name].cli(arguments) == 2
-    shown = capsys.readouterr().err
-    assert "did you mean builtin?" in shown and shown.count("\n") == 1
-
-
-def test_a_misspelt_folder_is_found_beside(tmp_path: Path) -> None:
-    (tmp_path / "dep-const-laptop").mkdir()
-    with pytest.raises(UserError, match=r"dep-const-latop: no model .*; did you mean dep-const-laptop\?"):
-        MultiViewEncoder.load(tmp_path / "dep-const-latop")
-    for name in ("bultin", "dep-const-laptop"):  # builtin is a name, not a path
-        with pytest.raises(UserError, match=rf"{name}: no model here \(no config.json\); train one"):
-            MultiViewEncoder.load(tmp_path / name)

@@ -88,6 +88,6 @@ def given_encoder(trees: GivenTrees, views: str = "dep,const") -> MultiViewEncod
     """An untrained model that parses by these trees."""
     encoder = MultiViewEncoder.untrained(views, dim=8, word_dim=6, device="cpu", start="bag")
     encoder.reader.corpus = {"tokenizer": "space"}
-    encoder.reader.use_parser("dep", Dependency(trees))
-    encoder.reader.use_parser("const", Constituency(trees))
+    encoder.reader.parsers["dep"] = Dependency(trees)
+    encoder.reader.parsers["const"] = Constituency(trees)
     return encoder

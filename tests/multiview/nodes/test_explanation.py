@@ -32,8 +32,8 @@ def encoder() -> MultiViewEncoder:
 def new_encoder() -> MultiViewEncoder:
     encoder = MultiViewEncoder.untrained("dep,const,seq", dim=8, word_dim=6, device="cpu", start="bag")
     encoder.reader.corpus = {"tokenizer": "space"}
-    encoder.reader.use_parser("dep", load_dependency_parser("builtin"))
-    encoder.reader.use_parser("const", load_constituency_parser("builtin"))
+    encoder.reader.parsers["dep"] = load_dependency_parser("builtin")
+    encoder.reader.parsers["const"] = load_constituency_parser("builtin")
     return encoder
 
 
@@ -137,7 +137,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     loaded = Reader.parser
 
     def parser(self: Reader, need: str) -> object:
-        self._parsers.setdefault(need, toys[need])
+        self.parsers.setdefault(need, toys[need])
         return loaded(self, need)
 
     monkeypatch.setattr(Reader, "parser", parser)

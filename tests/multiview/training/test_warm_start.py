@@ -14,8 +14,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from multiview.config import TrainConfig, read_config
 from multiview.encoders.registry import Reading
-from multiview.folder.expanded import expand_into
-from multiview.folder.files import Member, load_members, model_sha256
+from multiview.folder.files import Member, expand_into, load_members, model_sha256
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees

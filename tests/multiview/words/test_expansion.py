@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
-from multiview.folder.expanded import expanded_folder
-from multiview.folder.files import load_members
+from multiview.folder.files import expanded_folder, load_members
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.words.table import WordTable

@@ -1,4 +1,4 @@
-"""``--vectors``: model2vec folders, gensim's skip-grams, words as a sentence encoder encodes them."""
+"""``--vectors``: gensim's skip-grams, words as a sentence encoder encodes them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import save_file
-from tokenizers import Tokenizer, models
 
 from corpora.support.errors import UserError
 from multiview import pretrained
@@ -19,75 +16,19 @@ from multiview.config import TrainConfig, read_config
 from multiview.folder.files import load_members
 from multiview.train import cli, main
 from multiview.training.data import open_trees
-from multiview.words.ngrams import ngrams, random_vectors, with_ngrams
 from multiview.words.sources import PASSES, open_vectors, reduced
-from multiview.words.vectors import WordVectors, load_word_vectors
+from multiview.words.vectors import WordVectors
 from multiview.words.vocabulary import corpus_words
 from tests.fixtures.transformers import save_sentence_encoder
 from tests.fixtures.trees import changed, toy_corpus
 from tests.parsing.cache.test_reader import write_cache
 
-PIECES = ["[PAD]", "[UNK]", "cat", "##s", "Mars", "[unused1]", ",", "the"]
-
-
-@pytest.fixture
-def static(tmp_path: Path) -> Path:
-    """A model2vec folder: a table and a word-piece tokenizer."""
-    folder = tmp_path / "static"
-    folder.mkdir()
-    tokenizer = Tokenizer(
-        models.WordPiece({piece: row for row, piece in enumerate(PIECES)}, unk_token="[UNK]")
-    )
-    tokenizer.add_special_tokens(["[PAD]", "[UNK]"])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    table = torch.arange(3 * len(PIECES), dtype=torch.float32).reshape(-1, 3)
-    save_file({"embeddings": table}, folder / "model.safetensors")
-    return folder
-
-
-def test_model2vecs_whole_words(static: Path, tmp_path: Path) -> None:
-    loaded = load_word_vectors(static, tmp_path / "a")
-    assert loaded.words == ["cat", "Mars", ",", "the"]
-    np.testing.assert_array_equal(loaded.vectors[:, 0], [6, 12, 18, 21])
-    tensors = {  # rows may be shared and weighted
-        "embeddings": torch.tensor([[1.0, 2], [3, 4]], dtype=torch.float16),
-        "mapping": torch.tensor([0, 0, 1, 0, 0, 0, 1, 0]),
-        "weights": torch.arange(8, dtype=torch.float64),
-    }
-    save_file(tensors, static / "model.safetensors")
-    loaded = load_word_vectors(static, tmp_path / "b")
-    np.testing.assert_array_equal(loaded.vectors, [[6, 8], [4, 8], [18, 24], [7, 14]])
-    pieces = [("<unk>", 0.0), ("▁the", -1.0), ("s", -2.0), ("▁", -3.0), ("▁Mars", -4.0)]
-    Tokenizer(models.Unigram(pieces, unk_id=0)).save(str(static / "tokenizer.json"))
-    assert load_word_vectors(static, tmp_path / "c").words == ["the", "Mars"]
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("tokenizer.json", None, "tokenizer.json: no such file"),
-        ("model.safetensors", b"x", "model.safetensors: cannot be loaded"),
-        ("tokenizer.json", b"x", "tokenizer.json: not JSON"),
-        ("tokenizer.json", b"[]", "has no list of whole words"),
-        ("tokenizer.json", b'{"model": {"type": "BPE", "vocab": {}}}', "a BPE tokenizer has no list"),
-        ("model.safetensors", "short", r"embeddings \[5, 3\] for the pieces"),
-    ],
-)
-def test_bad_folders_are_one_line(static: Path, tmp_path: Path, file: str, content, message: str) -> None:
-    (static / file).unlink()
-    if content == "short":
-        save_file({"embeddings": torch.ones(5, 3)}, static / file)
-    elif content is not None:
-        (static / file).write_bytes(content)
-    with pytest.raises(UserError, match=message) as caught:
-        load_word_vectors(static, tmp_path / "cache")
-    assert "\n" not in str(caught.value)
-
 
 def test_vectors_of_new_words_are_opened_before_the_training(tiny: TrainConfig, tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").touch()
-    config = changed(tiny, vectors=str(tmp_path), table={"expand": 9})
-    with pytest.raises(UserError, match=r"tokenizer\.json: no such file"):
+    path = tmp_path / "vectors.txt"
+    path.write_text("cat x\n")
+    config = changed(tiny, vectors=str(path), table={"expand": 9})
+    with pytest.raises(UserError, match=r"line 1: .* is not a word and its numbers"):
         main(config)
     assert not (config.folder / "train.json").exists()  # not claimed: the corrected command goes there
     with pytest.raises(UserError, match=r"--table\.expand 9: --vectors train has the trained words alone"):
@@ -228,15 +169,3 @@ def test_a_run_reads_them_and_its_card_says_so(
     assert read_config(folder / "train.json").vectors == f"distil:{teacher}"
     known = {word for sentence in toy_corpus()[0] for word in sentence}
     assert {word.lower() for word in known} >= set(ranked)
-
-
-def test_n_grams_share_a_spelling() -> None:
-    words = ["open", "opened", "opening", "reopen", "close", "closed", "a", "bench", "benches", "market"]
-    assert ngrams("Cat") == [f"ngram:{n}" for n in ("<ca", "cat", "at>", "<cat", "cat>", "<cat>")]
-    made = with_ngrams(random_vectors(400, 3))(words)
-    unit = made / np.linalg.norm(made, axis=1, keepdims=True)
-    shared = np.array([[len({*ngrams(a)} & {*ngrams(b)}) for b in words] for a in words])
-    own = np.array([1 + len(ngrams(word)) for word in words])
-    expected = (shared + np.eye(len(own))) / np.sqrt(np.outer(own, own))
-    assert np.abs(unit @ unit.T - expected).max() < 0.3  # 6 standard deviations of 400 random numbers
-    assert np.corrcoef((unit @ unit.T).ravel(), expected.ravel())[0, 1] > 0.8

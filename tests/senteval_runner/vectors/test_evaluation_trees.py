@@ -43,7 +43,7 @@ def model(seen: list[tuple[str, ...]] | None = None, views: str = "dep,const", *
     made = MultiViewEncoder.untrained(views, dim=6, word_dim=4)
     for need, kind in TOYS.items():
         parser = kinds.get(need, kind())
-        made.reader.use_parser(need, Counting(parser, seen if seen is not None else []))
+        made.reader.parsers[need] = Counting(parser, seen if seen is not None else [])
     return made
 
 
