@@ -27,7 +27,7 @@ from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.registry import Encoder, ViewStack
-from multiview.folder.files import Member, load_members, read_model_record, save_model
+from multiview.folder.files import Member, load_members, model_records, save_model
 from multiview.folder.names import chosen_views, model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.words.table import WordTable
@@ -238,7 +238,7 @@ class MultiViewEncoder:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             if not (folder / "config.json").is_file():
                 raise UserError(f"{folder}: holds something other than a model; save to another folder")
-            read_model_record(folder)
+            model_records(folder)
         save_model(self.members, folder, self.folder)
         self.folder = folder
 

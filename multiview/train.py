@@ -60,18 +60,16 @@ def like_model(config: TrainConfig, init: str) -> TrainConfig:
         UserError: no model there.
     """
     from multiview.encoders.registry import trained_views
-    from multiview.folder.files import member_names, member_record
+    from multiview.folder.files import model_records
     from multiview.folder.names import model_folder
 
-    folder = model_folder(init)
-    names = member_names(folder)
-    record = member_record(folder / names[0])
+    first, *others = model_records(model_folder(init)).values()
     return dataclasses.replace(
         config,
-        views=",".join(trained_views(record.views)),
-        words=record.words.mode if len(names) == 1 else "both",
-        encoder=record.encoder,
-        table=dataclasses.replace(config.table, case=record.words.case, buckets=record.words.buckets),
+        views=",".join(trained_views(first.views)),
+        words="both" if others else first.words.mode,
+        encoder=first.encoder,
+        table=dataclasses.replace(config.table, case=first.words.case, buckets=first.words.buckets),
     )
 
 
