@@ -350,17 +350,14 @@ class MultiViewEncoder:
         return explain_pair(nodes, vectors_BD, self.reader.inventories(), top)
 
     def _chosen(self, views: Sequence[str] | None) -> list[list[int]]:
-        """Positions of the wanted views per member."""
         wanted = [views] if isinstance(views, str) else views
         return chosen_views([member.network.views for member in self.members], wanted)
 
     def _encoders(self, chosen: list[list[int]]) -> list[tuple[ViewStack, int]]:
-        """Network and position of every chosen view."""
         pairs = zip(self.members, chosen, strict=True)
         return [(member.network, position) for member, positions in pairs for position in positions]
 
     def _requires(self, chosen: list[list[int]]) -> set[str]:
-        """Annotations that the chosen encoders read."""
         return {
             need for network, place in self._encoders(chosen) for need in network.encoder_list[place].requires
         }
