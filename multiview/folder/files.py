@@ -126,7 +126,9 @@ def _read_record(folder: Path) -> ModelRecord | MembersRecord:
     if number != FORMAT:
         raise UserError(f"{path}: model format {number}, this program reads {FORMAT}; train the model again")
     values = read_record(path)
-    return config_from_json(MembersRecord if "members" in values else ModelRecord, values, where=path)
+    if "members" in values:
+        return config_from_json(MembersRecord, values, where=path)
+    return config_from_json(ModelRecord, values, where=path)
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
