@@ -11,7 +11,7 @@ the library and parses as the checkpoint does in the library (weights are kept a
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,63 +36,48 @@ class Convert:
     """Name of the model, part of its identity; the checkpoint's name by default."""
 
 
-def convert_dependency(config: Convert) -> None:
-    """A supar biaffine parser to a model folder."""
-    from parsing.libraries.supar import checkpoint_path, from_state
-
-    path, state = unpickle(config, checkpoint_path)
-    if not isinstance(state, dict):
-        raise UserError(f"{path}: holds a {type(state).__name__}, a supar checkpoint is a dictionary")
-    model = from_state(state, where=str(path))
-    parts = {"config": model.config_json(), "vocabulary": model.vocabulary_json()}
-    store(config, path, {"kind": "dependency", "tensors": model.state_dict(), **parts})
-
-
-def convert_constituency(config: Convert) -> None:
-    """A benepar parser with a character LSTM to a model folder."""
-    from parsing.libraries.benepar import from_checkpoint
-
-    path, data = unpickle(config)
-    store(config, path, {"kind": "benepar", **from_checkpoint(data, where=str(path))})
-
-
-def unpickle(config: Convert, find: Callable[[str], str] = str) -> tuple[Path, Any]:
-    """The file of a torch checkpoint and its content; runs any code in it.
-
-    Args:
-        config: the options.
-        find: the file of a name.
+def main(kind: str, config: Convert) -> None:
+    """Write the model folder of a checkpoint, with a card; runs any code in the checkpoint.
 
     Raises:
-        UserError: ``--trust-pickle`` was not given, or not a torch checkpoint.
+        UserError: ``--trust-pickle`` was not given, or no checkpoint of the library.
     """
     import torch
+
+    from corpora.support.files import sha256_file, write_text
+    from parsing.networks.model_folder import CARD, save_model_folder
 
     if not config.trust_pickle:
         raise UserError(
             f"{config.checkpoint}: opening a pickle runs code in it; add --trust-pickle if you trust it"
         )
-    path = Path(find(config.checkpoint))
+    path = Path(config.checkpoint)
+    if kind == "dep":
+        from parsing.libraries.supar import checkpoint_path, from_state
+
+        path = Path(checkpoint_path(config.checkpoint))
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     try:
-        return path, torch.load(path, map_location="cpu", weights_only=False)
+        data = torch.load(path, map_location="cpu", weights_only=False)
     except OSError:
         raise
     except Exception as error:  # damaged pickles raise anything
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: not a checkpoint that can be opened ({text})") from None
+    content: dict[str, Any]
+    if kind == "dep":
+        model = from_state(data, where=str(path))
+        parts = {"config": model.config_json(), "vocabulary": model.vocabulary_json()}
+        content = {"kind": "dependency", "tensors": model.state_dict(), **parts}
+    else:
+        from parsing.libraries.benepar import from_checkpoint
 
-
-def store(config: Convert, checkpoint: Path, content: dict[str, Any]) -> None:
-    """Write the model folder with a card; ``content`` is kind, configuration, vocabulary and weights."""
-    from corpora.support.files import sha256_file, write_text
-    from parsing.networks.model_folder import CARD, save_model_folder
-
+        content = {"kind": "benepar", **from_checkpoint(data, where=str(path))}
     name = config.name or Path(config.checkpoint).name
     identity = save_model_folder(config.output, name=name, version="converted", half=False, **content)
     card = (
-        f"# {name}\n\nConverted from the checkpoint `{checkpoint.name}` (sha256 {sha256_file(checkpoint)}); "
+        f"# {name}\n\nConverted from the checkpoint `{path.name}` (sha256 {sha256_file(path)}); "
         "its data, scores and licence are those of its authors.\n"
     )
     write_text(config.output / CARD, card)
@@ -100,11 +85,14 @@ def store(config: Convert, checkpoint: Path, content: dict[str, Any]) -> None:
 
 
 ABOUT = {
-    "const": (convert_constituency, "a benepar parser with a character LSTM"),
-    "dep": (convert_dependency, "a supar dependency parser (biaffine-dep over words and characters)"),
+    "const": "a benepar parser with a character LSTM",
+    "dep": "a supar dependency parser (biaffine-dep over words and characters)",
 }
 cli = Commands(
-    {kind: Command(Convert, main, f"parsing.convert {kind}", about) for kind, (main, about) in ABOUT.items()},
+    {
+        kind: Command(Convert, partial(main, kind), f"parsing.convert {kind}", about)
+        for kind, about in ABOUT.items()
+    },
     "parsing.convert",
     "Convert a checkpoint:",
 )

@@ -26,24 +26,19 @@ BUILTIN_CONSTITUENCY = "const-v3"
 def load_dependency_parser(
     spec: str, precision: Precision = "fp32", device: str | torch.device = "cpu"
 ) -> DependencyParser:
-    """The dependency parser that ``--dep-model`` names.
+    """The dependency parser that ``--dep-model`` names: ``builtin``, or a model folder.
 
-    Args:
-        spec: ``builtin``, or a model folder.
-        precision: arithmetic of the encoder; part of the identity unless it is fp32.
-        device: where to encode and score; its type is part of the identity unless it is the CPU.
+    Arithmetic of the encoder and type of the device are part of its identity, unless fp32 and the CPU.
 
     Raises:
         UserError: no such model, a damaged one, or one that has to be converted first; no such device.
     """
     path = BUILTIN / BUILTIN_DEPENDENCY if spec == "builtin" else Path(spec)
-    if not path.is_dir() and (path.is_file() or "/" not in spec):
+    if not path.is_dir():
         raise UserError(
-            f"{spec}: not a model folder; a library's model becomes one with "
+            f"{spec}: no such model folder; a library's model becomes one with "
             f"python -m parsing.convert dep {spec} FOLDER --trust-pickle"
         )
-    if not path.is_dir():
-        raise UserError(f"{spec}: no such model folder")
     parser: DependencyParser = _prepared(_load(path, "dependency"), precision, device)
     return parser
 
@@ -51,12 +46,7 @@ def load_dependency_parser(
 def load_constituency_parser(
     spec: str, precision: Precision = "fp32", device: str | torch.device = "cpu"
 ) -> ConstituencyParser:
-    """The constituency parser that ``--const-model`` names.
-
-    Args:
-        spec: ``builtin``, a model folder, or a benepar model by name, file or folder.
-        precision: see :func:`load_dependency_parser`, as the device.
-        device: see there.
+    """The constituency parser that ``--const-model`` names: also a benepar model by name, file or folder.
 
     Raises:
         UserError: no such model, or a damaged one; no such device.

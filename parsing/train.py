@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 
 from corpora.support.cli import Command
-from parsing.training.config import TrainConfig
+from parsing.networks.config import TrainConfig
 
 
 def main(config: TrainConfig) -> int:

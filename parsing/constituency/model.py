@@ -30,14 +30,9 @@ from parsing.trees.parsers import ConstituencyParse
 
 
 class ConstituencyModel(EncodedModel):
-    """Encoder, span head and tag head.
+    """Encoder with an end boundary, where the last span ends, span head and tag head.
 
-    Args:
-        vocabulary: words and characters.
-        labels: span labels, the null label ``""`` first (it has no weights).
-        tags: part-of-speech tags.
-        encoder: sizes and dropout of the encoder, which has an end boundary: the last span ends there.
-        config: sizes of the heads.
+    The null label ``""`` is the first one and has no weights.
     """
 
     def __init__(
@@ -61,7 +56,7 @@ class ConstituencyModel(EncodedModel):
         )
 
     def config_json(self) -> dict[str, Any]:
-        """Configuration for the model folder."""
+        """See :meth:`parsing.networks.parser.EncodedModel.config_json`."""
         return {"encoder": config_to_json(self.encoder.config), **config_to_json(self.config)}
 
     @classmethod
@@ -79,12 +74,7 @@ class ConstituencyModel(EncodedModel):
 
 
 def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
-    """f_i = [ahead_i ; back_(i+1)] for every fencepost of every sentence, packed: [P, D].
-
-    Args:
-        states_BTD: encoder output; the first half of D is the forward direction.
-        positions_B: number of positions of each sentence, n + 2.
-    """
+    """f_i = [ahead_i ; back_(i+1)] for every fencepost of sentences of n + 2 positions, packed: [P, D]."""
     half = states_BTD.shape[-1] // 2
     mask = torch.arange(states_BTD.shape[1] - 1, device=positions_B.device) < positions_B[:, None] - 1
     return torch.cat([pick(states_BTD[:, :-1, :half], mask), pick(states_BTD[:, 1:, half:], mask)], -1)
@@ -99,15 +89,13 @@ def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
 class SpanParser(EncodedParser[ConstituencyParse]):
     """A :class:`ConstituencyModel` as a :class:`parsing.trees.parsers.ConstituencyParser`."""
 
-    def __init__(
-        self, model: ConstituencyModel, identity: dict[str, str], *, batch_positions: int | None = None
-    ) -> None:
-        super().__init__(model, identity, batch_positions=batch_positions)
+    def __init__(self, model: ConstituencyModel, identity: dict[str, str]) -> None:
+        super().__init__(model, identity)
         self.model, self.labels, self.tags = model, model.labels, model.tags
 
     @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[ConstituencyParse]:
-        """Trees and tags from encoder states; the arguments are what :meth:`states` returns."""
+        """See :meth:`parsing.networks.parser.EncodedParser.parse_states`."""
         model, lengths = self.model, positions_B.numpy().astype(np.int64) - 2
         projected_PH = project(model.span_head, fencepost_vectors(states_BTD, positions_B))
         best = best_spans(model.span_head, projected_PH, lengths, force=model.config.force_root)

@@ -19,30 +19,6 @@ MIN = np.float32(-1e32)
 
 
 @numba.njit(cache=True, nogil=True)
-def is_tree(heads: NDArray[np.int64], n: int) -> bool:
-    """Whether ``heads[1..n]`` (of [n+1]) is a tree with exactly one root, in O(n).
-
-    Walk up from each token and mark the walk with the token's number. Meeting its own mark means
-    a cycle; an older mark belongs to a walk that is known to reach the root.
-    """
-    roots = 0
-    for i in range(1, n + 1):
-        if heads[i] == 0:
-            roots += 1
-    if roots != 1:
-        return False
-    mark = np.zeros(n + 1, dtype=np.int64)
-    for i in range(1, n + 1):
-        j = i
-        while j != 0 and mark[j] == 0:
-            mark[j] = i
-            j = heads[j]
-        if j != 0 and mark[j] == i:
-            return False
-    return True
-
-
-@numba.njit(cache=True, nogil=True)
 def _argmax_rows(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     """First index of the largest value of every row."""
     best = np.zeros(len(scores), dtype=np.int64)
@@ -60,7 +36,7 @@ def _first_cycle(heads: NDArray[np.int64]) -> NDArray[np.int64]:
     This is the order in which supar's Tarjan search yields it, which decides among equal scores.
     """
     n = len(heads)
-    mark = np.zeros(n, dtype=np.int64)
+    mark = np.zeros(n, dtype=np.int64)  # the token from which each was first reached
     smallest = n
     for i in range(1, n):
         j = i
@@ -76,15 +52,21 @@ def _first_cycle(heads: NDArray[np.int64]) -> NDArray[np.int64]:
             smallest = min(smallest, low)
     cycle = np.empty(n, dtype=np.int64)
     size = 0
-    if smallest < n:
-        k = heads[smallest]
-        while k != smallest:
-            cycle[size] = k
-            size += 1
-            k = heads[k]
-        cycle[size] = smallest
+    k = smallest
+    while smallest < n and (size == 0 or k != smallest):
+        k = heads[k]
+        cycle[size] = k
         size += 1
     return cycle[:size]
+
+
+@numba.njit(cache=True, nogil=True)
+def is_tree(heads: NDArray[np.int64]) -> bool:
+    """Whether ``heads[1..n]`` (of [n+1]) is a tree with exactly one root, in O(n)."""
+    roots = 0
+    for i in range(1, len(heads)):
+        roots += heads[i] == 0
+    return roots == 1 and len(_first_cycle(heads)) == 0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -179,7 +161,7 @@ def decode_heads(
         n = tokens_B[b]
         scores = scores_BTT[b, : n + 1, : n + 1]
         heads = _argmax_rows(scores)
-        if not is_tree(heads, n):
+        if not is_tree(heads):
             heads = spanning_tree(scores)
             repaired += 1
         heads_N[start : start + n] = heads[1:]

@@ -42,14 +42,7 @@ RELATION_CHUNK = 128
 
 
 class DependencyModel(EncodedModel):
-    """Encoder and biaffine scorers; see the module's docstring.
-
-    Args:
-        vocabulary: words and characters.
-        relations: names of the relations.
-        encoder: sizes and dropout of the encoder.
-        scorer: sizes and dropout of the scorers.
-    """
+    """Encoder and biaffine scorers; see the module's docstring."""
 
     def __init__(
         self,
@@ -73,7 +66,7 @@ class DependencyModel(EncodedModel):
         self.relation_weight = nn.Parameter(torch.zeros(len(self.relations), relation + 1, relation + 1))
 
     def config_json(self) -> dict[str, Any]:
-        """Configuration for the model folder."""
+        """See :meth:`parsing.networks.parser.EncodedModel.config_json`."""
         return {"encoder": config_to_json(self.encoder.config), "scorer": config_to_json(self.scorer)}
 
     @classmethod
@@ -101,13 +94,7 @@ class DependencyModel(EncodedModel):
         return scores_BTT.masked_fill(~mask_BT[:, None, :], -torch.inf)
 
     def relation_scores(self, x_BTD: Tensor, dependents: tuple[Tensor, Tensor], heads_N: Tensor) -> Tensor:
-        """s(i, h_i, r) for N tokens at one head each, [N, R].
-
-        Args:
-            x_BTD: contextual states.
-            dependents: sentence and position of each token, two [N].
-            heads_N: position of each token's head.
-        """
+        """s(i, h_i, r) [N, R] of ``dependents``, sentence and position of each token, at one head each."""
         sentence_N, position_N = dependents
         dependent_NM = self._mlp(self.relation_dependent, x_BTD)[sentence_N, position_N]
         head_NM = self._mlp(self.relation_head, x_BTD)[sentence_N, heads_N]
@@ -132,11 +119,8 @@ class DependencyModel(EncodedModel):
     def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:
         """Mean over tokens of −log p(head) − log p(relation | gold head).
 
-        Args:
-            x_BTD: contextual states.
-            lengths_B: positions of each sentence, the root's included, on the host.
-            heads_N: gold heads of all tokens, sentence after sentence.
-            relations_N: gold relations of all tokens.
+        ``lengths_B`` are positions with the root's, on the host; gold heads and relations lie sentence after
+        sentence.
         """
         mask_BT = torch.arange(x_BTD.shape[1]) < lengths_B[:, None]
         tokens_BT = mask_BT.clone()
@@ -170,15 +154,13 @@ class BiaffineParser(EncodedParser[DependencyParse]):
     Per batch: one [B, T, T] product for arcs, compiled decoding, relations at the predicted heads only.
     """
 
-    def __init__(
-        self, model: DependencyModel, identity: dict[str, str], *, batch_positions: int | None = None
-    ) -> None:
-        super().__init__(model, identity, batch_positions=batch_positions)
+    def __init__(self, model: DependencyModel, identity: dict[str, str]) -> None:
+        super().__init__(model, identity)
         self.model, self.relations = model, model.relations
 
     @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[DependencyParse]:
-        """Trees from encoder states; the arguments are what :meth:`states` returns."""
+        """See :meth:`parsing.networks.parser.EncodedParser.parse_states`."""
         tokens_B = positions_B.numpy() - 1 - self.model.end_positions
         mask_BT = torch.arange(states_BTD.shape[1]) < torch.from_numpy(tokens_B)[:, None] + 1
         scores = to_host(self.model.arc_scores(states_BTD, mask_BT.to(states_BTD.device)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -38,30 +39,18 @@ _VOCABULARIES = {"tags": "tag", "labels": "label", "characters": "char"}
 
 
 class BeneparParser(DeviceParser):
-    """A benepar model as a :class:`parsing.trees.parsers.ConstituencyParser`.
+    """A benepar model as a :class:`parsing.trees.parsers.ConstituencyParser`."""
 
-    Args:
-        parser: benepar's model, on the CPU.
-        identity: name, version and sha256 of the weights.
-        batch_positions: padded positions run at once; None takes the device's default.
-    """
-
-    def __init__(
-        self, parser: ChartParser, identity: dict[str, str], *, batch_positions: int | None = None
-    ) -> None:
-        super().__init__(parser, identity, batch_positions)
+    def __init__(self, parser: ChartParser, identity: dict[str, str]) -> None:
+        super().__init__(parser, identity)
         self.parser = parser
         self.labels = _by_index(parser.label_vocab)
         self.tags = _by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
         self._language = guess_language(parser.label_vocab)
-        self._readable: dict[str, bool] = {}
+        self._is_readable = lru_cache(MAX_TYPES)(self._reads)
 
     def use_bfloat16(self) -> None:
-        """Not for these models: benepar would score spans in it, too.
-
-        Raises:
-            UserError: always.
-        """
+        """Raises a UserError: benepar would score spans in it, too."""
         raise UserError("--precision bf16: a benepar model runs in fp32")
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
@@ -96,15 +85,10 @@ class BeneparParser(DeviceParser):
             found.append(ConstituencyParse(tags.astype(np.int32), *spans))
         return found
 
-    def _is_readable(self, token: str) -> bool:
-        if self.parser.char_encoder is not None:
-            return bool(token)
-        if token not in self._readable:
-            if len(self._readable) > MAX_TYPES:
-                self._readable.clear()
-            ids = self.parser.retokenizer.tokenizer(token, add_special_tokens=False)["input_ids"]
-            self._readable[token] = bool(token.strip()) and len(ids) > 0
-        return self._readable[token]
+    def _reads(self, token: str) -> bool:
+        if self.parser.char_encoder is not None or not token.strip():
+            return bool(token) and self.parser.char_encoder is not None
+        return bool(self.parser.retokenizer.tokenizer(token, add_special_tokens=False)["input_ids"])
 
     def _spaces_after(self, words: list[str]) -> list[bool]:
         """Whether benepar's nltk front end takes each word to be followed by a space."""

@@ -53,17 +53,13 @@ def checkpoint_path(name_or_path: str) -> str:
         ) from None
 
 
-def from_state(state: Mapping[str, Any], *, where: str) -> DependencyModel:
-    """Our model from the dictionary in a supar checkpoint.
-
-    Args:
-        state: what ``Parser.save`` wrote.
-        where: the checkpoint's name, for messages.
+def from_state(state: Any, *, where: str) -> DependencyModel:
+    """Our model from what supar's ``Parser.save`` wrote to the file ``where``.
 
     Raises:
         UserError: another kind of parser, or inputs other than words and characters.
     """
-    name, known = state.get("name"), BiaffineDependencyParser.NAME
+    name, known = state.get("name") if isinstance(state, dict) else None, BiaffineDependencyParser.NAME
     if name != known:
         raise UserError(f"{where}: a {name!r} model; only {known} converts")
     args, source = state["args"], state["state_dict"]

@@ -57,11 +57,7 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
 
 
 def devices_of(name: str) -> list[str]:
-    """The devices that a name stands for, ``cuda`` for all GPUs of this machine.
-
-    Raises:
-        UserError: there is no such device here.
-    """
+    """The devices that a name stands for, ``cuda`` for all GPUs of this machine; raises as the above."""
     device = pick_device(name)
     if device.type == "cuda" and name in ("auto", "cuda"):
         return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
@@ -104,31 +100,22 @@ def pick(values_BTD: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 class BatchRunner:
-    """Runs a parser's batches on its device.
+    """Runs a parser's batches on its device, of ``positions`` sentences x the longest one's positions.
 
     On a CPU a batch is finished before the next one begins. On a GPU some are in flight: while the device
     scores one, the host decodes another. If the GPU's memory is too small, batches are halved, once and for
     all.
-
-    Args:
-        device: of the parser.
-        positions: sentences x the longest one's positions of a batch; None takes the device's default.
     """
 
-    def __init__(self, device: torch.device, positions: int | None = None) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.device = device
-        cpu = device.type == "cpu"
-        self.positions = positions or (CPU_POSITIONS if cpu else DEVICE_POSITIONS)
-        self.on_gpu = not cpu
+        self.on_gpu = device.type != "cpu"
+        self.positions = DEVICE_POSITIONS if self.on_gpu else CPU_POSITIONS
 
     def run(
         self, sizes: Sequence[int] | NDArray[np.integer], start: Callable[[list[int]], Stages[Parse]]
     ) -> list[Parse]:
-        """One result per sentence, in order.
-
-        Args:
-            sizes: [n], positions of each sentence, boundaries included.
-            start: maps the indices of a batch's sentences to the work on them.
+        """One result per sentence, in order; ``start`` maps the indices of a batch to the work on them.
 
         Raises:
             DeviceLost: the GPU failed.
@@ -184,16 +171,13 @@ class BatchRunner:
 class DeviceParser(ABC):
     """A parser that runs on a device: that of its network until :meth:`to` moves it.
 
-    Args:
-        module: its network; put into eval mode.
-        identity: name, version and sha256 of the weights.
-        batch_positions: padded positions run at once; None takes the device's default.
+    Its identity is the name, version and sha256 of the weights.
     """
 
-    def __init__(self, module: nn.Module, identity: dict[str, str], batch_positions: int | None) -> None:
+    def __init__(self, module: nn.Module, identity: dict[str, str]) -> None:
         self._module = module.eval()
         self.identity = identity
-        self.runner = BatchRunner(next(module.parameters()).device, batch_positions)
+        self.runner = BatchRunner(next(module.parameters()).device)
 
     def to(self, device: torch.device) -> None:
         """Encode and score on a device from now on; trees are still decoded on the host."""

@@ -41,17 +41,13 @@ class ParserVocabulary:
     ) -> ParserVocabulary:
         """Count words and characters of training sentences.
 
-        Args:
-            sentences: tokenised sentences.
-            min_count: rarer words are left out, so that the unknown word is trained.
-            max_characters: see the attribute.
+        Words rarer than ``min_count`` are left out, so that the unknown word is trained.
         """
         words: Counter[str] = Counter()
-        characters: Counter[str] = Counter()
+        characters: set[str] = set()
         for tokens in sentences:
             words.update(token.lower() for token in tokens)
-            for token in tokens:
-                characters.update(token)
+            characters.update(*tokens)
         kept = sorted(w for w, count in words.items() if count >= min_count and w not in SPECIALS)
         return cls(
             words=(*SPECIALS, *kept),
@@ -135,10 +131,6 @@ def length_batches(positions: Sequence[int] | NDArray[np.integer], limit: int) -
     """Indices of sentences sorted by length, cut into batches of at most ``limit`` padded positions.
 
     A sentence over the limit is a batch of its own.
-
-    Args:
-        positions: [n], of each sentence, boundaries included.
-        limit: sentences x the longest one's positions.
     """
     batches: list[list[int]] = []
     for index in np.argsort(positions, kind="stable").tolist():
@@ -149,13 +141,9 @@ def length_batches(positions: Sequence[int] | NDArray[np.integer], limit: int) -
 
 
 def make_batch(table: TypeTable, sentences: Sequence[NDArray[np.int64]], *, end_boundary: bool) -> WordBatch:
-    """Pad sentences given as rows of ``table`` into a batch.
+    """Pad sentences given as ``table.rows(tokens)``, int64 [tokens], into a batch.
 
-    Args:
-        table: where the rows come from.
-        sentences: ``table.rows(tokens)`` of each sentence, int64 [tokens].
-        end_boundary: append the end boundary too (span scorers need both ends; a dependency
-            parser only the begin boundary, which is the root's position).
+    Span scorers need both boundaries; a dependency parser only that at the beginning, the root's position.
     """
     extra = 2 if end_boundary else 1
     lengths_B = np.array([len(rows) + extra for rows in sentences], dtype=np.int64)

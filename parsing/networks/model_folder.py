@@ -62,19 +62,11 @@ class ModelFolder:
     """``name``, ``version`` and ``sha256``."""
 
     def part(self, config_type: type[Config], key: str = "") -> Config:
-        """The configuration, or one part of it.
-
-        Raises:
-            UserError: it does not fit ``config_type``.
-        """
+        """The configuration, or one part of it; a UserError if it does not fit ``config_type``."""
         return self._read(config_type, self.mapping(CONFIG, key) if key else self.config, CONFIG)
 
     def parser_vocabulary(self) -> ParserVocabulary:
-        """Words and characters.
-
-        Raises:
-            UserError: there are none.
-        """
+        """Words and characters; a UserError if there are none."""
         return self._read(ParserVocabulary, self.vocabulary, VOCABULARY)
 
     def _read(self, config_type: type[Config], values: Mapping[str, Any], file: str) -> Config:
@@ -84,22 +76,14 @@ class ModelFolder:
         return config_from_json(config_type, kept, where=self.path / file)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """One list of the vocabulary: relations, labels or tags.
-
-        Raises:
-            UserError: it is missing, empty or not a list of strings.
-        """
+        """One list of the vocabulary: relations, labels or tags; a UserError if there is none."""
         found = self.vocabulary.get(key)
         if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
             raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
         return tuple(found)
 
     def mapping(self, file: str, key: str) -> dict[str, Any]:
-        """One mapping of ``config.json`` or ``vocab.json``.
-
-        Raises:
-            UserError: it is missing or not a mapping.
-        """
+        """One mapping of ``config.json`` or ``vocab.json``; a UserError if there is none."""
         found = (self.config if file == CONFIG else self.vocabulary).get(key)
         if not isinstance(found, dict):
             raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
@@ -140,20 +124,10 @@ def save_model_folder(
     tensors: Mapping[str, Tensor],
     half: bool = True,
 ) -> dict[str, str]:
-    """Write a model folder; each file is atomic and ``config.json`` comes last.
+    """Write a model folder (fields as in :class:`ModelFolder`) and return its identity.
 
-    Args:
-        path: the folder, made if missing.
-        kind: see :class:`FolderConfig`, as the next two.
-        name: see there.
-        version: see there.
-        config: the model's configuration, JSON values.
-        vocabulary: words, characters, labels, JSON values.
-        tensors: weights by parameter name.
-        half: store float16 (half the size; parsing still runs in float32).
-
-    Returns:
-        The folder's identity.
+    Each file is atomic and ``config.json`` comes last. ``half`` stores float16: half the size, parsing still
+    runs in float32.
     """
     dtype = torch.float16 if half else torch.float32
     stored = {k: v.detach().to("cpu", dtype).contiguous() for k, v in tensors.items()}
@@ -177,11 +151,7 @@ def _identity(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def load_model_folder(path: Path, *kinds: str) -> ModelFolder:
-    """Read and verify a model folder.
-
-    Args:
-        path: the folder.
-        kinds: the kinds of model wanted.
+    """Read and verify a model folder of one of these kinds.
 
     Raises:
         UserError: no model folder, another kind or format version, or a damaged file; one line.

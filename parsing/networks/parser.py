@@ -5,9 +5,10 @@ Shape suffixes: B sentences, T positions (boundaries included), D states.
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from corpora.support.config import config_to_json
 from parsing.networks.config import EncoderConfig
 from parsing.networks.device import DeviceParser, Parse, Stages
 from parsing.networks.features import ParserVocabulary, TypeTable
-from parsing.networks.sentence_encoder import EncoderIdentity, SentenceEncoder, TypeVectors
+from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.parsers import (
     ConstituencyParse,
     ConstituencyParser,
@@ -25,14 +26,11 @@ from parsing.trees.parsers import (
     check_tokens,
 )
 
+Result = TypeVar("Result")
+
 
 class EncodedModel(nn.Module):
-    """A network over the sentence encoder.
-
-    Args:
-        vocabulary: words and characters.
-        encoder: sizes and dropout rates.
-    """
+    """A network over the sentence encoder."""
 
     def __init__(self, vocabulary: ParserVocabulary, encoder: EncoderConfig) -> None:
         super().__init__()
@@ -56,18 +54,12 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
     Sentences are sorted by length and cut into batches of a fixed number of positions, so batches
     depend only on the sentences.
-
-    Args:
-        model: weights in place; put into eval mode.
-        identity: name, version and sha256 of the weights.
-        batch_positions: padded positions run at once; None takes the device's default.
     """
 
-    def __init__(
-        self, model: EncodedModel, identity: dict[str, str], *, batch_positions: int | None = None
-    ) -> None:
-        super().__init__(model, identity, batch_positions)
+    def __init__(self, model: EncodedModel, identity: dict[str, str]) -> None:
+        super().__init__(model, identity)
         self.vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
+        self._digest = ""
 
     @abstractmethod
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[Parse]:
@@ -75,16 +67,36 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Parse]:
         """One parse per sentence, in order; every sentence has at least one token."""
-        return _run(self, sentences, self.parse_states)
+        return self.run(sentences, self.parse_states)
 
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Contextual states [B, T, D] of a batch and positions of each sentence, [B], on the host."""
         batch = self.vectors.batch(sentences)
         return self.vectors.encoder(batch, self.vectors), batch.lengths_B
 
-    def encoder_identity(self) -> EncoderIdentity:
-        """What the states depend on."""
-        return self.vectors.identity()
+    def run(
+        self, sentences: Sequence[Sequence[str]], work: Callable[[Tensor, Tensor], Stages[Result]]
+    ) -> list[Result]:
+        """Encode sentences batch by batch and do the work on what :meth:`states` returns."""
+        check_tokens(sentences)
+        boundaries = 1 + int(self.vectors.encoder.config.end_boundary)
+
+        @torch.inference_mode()
+        def start(members: list[int]) -> Stages[Result]:
+            return (yield from work(*self.states([sentences[i] for i in members])))
+
+        return self.runner.run([len(tokens) + boundaries for tokens in sentences], start)
+
+    def encoder_identity(self) -> tuple[str, torch.dtype, torch.device]:
+        """SHA-256 of sizes, vocabulary and weights, arithmetic and device: equal ones give equal states."""
+        encoder = self.vectors.encoder
+        layer = next(encoder.layers.parameters())
+        if not self._digest:
+            digest = hashlib.sha256(repr((encoder.config, self.vectors.table.vocabulary)).encode())
+            for parameter in encoder.parameters():
+                digest.update(parameter.detach().cpu().float().contiguous().numpy().tobytes())
+            self._digest = digest.hexdigest()
+        return self._digest, layer.dtype, layer.device
 
     def to(self, device: torch.device) -> None:
         """See :meth:`parsing.networks.device.DeviceParser.to`."""
@@ -95,16 +107,13 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         """Run the LSTM layers in bfloat16 from now on."""
         super().use_bfloat16()
         self.vectors.encoder.layers.to(torch.bfloat16)
+        self._digest = ""
 
 
 class JointParser:
     """Both trees of a sentence from one pass of the encoder; made by :func:`join`.
 
     Each parser gives the same trees by itself: sharing only saves the second pass.
-
-    Args:
-        dependency: the one parser.
-        constituency: the other, whose encoder has the same weights.
     """
 
     def __init__(
@@ -114,7 +123,7 @@ class JointParser:
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[tuple[DependencyParse, ConstituencyParse]]:
         """Both parses of each sentence, in order."""
-        return _run(self.constituency, sentences, self._parse_states)
+        return self.constituency.run(sentences, self._parse_states)
 
     def _parse_states(
         self, states_BTD: Tensor, positions_B: Tensor
@@ -130,19 +139,3 @@ def join(dependency: DependencyParser | None, constituency: ConstituencyParser |
         return None
     same = dependency.encoder_identity() == constituency.encoder_identity()
     return JointParser(dependency, constituency) if same else None
-
-
-def _run(
-    parser: EncodedParser[Any],
-    sentences: Sequence[Sequence[str]],
-    work: Callable[[Tensor, Tensor], Stages[Parse]],
-) -> list[Parse]:
-    """Encode sentences batch by batch and do the work on their states."""
-    check_tokens(sentences)
-    boundaries = 1 + int(parser.vectors.encoder.config.end_boundary)
-
-    @torch.inference_mode()
-    def start(members: list[int]) -> Stages[Parse]:
-        return (yield from work(*parser.states([sentences[i] for i in members])))
-
-    return parser.runner.run([len(tokens) + boundaries for tokens in sentences], start)

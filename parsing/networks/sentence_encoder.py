@@ -15,7 +15,6 @@ Shape suffixes: B sentences, T positions, U types, C characters, E input, D hidd
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,9 +25,6 @@ from parsing.networks import recurrence
 from parsing.networks.config import EncoderConfig
 from parsing.networks.features import PAD, TypeTable, WordBatch, make_batch
 from parsing.networks.recurrence import Packing
-
-EncoderIdentity = tuple[str, torch.dtype, torch.device]
-"""What :meth:`TypeVectors.identity` returns."""
 
 
 def kept(like: Tensor, rate: float) -> Tensor:
@@ -129,13 +125,7 @@ def _ends(states_UCE: Tensor, counts_U: Tensor) -> Tensor:
 
 
 class SentenceEncoder(nn.Module):
-    """Batches of words to contextual states; see the module's docstring.
-
-    Args:
-        n_words: entries of the word vocabulary.
-        n_characters: entries of the character vocabulary.
-        config: sizes and dropout rates.
-    """
+    """Batches of words to contextual states; see the module's docstring."""
 
     def __init__(self, n_words: int, n_characters: int, config: EncoderConfig) -> None:
         super().__init__()
@@ -153,9 +143,6 @@ class SentenceEncoder(nn.Module):
         """Input vectors of word types without dropout, [U, E]: what does not depend on context."""
         words_UE = self.words(words_U.to(self.words.weight.device))
         return torch.cat([words_UE, self.characters(characters_UC, counts_U)], -1)
-
-    def _of_types(self, batch: WordBatch) -> Tensor:
-        return self.type_vectors(batch.words_U, batch.characters_UC, batch.character_counts_U)
 
     def _training_inputs(self, batch: WordBatch) -> Tensor:
         """Input vectors of a batch with dropout, [B, T, E]."""
@@ -180,21 +167,15 @@ class SentenceEncoder(nn.Module):
         return packing.unpack(x_NE).float()
 
     def forward(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
-        """States of every position, boundaries included.
+        """States [B, T, D] of every position, boundaries included; the first half of D runs ahead.
 
-        Args:
-            batch: made by :func:`parsing.networks.features.make_batch` with this config's ``end_boundary``.
-            vectors: cache of type vectors, at inference.
-
-        Returns:
-            [B, T, D], T = longest sentence plus boundaries; position 0 is the begin boundary,
-            the last position of a sentence the end boundary if the config has one. The first
-            half of D is the forward direction.
+        The batch has an end boundary if the config has one; ``vectors`` are used at inference.
         """
         if self.training:
             x_BTE = self._training_inputs(batch)
         else:
-            x_UE = self._of_types(batch) if vectors is None else vectors.of_types(batch)
+            parts = batch.words_U, batch.characters_UC, batch.character_counts_U
+            x_UE = self.type_vectors(*parts) if vectors is None else vectors.of_types(batch)
             if recurrence.applies_to(self.layers):
                 return self._without_padding(x_UE, batch.types_BT, batch.lengths_B)
             x_BTE = x_UE[batch.types_BT.to(x_UE.device)]
@@ -214,7 +195,6 @@ class TypeVectors:
 
     def __init__(self, encoder: SentenceEncoder, table: TypeTable, *, max_types: int = 60_000) -> None:
         self.encoder, self.table, self.max_types = encoder, table, max_types
-        self._identity: EncoderIdentity | None = None
         self.forget()
 
     def forget(self) -> None:
@@ -229,17 +209,6 @@ class TypeVectors:
             self.forget()
         rows = [self.table.rows(tokens) for tokens in sentences]
         return make_batch(self.table, rows, end_boundary=self.encoder.config.end_boundary)
-
-    def identity(self) -> EncoderIdentity:
-        """SHA-256 of sizes, vocabulary and weights, arithmetic and device: equal ones give equal states."""
-        layer = next(self.encoder.layers.parameters())
-        runs = layer.dtype, layer.device
-        if self._identity is None or self._identity[1:] != runs:
-            digest = hashlib.sha256(repr((self.encoder.config, self.table.vocabulary)).encode())
-            for parameter in self.encoder.parameters():
-                digest.update(parameter.detach().cpu().float().contiguous().numpy().tobytes())
-            self._identity = digest.hexdigest(), *runs
-        return self._identity
 
     @torch.inference_mode()
     def of_types(self, batch: WordBatch) -> Tensor:

@@ -35,7 +35,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
@@ -72,20 +72,9 @@ class Plan:
     """Write a line per step."""
 
 
-class Processes(Protocol):
-    """The processes that train together; each runs the loop, only the first one writes."""
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the first one."""
-        ...
-
-    def sum_on_hosts(self, values: list[float]) -> list[float]:
-        """Sums over all processes."""
-        ...
-
-
 class _Alone:
+    """One process; :class:`multiview.training.gradient.DistributedContext` is several."""
+
     first = True
 
     def sum_on_hosts(self, values: list[float]) -> list[float]:
@@ -100,7 +89,7 @@ class Loop(Generic[Batch]):
         plan: how long, and when to score and save.
         folder: where checkpoints, best weights and log go.
         identity: JSON values that determine the run; a checkpoint of another run is refused.
-        processes: those that train together; None is this one alone.
+        processes: those that train together, of which only the first one writes; None is this one alone.
 
     Raises:
         UserError: the folder holds another run.
@@ -113,7 +102,7 @@ class Loop(Generic[Batch]):
         folder: Path,
         *,
         identity: Mapping[str, Any] | None = None,
-        processes: Processes | None = None,
+        processes: Any = None,
     ) -> None:
         self.task, self.plan, self.folder = task, plan, folder
         self.identity = dict(identity or {})

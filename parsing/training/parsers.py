@@ -28,10 +28,9 @@ from corpora.documents import Sentence
 from parsing.constituency.loss import margin_loss
 from parsing.constituency.model import ConstituencyModel, SpanParser, fencepost_vectors, word_states
 from parsing.dependency.model import BiaffineParser, DependencyModel
-from parsing.networks.config import ModelConfig
+from parsing.networks.config import LoopConfig, ModelConfig
 from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
 from parsing.training.checkpoints import Checkpoint, load_parameters
-from parsing.training.config import LoopConfig
 from parsing.training.scores import score_constituency, score_dependency
 from parsing.training.task import Position, Task, ramp
 from parsing.trees.brackets import SpanTree, labels_and_tags, to_parse
@@ -69,13 +68,7 @@ class ParserTask(Task[list[int]]):
     """The parsers that the treebanks teach; a batch is the numbers of its sentences.
 
     Sentences with arcs and trees with the same words are one training sentence (the first of each, then
-    the second, if there are several).
-
-    Args:
-        treebanks: see there.
-        config: sizes and dropout.
-        loop: optimisation; torch is seeded from it.
-        device: where to train.
+    the second, if there are several). torch is seeded from ``loop``.
     """
 
     def __init__(
@@ -246,12 +239,7 @@ def span_loss(
 ) -> Tensor:
     """Cross-entropy of the tags, weighted, plus the mean margin loss of the sentences that have a tree.
 
-    Args:
-        model: the heads.
-        states_BTD: encoder output.
-        positions_B: n + 2, positions of each sentence, on the host.
-        parses: [B], gold trees.
-        tags: [B] of [n], gold tags, ``IGNORED`` where there is none.
+    ``positions_B`` are n + 2, on the host; gold tags, [B] of [n], are ``IGNORED`` where there is none.
     """
     scores_NC = model.tag_head(word_states(states_BTD, positions_B))
     targets_N = torch.from_numpy(np.concatenate(tags).astype(np.int64))

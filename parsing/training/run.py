@@ -10,9 +10,9 @@ from corpora.support.config import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_text
 from parsing.models import parser_of
+from parsing.networks.config import TrainConfig
 from parsing.networks.device import pick_device
 from parsing.networks.model_folder import CARD, ModelFolder, load_model_folder, save_model_folder
-from parsing.training.config import TrainConfig
 from parsing.training.loop import Loop, Plan
 from parsing.training.parsers import ParserTask, Treebanks
 from parsing.training.scores import (

@@ -33,7 +33,9 @@ def stock_parse(
     parser: ChartParser, sentences: Sequence[Sequence[str]], *, subbatch_max_tokens: int | None = None
 ) -> list[ConstituencyParse]:
     """Trees from benepar's untouched ``parse``; batches are of as many words."""
-    return BeneparParser(parser, {}, batch_positions=subbatch_max_tokens).parse(sentences)
+    found = BeneparParser(parser, {})
+    found.runner.positions = subbatch_max_tokens or found.runner.positions
+    return found.parse(sentences)
 
 
 class _Builtin(ChartParser):

@@ -37,8 +37,8 @@ def test_the_tree_check_accepts_exactly_the_trees(n, number):
     expected = set(trees(n))
     assert len(expected) == number  # Cayley: n^(n-1)
     for heads in itertools.product(range(n + 1), repeat=n):
-        assert is_tree(np.array((0, *heads)), n) == (heads in expected)
-        assert is_tree(np.array((0, *heads)), n) == CoNLL.istree(list(heads))
+        assert is_tree(np.array((0, *heads))) == (heads in expected)
+        assert is_tree(np.array((0, *heads))) == CoNLL.istree(list(heads))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
@@ -100,4 +100,4 @@ def test_ties_are_broken_as_supar_breaks_them(values):
     scores = torch.tensor(values, dtype=torch.float32).view(1, size, size)
     heads, _ = decode_heads(scores.numpy(), np.array([size - 1]))
     assert heads.tolist() == supar_heads(scores.clone(), [size - 1])[0]
-    assert is_tree(np.append(0, heads), size - 1)
+    assert is_tree(np.append(0, heads))

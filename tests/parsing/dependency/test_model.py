@@ -79,7 +79,9 @@ def test_scores_equal_the_equations(end_boundary):
 def test_parses_do_not_depend_on_the_batch_and_keep_the_order():
     model = random_model()
     together = as_lists(BiaffineParser(model, {}).parse(TOKENS))
-    assert together == as_lists(BiaffineParser(model, {}, batch_positions=1).parse(TOKENS))
+    alone = BiaffineParser(model, {})
+    alone.runner.positions = 1
+    assert together == as_lists(alone.parse(TOKENS))
     parser = BiaffineParser(model, {})
     assert together == [as_lists(parser.parse([tokens]))[0] for tokens in TOKENS]
     assert [len(heads) for heads, _ in together] == [len(tokens) for tokens in TOKENS]

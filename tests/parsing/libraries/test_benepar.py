@@ -31,7 +31,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_our_model_parses_as_stock_benepar_does(seed, force_root) -> None:
     model = random_model(seed, force_root=force_root)
-    ours = SpanParser(model, {}, batch_positions=40).parse(SENTENCES * 3)
+    parser = SpanParser(model, {})
+    parser.runner.positions = 40
+    ours = parser.parse(SENTENCES * 3)
     assert as_lists(ours) == as_lists(stock_parse(to_benepar(model), SENTENCES * 3))
     for tokens, parse in zip(SENTENCES * 3, ours, strict=True):
         assert len(binarise(parse, len(LABELS)).label) == len(tokens) - 1

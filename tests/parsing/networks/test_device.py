@@ -72,7 +72,8 @@ def test_batches_advance_in_turn() -> None:
                 yield
         return members
 
-    runner = BatchRunner(torch.device("cpu"), positions=2)
+    runner = BatchRunner(torch.device("cpu"))
+    runner.positions = 2
     assert runner.run([1, 1, 1, 1, 1, 1], start) == [0, 1, 2, 3, 4, 5]
     assert events[:4] == ["score 0,1", "decode 0,1", "read 0,1", "score 2,3"]
     events.clear()

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from parsing.networks.config import EncoderConfig, ModelConfig, ScorerConfig, SpanConfig
-from parsing.training.config import LoopConfig
+from parsing.networks.config import EncoderConfig, LoopConfig, ModelConfig, ScorerConfig, SpanConfig
 from parsing.training.parsers import ARC_SCALE, IGNORED, ParserTask, Treebanks, length_buckets, span_loss
 from parsing.training.scores import attachment_scores
 from parsing.training.task import Position
