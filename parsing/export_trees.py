@@ -4,7 +4,7 @@
 
 Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
 brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.
-Fallback trees are written as they are (relations and tags ``_``) unless ``--skip-flagged``.
+Fallback trees are written as they are (relations and tags ``_``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ class ExportConfig:
     """CoNLL-U file to write (tags in XPOS)."""
     ptb: Path | None = None
     """Bracket file to write, one tree per line."""
-    skip_flagged: bool = False
-    """Leave out sentences with any flag."""
 
 
 def main(config: ExportConfig) -> None:
@@ -51,29 +49,25 @@ def main(config: ExportConfig) -> None:
         if path is not None and not cache.has(view):
             raise UserError(f"{config.cache}: has no {view} trees to write into {path}")
     if config.conllu is not None:
-        write_conllu(config.conllu, documents(cache, config.skip_flagged))
+        write_conllu(config.conllu, documents(cache))
         print(f"{config.conllu}: written")
     if config.ptb is not None:
-        write_brackets(config.ptb, (s for d in documents(cache, config.skip_flagged) for s in d.sentences))
+        write_brackets(config.ptb, (s for d in documents(cache) for s in d.sentences))
         print(f"{config.ptb}: written")
 
 
-def documents(cache: TreeCache, skip_flagged: bool) -> Iterator[Document]:
+def documents(cache: TreeCache) -> Iterator[Document]:
     """The cache's documents with their trees as annotation, long ones in pieces."""
     from corpora.documents import in_pieces
     from parsing.cache.sentences import cached_sentences
 
     starts = cache.documents().tolist()
     for name, start, stop in zip(cache.document_ids(), starts[:-1], starts[1:], strict=True):
-        sentences = cached_sentences(cache, start, stop)
-        yield from in_pieces(name, (s.annotation() for s in sentences if not (skip_flagged and s.flags)))
+        yield from in_pieces(name, (s.annotation() for s in cached_sentences(cache, start, stop)))
 
 
 cli = Command(
-    ExportConfig,
-    main,
-    "parsing.export_trees",
-    "Write the trees of a cache as CoNLL-U and brackets.",
+    ExportConfig, main, "parsing.export_trees", "Write the trees of a cache as CoNLL-U and brackets."
 )
 
 

@@ -58,12 +58,6 @@ def import_trees(
 ) -> Manifest:
     """Write the trees of a treebank into the tree cache ``output``.
 
-    Args:
-        output: the cache's folder; it must not hold a cache yet.
-        conllu: dependency trees.
-        ptb: constituency trees; of the same sentences if both are given.
-        shard_sentences: sentences per shard.
-
     Raises:
         UserError: no file given, the files do not fit each other, the heads of a sentence are not a tree, or
             the folder holds a cache already.

@@ -184,37 +184,25 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
     """One screen: what is in the cache, what was flagged and why, how long it took."""
     manifest = summary.manifest
     size = sum((output / row.file).stat().st_size for row in manifest.shards)
-    tokens = manifest.total("tokens")
     reasons: Counter[str] = Counter()
     for row in manifest.shards:
         reasons.update(row.reasons)
-    lines = [
+    now, tokens = summary.parsed_now, manifest.total("tokens")
+    return "\n".join([
         f"{corpus.name} -> {output}",
         f"  {manifest.total('sentences'):,} sentences, {tokens:,} tokens, "
         f"{manifest.total('documents'):,} documents, {len(manifest.shards):,} shards",
         f"  {size / 1e6:.1f} MB, {size / tokens:.2f} bytes per token",
         f"  flagged: {manifest.total('flagged'):,} sentences",
         *(f"    {reason}: {count:,}" for reason, count in sorted(reasons.items())),
-    ]
-    if summary.parsed_now:
-        rate = summary.parsed_now / summary.seconds
-        lines.append(
-            f"  parsed {summary.parsed_now:,} now in {summary.seconds:.1f} s: {rate:,.0f} sentences/s"
-        )
-    else:
-        lines.append("  everything was there already")
-    lines.append(f"  content sha256 {manifest.content_sha256()}")
-    return "\n".join(lines)
+        f"  parsed {now:,} now in {summary.seconds:.1f} s: {now / summary.seconds:,.0f} sentences/s"
+        if now else "  everything was there already",
+        f"  content sha256 {manifest.content_sha256()}",
+    ])  # fmt: skip
 
 
 def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: int) -> str:
-    """Parse the first sentences in this process, scale up, and return the text to print.
-
-    Args:
-        config: options.
-        corpus: what would be parsed.
-        parser: the parsers.
-        workers: number of worker processes.
+    """Parse the first sentences in this process, scale up to ``workers``, and return the text to print.
 
     Raises:
         UserError: the corpus has no sentences.
@@ -246,11 +234,9 @@ def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: in
 
 
 def expected_sentences(corpus: Corpus, spec: str) -> int | None:
-    """Approximate number of sentences of a corpus; None if it cannot be found quickly.
+    """Approximate number of sentences of the corpus ``spec``; None if it cannot be found quickly.
 
-    Args:
-        corpus: it is counted for a few seconds; the rest of files is estimated from their bytes.
-        spec: its name or path on the command line.
+    It is counted for a few seconds; the rest of files is estimated from their bytes.
     """
     from corpora.inputs import list_files, readable
     from corpora.registry import NAMED

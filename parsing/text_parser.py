@@ -59,7 +59,6 @@ from parsing.trees.parsers import (
     DeviceLost,
     Int,
     Int32,
-    Int64,
     UInt8,
     check_tokens,
 )
@@ -260,14 +259,7 @@ def parse_each(
     """Parses of the sentences ``which`` by number; where a batch fails, its halves are tried.
 
     A sentence that fails alone is left out. What is no sentence's fault, a lack of memory or a lost device,
-    is raised: the trees must not depend on it.
-
-    Args:
-        parse: of a parser, whatever its library raises.
-        sentences: tokens.
-        which: numbers of the sentences to parse.
-        name: of the parser.
-        tell: called with what went wrong, a line per sentence.
+    is raised: the trees must not depend on it. ``tell`` gets a line for each sentence that fails.
     """
     if not which:
         return {}
@@ -297,83 +289,55 @@ def assemble(
 ) -> Batch:
     """Sentences and their parses as a batch; those without a sound parse get fallback trees and flags.
 
-    Args:
-        sentences: [B], tokens as they are stored.
-        flags: uint8 [B], updated.
-        inventories: names of the ids.
-        arcs: dependency trees by number of the sentence; None leaves the view out.
-        spans: constituency trees, as for ``arcs``.
-        tell: called with what is wrong with a parse, a line per sentence.
+    ``arcs`` and ``spans`` are by number of the sentence; None leaves the view out. ``flags`` [B] is updated,
+    and ``tell`` gets a line for each parse with something wrong.
     """
     ids: dict[str, int] = {}
     token = [ids.setdefault(word, len(ids)) for tokens in sentences for word in tokens]
     offsets = offsets_of([len(tokens) for tokens in sentences])
+    lengths = np.diff(offsets)
     arrays: dict[str, Int32] = {"token": np.array(token, np.int32)}
     if arcs is not None:
-        arrays |= _dependency_arrays(sentences, offsets, flags, arcs, inventories, tell)
+        fallback = len(inventories.relations) - 1
+        # The fallback first, for all: a chain, each word's head the one before it.
+        head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)).astype(np.int32)
+        relation = np.full(offsets[-1], fallback, np.int32)
+        for i, tokens in enumerate(sentences):
+            defect, arc, here = "", arcs.get(i), slice(offsets[i], offsets[i + 1])
+            if arc is not None:
+                defect = "ids outside the parser's inventories, or not one per word"
+                if len(arc.heads) == len(tokens) and _fits(arc.relations, len(tokens), fallback):
+                    defect = DEFECTS[dependency_heights(arc.heads, np.array([0, len(tokens)]))[1][0]]
+            if defect:
+                tell(_fault("dependency tree", defect, tokens))
+            if arc is None or defect:
+                flags[i] |= DEP_FALLBACK
+            else:
+                head[here], relation[here] = arc.heads, arc.relations
+        arrays |= zip(VIEW_FIELDS["dep"], (head, relation, dependency_heights(head, offsets)[0]), strict=True)
     if spans is not None:
-        arrays |= _constituency_arrays(sentences, offsets, flags, spans, inventories, tell)
+        dummy, no_tag = inventories.dummy_label, len(inventories.tags) - 1
+        tag = np.full(offsets[-1], no_tag, np.int32)
+        trees = []
+        for i, tokens in enumerate(sentences):
+            n, parse, tree = len(tokens), spans.get(i), None
+            if parse is not None:
+                try:
+                    if not (_fits(parse.tags, n, no_tag) and _fits(parse.labels, len(parse.labels), dummy)):
+                        raise ValueError("ids outside the parser's inventories")
+                    tree = binarise(parse, dummy)
+                    tag[offsets[i] : offsets[i + 1]] = parse.tags
+                except ValueError as error:
+                    tell(_fault("constituency tree", error, tokens))
+            if tree is None:
+                flags[i] |= CONST_FALLBACK
+                tree = left_branching(n, dummy)
+            trees.append(tree)
+        names = VIEW_FIELDS["const"]
+        columns = [np.concatenate([getattr(tree, name) for tree in trees]) for name in names[1:5]]
+        height = constituency_heights(columns[1], columns[2], offsets)[0]
+        arrays |= zip(names, (tag, *columns, height), strict=True)
     return Batch(sentence_offsets=offsets, flags=flags, fields=tuple(arrays), types=list(ids), **arrays)
-
-
-def _dependency_arrays(
-    sentences: Sequence[Tokens],
-    offsets: Int64,
-    flags: UInt8,
-    parses: dict[int, DependencyParse],
-    inventories: Inventories,
-    tell: Tell,
-) -> dict[str, Int32]:
-    lengths = np.diff(offsets)
-    fallback = len(inventories.relations) - 1
-    # The fallback first, for all: a chain, each word's head the one before it.
-    head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)).astype(np.int32)
-    relation = np.full(offsets[-1], fallback, np.int32)
-    parsed = np.zeros(len(sentences), bool)
-    for i, parse in parses.items():
-        n = int(lengths[i])
-        defect = "ids outside the parser's inventories, or not one per word"
-        if len(parse.heads) == n and _fits(parse.relations, n, fallback):
-            defect = DEFECTS[dependency_heights(parse.heads, np.array([0, n], np.int64))[1][0]]
-        if defect:
-            tell(_fault("dependency tree", defect, sentences[i]))
-            continue
-        head[offsets[i] : offsets[i + 1]] = parse.heads
-        relation[offsets[i] : offsets[i + 1]] = parse.relations
-        parsed[i] = True
-    flags[~parsed] |= DEP_FALLBACK
-    height, _ = dependency_heights(head, offsets)
-    return dict(zip(VIEW_FIELDS["dep"], (head, relation, height), strict=True))
-
-
-def _constituency_arrays(
-    sentences: Sequence[Tokens],
-    offsets: Int64,
-    flags: UInt8,
-    parses: dict[int, ConstituencyParse],
-    inventories: Inventories,
-    tell: Tell,
-) -> dict[str, Int32]:
-    dummy, no_tag = inventories.dummy_label, len(inventories.tags) - 1
-    tag = np.full(offsets[-1], no_tag, np.int32)
-    trees = []
-    for i, tokens in enumerate(sentences):
-        n, parse, tree = len(tokens), parses.get(i), None
-        if parse is not None:
-            try:
-                if not (_fits(parse.tags, n, no_tag) and _fits(parse.labels, len(parse.labels), dummy)):
-                    raise ValueError("ids outside the parser's inventories")
-                tree = binarise(parse, dummy)
-                tag[offsets[i] : offsets[i + 1]] = parse.tags
-            except ValueError as error:
-                tell(_fault("constituency tree", error, tokens))
-        if tree is None:
-            flags[i] |= CONST_FALLBACK
-            tree = left_branching(n, dummy)
-        trees.append(tree)
-    columns = [np.concatenate([getattr(tree, name) for tree in trees]) for name in VIEW_FIELDS["const"][1:5]]
-    height = constituency_heights(columns[1], columns[2], offsets)[0]
-    return dict(zip(VIEW_FIELDS["const"], (tag, *columns, height), strict=True))
 
 
 def _fits(values: Int, length: int, bound: int) -> bool:

@@ -174,14 +174,9 @@ def decode_strings(blob: Int, offsets: Int) -> list[str]:
 def write_shard(
     folder: Path, index: int, batch: Batch, document_starts: Sequence[int], document_ids: Sequence[str]
 ) -> ShardRow:
-    """Write sentences and trees as shard ``index`` and return its manifest row (the caller lists it).
+    """Write sentences and trees, with word types, as shard ``index``; return its row for the manifest.
 
-    Args:
-        folder: of the cache.
-        index: number of the shard.
-        batch: its sentences, with word types.
-        document_starts: the sentences of the shard at which a document starts.
-        document_ids: identifiers of these documents.
+    ``document_starts`` are the sentences of the shard at which a document of ``document_ids`` starts.
     """
     assert batch.types is not None
     arrays = {name: getattr(batch, name) for name in batch.fields}

@@ -55,12 +55,7 @@ class TreeCache:
     def open(
         cls, folder: Path | str, *, allow_partial: bool = False, open_shards: int = OPEN_SHARDS
     ) -> TreeCache:
-        """Open a finished cache.
-
-        Args:
-            folder: where ``parsing.run`` wrote it.
-            allow_partial: also open one whose run was interrupted (its shards up to the first gap).
-            open_shards: how many decoded shards to keep.
+        """Open a finished cache, or with ``allow_partial`` an interrupted one up to its first gap.
 
         Raises:
             UserError: no cache, another format version, an unfinished one, or one without a first shard.

@@ -23,13 +23,9 @@ LOCAL = "local"
 
 
 class RayPool(Pool):
-    """Parses on the actors of a Ray cluster.
+    """Parses on the actors of the Ray cluster at ``address`` (``auto``, ``host:port``), or ``local``.
 
-    Args:
-        make: loads the parsers in an actor.
-        workers: number of actors; None is one per core of the cluster, or one per GPU.
-        address: of a running cluster (``auto``, ``host:port``), or ``local``.
-        gpus: GPUs of each actor.
+    There are ``workers`` actors of ``gpus`` GPUs each; None is one per core of the cluster, or per GPU.
     """
 
     def __init__(self, make: MakeParser, workers: int | None, *, address: str, gpus: int = 0) -> None:

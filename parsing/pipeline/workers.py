@@ -73,11 +73,7 @@ class Worker:
 
 
 class Pool(AbstractContextManager["Pool"]):
-    """Parses in this process: for a few sentences that is faster than starting workers.
-
-    Args:
-        make: loads the parsers.
-    """
+    """Parses in this process: for a few sentences that is faster than starting workers."""
 
     size = 1
     """Workers."""
@@ -95,11 +91,9 @@ class Pool(AbstractContextManager["Pool"]):
 
 
 class LocalPool(Pool):
-    """Parses in spawned processes on this machine, one thread each.
+    """Parses in spawned processes on this machine, one thread each; None is one per core.
 
-    Args:
-        makes: loads the parsers; several, one per GPU, are shared evenly by the processes.
-        workers: number of processes; None is one per core.
+    Several ``makes``, one per GPU, are shared evenly by the processes.
     """
 
     def __init__(self, makes: MakeParser | Sequence[MakeParser], workers: int | None = None) -> None:

@@ -171,10 +171,7 @@ def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:
 def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyParse:
     """The parse that :func:`binarise` was given (one-word spans with the null label left out).
 
-    Args:
-        tree: a binary tree of ``n`` words.
-        tags: int32 [n]; binary trees do not store them.
-        dummy_label: what :func:`binarise` was given.
+    ``tags``, int32 [n], are not part of binary trees.
     """
     n = len(tree.leaf_label)
     words = np.arange(n, dtype=np.int32)
@@ -188,21 +185,13 @@ def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyPar
     return ConstituencyParse(tags=tags, starts=first[order], ends=last[order] + 1, labels=labels[order])
 
 
-def left_branching(n: int, dummy_label: int, root_label: int = NULL_LABEL) -> BinaryTree:
-    """The fallback for a sentence that cannot be parsed: a flat tree, binarised.
-
-    Args:
-        n: number of words, at least 1.
-        dummy_label: label of every internal node but the root.
-        root_label: label of the root.
-    """
+def left_branching(n: int, dummy_label: int) -> BinaryTree:
+    """The fallback for a sentence of n >= 1 words that cannot be parsed: a flat tree, binarised."""
     left = np.arange(n - 1, 2 * n - 2, dtype=np.int32)
     label = np.full(n - 1, dummy_label, np.int32)
-    if n > 1:
-        left[0] = 0
-        label[-1] = root_label
+    left[:1], label[-1:] = 0, NULL_LABEL
     return BinaryTree(
-        leaf_label=np.full(n, NULL_LABEL if n > 1 else root_label, np.int32),
+        leaf_label=np.full(n, NULL_LABEL, np.int32),
         left=left,
         right=np.arange(1, n, dtype=np.int32),
         label=label,

@@ -54,11 +54,7 @@ def read_trees(path: Path) -> Iterator[SpanTree]:
 
 
 def read_tree(text: str, *, where: str = "tree") -> SpanTree:
-    """One bracketed tree.
-
-    Args:
-        text: the brackets, with any white space between them.
-        where: the place that error messages name.
+    """One bracketed tree with any white space between; error messages name the place ``where``.
 
     Raises:
         UserError: the brackets do not match, or a node has no words.
@@ -100,7 +96,7 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
     )
 
 
-def write_tree(tree: SpanTree, *, wrapper: str = "TOP") -> str:
+def write_tree(tree: SpanTree) -> str:
     """One line of brackets, tags included; round brackets in words are escaped.
 
     White space inside a word and an empty word become ``_``, which brackets cannot hold.
@@ -114,8 +110,9 @@ def write_tree(tree: SpanTree, *, wrapper: str = "TOP") -> str:
     pieces = []
     for position, (word, tag) in enumerate(zip(tree.words, tree.tags, strict=True)):
         pieces += [f"({label}" for label in opened.get(position, ())]
-        pieces.append(f"({tag} {_escape(word)})" + ")" * closed.get(position + 1, 0))
-    return f"({wrapper} {' '.join(pieces)})"
+        held = escape(re.sub(r"\s", "_", word)) or "_"
+        pieces.append(f"({tag} {held})" + ")" * closed.get(position + 1, 0))
+    return f"(TOP {' '.join(pieces)})"
 
 
 def to_parse(tree: SpanTree, labels: Mapping[str, int], tags: Mapping[str, int]) -> ConstituencyParse:
@@ -160,8 +157,3 @@ def labels_and_tags(trees: Iterable[SpanTree]) -> tuple[list[str], list[str]]:
 def strip_function(label: str) -> str:
     """``NP-SBJ-1=2`` is ``NP``; a label that starts with a dash (``-LRB-``) stays."""
     return label if label.startswith("-") else re.split(r"[-=|]", label, maxsplit=1)[0]
-
-
-def _escape(word: str) -> str:
-    """A word as brackets can hold it."""
-    return escape(re.sub(r"\s", "_", word)) or "_"

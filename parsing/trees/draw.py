@@ -117,13 +117,9 @@ def shown(name: str) -> str:
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width,initial-scale=1">
-<style>
-:root{{color-scheme:light dark}}
-body{{font:15px/1.5 system-ui,sans-serif;margin:2em;background:Canvas;color:CanvasText}}
-h1{{font-size:1.4em}}h1,p,td{{overflow-wrap:anywhere}}
-th,td{{text-align:right;padding:.2em 1em .2em 0;vertical-align:top}}
-.text{{text-align:left}}
-</style></head>
+<style>:root{{color-scheme:light dark}}body{{font:15px/1.5 system-ui,sans-serif;margin:2em}}
+th,td{{text-align:right;padding:.2em 1em}}.text{{text-align:left}}</style>
+</head>
 <body><h1>{title}</h1>
 {body}
 </body></html>

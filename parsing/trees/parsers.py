@@ -81,10 +81,6 @@ class ConstituencyParser(Protocol):
 def check_tokens(sentences: Sequence[Sequence[str]], first: int = 0) -> None:
     """Refuse text where tokens are meant: a string is a sequence of strings, its characters.
 
-    Args:
-        sentences: tokenised sentences, perhaps.
-        first: number of the first one, for the message.
-
     Raises:
         UserError: a sentence (it is named) is a string, or a token is none.
     """

@@ -85,7 +85,7 @@ class TransformerBackbone(Backbone):
         except ImportError:
             raise MissingExtraError("transformers", "burt") from None
         self.source, self.max_length, self.device = source, max_length, pick_device(device)
-        self.name, self.path = _short_name(source.spec), transformer_folder(source.spec)
+        self.name, self.path = source.name, transformer_folder(source.spec)
         with one_line(f"backbone {source.spec!r} cannot be loaded", "give the folder or name of an encoder"):
             # False, not the default None, which asks at the terminal and runs the folder's code after "y".
             self.shape = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
@@ -194,14 +194,6 @@ def transformer_folder(spec: str) -> str:
     if not str(first.get("type", "")).endswith("Transformer"):
         raise UserError(f"{modules}: the first module is {first.get('type')}, not a transformer")
     return str(Path(spec) / first.get("path", ""))
-
-
-def _short_name(spec: str) -> str:
-    """Last meaningful part of a folder, or the name on the hub."""
-    if not Path(spec).exists():
-        return spec
-    parts = Path(spec).absolute().parts
-    return "/".join(parts[-2:]) if parts[-1] in ("model", "backbone", "last", "best") else parts[-1]
 
 
 def open_backbone(

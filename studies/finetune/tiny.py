@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
 from multiview.pretrained import quiet
 from senteval_runner.vectors.sources import find_source
@@ -94,10 +94,8 @@ def build_tiny(
 
 def learn_vocabulary(texts: Sequence[str], size: int) -> list[str]:
     """Lower-cased WordPiece vocabulary of at most ``size``: letters, then pieces from the most useful on."""
-    try:
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-    except ImportError:
-        raise MissingExtraError("tokenizers", "burt") from None
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
     normalizer = normalizers.BertNormalizer(lowercase=True)
     counts: Counter[str] = Counter()
     for text in texts:

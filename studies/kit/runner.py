@@ -123,37 +123,30 @@ class Run:
         shutil.rmtree(work, ignore_errors=True)  # after the record, so that a kill loses nothing
         return dict(held["figures"])
 
-    def finish(self, config: Any, page: Page) -> int:
-        """Write and print the report; return the exit code, 2 if something was left out.
-
-        Raises:
-            UserError: nothing was computed.
-        """
-        from senteval_runner.report.page import Section
-
-        reasons = [f"{', '.join(names)}: {reason}" for reason, names in self.left_out.items()]
-        if not self.rows:
-            raise UserError("; ".join(reasons) or "nothing to compute: see --help")
-        if reasons:
-            page = replace(page, sections=[*page.sections, Section("Left out", reasons)])
-        results = {"config": config_to_json(config), "cells": self.rows, "left_out": reasons}
-        write_json(self.output / "results.json", results)
-        write_text(self.output / "report.html", page.html())
-        write_text(self.output / "report.md", page.markdown())
-        print(page.markdown())
-        print(f"written: {self.output}/report.html, report.md, results.json")
-        return 2 if reasons else 0
-
 
 def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
-    """Compute a study and write its report; return the exit code.
+    """Compute a study and write its report; return the exit code, 2 if something was left out.
 
     Raises:
         UserError: the preset's inputs are not given, or nothing could be computed.
     """
+    from senteval_runner.report.page import Section
+
     refuse_missing(config)
-    run = Run(config.output)
-    return run.finish(config, study(config, run))
+    output, run = config.output, Run(config.output)
+    page = study(config, run)
+    reasons = [f"{', '.join(names)}: {reason}" for reason, names in run.left_out.items()]
+    if not run.rows:
+        raise UserError("; ".join(reasons) or "nothing to compute: see --help")
+    if reasons:
+        page = replace(page, sections=[*page.sections, Section("Left out", reasons)])
+    results = {"config": config_to_json(config), "cells": run.rows, "left_out": reasons}
+    write_json(output / "results.json", results)
+    write_text(output / "report.html", page.html())
+    write_text(output / "report.md", page.markdown())
+    print(page.markdown())
+    print(f"written: {output}/report.html, report.md, results.json")
+    return 2 if reasons else 0
 
 
 def command(

@@ -94,11 +94,7 @@ class MultitaskNet(nn.Module):
     A task that has had no stage has a new head, in the style of the latest stage on pairs: an encoder
     trained on pooled sentences is asked about pooled sentences.
 
-    Args:
-        config: the study's options.
-        stage: the stage to train.
-        earlier: the stages before it and their folders, in order.
-        backbone: name or folder of the encoder to start from.
+    ``earlier`` are the stages before ``stage`` and their folders; ``backbone`` is what the tower starts from.
     """
 
     def __init__(

@@ -113,11 +113,3 @@ def test_a_cache_is_not_overwritten(files, tmp_path: Path) -> None:
     assert not left.exists()
     with pytest.raises(UserError, match="--conllu or --ptb"):
         import_trees(tmp_path / "other")
-
-
-def test_flagged_sentences_can_be_left_out(tmp_path: Path) -> None:
-    write_cache(tmp_path / "cache", [("fine",), ("",), ("w",) * 200])
-    export(tmp_path / "cache", conllu=tmp_path / "all.conllu", ptb=tmp_path / "all.ptb")
-    assert len((tmp_path / "all.ptb").read_text().splitlines()) == 3
-    main(ExportConfig(cache=tmp_path / "cache", ptb=tmp_path / "some.ptb", skip_flagged=True))
-    assert len((tmp_path / "some.ptb").read_text().splitlines()) == 1

@@ -65,12 +65,6 @@ def test_one_parser_alone():
     assert sentence.heads is None and sentence.to_ptb() == tree
 
 
-def test_odd_text_keeps_its_sentences(parser):
-    assert len(parser("")) == 0 and len(parser(" \n ")) == 0
-    (long,) = parser.parse([["word"] * 500])
-    assert "too long" in long.flag_names and len(long.heads) == 500
-
-
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
