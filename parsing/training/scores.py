@@ -114,7 +114,7 @@ def brackets(tree: SpanTree, gold_tags: Iterable[str]) -> Counter[tuple[int, int
 
 
 def bracket_scores(gold: Sequence[SpanTree], predicted: Sequence[SpanTree]) -> Scores:
-    """Scores in per cent; ``tags``: words with the gold tag, ``complete``: sentences with the gold brackets."""
+    """Per cent; ``tags``: words with the gold tag, ``complete``: sentences with all brackets right."""
     matched = in_gold = in_predicted = tags = words = complete = 0
     for one, other in zip(gold, predicted, strict=True):
         a, b = brackets(one, one.tags), brackets(other, one.tags)
