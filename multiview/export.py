@@ -32,7 +32,7 @@ class ExportConfig:
 
 def main(config: ExportConfig) -> None:
     """Export one folder."""
-    from multiview.folder.files import read_model_record
+    from multiview.folder.files import model_records
     from multiview.model import MultiViewEncoder
     from multiview.sentence_transformers import __version__
 
@@ -41,7 +41,7 @@ def main(config: ExportConfig) -> None:
         MultiViewEncoder.load(config.model, "cpu").save(folder)
     elif str(folder) == BUILTIN:
         raise UserError(f"{BUILTIN}: belongs to the installation; give --output FOLDER for a copy of it")
-    read_model_record(folder)
+    model_records(folder)
     module = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transformers.MultiViewModule"}
     write_json(folder / "modules.json", [module])
     write_json(

@@ -27,7 +27,7 @@ from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.registry import Encoder, ViewStack
-from multiview.folder.files import Member, load_members, read_model_record, save_model
+from multiview.folder.files import Member, load_members, model_records, save_model
 from multiview.folder.names import chosen_views, model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.words.table import WordTable
@@ -238,7 +238,7 @@ class MultiViewEncoder:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             if not (folder / "config.json").is_file():
                 raise UserError(f"{folder}: holds something other than a model; save to another folder")
-            read_model_record(folder)
+            model_records(folder)
         save_model(self.members, folder, self.folder)
         self.folder = folder
 
@@ -350,17 +350,14 @@ class MultiViewEncoder:
         return explain_pair(nodes, vectors_BD, self.reader.inventories(), top)
 
     def _chosen(self, views: Sequence[str] | None) -> list[list[int]]:
-        """Positions of the wanted views per member."""
         wanted = [views] if isinstance(views, str) else views
         return chosen_views([member.network.views for member in self.members], wanted)
 
     def _encoders(self, chosen: list[list[int]]) -> list[tuple[ViewStack, int]]:
-        """Network and position of every chosen view."""
         pairs = zip(self.members, chosen, strict=True)
         return [(member.network, position) for member, positions in pairs for position in positions]
 
     def _requires(self, chosen: list[list[int]]) -> set[str]:
-        """Annotations that the chosen encoders read."""
         return {
             need for network, place in self._encoders(chosen) for need in network.encoder_list[place].requires
         }

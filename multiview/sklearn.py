@@ -61,5 +61,4 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     @property
     def _n_features_out(self) -> int:
-        """For the names of the dimensions."""
         return int(self.encoder_.encode([], views=self.views).shape[1])

@@ -60,18 +60,16 @@ def like_model(config: TrainConfig, init: str) -> TrainConfig:
         UserError: no model there.
     """
     from multiview.encoders.registry import trained_views
-    from multiview.folder.files import member_names, member_record
+    from multiview.folder.files import model_records
     from multiview.folder.names import model_folder
 
-    folder = model_folder(init)
-    names = member_names(folder)
-    record = member_record(folder / names[0])
+    first, *others = model_records(model_folder(init)).values()
     return dataclasses.replace(
         config,
-        views=",".join(trained_views(record.views)),
-        words=record.words.mode if len(names) == 1 else "both",
-        encoder=record.encoder,
-        table=dataclasses.replace(config.table, case=record.words.case, buckets=record.words.buckets),
+        views=",".join(trained_views(first.views)),
+        words="both" if others else first.words.mode,
+        encoder=first.encoder,
+        table=dataclasses.replace(config.table, case=first.words.case, buckets=first.words.buckets),
     )
 
 
@@ -137,7 +135,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     """Train one model, or resume an interrupted run."""
     from multiview.folder.files import expand_into
     from multiview.training.trainer import Trainer
-    from multiview.words.sources import open_new_words
+    from multiview.words.sources import open_vectors
 
     # Made before the folder is claimed: it may refuse the command, and the corrected one needs the folder.
     trainer = Trainer(config, cache, distributed)
@@ -145,7 +143,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
         return dry_run(trainer)
     # Opened now, since bad vectors would be found only after hours of training.
     expands = config.table.expand > 0 and config.words != "fixed" and distributed.first
-    new_words = open_new_words(config, cache) if expands else None
+    new_words = open_vectors(config, cache, new_words=True) if expands else None
     if distributed.first:
         _claim_folder(config, str(cache.identity.get("content_sha256", "")))
     distributed.barrier()
@@ -163,7 +161,6 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
 
 
 def _expanded(config: TrainConfig) -> int:
-    """Words that an expansion has added to the model."""
     return int(read_json(config.folder / "config.json")["words"]["expanded"])
 
 
@@ -258,7 +255,6 @@ def _claim_folder(config: TrainConfig, trees: str) -> None:
 
 
 def _finish(trainer: Trainer) -> None:
-    """Draw the curves and print a summary."""
     from multiview.folder.files import TIME
 
     position, folder = trainer.position, trainer.config.folder
@@ -288,11 +284,9 @@ def plot_curves(folder: Path) -> None:
         MissingExtraError: matplotlib is not installed.
     """
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("matplotlib", "report") from None
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure
 
     from parsing.training.loop import read_log
 
@@ -301,20 +295,16 @@ def plot_curves(folder: Path) -> None:
     validation = [line for line in lines if "recall@1" in line]
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for label, kept, style in (("train", train, "-"), ("validation", validation, "o-")):
-        width = 0.6 if kept is train else None
-        steps, losses = [line["step"] for line in kept], [line["loss"] for line in kept]
-        left.plot(steps, losses, style, linewidth=width, label=label)
     left.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
-    names = [name for name in (validation or train or [{}])[-1] if "@1" in name]
-    for name in names:
-        points = [(line["step"], line[name]) for line in validation or train if name in line]
-        right.plot(*zip(*points, strict=True), "o-", label=name)
     right.set(xlabel="step", ylabel="fraction of sentences", title="nearest is a neighbour (validation)")
-    for axis in (left, right):
+    curves = [(left, train, "loss", "train", "-"), (left, validation, "loss", "validation", "o-")]
+    shown = validation or train
+    curves += [(right, shown, name, name, "o-") for name in (shown or [{}])[-1] if "@1" in name]
+    for axis, kept, name, label, style in curves:
+        points = [(line["step"], line[name]) for line in kept if name in line]
+        axis.plot([step for step, _ in points], [value for _, value in points], style, label=label)
         axis.grid(alpha=0.3)
-        if axis.get_legend_handles_labels()[0]:
-            axis.legend()
+        axis.legend()
     with atomic_path(folder / "curves.png") as temporary:
         figure.savefig(temporary, format="png", dpi=120)
 

@@ -48,12 +48,7 @@ class ScoreOptions:
 
 
 def main(kind: str, config: ScoreOptions) -> None:
-    """Load a parser, score and time it on the treebank.
-
-    Args:
-        kind: ``dep`` or ``const``.
-        config: the options.
-    """
+    """Load a parser, ``dep`` or ``const``, score and time it on the treebank."""
     import torch
 
     from parsing import models

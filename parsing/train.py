@@ -19,7 +19,7 @@ from parsing.networks.config import TrainConfig
 
 def main(config: TrainConfig) -> int:
     """Train and write the folders."""
-    from parsing.training.run import train_parsers
+    from parsing.training.parsers import train_parsers
 
     return train_parsers(config)
 

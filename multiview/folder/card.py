@@ -24,53 +24,45 @@ def training_command(config: TrainConfig) -> str:
 def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) -> str:
     """The card of one model, as Markdown."""
     network, words, step = member.network, member.network.words, training["step"]
-    shown = [(config.start_name, training["untrained"]), (f"step {step}", training["best"])]
-    metrics = [
-        f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |\n"
-        for name, values in shown[: 2 if step else 1]
-        if values.get("anchors")
-    ]
-    parsers = [
-        f"- {need}: {identity.get('name', '?')} {identity.get('version', '')}\n"
-        for need, identity in sorted(member.parsers.items())
-    ]
-    kind = "fixed" if words.mode == "fixed" else "trained"
+    start, best = training["untrained"], training["best"]
     kept = f"The weights are those of step {step}, which had seen {training['sentences']:,} sentences."
     if not step:
         kept = (
             "The weights are those of the start, which had seen no sentence: no validation since was better. "
             "Training did not help."
         )
-    parts = [
+    text = (
         f"# {config.model_name}\n\n"
         f"Sentence encoder of {len(network.views)} views ({', '.join(network.views)}), "
-        f"{network.widths[0]} dimensions each, concatenated; {len(words.vocabulary)} words, {kind}"
-        f"{words.origin and f', {words.origin}'}.\n\n",
-        *(f"    import {module}\n" for module in plugins_of(network.views)),
-        "    from multiview.model import MultiViewEncoder\n"
-        f'    MultiViewEncoder.load("{config.folder}").encode(["A sentence."])\n\n',
+        f"{network.widths[0]} dimensions each, concatenated; {len(words.vocabulary)} words, {words.mode}"
+        f"{words.origin and f', {words.origin}'}.\n\n"
+        + "".join(f"    import {module}\n" for module in plugins_of(network.views))
+        + "    from multiview.model import MultiViewEncoder\n"
+        f'    MultiViewEncoder.load("{config.folder}").encode(["A sentence."])\n\n'
         f"## Training\n\n    {training_command(config)}\n\n"
         f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
-        f"{kept} The configuration is in config.json.\n\n",
-    ]
+        f"{kept} The configuration is in config.json.\n\n"
+    )
     if config.teacher.vectors is not None:
-        parts.append(
+        text += (
             "The views also learned from a sentence encoder's vectors of the corpus, "
-            f"`{config.teacher.vectors}`; what that encoder was trained on "
-            "counts for this model too.\n\n"
+            f"`{config.teacher.vectors}`; what that encoder was trained on counts for this model too.\n\n"
         )
-    if parsers:
-        parts += ["Parsers it reads trees from:\n\n", *parsers, "\n"]
+    for need, identity in sorted(member.parsers.items()):
+        text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
+    metrics = [
+        f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |\n"
+        for name, values in ((config.start_name, start), (f"step {step}", best))[: 2 if step else 1]
+        if values.get("anchors")
+    ]
     if metrics:
-        parts += [
-            "## Metrics\n\nOn a validation set of the same corpus: recall@1 is the fraction of sentences "
+        text += (
+            "\n## Metrics\n\nOn a validation set of the same corpus: recall@1 is the fraction of sentences "
             "whose nearest of 400 by cosine is the sentence before or after it. The step of the highest "
-            "recall@1 is kept, the start included.\n\n| | validation loss | recall@1 |\n|---|---|---|\n",
-            *metrics,
-            "\n",
-        ]
+            "recall@1 is kept, the start included.\n\n| | validation loss | recall@1 |\n|---|---|---|\n"
+        ) + "".join(metrics)
     limits = "English of the corpus above; other text, other languages and single words are untested."
-    return "".join([*parts, f"## Limits\n\n{limits}\n"])
+    return f"{text}\n## Limits\n\n{limits}\n"
 
 
 def combined_card(config: TrainConfig) -> str:

@@ -97,12 +97,27 @@ class MembersRecord:
     members: tuple[str, ...]
 
 
-def read_model_record(folder: Path) -> ModelRecord | MembersRecord:
-    """The config.json of a model folder, checked against its seal.
+def model_records(folder: Path) -> dict[str, ModelRecord]:
+    """The config.json of a model, by the name ``""``, or of several models by their subfolders.
 
     Raises:
-        UserError: it is missing, damaged, of another format, or holds values of other types.
+        UserError: one is missing, damaged, of another format, or holds values of other types.
     """
+    outer = _read_record(folder)
+    if isinstance(outer, ModelRecord):
+        return {"": outer}
+    records = {}
+    for name in outer.members:
+        if name in ("", ".", "..") or Path(name).name != name:
+            raise UserError(f"{folder / 'config.json'}: members {name!r}: must be a folder inside this one")
+        inner = _read_record(folder / name)
+        if isinstance(inner, MembersRecord):
+            raise UserError(f"{folder / name / 'config.json'}: lists members; only the outer folder may")
+        records[name] = inner
+    return records
+
+
+def _read_record(folder: Path) -> ModelRecord | MembersRecord:
     path = folder / "config.json"
     if not path.is_file():
         raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
@@ -111,35 +126,9 @@ def read_model_record(folder: Path) -> ModelRecord | MembersRecord:
     if number != FORMAT:
         raise UserError(f"{path}: model format {number}, this program reads {FORMAT}; train the model again")
     values = read_record(path)
-    if "members" not in values:
-        return config_from_json(ModelRecord, values, where=path)
-    members = config_from_json(MembersRecord, values, where=path)
-    for name in members.members:
-        if name in ("", ".", "..") or Path(name).name != name:
-            raise UserError(f"{path}: members {name!r}: must be the name of a folder inside this one")
-    return members
-
-
-def member_names(folder: Path) -> list[str]:
-    """Subfolders of a folder of several models; ``[""]`` where the folder is itself the model.
-
-    Raises:
-        UserError: no model there.
-    """
-    record = read_model_record(folder)
-    return list(record.members) if isinstance(record, MembersRecord) else [""]
-
-
-def member_record(folder: Path) -> ModelRecord:
-    """The config.json of one model, not of several.
-
-    Raises:
-        UserError: it is damaged, or lists members itself.
-    """
-    record = read_model_record(folder)
-    if isinstance(record, MembersRecord):
-        raise UserError(f"{folder / 'config.json'}: lists members; only the outer folder may")
-    return record
+    if "members" in values:
+        return config_from_json(MembersRecord, values, where=path)
+    return config_from_json(ModelRecord, values, where=path)
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
@@ -153,13 +142,13 @@ def model_sha256(folder: Path) -> str:
     Raises:
         UserError: no model there.
     """
-    files = [folder / name / file for name in member_names(folder) for file in ("config.json", WEIGHTS)]
+    files = [folder / name / file for name in model_records(folder) for file in ("config.json", WEIGHTS)]
     return hashlib.sha256("\n".join(map(sha256_file, files)).encode()).hexdigest()
 
 
 def training_hours(folder: Path) -> float | None:
     """How long a model was trained, all its parts together; None where that is not recorded."""
-    records = [folder / name / TIME for name in member_names(folder)]
+    records = [folder / name / TIME for name in model_records(folder)]
     if not all(record.is_file() for record in records):
         return None
     return sum(float(read_json(record)["seconds"]) for record in records) / 3600
@@ -214,12 +203,12 @@ def save_model(
         notes: what is added to the card of each.
     """
     names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
-    if source is not None:
-        names = member_names(source)
+    records = {} if source is None else model_records(source)
+    names = list(records) or names
     for place, (name, member) in enumerate(zip(names, members, strict=True)):
         card, training = f"# Untrained model\n\nViews {', '.join(member.network.views)}.\n", {}
         if source is not None:
-            card, training = _card(source / name), member_record(source / name).training
+            card, training = _card(source / name), records[name].training
             if (source / name / TIME).exists():
                 write_json(target / name / TIME, read_json(source / name / TIME))
         save_member(target / name, member, card=card + "".join(notes[place : place + 1]), training=training)
@@ -237,9 +226,8 @@ def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Membe
     Raises:
         UserError: a file is missing, damaged or of another format; it is named.
     """
-    folder = Path(folder)
-    parts = [folder / name for name in member_names(folder)]
-    return [_load_member(part, member_record(part), torch.device(device)) for part in parts]
+    folder, on = Path(folder), torch.device(device)
+    return [_load_member(folder / name, record, on) for name, record in model_records(folder).items()]
 
 
 def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
@@ -324,7 +312,7 @@ def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def has_trained_words(folder: Path) -> bool:
     """Whether a model, or one of several in a folder, has word vectors of its own."""
-    return any(member_record(folder / name).words.mode == "trained" for name in member_names(folder))
+    return any(record.words.mode == "trained" for record in model_records(folder).values())
 
 
 def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, cache: Path = CACHE) -> Path:

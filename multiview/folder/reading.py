@@ -254,6 +254,5 @@ def _ranges(starts: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArra
 
 
 def _short(identity: Any) -> str:
-    """``name version (sha256 prefix)`` for messages."""
     values = dict(identity or {})
     return f"{values.get('name', '?')} {values.get('version', '')} ({str(values.get('sha256', '?'))[:8]})"

@@ -261,7 +261,6 @@ def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> 
 
 
 def _trivial(one: Subtree, other: Subtree) -> bool:
-    """Whether both are the same word, or one is a punctuation mark."""
     if len(one.positions) == len(other.positions) == 1 and one.words.lower() == other.words.lower():
         return True
     return any(len(s.positions) == 1 and not any(map(str.isalnum, s.words)) for s in (one, other))

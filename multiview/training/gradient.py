@@ -28,7 +28,7 @@ from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import Reading, ViewStack, trained_views
 from multiview.engines.native import to_device
-from multiview.folder.files import load_members, member_names, member_record, model_sha256
+from multiview.folder.files import load_members, model_records, model_sha256
 from multiview.folder.names import model_folder
 from multiview.folder.reading import Reader
 from multiview.training.data import MicroBatch, Rows, Segment, Step
@@ -96,12 +96,13 @@ def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack
     Raises:
         UserError: no model there, or its views, encoders, words or parsers are not those of this run.
     """
-    if member_names(folder) != [""]:
+    records = model_records(folder)
+    if list(records) != [""]:
         raise UserError(
-            f"--init {folder}: holds the models {', '.join(member_names(folder))}; name one of these "
+            f"--init {folder}: holds the models {', '.join(records)}; name one of these "
             "folders, or give --words both"
         )
-    record = member_record(folder)
+    record = records[""]
     mode = record.words.mode if config.words == "tuned" else config.words
     compared: list[tuple[str, object, object]] = [
         ("--views", ",".join(config.view_list), ",".join(trained_views(record.views))),

@@ -137,29 +137,26 @@ def _no_word_in_common(config: TrainConfig) -> UserError:
     )
 
 
-def open_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordVectors:
+def open_vectors(
+    config: TrainConfig, trees: TreeCache, cache: Path = CACHE, *, new_words: bool = False
+) -> WordVectors:
     """The vectors that ``config.vectors`` names, made the first time and kept in ``cache``.
 
     Args:
         config: of the training; it names vectors.
         trees: the corpus, whose words are encoded or trained.
         cache: where they are kept.
+        new_words: those that expand the trained words, the ``table.expand`` first ones. ``distil:`` encodes
+            the corpus's most frequent words, with the rare ones that training leaves out.
 
     Raises:
         UserError: what is named is missing or malformed.
     """
-    return converted(_source(config, trees, DEFAULT_WORDS), cache)
-
-
-def open_new_words(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordVectors:
-    """The vectors that expand the trained words of ``config``: its ``table.expand`` first ones.
-
-    ``distil:`` encodes words of the corpus, so these are the most frequent words there, with the rare ones
-    that training leaves out. The arguments and errors are those of :func:`open_vectors`.
-    """
-    most = config.table.expand
-    wanted = dataclasses.replace(config.table, size=most, buckets=0)
-    return converted(_source(dataclasses.replace(config, table=wanted), trees, most), cache)
+    limit = DEFAULT_WORDS
+    if new_words:
+        limit = config.table.expand
+        config = dataclasses.replace(config, table=dataclasses.replace(config.table, size=limit, buckets=0))
+    return converted(_source(config, trees, limit), cache)
 
 
 def _source(config: TrainConfig, trees: TreeCache, limit: int) -> Source:
@@ -199,7 +196,6 @@ def _passes(trees: TreeCache) -> int:
 
 
 def _skip_grams(config: TrainConfig, trees: TreeCache) -> Iterator[tuple[str, Float]]:
-    """Words of the corpus and their vectors [E]."""
     try:
         from gensim.models import Word2Vec
     except ImportError:
@@ -239,7 +235,6 @@ class _Sentences:
 
 
 def _distilled(folder: Path, config: TrainConfig, trees: TreeCache) -> Iterator[tuple[str, Float]]:
-    """Words of the corpus and their vectors [E]."""
     from multiview.pretrained import whole_model
     from parsing.networks.device import pick_device
 

@@ -139,7 +139,6 @@ def converted(source: Source, cache: Path) -> WordVectors:
 
 
 def _intact(folder: Path, source: Mapping[str, object]) -> bool:
-    """Whether the folder holds an undamaged copy of this source."""
     try:
         record = read_record(folder / "source.json")
         if record != {**source, "files": record.get("files")}:
@@ -223,7 +222,6 @@ def _trailing_numbers(fields: list[bytes]) -> int:
 
 
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
-    """word2vec's binary layout, which gensim reads."""
     try:
         from gensim.models import KeyedVectors
     except ImportError:

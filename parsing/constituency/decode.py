@@ -110,12 +110,7 @@ def cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.flo
 
 @njit(cache=True, nogil=True)
 def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
-    """The best binary tree of every sentence, spans in preorder, sentence after sentence.
-
-    Args:
-        best: [S], score of each span.
-        lengths: [B], words.
-        offsets: [B+1] of :func:`span_offsets`.
+    """The best binary tree of every sentence, spans in preorder, from the scores [S] of spans.
 
     Returns:
         First words int32 [Σ 2n-1], one past the last words int32 [Σ 2n-1], and where these spans lie among
@@ -148,12 +143,7 @@ def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
 
 
 def decode_batch(best: Float, label: Int, lengths: Int) -> tuple[Int, Int, Int, Int]:
-    """Best trees of a batch, null spans dropped (never the whole sentence).
-
-    Args:
-        best: [S], score of each span.
-        label: int32 [S], label of each span.
-        lengths: int64 [B], words.
+    """Best trees of a batch from score and label of each span [S], null spans dropped (never the sentence).
 
     Returns:
         First words, one past the last words and labels of the M spans left, int32 [M] each, in preorder,

@@ -25,12 +25,7 @@ from parsing.trees.parsers import ConstituencyParse, Int
 
 
 def gold_labels(parses: list[ConstituencyParse], offsets: Int) -> Int:
-    """int32 [S], the gold label of every span of a batch, 0 where there is no constituent.
-
-    Args:
-        parses: [B] gold parses.
-        offsets: [B+1] of :func:`parsing.constituency.decode.span_offsets`.
-    """
+    """int32 [S], the gold label of every span of a batch, 0 where there is no constituent."""
     gold = np.zeros(int(offsets[-1]), np.int32)
     for parse, base in zip(parses, offsets[:-1], strict=True):
         n = len(parse.tags)
@@ -43,14 +38,9 @@ def gold_labels(parses: list[ConstituencyParse], offsets: Int) -> Int:
 def margin_loss(
     head: SpanHead, posts_PD: Tensor, lengths: Int, parses: list[ConstituencyParse], *, force: bool
 ) -> Tensor:
-    """Loss of each sentence: [B].
+    """Loss of each sentence [B], from its n + 1 fencepost vectors, sentence after sentence, and n words [B].
 
-    Args:
-        head: the span classifier.
-        posts_PD: fencepost vectors, n + 1 for a sentence of n words, sentence after sentence.
-        lengths: [B], words.
-        parses: [B], gold.
-        force: the worst tree must also give the whole sentence a label.
+    ``force``: the worst tree must give the whole sentence a label, too.
     """
     projected_PH, lengths = project(head, posts_PD), np.asarray(lengths, np.int64)
     offsets = span_offsets(lengths)

@@ -34,27 +34,17 @@ Best: TypeAlias = Callable[[], tuple[Float, Int]]
 
 
 class SpanHead(nn.Sequential):
-    """benepar's span classifier: the same layers in the same order, so that weights carry over.
+    """benepar's span classifier from D to H to K: the same layers, so that weights carry over."""
 
-    Args:
-        d_features: D, size of a fencepost vector.
-        d_hidden: H.
-        n_labels: K, the null label not counted (its score is 0).
-    """
-
-    def __init__(self, d_features: int, d_hidden: int, n_labels: int) -> None:
+    def __init__(self, features: int, hidden: int, labels: int) -> None:
         super().__init__(
-            nn.Linear(d_features, d_hidden), nn.LayerNorm(d_hidden), nn.ReLU(), nn.Linear(d_hidden, n_labels)
+            nn.Linear(features, hidden), nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, labels)
         )
 
     def scores_at(self, projected_PH: Tensor, left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
         """Scores [s] of single (span, label) pairs, differentiable.
 
-        Args:
-            projected_PH: of :func:`project`.
-            left: int64 [s], fencepost before each span.
-            right: int64 [s], fencepost after it.
-            labels: int64 [s], from 1 (the null label has no weights).
+        int64 [s] each: the fenceposts before and after a span, and labels from 1 (null has no weights).
         """
         first, norm, last = layers(self)
         hidden = norm(projected_PH[right] - projected_PH[left] + first.bias).relu()
@@ -88,13 +78,8 @@ def best_spans(
 ) -> Best:
     """Best label of every span and its score, without gradients; on a GPU queued at once.
 
-    Args:
-        head: a :class:`SpanHead` or benepar's ``f_label``.
-        projected_PH: W f_i of every fencepost.
-        lengths: int64 [B], words of each sentence.
-        force: whole sentences may not take the null label.
-        gold: int32 [S], gold labels, in training.
-        cost: margin given to other labels, in training.
+    ``lengths`` are int64 [B], in words. ``force``: whole sentences may not take the null label. In training
+    all labels but ``gold``, int32 [S], get the margin ``cost``.
     """
     offsets = span_offsets(lengths)
     labelled = np.zeros(int(offsets[-1]), np.bool_)

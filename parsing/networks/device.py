@@ -33,11 +33,9 @@ log = logging.getLogger(LOGGER)
 
 
 def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -> torch.device:
-    """The device that a name stands for.
+    """The device that a name stands for: cpu, cuda, cuda:1, ...; None or ``auto`` take a GPU if there is one.
 
-    Args:
-        device: cpu, cuda, cuda:1, ...; None or ``auto`` takes a GPU if there is one.
-        local_rank: number of this process on the machine; it chooses the GPU if the name does not.
+    ``local_rank``, the number of this process on the machine, chooses the GPU if the name does not.
 
     Raises:
         UserError: there is no such device here.
@@ -192,16 +190,11 @@ class DeviceParser(ABC):
 
 
 def chosen_threads(sentences: int, dim: int, device: torch.device) -> int:
-    """Threads for encoding sentences together: as many as torch takes by itself for large products, else one.
+    """Threads for encoding sentences by views of hidden size ``dim``: torch's for large products, else one.
 
-    OpenMP splits an operation into equal parts and waits for the last one; on a machine with other work that
-    one is late, and a second thread makes small products slower. The number is chosen once for a run, because
-    the last bits may depend on it.
-
-    Args:
-        sentences: number of them.
-        dim: hidden size of a view.
-        device: of the weights; on a GPU there are no large products left for the CPU.
+    OpenMP waits for the last of an operation's equal parts; on a machine with other work that one is late,
+    and a second thread makes small products slower. The number is chosen once for a run, because the last
+    bits may depend on it. On a GPU there are no large products left for the CPU.
     """
     # The widest weights of a cell: five gates from two children.
     largest = 2.0 * sentences * WORDS * (5 * dim) * (2 * dim)

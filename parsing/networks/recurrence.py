@@ -69,14 +69,10 @@ def applies_to(module: nn.Module) -> bool:
 
 
 def states(lstms: Sequence[nn.LSTM], x_KE: Tensor, row_N: Tensor | None, packing: Packing) -> Tensor:
-    """States of both directions, ahead first, [N, 2H].
+    """States [N, 2H] of the LSTM that runs ahead and of that which runs back.
 
-    Args:
-        lstms: the one that runs ahead and the one that runs back.
-        x_KE: input vectors.
-        row_N: int64, the input of each packed position, so that equal inputs are multiplied once; None
-            if there is one input for each, in order.
-        packing: the order of the positions.
+    ``row_N``, int64, is the input of each packed position, so that equal ones are multiplied once; None if
+    there is one input for each, in order.
     """
     products = Products.of(x_KE)
     out = x_KE.new_empty(len(packing.index_N), 2 * lstms[0].hidden_size)
@@ -101,17 +97,10 @@ def states(lstms: Sequence[nn.LSTM], x_KE: Tensor, row_N: Tensor | None, packing
 
 @compiled
 def _step(gates, bias, h, c, out, low, high, direction):  # type: ignore[no-untyped-def]
-    """Gates, cells and states of the sentences that run at one time, from their products.
+    """Gates, cells and states of the sentences that run at one time, positions low to high.
 
-    Args:
-        gates: [N, 4H], W x + U h in torch's order i, f, g, o; overwritten.
-        bias: [4H].
-        h: [B, H], updated, the sentences that run first.
-        c: [B, H], likewise.
-        out: [N, 2H], the direction's half is written.
-        low: first position of this time.
-        high: end of its positions.
-        direction: 0 ahead, 1 back.
+    ``gates`` [N, 4H], W x + U h in torch's order i, f, g, o, are overwritten, ``h`` and ``c`` [B, H] updated
+    (the sentences that run come first); the half of ``out`` [N, 2H] for ``direction`` (1 is back) is written.
     """
     hidden = h.shape[1]
     for k in range(high - low):

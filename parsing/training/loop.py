@@ -7,12 +7,9 @@
         return code
     loop.load_best()
 
-A task (:mod:`parsing.training.task`) has a module and an optimiser and says ``batches(epoch)``,
-``loss(batch)``, ``learning_rate(position)`` and ``evaluate()``. Its other methods have defaults, which it may
-replace: ``gradients`` for gradient caching or accumulation, ``step`` and ``read`` for an update of its own
-whose metrics stay on the device for a while (then also ``weights``, ``optimiser_state`` and ``load``),
-``prepared`` to read ahead, ``evaluating`` to score averaged weights, ``is_better`` and ``keep_best`` to
-choose and store a model in another way, ``logged`` to report.
+A task (:mod:`parsing.training.task`) has a module, an optimiser and the four methods above; its others have
+defaults, to be replaced for gradient caching, updates whose metrics stay on the device, reading ahead,
+averaged weights, or another way to choose and store the best model.
 
 A run that is killed at any moment and started again ends in the same bits (same device, threads, processes
 and versions, no time limit), if the batches of an epoch depend only on its number and a step only on its

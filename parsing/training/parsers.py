@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,14 +26,28 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from corpora.documents import Sentence
+from corpora.support.cli import log_to
+from corpora.support.config import config_to_json
+from corpora.support.errors import UserError
+from corpora.support.files import sha256_file, write_text
 from parsing.constituency.loss import margin_loss
 from parsing.constituency.model import ConstituencyModel, SpanParser, fencepost_vectors, word_states
 from parsing.dependency.model import BiaffineParser, DependencyModel
-from parsing.networks.config import LoopConfig, ModelConfig
+from parsing.models import parser_of
+from parsing.networks.config import LoopConfig, ModelConfig, TrainConfig
+from parsing.networks.device import pick_device
 from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
+from parsing.networks.model_folder import CARD, ModelFolder, load_model_folder, save_model_folder
 from parsing.training.checkpoints import Checkpoint, load_parameters
-from parsing.training.scores import score_constituency, score_dependency
-from parsing.training.task import Position, Task, ramp
+from parsing.training.loop import Loop, Plan
+from parsing.training.scores import (
+    Scores,
+    read_dependencies,
+    read_treebank,
+    score_constituency,
+    score_dependency,
+)
+from parsing.training.task import Position, Row, Task, ramp
 from parsing.trees.brackets import SpanTree, labels_and_tags, to_parse
 from parsing.trees.parsers import ConstituencyParse, Int
 
@@ -47,6 +62,20 @@ WARMUP = 0.02
 CLIP = 5.0
 AVERAGE = 0.999
 """Decay per step of the average of the weights."""
+
+KINDS = {"const": "constituency", "dep": "dependency"}
+"""Folder of a parser in the output, and kind of its model folder."""
+ABOUT = {
+    "dep": (
+        "Biaffine dependency parser (Dozat & Manning 2017)",
+        "Words are given, tags are not used; relation subtypes count; `_punct`: with punctuation.",
+    ),
+    "const": (
+        "Span parser (Kitaev & Klein 2018) with part-of-speech tags",
+        "Brackets without function tags, punctuation and wrapper (`parsing/training/scores.py`).",
+    ),
+}
+"""What a model is, and how it is scored."""
 
 Model: TypeAlias = DependencyModel | ConstituencyModel
 
@@ -85,22 +114,21 @@ class ParserTask(Task[list[int]]):
         vocabulary = ParserVocabulary.build(words, min_count=config.min_count)
         self.constituency: ConstituencyModel | None = None
         self.dependency: DependencyModel | None = None
-        self.models: list[Model] = []
+        self.models: dict[str, Model] = {}
         if treebanks.trees:
             names = labels_and_tags(treebanks.trees)
             self.constituency = ConstituencyModel(vocabulary, *names, config.encoder, config.spans)
-            self.models.append(self.constituency)
+            self.models["const"] = self.constituency
         if treebanks.sentences:
             self.dependency = DependencyModel(vocabulary, self.relations, config.encoder, config.arcs)
             if self.constituency is not None:
                 self.dependency.encoder = self.constituency.encoder
-            self.models.append(self.dependency)
-        self.encoder = self.models[0].encoder
+            self.models["dep"] = self.dependency
+        self.encoder = next(iter(self.models.values())).encoder
         self._table = TypeTable(vocabulary)
         self._rows = [self._table.rows(tokens) for tokens in words]
         self.sizes = [len(tokens) for tokens in words]
-        named = {"const": self.constituency, "dep": self.dependency}
-        module = nn.ModuleDict({name: model for name, model in named.items() if model is not None}).to(device)
+        module = nn.ModuleDict(self.models).to(device)
         on_cpu = device is None or device.type == "cpu"
         super().__init__(
             module,
@@ -193,11 +221,17 @@ class ParserTask(Task[list[int]]):
         # New parsers each time: cached type vectors are outdated after a step.
         found: dict[str, float] = {}
         if self.dependency is not None:
-            found |= score_dependency(BiaffineParser(self.dependency, {}), self.treebanks.dev_sentences)
+            found |= self.score("dep", BiaffineParser(self.dependency, {}))
         if self.constituency is not None:
-            found |= score_constituency(SpanParser(self.constituency, {}), self.treebanks.dev_trees)
+            found |= self.score("const", SpanParser(self.constituency, {}))
         main = [found[name] for name in ("las", "f1") if name in found]
         return {**found, "mean": sum(main) / len(main)}
+
+    def score(self, kind: str, parser: Any) -> Scores:
+        """Of a parser, dep or const, on dev."""
+        if kind == "dep":
+            return score_dependency(parser, self.treebanks.dev_sentences)
+        return score_constituency(parser, self.treebanks.dev_trees)
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """Adam's moments and the average."""
@@ -254,3 +288,76 @@ def span_loss(
         force = model.config.force_root
         loss = loss + margin_loss(model.span_head, posts_PD, positions.numpy() - 2, known, force=force).mean()
     return loss
+
+
+def train_parsers(config: TrainConfig) -> int:
+    """Train, write the model folders, log the dev scores of what was stored; return the exit code.
+
+    Raises:
+        UserError: no or bad training data.
+    """
+    if bool(config.train_dep) != bool(config.dev_dep) or bool(config.train_const) != bool(config.dev_const):
+        raise UserError("--train-dep and --dev-dep are given together, as --train-const and --dev-const")
+    if not (config.train_dep or config.train_const):
+        raise UserError("give --train-dep and --dev-dep, or --train-const and --dev-const, or all four")
+    treebanks = Treebanks(
+        sentences=read_dependencies(config.train_dep, tags="xpos") if config.train_dep else (),
+        dev_sentences=read_dependencies(config.dev_dep) if config.dev_dep else (),
+        trees=read_treebank(config.train_const) if config.train_const else (),
+        dev_trees=read_treebank(config.dev_const) if config.dev_const else (),
+    )
+    device = pick_device(config.device)
+    task = ParserTask(treebanks, config.model, config.loop, device)
+    files = {"train": config.train_dep + config.train_const, "dev": config.dev_dep + config.dev_const}
+    data = {role: {str(path): sha256_file(path) for path in paths} for role, paths in files.items()}
+    options = config_to_json(config.loop)
+    del options["checkpoint_s"]
+    identity = {"model": config_to_json(config.model), "device": device.type}
+    plan = Plan(
+        epochs=config.loop.epochs, max_minutes=config.loop.max_minutes, checkpoint_s=config.loop.checkpoint_s
+    )
+    log = log_to(config.output / "training")
+    loop = Loop(task, plan, config.output / "training", identity=options | identity | data)
+    parameters = sum(parameter.numel() for parameter in task.module.parameters())
+    log.info("%d sentences, %d words; %d parameters", len(task.sizes), sum(task.sizes), parameters)
+    if code := loop.run():
+        return code
+    loop.load_best()
+    name = config.name or config.output.resolve().name
+    for kind, model in task.models.items():
+        path = config.output / kind
+        save_model_folder(
+            path,
+            kind=KINDS[kind],
+            name=f"{name}-{kind}",
+            version=config.version,
+            config=model.config_json(),
+            vocabulary=model.vocabulary_json(),
+            tensors=model.state_dict(),
+        )
+        # The stored weights are scored, not those in memory: float16 rounds them.
+        folder = load_model_folder(path, KINDS[kind])
+        scores = task.score(kind, parser_of(folder))
+        write_text(path / CARD, "\n".join(_card(kind, folder, data, scores, loop.position.best)))
+        log.info("%s: %s", path, ", ".join(f"{key} {value:.2f}" for key, value in scores.items()))
+    return 0
+
+
+def _card(
+    kind: str, folder: ModelFolder, data: Mapping[str, Mapping[str, str]], scores: Scores, best: Row
+) -> Iterator[str]:
+    """The lines of a model card: what it is, data, scores."""
+    about, rules = ABOUT[kind]
+    parameters = sum(tensor.numel() for tensor in folder.tensors.values())
+    predicted = [names for names in ("relations", "labels", "tags") if names in folder.vocabulary]
+    sizes = ", ".join(f"{len(folder.names(names))} {names}" for names in predicted)
+    yield from (f"# {folder.identity['name']}, version {folder.identity['version']}", "")
+    yield f"{about} over a word and character BiLSTM; {parameters:,} parameters, {sizes}."
+    yield from ("", "## Data", "")
+    for role, files in data.items():
+        for path, digest in files.items():
+            yield f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
+    yield from ("", "## Scores on dev, in per cent", "", f"| {' | '.join(scores)} |")
+    yield "|---" * len(scores) + "|"
+    yield f"| {' | '.join(f'{value:.2f}' for value in scores.values())} |"
+    yield from ("", f"{rules} Epoch {best['epoch'] + 1} was the best on the same sentences.", "")

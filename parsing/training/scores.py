@@ -81,16 +81,10 @@ def score_constituency(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> 
 def attachment_scores(
     sentences: Sequence[Sentence], parses: Sequence[DependencyParse], relations: Sequence[str]
 ) -> Scores:
-    """Attachment scores in per cent of tokens.
+    """Attachment scores in per cent of tokens; ``relations`` names the predicted ids.
 
-    Args:
-        sentences: gold heads, relations and universal tags.
-        parses: predictions, in the same order.
-        relations: names of the predicted relation ids.
-
-    Returns:
-        ``uas`` (right head) and ``las`` (right head and relation, subtype included) over tokens that
-        are not tagged PUNCT; ``uas_punct`` and ``las_punct`` over all tokens.
+    ``uas`` (right head) and ``las`` (right head and relation, subtype included) are over tokens that are not
+    tagged PUNCT, ``uas_punct`` and ``las_punct`` over all tokens.
     """
     gold_heads = np.concatenate([np.array(s.heads) for s in sentences])
     gold_relations = np.array([relation for s in sentences for relation in s.relations or ()])
@@ -120,12 +114,7 @@ def brackets(tree: SpanTree, gold_tags: Iterable[str]) -> Counter[tuple[int, int
 
 
 def bracket_scores(gold: Sequence[SpanTree], predicted: Sequence[SpanTree]) -> Scores:
-    """Compare two treebanks of the same sentences.
-
-    Returns:
-        ``precision``, ``recall``, ``f1``, ``tags`` (words with the gold tag) and ``complete`` (sentences with
-        exactly the gold brackets), in per cent.
-    """
+    """Per cent; ``tags``: words with the gold tag, ``complete``: sentences with all brackets right."""
     matched = in_gold = in_predicted = tags = words = complete = 0
     for one, other in zip(gold, predicted, strict=True):
         a, b = brackets(one, one.tags), brackets(other, one.tags)

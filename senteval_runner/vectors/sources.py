@@ -27,7 +27,7 @@ from typing import Literal
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest, read_json, sha256_file
 from multiview.encoders.registry import view_class
-from multiview.folder.files import TIME, member_names, member_record, training_hours
+from multiview.folder.files import TIME, model_records, training_hours
 from multiview.folder.names import chosen_views, model_folder
 
 Kind = Literal[
@@ -162,7 +162,7 @@ def _chosen(spec: str, model: Source, wanted: Sequence[str]) -> list[list[int]]:
     """Positions of a model's views."""
     folder = model_folder(model.spec)
     try:
-        return chosen_views([member_record(folder / name).views for name in member_names(folder)], wanted)
+        return chosen_views([record.views for record in model_records(folder).values()], wanted)
     except UserError as error:
         raise UserError(f"model {spec!r}: {error}") from None
 

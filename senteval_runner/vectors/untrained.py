@@ -22,7 +22,7 @@ from corpora.support.config import config_from_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import Reading
-from multiview.folder.files import Member, member_names, member_record
+from multiview.folder.files import Member, ModelRecord, model_records
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.words.table import WordTable
@@ -109,17 +109,16 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
     """
     folder, trees = model_folder(model), TreeCache.open(corpus)
     return MultiViewEncoder(
-        [_start(folder / name, trees) for name in member_names(folder)],
+        [_start(folder / name, record, trees) for name, record in model_records(folder).items()],
         device=pick_device(device),
         name=f"start:{Path(model).name}",
     )
 
 
-def _start(folder: Path, trees: TreeCache) -> Member:
+def _start(folder: Path, record: ModelRecord, trees: TreeCache) -> Member:
     """One model's network, made by what makes it for training."""
     from multiview.training.trainer import Trainer
 
-    record = member_record(folder)
     values = record.training.get("config")
     if values is None:
         raise UserError(f"{folder}: has no record of multiview.train, so its start cannot be made again")

@@ -231,7 +231,7 @@ BIG = 10**30
     ("changes", "message"),
     [
         ({"format": 9}, "model format 9"),
-        ({"members": ["."]}, r"members '\.': must be the name of a folder"),
+        ({"members": ["."]}, r"members '\.': must be a folder inside"),
         ({"members": 7}, "members 7: "),
         ({"views": "dep"}, "views"),
         ({"parsers": []}, "parsers"),
