@@ -26,8 +26,8 @@ $(VENV)/.has-%: setup.py pyproject.toml constraints.txt
 demo: $(DEMO)
 	$(PY) -m senteval_runner.demo
 
-# What behaves; ALL=1 is everything but gpu and slow.
-SELECT := $(if $(ALL),not slow and not gpu,not slow and not repo and not process and not data and not gpu)
+# What behaves; ALL=1 is everything but gpu.
+SELECT := $(if $(ALL),not gpu,not slow and not repo and not process and not data and not gpu)
 test: $(TEST)
 	$(PY) -m pytest -n auto --dist loadfile -m "$(SELECT)"
 

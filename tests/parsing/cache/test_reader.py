@@ -205,3 +205,9 @@ def test_a_changed_manifest_is_one_line(folder: Path, tmp_path: Path, key, value
     assert "\n" not in str(refusal.value)
     with pytest.raises(UserError, match="not a tree cache"):
         TreeCache.open(tmp_path / "nowhere")
+
+
+@pytest.mark.data
+def test_a_cache_in_which_a_bit_makes_hdf5_hang_is_one_line(data_folder: Path) -> None:
+    with pytest.raises(UserError, match=r"hang1bit/manifest\.json: "):
+        TreeCache.open(data_folder / "faults/hang1bit")
