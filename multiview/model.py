@@ -141,7 +141,6 @@ class MultiViewEncoder:
         """D, the size of a full vector."""
         return sum(member.network.dim for member in self.members)
 
-    @torch.inference_mode()
     def encode(
         self,
         inputs: str | Iterable[str | Tokens] | None,
@@ -189,7 +188,8 @@ class MultiViewEncoder:
         vectors = torch.zeros(total, width, device=self.device)
         batches = self.reader.batches(texts, self._requires(chosen), trees, max(batch_size, 1))
         # Parsing has no large products.
-        with torch_threads(1), progress(total=total, description="encode", show=show_progress_bar) as bar:
+        shown = progress(total=total, description="encode", show=show_progress_bar)
+        with torch.inference_mode(), torch_threads(1), shown as bar:
             for places, batch in batches:
                 with torch_threads(threads):
                     found = self._vectors(batch, chosen)

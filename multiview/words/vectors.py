@@ -85,7 +85,7 @@ def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAUL
     """Open word vectors, converting them into ``cache`` the first time.
 
     Args:
-        path: GloVe, word2vec or fastText text, or word2vec binary (``.bin``); ``.gz``, ``.xz``, ``.zst`` too.
+        path: GloVe, word2vec or fastText text, or word2vec binary (``.bin``); ``.gz``, ``.xz`` too.
         cache: folder for the converted copy.
         limit: words to read at most, from the top.
 
