@@ -152,6 +152,7 @@ class MultiViewEncoder:
         normalize_embeddings: bool = False,
         views: Sequence[str] | None = None,
         trees: TreeCache | None = None,
+        structure: float = 0.0,
     ) -> NDArray[np.float32]:
         """Vectors of sentences.
 
@@ -165,14 +166,18 @@ class MultiViewEncoder:
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
             views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
+            structure: λ; above 0 the vectors are √(1−λ) of the meaning, at length 1, beside √λ of who did
+                what to whom, [D + S]: the cosine is (1−λ) of the meanings' plus λ of the structures'.
 
         Returns:
             float32 [D] for a string, [n, D] for a list, in input order.
 
         Raises:
-            UserError: unknown view, missing parser, a parser of another version, an input that is no
-                sentence, or one (it is named) whose vector is not finite.
+            UserError: unknown view, missing parser, a parser of another version, λ outside 0 to 1, an input
+                that is no sentence, or one (it is named) whose vector is not finite.
         """
+        if not 0 <= structure <= 1:
+            raise UserError(f"structure={structure}: a share from 0 to 1")
         if device is not None and pick_device(device) != self.device:
             self.device = pick_device(device)
             self.reader.move(self.device)
@@ -185,14 +190,22 @@ class MultiViewEncoder:
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
         width = sum(network.widths[place] for network, place in self._encoders(chosen))
+        requires = self._requires(chosen)
+        if structure:
+            from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
+
+            width, requires = width + WIDTH, requires | {"dep"}
         vectors = torch.zeros(total, width, device=self.device)
-        batches = self.reader.batches(texts, self._requires(chosen), trees, max(batch_size, 1))
+        batches = self.reader.batches(texts, requires, trees, max(batch_size, 1))
         # Parsing has no large products.
         shown = progress(total=total, description="encode", show=show_progress_bar)
         with torch.inference_mode(), torch_threads(1), shown as bar:
             for places, batch in batches:
                 with torch_threads(threads):
                     found = self._vectors(batch, chosen)
+                    if structure:
+                        bound = structure_of(batch, self.members[0].network.words)
+                        found = beside(found, bound, structure)
                 finite = torch.isfinite(found).all(dim=1)
                 if not finite.all():
                     row = int(finite.int().argmin())
@@ -292,6 +305,23 @@ class MultiViewEncoder:
         loaded = load_word_vectors(vectors, cache, words)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
 
+    @torch.inference_mode()
+    def structure_vectors(self, inputs: Iterable[str | Tokens], batch_size: int = 512) -> NDArray[np.float32]:
+        """Who did what to whom, at length 1: float32 [n, S], zero where nothing is bound.
+
+        Args:
+            inputs: sentences, as in :meth:`encode`.
+            batch_size: sentences at a time.
+        """
+        from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
+
+        texts = as_texts(inputs)
+        vectors = np.zeros((len(texts), WIDTH), np.float32)
+        with torch_threads(1):
+            for places, batch in self.reader.batches(texts, {"tokens", "dep"}, None, batch_size):
+                vectors[places] = structure_of(batch, self.members[0].network.words).cpu().numpy()
+        return vectors
+
     def vectors(self, batch: Batch) -> Tensor:
         """Vectors [B, D] of parsed sentences, all views; keeps gradients where they are enabled."""
         return self._vectors(batch, self._chosen(None))
@@ -378,6 +408,12 @@ class MultiViewEncoder:
         types = [batch.types[index] for index in used]
         for member, positions in zip(self.members, chosen, strict=True):
             yield from member.network.inputs(positions, types, inverse.astype(np.int64))
+
+
+def beside(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
+    """Meaning and structure side by side, each at length 1: [n, D + S]; their cosines mix as 1 − λ and λ."""
+    parts = ((1 - share) ** 0.5 * normalize(meaning_ND, dim=1), share**0.5 * normalize(structure_NS, dim=1))
+    return torch.cat(parts, dim=1)
 
 
 def _unit(vectors: Vectors) -> Tensor:

@@ -337,7 +337,14 @@ def assemble(
         columns = [np.concatenate([getattr(tree, name) for tree in trees]) for name in names[1:5]]
         height = constituency_heights(columns[1], columns[2], offsets)[0]
         arrays |= zip(names, (tag, *columns, height), strict=True)
-    return Batch(sentence_offsets=offsets, flags=flags, fields=tuple(arrays), types=list(ids), **arrays)
+    return Batch(
+        sentence_offsets=offsets,
+        flags=flags,
+        fields=tuple(arrays),
+        types=list(ids),
+        relations=inventories.relations,
+        **arrays,
+    )
 
 
 def _fits(values: Int, length: int, bound: int) -> bool:

@@ -35,7 +35,7 @@ ENGINES = ("native", "torch", "dgl")
 
 FIELDS = {
     "tokens": ("token",),
-    "dep": ("head", "dep_height"),
+    "dep": ("head", "relation", "dep_height"),
     "const": ("left", "right", "const_height"),
     "labels": ("label",),
 }
@@ -43,7 +43,11 @@ FIELDS = {
 
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
-_BUILTIN = {"seq": "seq", "dep": "dep", "const": "const", "bag": "weightless", "hash": "weightless"}
+_BUILTIN = {
+    **{view: view for view in ("seq", "dep", "const")},
+    **dict.fromkeys(("bag", "hash"), "weightless"),
+    **dict.fromkeys(("roles", "order"), "binding"),
+}
 """Module of each view of this package."""
 _views: dict[str, type[Encoder]] = {}
 

@@ -241,6 +241,7 @@ def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
         flags=batch.flags[rows],
         fields=batch.fields,
         types=batch.types,
+        relations=batch.relations,
         **arrays,
     )
 

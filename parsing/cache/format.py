@@ -120,6 +120,8 @@ class Batch:
     fields: tuple[str, ...]
     token: Int32 = field(default_factory=absent)
     """int32 [N], ids into ``types``, or those of the given vocabulary."""
+    relations: tuple[str, ...] = ()
+    """Names of the ids in ``relation``."""
     types: list[str] | None = None
     """Word types (possibly some that the batch does not use); None with a vocabulary."""
     head: Int32 = field(default_factory=absent)
@@ -175,5 +177,6 @@ def join(batches: Sequence[Batch]) -> Batch:
         sentence_offsets=offsets_of(np.concatenate([np.diff(batch.sentence_offsets) for batch in batches])),
         flags=np.concatenate([batch.flags for batch in batches]),
         fields=first.fields,
+        relations=first.relations,
         **arrays,
     )

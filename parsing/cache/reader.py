@@ -18,6 +18,7 @@ import hashlib
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +149,7 @@ class TreeCache:
             shard = self._shard(index, start)
             parts.append(shard.read(max(start, low) - low, min(stop, high) - low, wanted, vocabulary))
         self._next = stop
-        return join(parts)
+        return replace(join(parts), relations=self.relations)
 
     def close(self) -> None:
         """Close the open shards; the next read opens them again."""

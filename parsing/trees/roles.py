@@ -1,0 +1,446 @@
+"""Canonical roles: who did what to whom, whatever the voice, from cached dependency trees.
+
+An arc (role, head, dependent) joins two words of a sentence. The same event gives the same arcs in the active
+and the passive, in a relative clause and a cleft, with either dative:
+
+| role | head, dependent | example |
+|---|---|---|
+| agent | verb, who acts | the *lawyer* praised; praised by the *lawyer*; the *lawyer* who praised |
+| patient | verb, what is acted on | praised the *doctor*; the *doctor* was praised, they praised |
+| to | word, recipient or goal | gave *her* a book; gave a book to *her*; went to *Rome* |
+| from | word, source | came from *Rome* |
+| at | word, any other complement with a preposition | sat on the *mat* |
+| poss | thing, owner or whole | the *king*'s hat; the hat of the *king* |
+| attr | noun, attribute or predicate | the *red* hat; the hat is *red*; a *stone* wall |
+| num | noun, numeral | *two* hats |
+| adv | verb, adverb | ran *fast* |
+| neg | negated verb, its subject | the *king* did not come |
+| before | earlier event, later event | left before she *came*; after he left she *came* |
+| than | what has more, what has less | *he* is older than she; she is not as old as *he* |
+| is | name or noun, apposition | my friend *Anna* |
+| clause | verb, embedded clause | said that he *came* |
+
+Relative pronouns and the subjects of clefts stand for their noun, a bare auxiliary for the predicate it is
+coordinated with, and subjects and objects are shared over coordination. Labels are those of Universal
+Dependencies or of Stanford Dependencies, whose prepositions are first turned into case markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+ROLES = (
+    *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),
+    "clause",
+)
+_AGENT, _PATIENT, _TO, _FROM, _AT, _POSS, _ATTR, _NUM, _ADV, _NEG, _BEFORE, _THAN, _IS, _CLAUSE = range(14)
+
+_LABELS = {
+    "subject": "nsubj nsubj:outer csubj csubj:outer nsubjpass csubjpass nsubj:pass csubj:pass",
+    "passive subject": "nsubjpass csubjpass nsubj:pass csubj:pass",
+    "clausal subject": "csubj csubj:outer csubjpass csubj:pass ccomp",
+    "object": "obj dobj",
+    "indirect object": "iobj dative",
+    "agent": "obl:agent agent",
+    "oblique": "obl obl:agent obl:arg obl:unmarked obl:tmod obl:npmod nmod nmod:poss nmod:unmarked nmod:desc "
+    "nmod:tmod nmod:npmod poss agent tmod npadvmod",
+    "possessor": "nmod:poss poss",
+    "attribute": "amod compound nn",
+    "number": "nummod num",
+    "adverb": "advmod neg",
+    "adverbial clause": "advcl",
+    "relative": "acl:relcl advcl:relcl rcmod relcl",
+    "participle": "acl vmod partmod infmod",
+    "conjunct": "conj",
+    "case": "case mark prep possessive",
+    "passive": "aux:pass auxpass nsubj:pass csubj:pass nsubjpass csubjpass",
+    "auxiliary": "aux aux:pass auxpass",
+    "copula": "cop",
+    "open": "xcomp",
+    "complement": "ccomp xcomp pcomp",
+    "name": "flat flat:name appos name",
+    "determiner": "det predet det:predet",
+    "preposition": "prep agent dative",
+    "prepositional object": "pobj pcomp",
+    "beside": "parataxis",
+    "root": "root ROOT",
+    "function": "punct cc cc:preconj preconj expl discourse",
+}
+_BIT = {name: 1 << number for number, name in enumerate(_LABELS)}
+_WORDS = {
+    "not": "not n't never neither nor hardly",
+    "no": "no",
+    "by": "by",
+    "to": "to for into unto towards toward onto",
+    "from": "from out",
+    "of": "of 's ’s '",
+    "than": "than",
+    "as": "as",
+    "after": "after",
+    "before": "before until till",
+    "relative": "who whom that which whose",
+    "pronoun": "one it who this that",
+    "what": "what",
+    "do": "do does did doing done",
+    "less": "less fewer",
+    "bare": "be is are was were am been do does did have has had will would can could should may might must "
+    "shall 's 're 'm",
+}
+_FLAG = {name: 1 << number for number, name in enumerate(_WORDS)}
+_ING = 1 << len(_WORDS)
+_FLAGS_OF = {
+    word: sum(flag for name, flag in _FLAG.items() if word in _WORDS[name].split())
+    for words in _WORDS.values()
+    for word in words.split()
+}
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """The arcs of a batch, sentence by sentence. M arcs."""
+
+    role: NDArray[np.int64]
+    """[M], places in ``ROLES``."""
+    head: NDArray[np.int64]
+    """[M], tokens of the batch."""
+    dependent: NDArray[np.int64]
+    """[M], tokens of the batch."""
+    place: NDArray[np.int64]
+    """[M], rising: the token of the sentence at which the arc was found."""
+
+
+def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
+    """What each relation of a cache's inventory is, as bits: int64 [R]."""
+    return np.array(
+        [sum(bit for name, bit in _BIT.items() if label in _LABELS[name].split()) for label in relations],
+        np.int64,
+    )
+
+
+def word_flags(words: Sequence[str]) -> NDArray[np.int64]:
+    """Which of the words that a rule asks for each one is, as bits: int64 [U]."""
+    lower = [word.lower() for word in words]
+    return np.array([_FLAGS_OF.get(w, 0) | (_ING if w.endswith("ing") else 0) for w in lower], np.int64)
+
+
+def content_words(
+    relation: NDArray[np.int64], types: Sequence[str], token: NDArray[np.integer]
+) -> NDArray[np.int64]:
+    """The tokens that are not function words by their relation, nor punctuation: int64 [K], in order."""
+    spoken = np.array([any(letter.isalnum() for letter in word) for word in types], bool)
+    functional = _DETERMINER | _CASE | _AUXILIARY | _COPULA | _FUNCTION
+    return np.flatnonzero(spoken[token] & ((relation & functional) == 0))
+
+
+def canonical_arcs(
+    head: NDArray[np.integer],
+    relation: NDArray[np.int64],
+    word: NDArray[np.int64],
+    sentence_offsets: NDArray[np.integer],
+) -> Arcs:
+    """The canonical roles of dependency trees.
+
+    Args:
+        head: [T], 1-based within the sentence, 0 for the root.
+        relation: int64 [T], bits from :func:`relation_bits`.
+        word: int64 [T], bits from :func:`word_flags`.
+        sentence_offsets: [B + 1].
+    """
+    offsets = sentence_offsets.astype(np.int64)
+    begins = np.repeat(offsets[:-1], np.diff(offsets))
+    parent = np.where(head > 0, begins + head - 1, -1).astype(np.int64)
+    return Arcs(*_arcs(parent, relation.copy(), word))
+
+
+_SUBJECT, _PASSIVE_SUBJECT, _CLAUSAL, _OBJECT, _INDIRECT, _BY_AGENT, _OBLIQUE, _POSSESSOR = (
+    _BIT[name]
+    for name in (
+        *("subject", "passive subject", "clausal subject", "object", "indirect object", "agent", "oblique"),
+        "possessor",
+    )
+)
+_ATTRIBUTE, _NUMBER, _ADVERB, _ADVERBIAL, _RELATIVE, _PARTICIPLE, _CONJUNCT, _CASE, _PASSIVE, _AUXILIARY = (
+    _BIT[name]
+    for name in (
+        *("attribute", "number", "adverb", "adverbial clause", "relative", "participle", "conjunct", "case"),
+        *("passive", "auxiliary"),
+    )
+)
+_COPULA, _OPEN, _COMPLEMENT, _NAME, _DETERMINER, _PREPOSITION, _PREPOSITIONAL, _BESIDE, _ROOT, _FUNCTION = (
+    _BIT[name]
+    for name in (
+        *("copula", "open", "complement", "name", "determiner", "preposition", "prepositional object"),
+        *("beside", "root", "function"),
+    )
+)
+_W_NOT, _W_NO, _W_BY, _W_TO, _W_FROM, _W_OF, _W_THAN, _W_AS, _W_AFTER, _W_BEFORE, _W_RELATIVE = (
+    _FLAG[name]
+    for name in ("not", "no", "by", "to", "from", "of", "than", "as", "after", "before", "relative")
+)
+_W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE = (
+    _FLAG[name] for name in ("pronoun", "what", "do", "less", "bare")
+)
+_DEEP = 5
+"""Clauses up which a subject is looked for."""
+_MANY = 8
+"""Conjuncts that share a role."""
+
+
+@njit(cache=True)
+def _child(v, kinds, rel, first, after):  # type: ignore[no-untyped-def]
+    """The first child of v whose relation is one of the kinds, or -1."""
+    k = first[v]
+    while k >= 0:
+        if rel[k] & kinds:
+            return k
+        k = after[k]
+    return -1
+
+
+@njit(cache=True)
+def _marker(k, word, rel, first, after):  # type: ignore[no-untyped-def]
+    """Flags of the preposition or conjunction that marks k."""
+    c = _child(k, _CASE, rel, first, after)
+    return word[c] if c >= 0 else 0
+
+
+@njit(cache=True)
+def _subject(v, parent, rel, first, after):  # type: ignore[no-untyped-def]
+    """The subject of v, its own or that of the clause it shares one with, or -1."""
+    for _ in range(_DEEP):
+        own = _child(v, _SUBJECT, rel, first, after)
+        if own >= 0:
+            return own
+        up = parent[v]
+        if up < 0:
+            return -1
+        if rel[v] & _OPEN:
+            given = _child(up, _OBJECT, rel, first, after)
+            if given >= 0:
+                return given
+        elif rel[v] & (_PARTICIPLE | _RELATIVE):
+            return up
+        elif rel[v] & _ADVERBIAL:
+            if _child(v, _CASE, rel, first, after) >= 0:
+                return -1
+        elif not rel[v] & _CONJUNCT:
+            return -1
+        v = up
+    return -1
+
+
+@njit(cache=True)
+def _resolved(k, stands):  # type: ignore[no-untyped-def]
+    """The word that k stands for."""
+    for _ in range(4):
+        if stands[k] < 0:
+            break
+        k = stands[k]
+    return k
+
+
+@njit(cache=True)
+def _stand(parent, rel, word, first, after):  # type: ignore[no-untyped-def]
+    """For each token the one it stands for, or -1: pronouns, bare auxiliaries."""
+    stands = np.full(len(parent), -1, np.int64)
+    for v in range(len(parent)):
+        up = parent[v]
+        if up < 0:
+            continue
+        cleft = rel[v] & _CLAUSAL and _child(up, _COPULA, rel, first, after) >= 0
+        if rel[v] & _RELATIVE or cleft:
+            k = first[v]
+            while k >= 0:
+                inner = first[k]
+                if word[k] & _W_RELATIVE and not rel[k] & (_CASE | _DETERMINER):
+                    stands[k] = up
+                while inner >= 0:
+                    if word[inner] & _W_RELATIVE and not rel[inner] & (_CASE | _DETERMINER):
+                        stands[inner] = up
+                    inner = after[inner]
+                k = after[k]
+        if rel[v] & _SUBJECT and _child(up, _COPULA, rel, first, after) >= 0:
+            if word[v] & _W_PRONOUN:
+                stands[v] = up
+            if word[v] & _W_WHAT:  # what she did was leave
+                clause = _child(v, _RELATIVE, rel, first, after)
+                if clause >= 0 and word[clause] & _W_DO:
+                    stands[clause] = up
+        alone = _child(v, _OBJECT | _INDIRECT | _COPULA | _COMPLEMENT | _OBLIQUE, rel, first, after) < 0
+        joined = rel[v] & (_CONJUNCT | _ADVERBIAL | _BESIDE | _COMPLEMENT)
+        if joined and word[v] & _W_BARE and alone:
+            stands[v] = up
+    return stands
+
+
+@njit(cache=True)
+def _add(found_4M, count, stands, v, role, head, dependent):  # type: ignore[no-untyped-def]
+    """Append an arc found at v, between what its words stand for; return the number of arcs."""
+    head, dependent = _resolved(head, stands), _resolved(dependent, stands)
+    if (head == dependent and role != _NEG) or count == found_4M.shape[1]:
+        return count
+    found_4M[0, count], found_4M[1, count], found_4M[2, count], found_4M[3, count] = role, head, dependent, v
+    return count + 1
+
+
+@njit(cache=True)
+def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
+    """Roles, heads, dependents and the tokens that gave them: int64 [4, M]."""
+    size = len(parent)
+    for k in range(size):  # Stanford's prepositions become case markers of their objects
+        p = parent[k]
+        if p >= 0 and rel[k] & _PREPOSITIONAL and rel[p] & _PREPOSITION:
+            parent[k], parent[p] = parent[p], k
+            rel[k], rel[p] = _OBLIQUE | rel[p] & _BY_AGENT, _CASE
+    first, after = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
+    for k in range(size - 1, -1, -1):
+        if parent[k] >= 0:
+            after[k], first[parent[k]] = first[parent[k]], k
+    stands = _stand(parent, rel, word, first, after)
+    room = (_MANY + 4) * size + 16
+    found_4M = np.empty((4, room), np.int64)
+    count = 0
+    for v in range(size):
+        up = parent[v]
+        meant = _resolved(v, stands)
+        copula = _child(meant, _COPULA, rel, first, after) >= 0
+        own = _child(v, _SUBJECT, rel, first, after)
+        passive = _child(v, _PASSIVE, rel, first, after) >= 0
+        bare = rel[v] & _PARTICIPLE and own < 0
+        marked = _child(v, _CASE, rel, first, after) >= 0
+        if bare and not word[v] & _ING and not marked:  # the letter written by her
+            passive = True
+        clause = rel[v] & (_ROOT | _COMPLEMENT | _ADVERBIAL | _PARTICIPLE | _RELATIVE | _BESIDE | _CLAUSAL)
+        parts = _OBJECT | _INDIRECT | _BY_AGENT | _AUXILIARY | _COPULA
+        if rel[v] & _CONJUNCT:
+            parts |= _OBLIQUE | _ADVERB | _COMPLEMENT
+        subject = -1
+        if clause or own >= 0 or _child(v, parts, rel, first, after) >= 0:
+            subject = _subject(v, parent, rel, first, after)
+        if bare and marked:  # a man to watch
+            subject = -1
+        negated = False
+        k = first[v]
+        while k >= 0:
+            if word[k] & _W_NOT:
+                negated = True
+            inner = first[k] if rel[k] & (_OBJECT | _SUBJECT) else -1
+            while inner >= 0:
+                if rel[inner] & _DETERMINER and word[inner] & _W_NO:
+                    negated = True
+                inner = after[inner]
+            k = after[k]
+        standard, least = -1, False
+        k = first[v]
+        while k >= 0:  # what is compared: older than she, runs faster than she, not as old as she
+            mark = _marker(k, word, rel, first, after)
+            if mark & (_W_THAN | _W_AS) and rel[k] & (_OBLIQUE | _ADVERBIAL):
+                standard, least = k, bool(mark & _W_AS)
+            inner = first[k] if rel[k] & (_ADVERB | _ATTRIBUTE) else -1
+            if word[k] & _W_LESS:
+                least = True
+            while inner >= 0:
+                mark = _marker(inner, word, rel, first, after)
+                if mark & (_W_THAN | _W_AS) and rel[inner] & (_OBLIQUE | _ADVERBIAL):
+                    standard = inner
+                    least = bool(mark & _W_AS) or bool(word[k] & _W_LESS)
+                inner = after[inner]
+            k = after[k]
+        equal = standard >= 0 and _marker(standard, word, rel, first, after) & _W_AS
+        turned = standard >= 0 and subject >= 0 and least and (negated or not equal)
+        if turned and equal:
+            negated = False
+        s, taken = subject, 0
+        while s >= 0 and taken <= _MANY:
+            done = rel[s] & _PASSIVE_SUBJECT if s == subject and own >= 0 else passive
+            if copula and not (own >= 0 and rel[own] & _PASSIVE_SUBJECT):
+                count = _add(found_4M, count, stands, v, _ATTR, standard if turned and equal else s, v)
+            else:
+                count = _add(found_4M, count, stands, v, _PATIENT if done or passive else _AGENT, v, s)
+            if negated:
+                count = _add(found_4M, count, stands, v, _NEG, v, s)
+            if standard >= 0 and (turned or not equal):
+                high, low = (standard, s) if turned else (s, standard)
+                count = _add(found_4M, count, stands, v, _THAN, high, low)
+            taken += 1
+            s = _next_conjunct(s, subject, rel, first, after)
+        if negated and subject < 0:
+            count = _add(found_4M, count, stands, v, _NEG, v, v)
+        object_gap = own >= 0 and not copula and _child(v, _OBJECT, rel, first, after) < 0
+        if rel[v] & _RELATIVE and object_gap and not _asks(v, stands, first, after):  # the man they saw
+            count = _add(found_4M, count, stands, v, _PATIENT, v, up)
+        k = first[v]
+        while k >= 0:
+            kind, mark = rel[k], _marker(k, word, rel, first, after)
+            role = -1
+            if kind & _OBJECT:
+                role = _PATIENT
+            elif kind & _INDIRECT:
+                role = _TO
+            elif k == standard or kind & _SUBJECT or kind & _CONJUNCT:
+                role = -1
+            elif kind & _OBLIQUE:
+                if kind & _POSSESSOR or mark & _W_OF:
+                    role = _POSS
+                elif kind & _BY_AGENT or (mark & _W_BY and passive):
+                    role = _AGENT
+                elif mark & _W_TO:
+                    role = _TO
+                elif mark & _W_FROM:
+                    role = _FROM
+                else:
+                    role = _AT
+            elif kind & _ATTRIBUTE:
+                role = _ATTR
+            elif kind & _NUMBER:
+                role = _NUM
+            elif kind & _ADVERB:
+                if not word[k] & (_W_NOT | _W_AS):
+                    role = _ADV
+            elif kind & _ADVERBIAL:
+                if mark & _W_AFTER:
+                    count = _add(found_4M, count, stands, v, _BEFORE, k, v)
+                else:
+                    count = _add(found_4M, count, stands, v, _BEFORE if mark & _W_BEFORE else _CLAUSE, v, k)
+            elif kind & _NAME:
+                role = _IS
+            elif kind & _COMPLEMENT:
+                role = _CLAUSE
+            shared = kind & (_OBJECT | _INDIRECT | _OBLIQUE)
+            s, taken = k, 0
+            while role >= 0 and s >= 0 and taken <= _MANY:
+                count = _add(found_4M, count, stands, v, role, v, s)
+                taken += 1
+                s = _next_conjunct(s, k, rel, first, after) if shared else -1
+            k = after[k]
+    return found_4M[:, :count]
+
+
+@njit(cache=True)
+def _next_conjunct(s, whole, rel, first, after):  # type: ignore[no-untyped-def]
+    """The conjunct of ``whole`` after s, which is ``whole`` itself or one of them; -1 after the last."""
+    k = first[whole] if s == whole else after[s]
+    while k >= 0 and not rel[k] & _CONJUNCT:
+        k = after[k]
+    return k
+
+
+@njit(cache=True)
+def _asks(v, stands, first, after):  # type: ignore[no-untyped-def]
+    """Whether a relative pronoun of the clause stands for the noun."""
+    k = first[v]
+    while k >= 0:
+        if stands[k] >= 0:
+            return True
+        inner = first[k]
+        while inner >= 0:
+            if stands[inner] >= 0:
+                return True
+            inner = after[inner]
+        k = after[k]
+    return False

@@ -1,0 +1,133 @@
+"""Canonical roles, from trees written as ``word:head:relation``: the same event has the same arcs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsing.trees.roles import ROLES, canonical_arcs, content_words, relation_bits, word_flags
+
+ACTIVE = "The:2:det lawyer:3:nsubj praised:0:root the:5:det doctor:3:obj"
+ARCS = {("agent", "praised", "lawyer"), ("patient", "praised", "doctor")}
+SAME = {
+    "active": ACTIVE,
+    "passive": "The:2:det doctor:4:nsubj:pass was:4:aux:pass praised:0:root by:7:case the:7:det "
+    "lawyer:4:obl:agent",
+    "passive, Stanford": "The:2:det doctor:4:nsubjpass was:4:auxpass praised:0:root by:4:prep the:7:det "
+    "lawyer:5:pobj",
+    "active, Stanford": ACTIVE.replace(":obj", ":dobj"),
+    "cleft": "It:4:nsubj was:4:cop the:4:det lawyer:0:root who:6:nsubj praised:4:acl:relcl the:8:det "
+    "doctor:6:obj",
+    "relative of the object": "the:2:det doctor:0:root whom:5:obj lawyer:5:nsubj praised:2:acl:relcl",
+    "relative without a pronoun": "the:2:det doctor:0:root lawyer:4:nsubj praised:2:acl:relcl",
+    "participle": "the:2:det doctor:0:root praised:2:acl by:5:case lawyer:3:obl",
+}
+FOUND = {
+    "both datives": [
+        ("She:2:nsubj gave:0:root him:2:iobj books:2:obj", {("to", "gave", "him")}),
+        ("She:2:nsubj gave:0:root books:2:obj to:5:case him:2:obl", {("to", "gave", "him")}),
+    ],
+    "possessors": [
+        ("the:3:det king:3:nmod:poss hat:0:root", {("poss", "hat", "king")}),
+        ("the:2:det hat:0:root of:4:case king:2:nmod", {("poss", "hat", "king")}),
+    ],
+    "attributes": [
+        ("red:2:amod hat:0:root", {("attr", "hat", "red")}),
+        ("hat:3:nsubj is:3:cop red:0:root", {("attr", "hat", "red")}),
+    ],
+    "numbers": [("two:2:nummod hats:0:root", {("num", "hats", "two")})],
+    "places": [
+        (
+            "He:2:nsubj went:0:root from:4:case Rome:2:obl to:6:case Paris:2:obl",
+            {("from", "went", "Rome"), ("to", "went", "Paris")},
+        )
+    ],
+    "time": [
+        ("left:0:root before:3:mark came:1:advcl", {("before", "left", "came")}),
+        ("came:0:root after:3:mark left:1:advcl", {("before", "left", "came")}),
+    ],
+    "negation": [("He:4:nsubj did:4:aux not:4:advmod come:0:root", {("neg", "come", "He")})],
+    "comparison": [
+        ("He:3:nsubj is:3:cop older:0:root than:5:case she:3:obl", {("than", "He", "she")}),
+        (
+            "she:5:nsubj is:5:cop not:5:advmod as:5:advmod old:0:root as:7:case He:5:obl",
+            {("than", "He", "she"), ("attr", "He", "old")},
+        ),
+    ],
+    "shared over coordination": [
+        (
+            "Ann:2:nsubj sang:0:root and:4:cc saw:2:conj Bob:4:obj and:7:cc Eve:5:conj",
+            {("agent", "sang", "Ann"), ("agent", "saw", "Ann"), ("patient", "saw", "Eve")},
+        )
+    ],
+    "a bare auxiliary": [
+        (
+            "Ann:3:nsubj is:3:cop tired:0:root and:6:cc Bob:6:nsubj is:3:conj",
+            {("attr", "Ann", "tired"), ("attr", "Bob", "tired")},
+        )
+    ],
+    "control": [("Ann:2:nsubj wants:0:root to:4:mark sing:2:xcomp", {("agent", "sing", "Ann")})],
+}
+
+
+def arcs_of(tree: str) -> set[tuple[str, str, str]]:
+    words, heads, relations = zip(*(token.split(":", 2) for token in tree.split()), strict=True)
+    found = canonical_arcs(
+        np.array(heads, int), relation_bits(relations), word_flags(words), np.array([0, len(words)])
+    )
+    places = zip(found.role, found.head, found.dependent, strict=True)
+    return {(ROLES[role], words[head], words[dependent]) for role, head, dependent in places}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_an_event_has_the_same_arcs_however_it_is_said(name: str) -> None:
+    assert arcs_of(SAME[name]) >= ARCS
+    assert not arcs_of(SAME[name]) & {("agent", "praised", "doctor"), ("patient", "praised", "lawyer")}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_constructions(name: str) -> None:
+    for tree, wanted in FOUND[name]:
+        assert arcs_of(tree) >= wanted, tree
+
+
+def test_sentences_of_a_batch_do_not_meet() -> None:
+    trees = [ACTIVE, SAME["passive"], FOUND["places"][0][0]]
+    tokens = [token.split(":", 2) for tree in trees for token in tree.split()]
+    words, heads, relations = zip(*tokens, strict=True)
+    offsets = np.append(0, np.cumsum([len(tree.split()) for tree in trees]))
+    found = canonical_arcs(np.array(heads, int), relation_bits(relations), word_flags(words), offsets)
+    assert (np.diff(found.place) >= 0).all()
+    sentence = np.searchsorted(offsets, found.place, "right")
+    for ends in (found.head, found.dependent):
+        assert (np.searchsorted(offsets, ends, "right") == sentence).all()
+    for number, tree in enumerate(trees, start=1):
+        own = zip(
+            *(part[sentence == number] for part in (found.role, found.head, found.dependent)), strict=True
+        )
+        assert {(ROLES[r], words[h], words[d]) for r, h, d in own} == arcs_of(tree)
+
+
+def test_content_words_are_told_by_the_tree() -> None:
+    words, _, relations = zip(*(t.split(":", 2) for t in SAME["passive"].split()), strict=True)
+    kept = content_words(
+        relation_bits(relations), [*words, "."], np.append(np.arange(len(words)), len(words))[:-1]
+    )
+    assert [words[place] for place in kept] == ["doctor", "praised", "lawyer"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_heads_end_in_finite_arcs(data: st.DataObject) -> None:
+    """Imported trees may have cycles; every label may stand anywhere."""
+    size = data.draw(st.integers(1, 12))
+    heads = data.draw(st.lists(st.integers(0, size), min_size=size, max_size=size))
+    labels = [tree.split(":", 2)[2] for s in SAME.values() for tree in s.split()] + ["conj", "xcomp", "advcl"]
+    relations = data.draw(st.lists(st.sampled_from(labels), min_size=size, max_size=size))
+    words = data.draw(
+        st.lists(st.sampled_from(["who", "not", "is", "than", "do", "x"]), min_size=size, max_size=size)
+    )
+    found = canonical_arcs(np.array(heads), relation_bits(relations), word_flags(words), np.array([0, size]))
+    assert ((found.head >= 0) & (found.head < size) & (found.dependent < size)).all()
