@@ -9,7 +9,7 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.registry import open_corpus
+from corpora.registry import open_corpus, parse_limit
 from corpora.support.errors import UserError
 from corpora.text import (
     MAX_PIECE,
@@ -19,7 +19,6 @@ from corpora.text import (
     Sentence,
     Tokenizer,
     in_pieces,
-    parse_limit,
     text_corpus,
 )
 

@@ -112,7 +112,6 @@ def test_configurations_round_trip_and_refuse_unknown_keys() -> None:
     config = Options(output=Path("y"), epochs=3)
     assert config_from_json(Options, config_to_json(config), where="c.json") == config
     for values, message in (
-        ({"colour": "red"}, r"c\.json: unknown key 'colour'"),
         ({"colour": "red"}, r'c\.json: colour "red": unknown key'),
         ([], r"c\.json: the whole \[\]: must be"),
     ):
