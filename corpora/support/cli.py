@@ -22,7 +22,6 @@ import importlib
 import json
 import logging
 import os
-import resource
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -300,6 +299,8 @@ def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
 
 def peak_memory() -> int:
     """Peak main memory of this process, in bytes."""
+    import resource  # Windows has none
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB
 
 
