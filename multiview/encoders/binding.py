@@ -1,31 +1,34 @@
 """ROLES and ORDER: words bound to their places, without weights.
 
-    roles(s) = Σ over arcs  σ_role ∘ A x_head ∘ B x_dependent
-    order(s) = Σ over content words i before j, at most 3 apart,  A x_i ∘ B x_j
+    roles(s) = Σ over arcs  √w_role σ_role ∘ A x_head ∘ B x_dependent
+    order(s) = Σ over content words i before j, at most 4 apart,  √w_order A x_i ∘ B x_j
 
-A and B are random projections of unit word vectors, σ vectors of signs (tensor-product and holographic
-binding: Smolensky 1990, Plate 1995), so that the product of two such vectors is nearly the sum, over pairs of
-arcs of the same role, of the products of their heads' and of their dependents' words. The arcs are those of
-:mod:`parsing.trees.roles`; content words are told by the tree.
+σ are vectors of signs, A and B random maps (tensor-product and holographic binding: Smolensky 1990, Plate
+1995), so that the product of two such vectors is nearly the sum, over pairs of arcs of the same role, of the
+products of their heads' and of their dependents' words. The arcs are those of :mod:`parsing.trees.roles`, and
+those between two dependents of one head; content words are told by the tree. A word x is to a part its
+spelling, as in the view ``hash``, so that names that nobody has seen are told apart and inflections are near
+each other, and for the rest its vector, so that a synonym is nearer than any other word.
 
 Legend of dimension suffixes: B sentences, N tokens, M arcs, U distinct words, E word-vector size, S width.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 import torch
+from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import embedding_bag, normalize
+from torch.nn.functional import embedding, normalize
 
-from multiview.config import Pooling
 from multiview.encoders.registry import register_view
-from multiview.encoders.weightless import WeightlessView
+from multiview.encoders.weightless import WeightlessView, spellings
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from parsing.cache.format import Batch
@@ -38,35 +41,86 @@ from parsing.trees.roles import (
     word_flags,
 )
 
-WIDTH = 512
-"""S: 256 numbers lose nothing on the development data, 128 a point of HANS."""
-ROLES_SHARE = 0.7
-"""Of the structure vector's cosine; the rest is order's."""
-APART = 3
+WIDTH = 1024
+"""S."""
+SPELLING = 0.85
+"""Of a word's cosine; the rest is its vector's."""
+APART = 4
 """Content words that are bound in order are at most this far apart."""
+CHUNK = 1024
+"""Pairs bound at a time: what they need stays in the processor's cache."""
+SIBLINGS, ORDER = len(ROLES), len(ROLES) + 1
+_WEIGHT = {
+    **dict.fromkeys(("agent", "patient", "to", "from"), 1.0),
+    **dict.fromkeys(("attr", "poss", "before"), 1.5),
+    **dict.fromkeys(("num", "neg"), 3.0),
+    **dict.fromkeys(("than",), 5.0),
+    **dict.fromkeys(("at", "adv", "is", "clause"), 0.15),
+}
+WEIGHTS = np.array([*(_WEIGHT[role] for role in ROLES), 0.2, 0.2])
+"""w of each role, of siblings and of order, chosen on development data. Roles that are rare and turn the sense
+of a whole sentence weigh more; those whose arcs only add to it, less."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BindingPlan(Plan):
-    """Which words are bound to which, sentence by sentence."""
+    """Which words are bound to which, and how they are spelt."""
 
     role: NDArray[np.int64]
     """[M], rows of the signs."""
     head: NDArray[np.int64]
-    """[M], tokens."""
+    """[M], words."""
     dependent: NDArray[np.int64]
-    """[M], tokens."""
-    arc_offsets: NDArray[np.int64]
-    """[B + 1], the arcs of each sentence."""
+    """[M], words."""
+    sentence: NDArray[np.int64]
+    """[M]."""
+    spelling: NDArray[np.float32]
+    """[U, S], of the distinct words."""
+    first: NDArray[np.int64]
+    """[U], a token of each word."""
+    word: NDArray[np.int64]
+    """[N], each token's word."""
+
+
+Pairs = Callable[[Batch, NDArray[np.int64], list[str], NDArray[np.integer]], Arcs]
+"""Which words of a batch are bound: of the batch, the bits of each token's relation [N], the distinct words and
+each token's word [N]."""
+
+
+def role_pairs(
+    batch: Batch, relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
+) -> Arcs:
+    """The arcs of the trees, and those between two dependents of one head."""
+    arcs = canonical_arcs(batch.head, relation, word_flags(types)[word_N], batch.sentence_offsets)
+    by_head = np.argsort(arcs.head, kind="stable")
+    one, other = _siblings(arcs.role[by_head], arcs.head[by_head], arcs.dependent[by_head])
+    role = np.append(arcs.role, np.full(len(one), SIBLINGS))
+    return Arcs(role, np.append(arcs.head, one), np.append(arcs.dependent, other))
+
+
+def order_pairs(
+    batch: Batch, relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
+) -> Arcs:
+    """Content words at most ``APART`` apart, in order."""
+    content = content_words(relation, types, word_N)
+    sentence = np.searchsorted(batch.sentence_offsets, content, side="right")
+    first = np.repeat(np.arange(len(content)), APART)
+    second = first + np.tile(np.arange(1, APART + 1), len(content))
+    inside = second < len(content)
+    first, second = first[inside], second[inside]
+    same = sentence[first] == sentence[second]
+    first, second = content[first[same]], content[second[same]]
+    return Arcs(np.full(len(first), ORDER), first, second)
 
 
 class BindingView(WeightlessView):
     """Sums of bound pairs of words; subclasses say which."""
 
-    requires = frozenset({"tokens", "dep", "relations"})
+    requires = frozenset({"tokens", "dep"})
+    pairs: ClassVar[tuple[Pairs, ...]]
 
-    @classmethod
-    def width_for(cls, word_dim: int, hidden: int, pooling: Pooling) -> int:
+    @property
+    def width(self) -> int:
         """S."""
         return WIDTH
 
@@ -75,82 +129,101 @@ class BindingView(WeightlessView):
         if batch.types is None:
             raise ValueError(f"view {self.name} reads words; the batch holds vocabulary ids")
         base = super().plan(batch)
+        used, first_U, word_N = np.unique(batch.token, return_index=True, return_inverse=True)
+        types = [batch.types[place] for place in used]
         relation = relation_bits(batch.relations)[batch.relation]
-        words = word_flags(batch.types)[batch.token]
-        arcs = self.pairs(batch, relation, words)
-        kept = {field.name: getattr(base, field.name) for field in fields(base)}
+        parts = [pairs(batch, relation, types, word_N) for pairs in self.pairs]
+        arcs = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Arcs)}
         return BindingPlan(
-            **kept,
-            role=arcs.role,
-            head=arcs.head,
-            dependent=arcs.dependent,
-            arc_offsets=np.searchsorted(arcs.place, base.node_offsets),
+            **{field.name: getattr(base, field.name) for field in fields(base)},
+            role=arcs["role"],
+            head=word_N[arcs["head"]],
+            dependent=word_N[arcs["dependent"]],
+            sentence=np.searchsorted(base.node_offsets, arcs["head"], side="right") - 1,
+            spelling=spellings(types, WIDTH),
+            first=first_U,
+            word=word_N,
         )
 
-    @abstractmethod
-    def pairs(self, batch: Batch, relation: NDArray[np.int64], words: NDArray[np.int64]) -> Arcs:
-        """The words to bind.
-
-        Args:
-            batch: trees with the words' types.
-            relation: [N], bits of each token's relation.
-            words: [N], flags of each token's word.
-        """
+    def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
+        """Sums of the bound pairs: [B, S]."""
+        return self._bound(x_UE if token_N is None else embedding(token_N, x_UE), plan)[0]
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sums of the bound pairs [B, S], and the words as heads [N, S]."""
-        assert isinstance(plan, BindingPlan)
-        plan = plan.to(x_UE.device)
-        a_ES, b_ES, sign_RS = (part.to(x_UE) for part in projections(x_UE.shape[1], WIDTH))
-        unit_UE = normalize(x_UE, dim=1)
-        as_head_US, as_dependent_US = unit_UE @ a_ES, unit_UE @ b_ES
-        head, dependent = token_N[plan.tensor("head")], token_N[plan.tensor("dependent")]
-        bound_MS = sign_RS[plan.tensor("role")] * as_head_US[head] * as_dependent_US[dependent]
-        every = torch.arange(len(bound_MS), device=x_UE.device)
-        offsets = plan.tensor("arc_offsets")
-        sum_BS = embedding_bag(every, bound_MS, offsets, mode="sum", include_last_offset=True)
-        return sum_BS, as_head_US[token_N]
+        sum_BS, as_head_US = self._bound(embedding(token_N, x_UE), plan)
+        return sum_BS, embedding(plan.to(x_UE.device).tensor("word"), as_head_US)
+
+    def _bound(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+        """The sums [B, S] and the words as heads [U, S]."""
+        plan = plan.to(x_NE.device)
+        a_ES, b_ES, sign_RS = (part.to(x_NE) for part in projections(x_NE.shape[1], WIDTH))
+        unit_UE = normalize(embedding(plan.tensor("first"), x_NE), dim=1) * (1 - SPELLING) ** 0.5
+        spelt_US = normalize(plan.tensor("spelling").to(x_NE), dim=1) * SPELLING**0.5
+        as_head_US = unit_UE @ a_ES + spelt_US
+        # Spelling has signs of its own, so that shifting them by a place is a map as random as any. √S: two
+        # bound pairs then have the product of their words' cosines as theirs.
+        as_dependent_US = (unit_UE @ b_ES + spelt_US.roll(1, dims=1)) * WIDTH**0.5
+        sum_BS = x_NE.new_zeros(len(plan.node_offsets) - 1, WIDTH)
+        names = ("head", "dependent", "role", "sentence")
+        for head, dependent, role, sentence in zip(*(plan.tensor(n).split(CHUNK) for n in names), strict=True):
+            bound_MS = embedding(head, as_head_US) * embedding(dependent, as_dependent_US)
+            sum_BS.index_add_(0, sentence, bound_MS * embedding(role, sign_RS))
+        return sum_BS, as_head_US
 
 
 @register_view("roles")
 class RolesView(BindingView):
     """Who did what to whom: the canonical roles of the dependency tree."""
 
-    def pairs(self, batch: Batch, relation: NDArray[np.int64], words: NDArray[np.int64]) -> Arcs:
-        """The arcs of the trees."""
-        return canonical_arcs(batch.head, relation, words, batch.sentence_offsets)
+    pairs = (role_pairs,)
 
 
 @register_view("order")
 class OrderView(BindingView):
     """Which content word comes before which."""
 
-    def pairs(self, batch: Batch, relation: NDArray[np.int64], words: NDArray[np.int64]) -> Arcs:
-        """Content words at most ``APART`` apart, in order."""
-        content = content_words(relation, batch.types or [], batch.token)
-        sentence = np.repeat(np.arange(len(batch)), np.diff(batch.sentence_offsets))[content]
-        first = np.repeat(np.arange(len(content)), APART)
-        second = first + np.tile(np.arange(1, APART + 1), len(content))
-        inside = second < len(content)
-        first, second = first[inside], second[inside]
-        same = sentence[first] == sentence[second]
-        first, second = content[first[same]], content[second[same]]
-        return Arcs(np.full(len(first), len(ROLES)), first, second, first)
+    pairs = (order_pairs,)
+
+
+class StructureView(BindingView):
+    """The sum of both; it has no name, as ``encode(structure=λ)`` asks for it."""
+
+    pairs = (role_pairs, order_pairs)
+
+
+@njit(cache=True)
+def _siblings(role, head, dependent):  # type: ignore[no-untyped-def]
+    """Pairs of dependents of one head, in the order of their roles: int64 [2, M]. Arcs are given by head."""
+    most = 0
+    for i in range(len(head)):
+        j = i + 1
+        while j < len(head) and head[j] == head[i]:
+            j, most = j + 1, most + 1
+    found, count = np.empty((2, most), np.int64), 0
+    for i in range(len(head)):
+        j = i + 1
+        while j < len(head) and head[j] == head[i]:
+            if role[i] != role[j] and dependent[i] != dependent[j]:
+                first, second = (i, j) if role[i] < role[j] else (j, i)
+                found[0, count], found[1, count] = dependent[first], dependent[second]
+                count += 1
+            j += 1
+    return found[:, :count]
 
 
 @cache
 def projections(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A and B, float32 [E, S]; the signs of roles, float32 [R + 1, S], at the end those of order, 1."""
+    """A and B, float32 [E, S]; √w σ of roles, siblings and order, float32 [R + 2, S]; order's signs are 1."""
     drawn = np.random.default_rng(0)
     a, b = (drawn.standard_normal((word_dim, width)) / np.sqrt(width) for _ in range(2))
-    signs = np.append(np.sign(drawn.standard_normal((len(ROLES), width))), np.ones((1, width)), axis=0)
-    # √S: two bound pairs then have the product of their words' cosines as theirs.
-    arrays = (a, b * np.sqrt(width), signs)
+    signs = np.append(np.sign(drawn.standard_normal((ORDER, width))), np.ones((1, width)), axis=0)
+    arrays = (a, b, signs * np.sqrt(WEIGHTS)[:, None])
     return tuple(torch.from_numpy(part.astype(np.float32)) for part in arrays)  # type: ignore[return-value]
 
 
 def structure_of(batch: Batch, words: WordTable) -> Tensor:
-    """Roles and order in one vector of length 1 per sentence, √.7 and √.3 of each: [B, S].
+    """Roles and order in one vector of length 1 per sentence: [B, S].
 
     A sentence without bound words (one word, a fallback tree) has the zero vector.
 
@@ -161,10 +234,7 @@ def structure_of(batch: Batch, words: WordTable) -> Tensor:
     assert batch.types is not None
     used, token = np.unique(batch.token, return_inverse=True)
     x_UE = words.rows(0, words.vocabulary.lookup([batch.types[place] for place in used]))
+    encoder = StructureView(x_UE.shape[1], WIDTH)
+    plan = encoder.plan(batch)
     token_N = torch.from_numpy(token.astype(np.int64)).to(x_UE.device)
-    total = torch.zeros(len(batch), WIDTH, device=x_UE.device)
-    for view, share in ((RolesView, ROLES_SHARE), (OrderView, 1 - ROLES_SHARE)):
-        encoder = view(x_UE.shape[1], WIDTH)
-        vectors_BS = encoder(x_UE, encoder.plan(batch), token_N)
-        total += share**0.5 * normalize(vectors_BS, dim=1)
-    return normalize(total, dim=1)
+    return normalize(encoder(x_UE, plan, token_N), dim=1)

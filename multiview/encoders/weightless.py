@@ -134,9 +134,7 @@ class HashEncoder(WeightlessView):
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sentence vectors [B, K] and u of the words [N, K], without their weights."""
         assert isinstance(plan, HashPlan)
-        every_U = np.arange(len(plan.types) + 1)
-        word_UK = np.zeros((len(plan.types), WIDTH), np.float32)
-        _add_words(plan.types, every_U[:-1], np.ones(len(plan.types)), every_U, word_UK)
+        word_UK = spellings(plan.types, WIDTH)
         return self.forward(x_UE, plan), torch.from_numpy(word_UK[plan.token]).to(x_UE.device)
 
     def _weights(self, types: list[str]) -> NDArray[np.floating]:
@@ -150,6 +148,14 @@ class HashEncoder(WeightlessView):
         share_U = 1 / (row_U * (np.log(max(listed, 1)) + np.euler_gamma))
         weight_U: NDArray[np.floating] = SMOOTH / (SMOOTH + share_U)
         return weight_U
+
+
+def spellings(types: list[str], width: int) -> NDArray[np.float32]:
+    """u of each word: [U, K], K a multiple of 64; its length is near √2."""
+    every_U = np.arange(len(types) + 1)
+    word_UK = np.zeros((len(types), width), np.float32)
+    _add_words(types, every_U[:-1], np.ones(len(types)), every_U, word_UK)
+    return word_UK
 
 
 def _add_words(

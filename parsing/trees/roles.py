@@ -87,7 +87,9 @@ _WORDS = {
     "pronoun": "one it who this that",
     "what": "what",
     "do": "do does did doing done",
-    "less": "less fewer",
+    # The lower pole of what is compared: "lighter than" says what "not as heavy as" does.
+    "less": "less fewer lower smaller shorter younger lighter slower weaker poorer cheaper narrower thinner "
+    "softer quieter colder cooler darker worse nearer closer",
     "bare": "be is are was were am been do does did have has had will would can could should may might must "
     "shall 's 're 'm",
 }
@@ -102,7 +104,7 @@ _FLAGS_OF = {
 
 @dataclass(frozen=True)
 class Arcs:
-    """The arcs of a batch, sentence by sentence. M arcs."""
+    """Pairs of words of a batch. M arcs."""
 
     role: NDArray[np.int64]
     """[M], places in ``ROLES``."""
@@ -110,8 +112,6 @@ class Arcs:
     """[M], tokens of the batch."""
     dependent: NDArray[np.int64]
     """[M], tokens of the batch."""
-    place: NDArray[np.int64]
-    """[M], rising: the token of the sentence at which the arc was found."""
 
 
 def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
@@ -267,10 +267,11 @@ def _stand(parent, rel, word, first, after):  # type: ignore[no-untyped-def]
         if rel[v] & _SUBJECT and _child(up, _COPULA, rel, first, after) >= 0:
             if word[v] & _W_PRONOUN:
                 stands[v] = up
-            if word[v] & _W_WHAT:  # what she did was leave
+            if word[v] & _W_WHAT:  # what she did was leave: leave has her for its subject, and no copula
                 clause = _child(v, _RELATIVE, rel, first, after)
                 if clause >= 0 and word[clause] & _W_DO:
                     stands[clause] = up
+                    rel[_child(up, _COPULA, rel, first, after)], rel[v] = _AUXILIARY, _FUNCTION
         alone = _child(v, _OBJECT | _INDIRECT | _COPULA | _COMPLEMENT | _OBLIQUE, rel, first, after) < 0
         joined = rel[v] & (_CONJUNCT | _ADVERBIAL | _BESIDE | _COMPLEMENT)
         if joined and word[v] & _W_BARE and alone:
@@ -279,18 +280,18 @@ def _stand(parent, rel, word, first, after):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _add(found_4M, count, stands, v, role, head, dependent):  # type: ignore[no-untyped-def]
-    """Append an arc found at v, between what its words stand for; return the number of arcs."""
+def _add(found_3M, count, stands, role, head, dependent):  # type: ignore[no-untyped-def]
+    """Append an arc between what its words stand for; return the number of arcs."""
     head, dependent = _resolved(head, stands), _resolved(dependent, stands)
-    if (head == dependent and role != _NEG) or count == found_4M.shape[1]:
+    if (head == dependent and role != _NEG) or count == found_3M.shape[1]:
         return count
-    found_4M[0, count], found_4M[1, count], found_4M[2, count], found_4M[3, count] = role, head, dependent, v
+    found_3M[0, count], found_3M[1, count], found_3M[2, count] = role, head, dependent
     return count + 1
 
 
 @njit(cache=True)
 def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
-    """Roles, heads, dependents and the tokens that gave them: int64 [4, M]."""
+    """Roles, heads and dependents: int64 [3, M]."""
     size = len(parent)
     for k in range(size):  # Stanford's prepositions become case markers of their objects
         p = parent[k]
@@ -303,7 +304,7 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
             after[k], first[parent[k]] = first[parent[k]], k
     stands = _stand(parent, rel, word, first, after)
     room = (_MANY + 4) * size + 16
-    found_4M = np.empty((4, room), np.int64)
+    found_3M = np.empty((3, room), np.int64)
     count = 0
     for v in range(size):
         up = parent[v]
@@ -324,6 +325,12 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
             subject = _subject(v, parent, rel, first, after)
         if bare and marked:  # a man to watch
             subject = -1
+        inverted = False
+        if own < 0 and not passive and rel[v] & (_ROOT | _COMPLEMENT | _CONJUNCT):  # under it lay a hat
+            led, what = _child(v, _OBLIQUE, rel, first, after), _child(v, _OBJECT, rel, first, after)
+            inverted = 0 <= led < v < what
+            if inverted:
+                subject = what
         negated = False
         k = first[v]
         while k >= 0:
@@ -342,7 +349,7 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
             if mark & (_W_THAN | _W_AS) and rel[k] & (_OBLIQUE | _ADVERBIAL):
                 standard, least = k, bool(mark & _W_AS)
             inner = first[k] if rel[k] & (_ADVERB | _ATTRIBUTE) else -1
-            if word[k] & _W_LESS:
+            if (word[k] | word[v]) & _W_LESS:
                 least = True
             while inner >= 0:
                 mark = _marker(inner, word, rel, first, after)
@@ -359,27 +366,27 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
         while s >= 0 and taken <= _MANY:
             done = rel[s] & _PASSIVE_SUBJECT if s == subject and own >= 0 else passive
             if copula and not (own >= 0 and rel[own] & _PASSIVE_SUBJECT):
-                count = _add(found_4M, count, stands, v, _ATTR, standard if turned and equal else s, v)
+                count = _add(found_3M, count, stands, _ATTR, standard if turned else s, v)
             else:
-                count = _add(found_4M, count, stands, v, _PATIENT if done or passive else _AGENT, v, s)
+                count = _add(found_3M, count, stands, _PATIENT if done or passive else _AGENT, v, s)
             if negated:
-                count = _add(found_4M, count, stands, v, _NEG, v, s)
+                count = _add(found_3M, count, stands, _NEG, v, s)
             if standard >= 0 and (turned or not equal):
                 high, low = (standard, s) if turned else (s, standard)
-                count = _add(found_4M, count, stands, v, _THAN, high, low)
+                count = _add(found_3M, count, stands, _THAN, high, low)
             taken += 1
             s = _next_conjunct(s, subject, rel, first, after)
         if negated and subject < 0:
-            count = _add(found_4M, count, stands, v, _NEG, v, v)
+            count = _add(found_3M, count, stands, _NEG, v, v)
         object_gap = own >= 0 and not copula and _child(v, _OBJECT, rel, first, after) < 0
         if rel[v] & _RELATIVE and object_gap and not _asks(v, stands, first, after):  # the man they saw
-            count = _add(found_4M, count, stands, v, _PATIENT, v, up)
+            count = _add(found_3M, count, stands, _PATIENT, v, up)
         k = first[v]
         while k >= 0:
             kind, mark = rel[k], _marker(k, word, rel, first, after)
             role = -1
             if kind & _OBJECT:
-                role = _PATIENT
+                role = -1 if inverted else _PATIENT
             elif kind & _INDIRECT:
                 role = _TO
             elif k == standard or kind & _SUBJECT or kind & _CONJUNCT:
@@ -404,9 +411,9 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
                     role = _ADV
             elif kind & _ADVERBIAL:
                 if mark & _W_AFTER:
-                    count = _add(found_4M, count, stands, v, _BEFORE, k, v)
+                    count = _add(found_3M, count, stands, _BEFORE, k, v)
                 else:
-                    count = _add(found_4M, count, stands, v, _BEFORE if mark & _W_BEFORE else _CLAUSE, v, k)
+                    count = _add(found_3M, count, stands, _BEFORE if mark & _W_BEFORE else _CLAUSE, v, k)
             elif kind & _NAME:
                 role = _IS
             elif kind & _COMPLEMENT:
@@ -414,11 +421,11 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
             shared = kind & (_OBJECT | _INDIRECT | _OBLIQUE)
             s, taken = k, 0
             while role >= 0 and s >= 0 and taken <= _MANY:
-                count = _add(found_4M, count, stands, v, role, v, s)
+                count = _add(found_3M, count, stands, role, v, s)
                 taken += 1
                 s = _next_conjunct(s, k, rel, first, after) if shared else -1
             k = after[k]
-    return found_4M[:, :count]
+    return found_3M[:, :count]
 
 
 @njit(cache=True)
