@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 
 from corpora.senteval.files import SNLI_CLASSES, Split, TaskData, read_task
-from corpora.senteval.tasks import BINARY_TASKS, RELATEDNESS_TASKS, STS_SUBSETS, canonical_task
+from corpora.senteval.tasks import (
+    BINARY_TASKS,
+    RELATEDNESS_TASKS,
+    STRUCTURE_TASKS,
+    STS_SUBSETS,
+    canonical_task,
+)
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from corpora.support.progress import progress
@@ -32,6 +38,7 @@ from senteval_runner.protocol.correlation import Scores, cosines, pearson, spear
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.relatedness import relatedness
 from senteval_runner.protocol.results import Results, TaskResult
+from senteval_runner.protocol.structure import binding_scores, pair_scores
 from senteval_runner.vectors.embed import (
     Encoder,
     Part,
@@ -200,6 +207,8 @@ def _scorer(task: str) -> Scorer:
         return _score_sts
     if task in RELATEDNESS_TASKS:
         return _score_relatedness
+    if task in STRUCTURE_TASKS:
+        return _score_structure
     return _score_kfold if task in ("TREC", "MRPC") else _score_split
 
 
@@ -281,6 +290,25 @@ def _score_sts(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed:
         "metrics": summarise(predicted, gold),
         "predictions": {name: rows[name].to_file_order(value) for name, value in predicted.items()},
         "gold": {name: rows[name].to_file_order(value) for name, value in gold.items()},
+    }
+
+
+def _score_structure(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
+    predicted = {
+        name: np.array(part.to_file_order(cosines(part.u, part.v)))
+        for name, part in rows.items()
+        if part.v is not None
+    }
+    gold = {name: np.array(split.y) for name, split in task.splits.items()}
+    if task.name == "Binding":
+        metrics = binding_scores(predicted)
+    else:
+        together = (np.concatenate([part[name] for name in gold]) for part in (gold, predicted))
+        metrics = pair_scores(*together)
+    return {
+        "metrics": metrics,
+        "predictions": {name: value.tolist() for name, value in predicted.items()},
+        "gold": {name: value.tolist() for name, value in gold.items()},
     }
 
 

@@ -19,16 +19,19 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.inputs import bad_row, readable
+from corpora.senteval.structure import Pair, read_hans, read_minimal, read_paws, triplets
 from corpora.senteval.tasks import (
     BINARY_TASKS,
     PROBING_FILES,
     PUBLISHED_ROWS,
+    STRUCTURE_TASKS,
     STS_SUBSETS,
     canonical_task,
     task_home,
     task_paths,
 )
 from corpora.support.errors import UserError
+from corpora.text import Tokenizer
 
 Tokens = list[str]
 Files = dict[str, list[Path]]
@@ -95,7 +98,7 @@ class TaskData:
         return [
             f"{self.name} {split}: {len(rows):,} rows, published {PUBLISHED_ROWS[self.name][split]:,}"
             for split, rows in self.splits.items()
-            if len(rows) != PUBLISHED_ROWS[self.name][split]
+            if self.name in PUBLISHED_ROWS and len(rows) != PUBLISHED_ROWS[self.name][split]
         ]
 
 
@@ -113,6 +116,8 @@ def read_task(name: str, data: Path) -> TaskData:
     files = find_files(name, data)
     if name in PROBING_FILES:
         return _read_probing(name, files)
+    if name in STRUCTURE_TASKS:
+        return _read_structure(name, files)
     if name in BINARY_TASKS:
         return _read_binary(name, files)
     if name in STS_SUBSETS:
@@ -279,3 +284,24 @@ def _read_probing(name: str, files: Files) -> TaskData:
         splits[split] = Split(a=[columns[-1].split() for _, columns in found], y=y)
     files = {split: [path] for split in splits}
     return TaskData(name=name, kind="single", splits=splits, classes=classes, files=files)
+
+
+def _read_structure(name: str, files: Files) -> TaskData:
+    """Pairs of the same words, 1 where they mean the same; of Binding two rows a triplet, split by kind."""
+    if name == "Binding":
+        pairs: dict[str, list[Pair]] = {}
+        for t in triplets("test"):
+            pairs.setdefault(t.kind, []).extend([(True, t.anchor, t.same), (False, t.anchor, t.other)])
+    else:
+        read = {"HANS": read_hans, "PAWS": read_paws, "MinimalPairs": read_minimal}[name]
+        pairs = {split: [pair for path in paths for pair in read(path)] for split, paths in files.items()}
+    words = Tokenizer("spacy", running=False)
+    splits = {
+        split: Split(
+            a=[list(words.line(a)) for _, a, _ in found],
+            b=[list(words.line(b)) for _, _, b in found],
+            y=[int(same) for same, _, _ in found],
+        )
+        for split, found in pairs.items()
+    }
+    return TaskData(name=name, kind="pair", splits=splits, classes=BINARY_CLASSES, files=files)

@@ -29,6 +29,8 @@ STS_SUBSETS: Mapping[str, tuple[str, ...]] = {
 }
 RELATEDNESS_TASKS = ("STSBenchmark", "SICKRelatedness")
 """Scored by a regression that is trained, and by the cosine of test pairs."""
+STRUCTURE_TASKS = ("Binding", "HANS", "PAWS", "MinimalPairs")
+"""Pairs of the same words (:mod:`corpora.senteval.structure`), scored by cosine; not of the toolkit."""
 PROBING_FILES: Mapping[str, str] = {
     "Length": "sentence_length",
     "WordContent": "word_content",
@@ -53,6 +55,7 @@ TASK_NAMES: tuple[str, ...] = (
     "SST5",
     "SNLI",
     *PROBING_FILES,
+    *STRUCTURE_TASKS,
 )
 """Every task this project reads, in the order they are reported."""
 
@@ -162,12 +165,22 @@ _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "SST5": {split: (f"SST/fine/sentiment-{split}",) for split in _THREE},
     "SNLI": {split: tuple(f"SNLI/{part}.{split}" for part in ("s1", "s2", "labels")) for split in _THREE},
     **{name: {"all": (f"{file}.txt",)} for name, file in PROBING_FILES.items()},
+    "Binding": {},
+    "HANS": {"all": ("heuristics_evaluation_set.txt",)},
+    "PAWS": {"all": ("paws_wiki_dev.tsv",)},
+    "MinimalPairs": {
+        "SICK": ("../senteval/downstream/SICK/SICK_test_annotated.txt",),
+        "SNLI": tuple(f"../nli/snli_{split}.tsv" for split in ("dev", "test")),
+        "CAD": tuple(f"../nli/cad_snli_revised_combined_{split}.tsv" for split in _THREE),
+    },
 }
 
 
 def task_home(name: str) -> str:
     """Where a task's files come from: the toolkit's script or folder."""
     toolkit = "github.com/facebookresearch/SentEval"
+    if name in STRUCTURE_TASKS:
+        return "the sets' own pages (docs/senteval.md)"
     if name in PROBING_FILES:
         return f"data/probing of {toolkit}"
     return f"data/downstream/get_transfer_data.bash of {toolkit}"
@@ -183,5 +196,7 @@ def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
     # probing_rebuilt holds look-alikes of the original probing tasks.
     probing = ("probing", "senteval/probing", "probing_rebuilt", "../probing_rebuilt")
     names = probing if name in PROBING_FILES else ("downstream", "senteval/downstream")
+    if name in STRUCTURE_TASKS:
+        names = ("structure", "../structure")
     folder = next((data / one for one in names if (data / one).is_dir()), data / names[0])
     return {split: [folder / file for file in files] for split, files in _FILES[name].items()}

@@ -1,0 +1,57 @@
+"""Scores of the tasks of structure, from cosines, without training (:mod:`corpora.senteval.structure`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from corpora.senteval.structure import FILLINGS
+from senteval_runner.protocol.correlation import Scores
+
+TIE = 1e-6
+"""A sentence that means the same and is nearer by no more than this is no nearer."""
+DRAWS = 1000
+
+
+def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> dict[str, float]:
+    """Per cent of triplets whose anchor is nearer to the sentence that means the same.
+
+    Args:
+        cosines: by kind, [2n]: of the anchor with the same and with the other, triplet by triplet.
+        fillings: triplets of each frame, which come together.
+
+    Returns:
+        ``acc``, the mean over kinds; ``low`` and ``high``, its 95 % interval by resampling frames; and
+        ``KIND.acc``.
+    """
+    frames = {}
+    for kind, cosine in cosines.items():
+        same, other = cosine.reshape(-1, 2).T
+        frames[kind] = 100 * (same > other + TIE).reshape(-1, fillings).mean(axis=1)
+    drawn = np.random.default_rng(0)
+    means = np.mean(
+        [drawn.choice(scores, (DRAWS, len(scores))).mean(axis=1) for scores in frames.values()], axis=0
+    )
+    low, high = np.percentile(means, [2.5, 97.5])
+    kinds = {f"{kind}.acc": float(scores.mean()) for kind, scores in frames.items()}
+    return {"acc": float(np.mean(list(kinds.values()))), "low": float(low), "high": float(high), **kinds}
+
+
+def pair_scores(gold: NDArray[np.number], cosine: Scores) -> dict[str, float]:
+    """Average precision, area under the ROC curve and accuracy at the best threshold, in per cent.
+
+    Args:
+        gold: [n], 1 where the two mean the same.
+        cosine: [n].
+    """
+    truth = np.asarray(gold)[np.argsort(-cosine, kind="stable")] == 1
+    # The first k pairs are called the same: those of them that are, and the others that are not.
+    hits = np.append(0, np.cumsum(truth)) + np.append(np.cumsum(~truth[::-1])[::-1], 0)
+    return {
+        "ap": 100 * float(average_precision_score(gold, cosine)),
+        "auc": 100 * float(roc_auc_score(gold, cosine)),
+        "acc": 100 * float(hits.max() / len(truth)),
+    }

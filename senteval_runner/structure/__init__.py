@@ -1,1 +1,0 @@
-"""What a vector knows of who did what to whom: tasks, readers, controls."""
