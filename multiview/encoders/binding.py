@@ -102,10 +102,14 @@ def order_pairs(
     batch: Batch, relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
 ) -> Arcs:
     """Content words at most ``APART`` apart, in order."""
-    content = content_words(relation, types, word_N)
+    return in_order(batch, content_words(relation, types, word_N), APART)
+
+
+def in_order(batch: Batch, content: NDArray[np.integer], apart: int) -> Arcs:
+    """Those tokens that are at most ``apart`` apart among themselves."""
     sentence = np.searchsorted(batch.sentence_offsets, content, side="right")
-    first = np.repeat(np.arange(len(content)), APART)
-    second = first + np.tile(np.arange(1, APART + 1), len(content))
+    first = np.repeat(np.arange(len(content)), apart)
+    second = first + np.tile(np.arange(1, apart + 1), len(content))
     inside = second < len(content)
     first, second = first[inside], second[inside]
     same = sentence[first] == sentence[second]
@@ -222,19 +226,20 @@ def projections(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
     return tuple(torch.from_numpy(part.astype(np.float32)) for part in arrays)  # type: ignore[return-value]
 
 
-def structure_of(batch: Batch, words: WordTable) -> Tensor:
-    """Roles and order in one vector of length 1 per sentence: [B, S].
+def structure_of(batch: Batch, words: WordTable, view: type[BindingView] = StructureView) -> Tensor:
+    """Roles and order, or another view, in one vector of length 1 per sentence: [B, S].
 
     A sentence without bound words (one word, a fallback tree) has the zero vector.
 
     Args:
         batch: trees with the words' types.
         words: a model's vocabulary and vectors.
+        view: which words are bound.
     """
     assert batch.types is not None
     used, token = np.unique(batch.token, return_inverse=True)
     x_UE = words.rows(0, words.vocabulary.lookup([batch.types[place] for place in used]))
-    encoder = StructureView(x_UE.shape[1], WIDTH)
+    encoder = view(x_UE.shape[1], WIDTH)
     plan = encoder.plan(batch)
     token_N = torch.from_numpy(token.astype(np.int64)).to(x_UE.device)
     return normalize(encoder(x_UE, plan, token_N), dim=1)

