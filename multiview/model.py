@@ -176,8 +176,7 @@ class MultiViewEncoder:
             UserError: unknown view, missing parser, a parser of another version, λ outside 0 to 1, an input
                 that is no sentence, or one (it is named) whose vector is not finite.
         """
-        if not 0 <= structure <= 1:
-            raise UserError(f"structure={structure}: a share from 0 to 1")
+        share_of(structure)
         if device is not None and pick_device(device) != self.device:
             self.device = pick_device(device)
             self.reader.move(self.device)
@@ -408,6 +407,17 @@ class MultiViewEncoder:
         types = [batch.types[index] for index in used]
         for member, positions in zip(self.members, chosen, strict=True):
             yield from member.network.inputs(positions, types, inverse.astype(np.int64))
+
+
+def share_of(structure: float) -> float:
+    """λ, if it is a share.
+
+    Raises:
+        UserError: it is not from 0 to 1.
+    """
+    if not 0 <= structure <= 1:
+        raise UserError(f"structure={structure}: a share from 0 to 1")
+    return structure
 
 
 def beside(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:

@@ -16,8 +16,10 @@ from typing import Any
 import torch
 
 from corpora.support.errors import MissingExtraError
+from corpora.support.files import read_json, write_json
 from multiview.folder.files import save_model
-from multiview.model import MultiViewEncoder
+from multiview.encoders.binding import WIDTH
+from multiview.model import MultiViewEncoder, beside, share_of
 
 try:
     from sentence_transformers import SentenceTransformer, __version__
@@ -65,6 +67,60 @@ class MultiViewModule(InputModule):
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write the model folder, without checkpoints and logs."""
         save_model(self.encoder.members, Path(output_path), self.encoder.folder)
+
+
+class StructureModule(InputModule):
+    """Another sentence-transformers model with a structure part beside its vectors.
+
+    Args:
+        model: the other model.
+        structure: λ, the share of structure in the cosine.
+        source: the multi-view encoder that parses and has the words; ``builtin`` by default.
+    """
+
+    def __init__(
+        self, model: SentenceTransformer, structure: float, source: MultiViewEncoder | None = None
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.model, self.structure = model, share_of(structure)
+        self.source = source or MultiViewEncoder.load("builtin", "cpu")
+
+    @classmethod
+    def load(cls, model_name_or_path: str, *_: Any, **__: Any) -> StructureModule:
+        """Load what :meth:`save` wrote."""
+        folder = Path(model_name_or_path)
+        record = read_json(folder / "structure.json")
+        source = folder / "source"
+        encoder = MultiViewEncoder.load(source, "cpu") if source.is_dir() else None
+        return cls(SentenceTransformer(str(folder / "model")), record["structure"], encoder)
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
+        """Pass the texts on; structure does not read the prompt."""
+        return {"texts": [str(text) for text in inputs], "prompt": prompt}
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Add ``sentence_embedding`` [B, D + S]."""
+        texts = features["texts"]
+        own = self.model.encode(
+            texts, prompt=features["prompt"], convert_to_tensor=True, show_progress_bar=False
+        )
+        bound = torch.from_numpy(self.source.structure_vectors(texts)).to(own)
+        features["sentence_embedding"] = beside(own, bound, self.structure)
+        return features
+
+    def get_embedding_dimension(self) -> int:
+        """D + S."""
+        return int(self.model.get_embedding_dimension() or 0) + WIDTH
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+    def save(self, output_path: str, *_: Any, **__: Any) -> None:
+        """Write λ, the other model, and the source if it is not ``builtin``."""
+        folder = Path(output_path)
+        self.model.save(str(folder / "model"))
+        if self.source.name != "builtin":
+            self.source.save(folder / "source")
+        write_json(folder / "structure.json", {"structure": self.structure})
 
 
 def load(folder: Path | str) -> SentenceTransformer:

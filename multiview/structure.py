@@ -3,7 +3,7 @@
     from sentence_transformers import SentenceTransformer
     from multiview.structure import with_structure
 
-    model = with_structure(SentenceTransformer("all-MiniLM-L6-v2"), structure=0.1)
+    model = with_structure(SentenceTransformer("all-MiniLM-L6-v2"), structure=0.15)
     vectors = model.encode(["The lawyer praised the doctor.", "The doctor praised the lawyer."])
 
 The structure comes from the parsers and the words of ``builtin``; nothing is downloaded. The cosine of two
@@ -12,6 +12,7 @@ vectors is (1 − λ) of the encoder's own plus λ of the structures', so it sta
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,8 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from corpora.support.errors import UserError
-from multiview.model import MultiViewEncoder, beside
+from multiview.model import MultiViewEncoder, beside, share_of
 
 
 class WithStructure:
@@ -29,13 +29,15 @@ class WithStructure:
     Args:
         model: anything with ``encode(list of str) -> [n, D]``.
         structure: λ, the share of structure in the cosine.
-        source: the multi-view encoder that parses and has the words.
+        source: the multi-view encoder that parses and has the words; ``builtin`` by default.
+
+    Raises:
+        UserError: λ is not from 0 to 1.
     """
 
-    def __init__(self, model: Any, structure: float, source: MultiViewEncoder) -> None:
-        if not 0 <= structure <= 1:
-            raise UserError(f"structure={structure}: a share from 0 to 1")
-        self.model, self.structure, self.source = model, structure, source
+    def __init__(self, model: Any, structure: float, source: MultiViewEncoder | None = None) -> None:
+        self.model, self.structure = model, share_of(structure)
+        self.source = source or MultiViewEncoder.load("builtin")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
@@ -60,6 +62,14 @@ class WithStructure:
         return int(self.model.get_sentence_embedding_dimension()) + WIDTH
 
 
-def with_structure(model: Any, structure: float = 0.1) -> WithStructure:
-    """The encoder ``model`` with a structure part beside its vectors, weighed by ``structure``."""
-    return WithStructure(model, structure, MultiViewEncoder.load("builtin"))
+def with_structure(model: Any, structure: float = 0.15, source: MultiViewEncoder | None = None) -> Any:
+    """The encoder ``model`` with a structure part beside its vectors; see :class:`WithStructure`.
+
+    A ``SentenceTransformer`` gives another one, which is saved and loaded like any.
+    """
+    library = sys.modules.get("sentence_transformers")
+    if library is not None and isinstance(model, library.SentenceTransformer):
+        from multiview.sentence_transformers import StructureModule
+
+        return library.SentenceTransformer(modules=[StructureModule(model, structure, source)])
+    return WithStructure(model, structure, source)

@@ -75,15 +75,15 @@ def triplets(part: str, fillings: int = FILLINGS, seed: int = 0) -> list[Triplet
     found = []
     for number, row in enumerate(_rows("frames.tsv", part)):
         texts = (row["anchor"], row["same"], row["other"])
-        found += [
-            Triplet(row["kind"], number, *_filled(texts, words, drawn)) for _ in range(fillings)
-        ]
+        found += [Triplet(row["kind"], number, *_filled(texts, words, drawn)) for _ in range(fillings)]
     return found
 
 
 def synonyms() -> list[tuple[str, str]]:
     """Words of the test part that stand in triplets, each with one that means the same."""
-    return [(a, b) for row in _rows("words.tsv", "synonym") for a, b in map(str.split, row["words"].split("; "))]
+    return [
+        (a, b) for row in _rows("words.tsv", "synonym") for a, b in map(str.split, row["words"].split("; "))
+    ]
 
 
 def _rows(file: str, part: str) -> Iterator[dict[str, str]]:
@@ -147,7 +147,9 @@ def read_minimal(path: Path) -> list[Pair]:
         UserError: a missing column.
     """
     sick = path.name.startswith("SICK")
-    names = ("entailment_judgment", "sentence_A", "sentence_B") if sick else ("label", "sentence1", "sentence2")
+    names = (
+        ("entailment_judgment", "sentence_A", "sentence_B") if sick else ("label", "sentence1", "sentence2")
+    )
     rows = [row.cells for row in read_table(path, names)]
     return [
         (label.strip().lower() == "entailment", first, second)

@@ -170,7 +170,9 @@ class BindingView(WeightlessView):
         as_dependent_US = (unit_UE @ b_ES + spelt_US.roll(1, dims=1)) * WIDTH**0.5
         sum_BS = x_NE.new_zeros(len(plan.node_offsets) - 1, WIDTH)
         names = ("head", "dependent", "role", "sentence")
-        for head, dependent, role, sentence in zip(*(plan.tensor(n).split(CHUNK) for n in names), strict=True):
+        for head, dependent, role, sentence in zip(
+            *(plan.tensor(n).split(CHUNK) for n in names), strict=True
+        ):
             bound_MS = embedding(head, as_head_US) * embedding(dependent, as_dependent_US)
             sum_BS.index_add_(0, sentence, bound_MS * embedding(role, sign_RS))
         return sum_BS, as_head_US

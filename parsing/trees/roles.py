@@ -157,34 +157,13 @@ def canonical_arcs(
     return Arcs(*_arcs(parent, relation.copy(), word))
 
 
-_SUBJECT, _PASSIVE_SUBJECT, _CLAUSAL, _OBJECT, _INDIRECT, _BY_AGENT, _OBLIQUE, _POSSESSOR = (
-    _BIT[name]
-    for name in (
-        *("subject", "passive subject", "clausal subject", "object", "indirect object", "agent", "oblique"),
-        "possessor",
-    )
-)
-_ATTRIBUTE, _NUMBER, _ADVERB, _ADVERBIAL, _RELATIVE, _PARTICIPLE, _CONJUNCT, _CASE, _PASSIVE, _AUXILIARY = (
-    _BIT[name]
-    for name in (
-        *("attribute", "number", "adverb", "adverbial clause", "relative", "participle", "conjunct", "case"),
-        *("passive", "auxiliary"),
-    )
-)
-_COPULA, _OPEN, _COMPLEMENT, _NAME, _DETERMINER, _PREPOSITION, _PREPOSITIONAL, _BESIDE, _ROOT, _FUNCTION = (
-    _BIT[name]
-    for name in (
-        *("copula", "open", "complement", "name", "determiner", "preposition", "prepositional object"),
-        *("beside", "root", "function"),
-    )
-)
-_W_NOT, _W_NO, _W_BY, _W_TO, _W_FROM, _W_OF, _W_THAN, _W_AS, _W_AFTER, _W_BEFORE, _W_RELATIVE = (
-    _FLAG[name]
-    for name in ("not", "no", "by", "to", "from", "of", "than", "as", "after", "before", "relative")
-)
-_W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE = (
-    _FLAG[name] for name in ("pronoun", "what", "do", "less", "bare")
-)
+_KINDS, _ASKED = list(_BIT.values()), list(_FLAG.values())
+_SUBJECT, _PASSIVE_SUBJECT, _CLAUSAL, _OBJECT, _INDIRECT, _BY_AGENT, _OBLIQUE, _POSSESSOR = _KINDS[:8]
+_ATTRIBUTE, _NUMBER, _ADVERB, _ADVERBIAL, _RELATIVE, _PARTICIPLE, _CONJUNCT, _CASE = _KINDS[8:16]
+_PASSIVE, _AUXILIARY, _COPULA, _OPEN, _COMPLEMENT, _NAME, _DETERMINER, _PREPOSITION = _KINDS[16:24]
+_PREPOSITIONAL, _BESIDE, _ROOT, _FUNCTION = _KINDS[24:]
+_W_NOT, _W_NO, _W_BY, _W_TO, _W_FROM, _W_OF, _W_THAN, _W_AS, _W_AFTER, _W_BEFORE = _ASKED[:10]
+_W_RELATIVE, _W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE = _ASKED[10:]
 _DEEP = 5
 """Clauses up which a subject is looked for."""
 _MANY = 8

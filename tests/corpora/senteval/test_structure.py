@@ -1,0 +1,92 @@
+"""The tasks of structure are read as they are published, and Binding's parts share nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from corpora.senteval.files import read_task
+from corpora.senteval.structure import read_hans, read_minimal, read_paws, triplets
+from corpora.support.errors import UserError
+
+FUNCTION = "a an after and as before been but by did for from is it not of on s than that the to was we were who whom"
+
+
+def test_test_and_development_share_no_frame_and_no_content_word() -> None:
+    parts = [triplets("development"), triplets("test")]
+    words = [
+        {w.lower() for t in part for s in (t.anchor, t.same, t.other) for w in re.findall("[A-Za-z]+", s)}
+        for part in parts
+    ]
+    assert words[0] & words[1] <= set(FUNCTION.split())
+    assert all(len({t.kind for t in part}) == 12 for part in parts)
+    assert triplets("test") == triplets("test") and len(parts[1]) == 61 * 20
+
+
+def test_binding_needs_no_data(tmp_path: Path) -> None:
+    task = read_task("binding", tmp_path)
+    passive = task.splits["passive"]
+    assert passive.y[:4] == [1, 0, 1, 0] and passive.a[0] == passive.a[1] and len(passive) % 40 == 0
+    assert sum(map(len, task.splits.values())) == 2 * 61 * 20
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "text", "pairs"),
+    [
+        (
+            read_hans,
+            "hans.txt",
+            "gold_label\tsentence1\tsentence2\theuristic\n"
+            "entailment\tA b .\tb A .\tlexical_overlap\nx\ty\tz\tsubsequence\n",
+            [(True, "A b .", "b A .")],
+        ),
+        (
+            read_paws,
+            "paws.tsv",
+            "id\tsentence1\tsentence2\tlabel\n1\t`` A '' b\tB a\t0\n",
+            [(False, '" A " b', "B a")],
+        ),
+        (
+            read_minimal,
+            "nli.tsv",
+            "label\tsentence1\tsentence2\nneutral\tA dog bites a man.\tA man is bitten by a dog.\n"
+            "neutral\tA dog bites a man.\tA man bites the dog.\nentailment\tA dog bites.\ta dog bites\n",
+            [(False, "A dog bites a man.", "A man bites the dog.")],
+        ),
+        (
+            read_minimal,
+            "SICK_test.txt",
+            "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+            "1\tA boy is kicking the ball\tThe ball is kicked by a boy\t4.5\tENTAILMENT\n",
+            [(True, "A boy is kicking the ball", "The ball is kicked by a boy")],
+        ),
+    ],
+)
+def test_readers(tmp_path: Path, reader, name: str, text: str, pairs: list) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / name).write_text(text)
+    assert reader(tmp_path / name) == pairs
+    (tmp_path / name).write_text("a\tb\n1\t2\n")
+    with pytest.raises(UserError, match=f"{name}:1: no column"):
+        reader(tmp_path / name)
+
+
+def test_a_label_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "paws.tsv").write_text("id\tsentence1\tsentence2\tlabel\n1\ta\tb\t2\n")
+    with pytest.raises(UserError, match=r"paws.tsv:2: expected a label 0 or 1"):
+        read_paws(tmp_path / "paws.tsv")
+
+
+@pytest.mark.data
+def test_the_sets_at_hand_have_the_published_numbers() -> None:
+    data = Path(os.environ["MULTIVIEW_DATA"]) / "senteval"
+    paws = read_task("PAWS", data).splits["all"]
+    assert len(paws) == 8000 and round(100 * sum(paws.y) / 8000, 1) == 44.2
+    minimal = read_task("MinimalPairs", data).splits
+    assert {name: (len(part), sum(part.y)) for name, part in minimal.items()} == {
+        "SICK": (241, 223),
+        "SNLI": (44, 42),
+        "CAD": (32, 31),
+    }

@@ -1,0 +1,88 @@
+"""The binding views against their equation, and structure beside an encoder."""
+
+from __future__ import annotations
+
+
+import numpy as np
+import pytest
+import torch
+
+from corpora.support.errors import UserError
+from multiview.encoders.binding import WIDTH, OrderView, RolesView, projections
+from multiview.model import MultiViewEncoder
+from multiview.structure import WithStructure
+
+ACTIVE, PASSIVE, EXCHANGED = (
+    "The lawyer praised the doctor.",
+    "The doctor was praised by the lawyer.",
+    "The doctor praised the lawyer.",
+)
+
+
+@pytest.fixture(scope="module")
+def builtin() -> MultiViewEncoder:
+    return MultiViewEncoder.load("builtin", "cpu")
+
+
+@pytest.mark.parametrize("view", [RolesView, OrderView])
+def test_a_view_equals_its_equation(builtin: MultiViewEncoder, view: type[RolesView]) -> None:
+    sentences = [(*text[:-1].split(), ".") for text in (ACTIVE, PASSIVE, "Rain .", EXCHANGED)]
+    batch = builtin.reader.parse(sentences, {"dep"})
+    assert batch.types is not None
+    words = builtin.members[0].network.words
+    x_UE = words.rows(0, words.vocabulary.lookup(batch.types)).double()
+    encoder = view(x_UE.shape[1], WIDTH)
+    plan = encoder.plan(batch)
+    found = encoder(x_UE, plan, torch.from_numpy(batch.token.astype(np.int64)))
+    a_ES, b_ES, sign_RS = (part.double() for part in projections(x_UE.shape[1], WIDTH))
+    spelt = torch.from_numpy(plan.spelling).double()
+    spelt = 0.85**0.5 * spelt / spelt.norm(dim=1, keepdim=True)
+    unit = 0.15**0.5 * x_UE / x_UE.norm(dim=1, keepdim=True)
+    place = {word: first for word, first in enumerate(plan.first)}
+    wanted = torch.zeros(4, WIDTH, dtype=torch.float64)
+    for role, head, dependent, sentence in zip(
+        plan.role, plan.head, plan.dependent, plan.sentence, strict=True
+    ):
+        left = unit[batch.token[place[head]]] @ a_ES + spelt[head]
+        right = unit[batch.token[place[dependent]]] @ b_ES + torch.roll(spelt[dependent], 1)
+        wanted[sentence] += sign_RS[role] * left * right * WIDTH**0.5
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+    assert not found[2].any() and found[0].any()  # one word
+
+
+def test_structure_tells_who_did_what(builtin: MultiViewEncoder) -> None:
+    vectors = builtin.encode([ACTIVE, PASSIVE, EXCHANGED], structure=1.0)
+    cosines = builtin.similarity(vectors, vectors)
+    assert cosines[0, 1] > cosines[0, 2] + 0.2
+
+
+def test_cosines_mix(builtin: MultiViewEncoder) -> None:
+    meaning, structure = builtin.encode([ACTIVE, PASSIVE]), builtin.structure_vectors([ACTIVE, PASSIVE])
+    both = builtin.encode([ACTIVE, PASSIVE], structure=0.3)
+    wanted = 0.7 * builtin.similarity(meaning, meaning) + 0.3 * builtin.similarity(structure, structure)
+    torch.testing.assert_close(builtin.similarity(both, both), wanted, rtol=1e-5, atol=1e-5)
+    assert both.shape == (2, meaning.shape[1] + WIDTH)
+    assert np.array_equal(builtin.encode([ACTIVE], structure=0.0), builtin.encode([ACTIVE]))
+    with pytest.raises(UserError, match="structure=2"):
+        builtin.encode([ACTIVE], structure=2)
+
+
+def test_structure_stands_beside_any_encoder(builtin: MultiViewEncoder) -> None:
+    class Counts:
+        name = "counts"
+
+        def encode(self, texts: str | list[str]) -> np.ndarray:
+            rows = np.array(
+                [[len(t), t.count("a") + 1.0] for t in ([texts] if isinstance(texts, str) else texts)]
+            )
+            return rows[0] if isinstance(texts, str) else rows
+
+        def get_sentence_embedding_dimension(self) -> int:
+            return 2
+
+    model = WithStructure(Counts(), 0.5, builtin)
+    vectors = model.encode([ACTIVE, EXCHANGED, "Rain."])
+    assert vectors.shape == (3, model.get_sentence_embedding_dimension()) and np.isfinite(vectors).all()
+    assert model.encode(ACTIVE).shape == (2 + WIDTH,)
+    assert model.similarity(vectors, vectors)[0, 1] < 0.9
+    assert model.name == "counts"
