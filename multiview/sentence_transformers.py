@@ -17,8 +17,8 @@ import torch
 
 from corpora.support.errors import MissingExtraError
 from corpora.support.files import read_json, write_json
-from multiview.folder.files import save_model
 from multiview.encoders.binding import WIDTH
+from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder, beside, share_of
 
 try:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.inputs import bad_row, read_table
+from corpora.inputs import read_table
 
 HERE = Path(__file__).parent
 FILLINGS = 20
@@ -39,9 +39,9 @@ _SLOTS = {
 _FORMS = {"verb": {"base": 0, "": 1, "part": 2}, **{c: {"": 0, "s": 1} for c in ("person", "thing")}}
 """Which form of a word a slot such as ``{v:part}`` takes: ``words.tsv`` lists base, past and participle of a
 verb, singular and plural of a noun."""
-_FUNCTION_WORDS = frozenset(
-    "a an the is are was were be been being am do does did has have had by to of and that which who whom "
-    "whose it there s".split()
+_FUNCTION_WORDS = (
+    *("a", "an", "the", "is", "are", "was", "were", "be", "been", "being", "am", "do", "does", "did", "has"),
+    *("have", "had", "by", "to", "of", "and", "that", "which", "who", "whom", "whose", "it", "there", "s"),
 )
 Pair = tuple[bool, str, str]
 """Whether the two mean the same, and the two."""

@@ -58,8 +58,8 @@ _WEIGHT = {
     **dict.fromkeys(("at", "adv", "is", "clause"), 0.15),
 }
 WEIGHTS = np.array([*(_WEIGHT[role] for role in ROLES), 0.2, 0.2])
-"""w of each role, of siblings and of order, chosen on development data. Roles that are rare and turn the sense
-of a whole sentence weigh more; those whose arcs only add to it, less."""
+"""w of each role, of siblings and of order, chosen on development data. Roles that are rare and turn the
+sense of a whole sentence weigh more; those whose arcs only add to it, less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +83,8 @@ class BindingPlan(Plan):
 
 
 Pairs = Callable[[Batch, NDArray[np.int64], list[str], NDArray[np.integer]], Arcs]
-"""Which words of a batch are bound: of the batch, the bits of each token's relation [N], the distinct words and
-each token's word [N]."""
+"""Which words of a batch are bound: of the batch, the bits of each token's relation [N], the distinct words
+and each token's word [N]."""
 
 
 def role_pairs(

@@ -151,7 +151,7 @@ class HashEncoder(WeightlessView):
 
 
 def spellings(types: list[str], width: int) -> NDArray[np.float32]:
-    """u of each word: [U, K], K a multiple of 64; its length is near √2."""
+    """U of each word: [U, K], K a multiple of 64; its length is near √2."""
     every_U = np.arange(len(types) + 1)
     word_UK = np.zeros((len(types), width), np.float32)
     _add_words(types, every_U[:-1], np.ones(len(types)), every_U, word_UK)
