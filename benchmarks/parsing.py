@@ -32,8 +32,8 @@ from parsing.dependency.model import BiaffineParser
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.text_parser import TextParser
 from parsing.training.scores import attachment_scores, read_dependencies, read_treebank, score_constituency
+from parsing.trees.batch import ConstituencyParse
 from parsing.trees.brackets import from_parse, write_tree
-from parsing.trees.parsers import ConstituencyParse
 from tests.oracles.supar import stock_predict, to_supar
 
 LIMITS = (250, 500, 1000, 2000)

@@ -31,7 +31,7 @@ from corpora.support.config import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json
 from corpora.support.progress import progress
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner.cells import data_folder
 
 TASKS = ("MR", "CR", "SUBJ", "TREC", "MRPC", "SICKRelatedness")

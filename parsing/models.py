@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from parsing.networks.model_folder import ModelFolder
-    from parsing.trees.parsers import ConstituencyParser, DependencyParser
+    from parsing.trees.batch import ConstituencyParser, DependencyParser
 
 BUILTIN = Path(__file__).parent / "builtin"
 BUILTIN_DEPENDENCY = "dep-v3"

@@ -27,7 +27,16 @@ from corpora.inputs import encodable, is_encodable
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
 from corpora.tokenize import Tokenizer
-from parsing.cache.format import (
+from parsing.models import load_constituency_parser, load_dependency_parser
+from parsing.networks.config import Precision
+from parsing.trees.arrays import (
+    DEFECTS,
+    binarise,
+    constituency_heights,
+    dependency_heights,
+    left_branching,
+)
+from parsing.trees.batch import (
     BLANK_TOKEN,
     CONST_FALLBACK,
     DEP_FALLBACK,
@@ -38,20 +47,6 @@ from parsing.cache.format import (
     TOO_LONG,
     VIEW_FIELDS,
     Batch,
-    Inventories,
-    offsets_of,
-)
-from parsing.cache.sentences import ParsedSentence, Trees, batch_sentences
-from parsing.models import load_constituency_parser, load_dependency_parser
-from parsing.networks.config import Precision
-from parsing.trees.arrays import (
-    DEFECTS,
-    binarise,
-    constituency_heights,
-    dependency_heights,
-    left_branching,
-)
-from parsing.trees.parsers import (
     ConstituencyParse,
     ConstituencyParser,
     DependencyParse,
@@ -59,9 +54,12 @@ from parsing.trees.parsers import (
     DeviceLost,
     Int,
     Int32,
+    Inventories,
     UInt8,
     check_tokens,
+    offsets_of,
 )
+from parsing.trees.sentences import ParsedSentence, Trees, batch_sentences
 
 if TYPE_CHECKING:
     import torch

@@ -26,7 +26,7 @@ from multiview.config import EncoderConfig, Pooling, parts_of_pooling
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
-from parsing.cache.format import Batch
+from parsing.trees.batch import Batch
 
 BAG_SCALE = 0.2
 """Of the initial recurrent weights of trees that start as bags of words."""

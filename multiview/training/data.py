@@ -37,7 +37,7 @@ from multiview.training.objective import (
 )
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import UNKNOWN_ROW
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 
 # Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once.
 OPEN_SHARDS = 32

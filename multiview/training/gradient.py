@@ -37,7 +37,7 @@ from multiview.words.sources import OWN_SHARE, new_table, tuned_table
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors
 from multiview.words.vocabulary import Vocabulary, corpus_words
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 
 
 class MultiViewNetwork(ViewStack):

@@ -34,11 +34,11 @@ from multiview.training.data import Span, Split, Step, StepSource, cut, open_tea
 from multiview.training.gradient import DistributedContext, MultiViewNetwork, StepResult, step_gradient
 from multiview.training.objective import Positions, neighbour_targets, retrieved
 from multiview.training.optimiser import Optimiser
-from parsing.cache.reader import TreeCache
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
 from parsing.training.checkpoints import Checkpoint, Checkpoints, load_parameters
 from parsing.training.loop import Loop, Plan
 from parsing.training.task import Position, Row, Task, cosine, ramp
+from parsing.trees.cache import TreeCache
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}

@@ -44,7 +44,7 @@ from multiview.words.vectors import (
     given_source,
 )
 from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, corpus_words, inverse_frequency
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -231,7 +231,6 @@ class _Sentences:
             for words in own.read(start, min(start + BLOCK, len(own)), ("token",)).words():
                 yield [word.lower() for word in words] if self.lower else list(words)
                 self.bar.update(1)
-        own.close()
 
 
 def _distilled(folder: Path, config: TrainConfig, trees: TreeCache) -> Iterator[tuple[str, Float]]:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from parsing.constituency.decode import Float, best_trees, fenceposts, span_offsets
 from parsing.constituency.span_head import SpanHead, best_spans, project
-from parsing.trees.parsers import ConstituencyParse, Int
+from parsing.trees.batch import ConstituencyParse, Int
 
 
 def gold_labels(parses: list[ConstituencyParse], offsets: Int) -> Int:

@@ -26,7 +26,7 @@ from parsing.networks.device import Stages, pick, to_host
 from parsing.networks.features import ParserVocabulary
 from parsing.networks.model_folder import VOCABULARY, ModelFolder
 from parsing.networks.parser import EncodedModel, EncodedParser
-from parsing.trees.parsers import ConstituencyParse
+from parsing.trees.batch import ConstituencyParse
 
 
 class ConstituencyModel(EncodedModel):
@@ -87,7 +87,7 @@ def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
 
 
 class SpanParser(EncodedParser[ConstituencyParse]):
-    """A :class:`ConstituencyModel` as a :class:`parsing.trees.parsers.ConstituencyParser`."""
+    """A :class:`ConstituencyModel` as a :class:`parsing.trees.batch.ConstituencyParser`."""
 
     def __init__(self, model: ConstituencyModel, identity: dict[str, str]) -> None:
         super().__init__(model, identity)

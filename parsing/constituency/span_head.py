@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from parsing.constituency.decode import Float, best_labels, fenceposts, span_offsets
 from parsing.networks.device import to_host
-from parsing.trees.parsers import Int
+from parsing.trees.batch import Int
 
 CHUNK_SPANS = 4096
 """Spans scored at once: 4096 x 250 floats stay in a core's second-level cache."""

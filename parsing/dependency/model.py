@@ -31,7 +31,7 @@ from parsing.networks.features import ParserVocabulary
 from parsing.networks.model_folder import ModelFolder
 from parsing.networks.parser import EncodedModel, EncodedParser
 from parsing.networks.sentence_encoder import shared_dropout
-from parsing.trees.parsers import DependencyParse
+from parsing.trees.batch import DependencyParse
 
 Float = NDArray[np.floating]
 
@@ -149,7 +149,7 @@ def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
 
 
 class BiaffineParser(EncodedParser[DependencyParse]):
-    """A :class:`DependencyModel` as a :class:`parsing.trees.parsers.DependencyParser`.
+    """A :class:`DependencyModel` as a :class:`parsing.trees.batch.DependencyParser`.
 
     Per batch: one [B, T, T] product for arcs, compiled decoding, relations at the predicted heads only.
     """

@@ -28,7 +28,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from parsing.networks.device import DeviceParser, Stages
 from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder
-from parsing.trees.parsers import ConstituencyParse, check_tokens
+from parsing.trees.batch import ConstituencyParse, check_tokens
 
 VERSION = "0.2.0"
 BLANK = "-"
@@ -39,7 +39,7 @@ _VOCABULARIES = {"tags": "tag", "labels": "label", "characters": "char"}
 
 
 class BeneparParser(DeviceParser):
-    """A benepar model as a :class:`parsing.trees.parsers.ConstituencyParser`."""
+    """A benepar model as a :class:`parsing.trees.batch.ConstituencyParser`."""
 
     def __init__(self, parser: ChartParser, identity: dict[str, str]) -> None:
         super().__init__(parser, identity)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
 from parsing.networks.features import length_batches
-from parsing.trees.parsers import DeviceLost
+from parsing.trees.batch import DeviceLost
 
 CPU_POSITIONS, DEVICE_POSITIONS = 2_000, 32_768
 """Padded positions run at once: few that stay in a core's cache, or many that fill a GPU."""

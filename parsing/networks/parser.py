@@ -18,7 +18,7 @@ from parsing.networks.config import EncoderConfig
 from parsing.networks.device import DeviceParser, Parse, Stages
 from parsing.networks.features import ParserVocabulary, TypeTable
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
-from parsing.trees.parsers import (
+from parsing.trees.batch import (
     ConstituencyParse,
     ConstituencyParser,
     DependencyParse,

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from parsing.networks.activations import compiled, sigmoid, tanh
 from parsing.networks.products import Products
-from parsing.trees.parsers import Int
+from parsing.trees.batch import Int
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ from parsing.training.scores import (
     score_dependency,
 )
 from parsing.training.task import Position, Row, Task, ramp
+from parsing.trees.batch import ConstituencyParse, Int
 from parsing.trees.brackets import SpanTree, labels_and_tags, to_parse
-from parsing.trees.parsers import ConstituencyParse, Int
 
 TAG_SCALE = 5.0
 ARC_SCALE = 10.0

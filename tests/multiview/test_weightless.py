@@ -21,7 +21,7 @@ from multiview.model import MultiViewEncoder
 from multiview.train import cli as train
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
-from parsing.cache.format import Batch
+from parsing.trees.batch import Batch
 
 MASK = 2**64 - 1
 LISTED = ["the", "of", "cat", "sat", "river"]

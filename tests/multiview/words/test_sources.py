@@ -21,7 +21,7 @@ from multiview.words.vectors import WordVectors
 from multiview.words.vocabulary import corpus_words
 from tests.fixtures.transformers import save_sentence_encoder
 from tests.fixtures.trees import changed, toy_corpus
-from tests.parsing.cache.test_reader import write_cache
+from tests.parsing.trees.test_cache import write_cache
 
 
 def test_vectors_of_new_words_are_opened_before_the_training(tiny: TrainConfig, tmp_path: Path) -> None:

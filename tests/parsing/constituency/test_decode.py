@@ -11,7 +11,7 @@ from benepar.decode_chart import ChartDecoder
 
 from parsing.constituency.decode import best_labels, cky, decode_batch, span_index, span_offsets
 from parsing.trees.arrays import binarise
-from parsing.trees.parsers import ConstituencyParse
+from parsing.trees.batch import ConstituencyParse
 
 # torch-struct's, under today's torch.
 pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")

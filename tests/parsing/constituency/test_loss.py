@@ -10,7 +10,7 @@ from benepar.decode_chart import SpanClassificationMarginLoss
 from parsing.constituency.decode import span_offsets
 from parsing.constituency.loss import gold_labels, margin_loss
 from parsing.constituency.span_head import SpanHead
-from parsing.trees.parsers import ConstituencyParse
+from parsing.trees.batch import ConstituencyParse
 
 # torch-struct's, under today's torch.
 pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")

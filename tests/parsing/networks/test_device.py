@@ -23,8 +23,8 @@ from parsing.dependency.model import BiaffineParser
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks import device
 from parsing.networks.device import BatchRunner, devices_of, identity_on, pick, pick_device
-from parsing.trees.agreement import constituency_agreement, dependency_agreement
-from parsing.trees.parsers import DeviceLost, same_trees
+from parsing.score import constituency_agreement, dependency_agreement
+from parsing.trees.batch import DeviceLost, same_trees
 from tests.fixtures.waiting import no_waiting
 
 SENTENCES = [

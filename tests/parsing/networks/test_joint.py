@@ -7,7 +7,6 @@ from collections import Counter
 import numpy as np
 import torch
 
-from parsing.cache.format import CONST_FALLBACK
 from parsing.constituency.model import SpanParser
 from parsing.dependency.model import BiaffineParser, DependencyModel
 from parsing.models import load_constituency_parser, load_dependency_parser
@@ -15,6 +14,7 @@ from parsing.networks.config import ScorerConfig
 from parsing.networks.parser import join
 from parsing.networks.sentence_encoder import SentenceEncoder
 from parsing.text_parser import TextParser
+from parsing.trees.batch import CONST_FALLBACK
 from tests.parsing.constituency.examples import random_model as random_spans
 from tests.parsing.dependency.examples import ODD, SENTENCES, as_lists
 

@@ -16,9 +16,9 @@ from parsing.libraries.benepar import BeneparParser
 from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.run import ParseConfig, main
 from parsing.score import cli as score
+from parsing.score import constituency_agreement, dependency_agreement
 from parsing.training.scores import read_dependencies, read_treebank
-from parsing.trees.agreement import constituency_agreement, dependency_agreement
-from parsing.trees.parsers import ConstituencyParse, DependencyParse
+from parsing.trees.batch import ConstituencyParse, DependencyParse
 from tests.parsing.constituency.examples import benepar_model
 from tests.parsing.subcommand import run
 

@@ -10,8 +10,8 @@ from parsing.networks.config import EncoderConfig, LoopConfig, ModelConfig, Scor
 from parsing.training.parsers import ARC_SCALE, IGNORED, ParserTask, Treebanks, length_buckets, span_loss
 from parsing.training.scores import attachment_scores
 from parsing.training.task import Position
+from parsing.trees.batch import DependencyParse
 from parsing.trees.brackets import read_tree
-from parsing.trees.parsers import DependencyParse
 from tests.fixtures.waiting import no_waiting
 from tests.parsing.dependency.examples import ODD, SENTENCES
 from tests.parsing.dependency.test_model import slow_loss, states
