@@ -13,8 +13,7 @@ from corpora.support.errors import UserError
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.folder.files import Member, save_member
-from multiview.words.table import WordTable
-from multiview.words.vocabulary import Vocabulary
+from multiview.words.table import Vocabulary, WordTable
 from senteval_runner import running
 from senteval_runner.running import expand_models
 from tests.senteval_runner.test_run import config
