@@ -94,9 +94,9 @@ def main(config: TrainConfig) -> int:
             init = None if config.init is None else model_folder(config.init) / words
             part = dataclasses.replace(config, words=words, init=init, output=config.folder, name=words)
             code = train_one(part, cache, distributed)
-            if code:
+            if code or config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
                 return code
-        if distributed.first and not config.dry_run:
+        if distributed.first:
             save_members(config.folder, ["trained", "fixed"], card=combined_card(config))
             print(f"model      {config.folder} (both configurations, concatenated)")
         return 0
