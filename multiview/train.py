@@ -24,8 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, given_option, log_to
-from corpora.support.config import config_to_json
+from corpora.support.cli import Command, config_to_json, dry_run_text, given_option, log_to, peak_memory
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
 from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
@@ -137,7 +136,6 @@ def dry_run(trainer: Trainer) -> int:
     """Print what a run would do and how long it would take, from a few real steps; write nothing."""
     import torch
 
-    from corpora.support.dry_run import dry_run_text
     from parsing.networks.device import torch_threads
 
     config = trainer.config
@@ -158,16 +156,20 @@ def dry_run(trainer: Trainer) -> int:
         parameters[name.split(".")[0]] += parameter.numel()
     cuda = trainer.device.type == "cuda"
     held_out = trainer.validation_set.sentences
+    memory_bytes = torch.cuda.max_memory_allocated(trainer.device) if cuda else peak_memory()
     text = dry_run_text(
         config,
         facts={
             "cache": f"{trainer.cache.folder}: {len(trainer.cache)} sentences, {held_out} for validation",
-            "speed": f"{max(sentences) * per_s:,.0f} sentences/s on {trainer.device}, {trainer.threads} threads",
+            "speed": f"{max(sentences) * per_s:,.0f} sentences/s",
+            "device": f"{trainer.device}, {trainer.threads} threads",
+            **{f"{part} parameters": f"{count:,}" for part, count in parameters.items()},
+            "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
+            "disk": f"{4e-6 * sum(parameters.values()):,.1f} MB",
         },
-        parameters=parameters,
-        memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
-        disk_bytes=4.0 * sum(parameters.values()),
-        work=("train", steps, "steps", per_s),
+        units=steps,
+        unit="steps",
+        per_s=per_s,
     )
     print(text)
     return 0

@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from corpora.support.cli import LOGGER
-from corpora.support.config import config_to_json
+from corpora.support.cli import LOGGER, config_to_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.folder.card import model_card

@@ -139,7 +139,7 @@ def test_equals_the_loops(config: ObjectiveConfig, contents: bool) -> None:
         for scores in (way.tolist() for way in ways):
             losses += sum(context_loss(scores[a.anchor], a, config.denominator) for a in around) / len(ways)
             for a in around:
-                best = max((*a.positives, *a.outside), key=lambda u: scores[a.anchor][u])  # noqa: B023
+                best = max((*a.positives, *a.outside), key=lambda u: scores[a.anchor][u])
                 hits += best in a.positives
         for scores in (way.tolist() for way in (cosine, cosine.T)[: len(ways)]):
             same += sum(same_loss(scores[a.anchor], a) for a in around) / len(ways) / len(pairs)

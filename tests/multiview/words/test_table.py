@@ -91,9 +91,7 @@ def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path) -
     assert "3 of them starting from the vectors of `v.txt`" in words.origin
     one, other = words.tables
     assert int((one == other).all(dim=1).sum()) == 1 + 3  # what is drawn differs
-    one, other = new_table(
-        changed(tuned, encoder={"start": "bag"}), open_trees(tuned.trees), tmp_path
-    ).tables
+    one, other = new_table(changed(tuned, encoder={"start": "bag"}), open_trees(tuned.trees), tmp_path).tables
     assert torch.equal(one, other)
 
 
