@@ -26,7 +26,7 @@ TRAINED = ["the", "bad", "good", "tall", "far", "dull", "poor", "near", "rich"]
 def model(tmp_path: Path) -> Path:
     torch.manual_seed(0)
     words = WordTable(Vocabulary(TRAINED, case="exact"), 3, views=2)
-    words.initialise("unit", equal=False)
+    words.initialise("xavier")
     stack = ViewStack(("seq", "seq"), words, EncoderConfig(dim=4))
     folder = tmp_path / "models" / "mine"
     save_member(folder, Member(stack), card="# Mine\n", training={})
