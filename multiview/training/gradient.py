@@ -51,7 +51,7 @@ BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 OWN_SHARE = 0.5
 """Length of the random direction that each fixed word gets when it goes on as a trained one, against that of
-its vector. It is then more like itself than like its synonyms, which finds neighbours in text of one domain."""
+its vector. It is then more like itself than like its synonyms, which finds neighbours in one domain."""
 
 
 class MultiViewNetwork(ViewStack):
