@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from multiview.training.gradient import MultiViewNetwork
-from parsing.training.checkpoints import adam_tensors, load_adam
+from parsing.training.task import adam_tensors, load_adam
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -125,7 +125,7 @@ class Optimiser:
         state = {"steps": torch.tensor(self.steps)}
         for name, tensors in (("first", self.first), ("second", self.second)):
             state |= {f"rows.{name}.{index}": tensor for index, tensor in enumerate(tensors)}
-        return state | adam_tensors(self.adam, "adam.")
+        return state | adam_tensors(self.adam)
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Restore what :meth:`state` returned."""
@@ -133,4 +133,4 @@ class Optimiser:
         for name, tensors in (("first", self.first), ("second", self.second)):
             for index, tensor in enumerate(tensors):
                 tensor.copy_(state[f"rows.{name}.{index}"])
-        load_adam(self.adam, state, "adam.")
+        load_adam(self.adam, state)

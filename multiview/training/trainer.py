@@ -36,9 +36,8 @@ from multiview.training.objective import Positions, neighbour_targets, retrieved
 from multiview.training.optimiser import Optimiser
 from parsing.cache.reader import TreeCache
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
-from parsing.training.checkpoints import Checkpoint, Checkpoints, load_parameters
 from parsing.training.loop import Loop, Plan
-from parsing.training.task import Position, Row, Task, cosine, ramp
+from parsing.training.task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
@@ -228,7 +227,6 @@ class Trainer(Task[Job]):
             evaluate_parts=10,
             checkpoint_s=CHECKPOINT_S,
             read_every=self.read_every,
-            log_steps=True,
         )
         loop = Loop(self, plan, self.config.folder, processes=self.distributed)
         self.position = loop.position

@@ -8,8 +8,8 @@ import torch
 from benepar.char_lstm import RetokenizerForCharLSTM
 from benepar.nkutil import HParams
 from benepar.parse_chart import ChartParser
-
 from parsing.constituency.model import ConstituencyModel
+
 from parsing.networks.config import EncoderConfig, SpanConfig
 from parsing.networks.features import ParserVocabulary
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from benepar.decode_chart import ChartDecoder
-
 from parsing.constituency.decode import best_labels, cky, decode_batch, span_index, span_offsets
+
 from parsing.trees.arrays import binarise
 from parsing.trees.parsers import ConstituencyParse
 

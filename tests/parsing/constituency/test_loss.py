@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from benepar.decode_chart import SpanClassificationMarginLoss
-
 from parsing.constituency.decode import span_offsets
 from parsing.constituency.loss import gold_labels, margin_loss
 from parsing.constituency.span_head import SpanHead
+
 from parsing.trees.parsers import ConstituencyParse
 
 # torch-struct's, under today's torch.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
+from parsing.dependency.model import DependencyModel
 
 from corpora.documents import Sentence
-from parsing.dependency.model import DependencyModel
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.features import ParserVocabulary
 

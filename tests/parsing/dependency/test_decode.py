@@ -7,10 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parsing.dependency.decode import decode_heads, is_tree, spanning_tree
 from supar.structs import MatrixTree
 from supar.utils.transform import CoNLL
-
-from parsing.dependency.decode import decode_heads, is_tree, spanning_tree
 
 # supar pads with an index that torch is about to read differently.
 pytestmark = pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning")

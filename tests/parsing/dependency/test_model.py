@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from parsing.dependency.model import BiaffineParser, DependencyModel
+from parsing.networks.model_folder import load_model_folder, save_model_folder
 from torch.nn import functional
 
 from corpora.support.errors import UserError
-from parsing.dependency.model import BiaffineParser, DependencyModel
 from parsing.networks.features import TypeTable, make_batch
-from parsing.networks.model_folder import load_model_folder, save_model_folder
 from tests.parsing.dependency.examples import ODD, SENTENCES, as_lists, random_model
 
 TOKENS = [list(s.tokens) for s in SENTENCES] + ODD

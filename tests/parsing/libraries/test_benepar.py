@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from benepar.integrations.nltk_plugin import InputSentence
+from parsing.constituency.model import SpanParser
 
 from corpora.support.errors import UserError
-from parsing.constituency.model import SpanParser
 from parsing.libraries.benepar import BeneparParser, load_benepar, todays_libraries
 from parsing.trees.arrays import binarise
 from tests.fixtures.transformers import save_bert, save_roberta, save_t5

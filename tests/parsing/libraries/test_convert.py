@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from parsing.models import load_constituency_parser, load_dependency_parser
 
 from parsing.convert import cli as convert
-from parsing.models import load_constituency_parser, load_dependency_parser
 from tests.oracles.benepar import stock_parse
 from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.constituency.examples import SENTENCES as WORDS

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from parsing.dependency.model import BiaffineParser
 from supar import BiaffineDependencyParser
 
 from corpora.support.errors import UserError
-from parsing.dependency.model import BiaffineParser
 from parsing.libraries.supar import checkpoint_path, from_state
 from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.dependency.examples import ODD, SENTENCES, random_model

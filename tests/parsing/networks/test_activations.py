@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from numba import njit
-
 from parsing.networks.activations import sigmoid, tanh
 
 POINTS = np.concatenate([np.linspace(-12, 12, 4001), [0, -0.0, 1e-30, -1e-30, 80, -80, 3e38, -3e38]])

@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pytest
-
 from parsing.models import (
     BUILTIN,
     BUILTIN_CONSTITUENCY,
@@ -14,6 +13,7 @@ from parsing.models import (
     load_constituency_parser,
     load_dependency_parser,
 )
+
 from parsing.training.scores import read_dependencies, read_treebank, score_constituency, score_dependency
 from parsing.trees.arrays import binarise
 from parsing.trees.brackets import from_parse, write_tree

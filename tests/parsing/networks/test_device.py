@@ -11,9 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-
-from corpora.support.errors import UserError
-from multiview.folder.reading import Reader
 from parsing.constituency import model as constituency_model
 from parsing.constituency import span_head
 from parsing.constituency.model import SpanParser
@@ -21,6 +18,9 @@ from parsing.constituency.span_head import SpanHead, best_spans
 from parsing.dependency import model as dependency_model
 from parsing.dependency.model import BiaffineParser
 from parsing.models import load_constituency_parser, load_dependency_parser
+
+from corpora.support.errors import UserError
+from multiview.folder.reading import Reader
 from parsing.networks import device
 from parsing.networks.device import BatchRunner, devices_of, identity_on, pick, pick_device
 from parsing.trees.agreement import constituency_agreement, dependency_agreement

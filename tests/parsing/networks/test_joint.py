@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 import torch
-
-from parsing.cache.format import CONST_FALLBACK
 from parsing.constituency.model import SpanParser
 from parsing.dependency.model import BiaffineParser, DependencyModel
 from parsing.models import load_constituency_parser, load_dependency_parser
+
+from parsing.cache.format import CONST_FALLBACK
 from parsing.networks.config import ScorerConfig
 from parsing.networks.parser import join
 from parsing.networks.sentence_encoder import SentenceEncoder

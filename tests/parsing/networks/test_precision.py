@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from parsing.models import load_constituency_parser, load_dependency_parser
 
 from corpora.support.errors import UserError
 from multiview.folder.reading import Reader
 from parsing.libraries.benepar import BeneparParser
-from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.run import ParseConfig, main
 from parsing.score import cli as score
 from parsing.training.scores import read_dependencies, read_treebank

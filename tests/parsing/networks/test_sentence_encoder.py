@@ -5,10 +5,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parsing.networks.recurrence import Packing
 
 from parsing.networks import recurrence
 from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
-from parsing.networks.recurrence import Packing
 from parsing.networks.sentence_encoder import (
     BidirectionalLayer,
     EncoderConfig,

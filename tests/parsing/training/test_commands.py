@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from parsing.models import load_constituency_parser, load_dependency_parser
 
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, locked
-from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.parser import join
 from parsing.score import cli as score
 from parsing.train import cli as train

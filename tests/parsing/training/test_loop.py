@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import torch
+from parsing.training.checkpoints import Checkpoint, Checkpoints
 from torch import nn
 
 from corpora.support.errors import UserError
-from parsing.training.checkpoints import Checkpoint, Checkpoints
 from parsing.training.loop import Loop, Plan, read_log
 from parsing.training.task import Position, Task, cosine, ramp
 
