@@ -26,7 +26,7 @@ import torch
 from nltk.tree import Tree
 
 from benchmarks.timing import alternate, ratios, spread
-from corpora.support.dry_run import peak_memory
+from corpora.support.cli import peak_memory
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser
 from parsing.text_parser import TextParser, load_parser

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 from annotated_types import Ge
 
-from corpora.support.config import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
+from corpora.support.cli import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
 
 
 @configuration

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
 from parsing.networks.cky import Float, best_labels, best_trees, decode_batch, fenceposts, span_offsets
 from parsing.networks.config import EncoderConfig, SpanConfig

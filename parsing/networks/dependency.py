@@ -28,7 +28,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corpora.support.config import config_to_json
+<<<<<<< HEAD:parsing/networks/dependency.py
+from corpora.support.cli import config_to_json
+=======
+from corpora.support.cli import config_to_json
+from parsing.dependency.decode import decode_heads
+>>>>>>> main:parsing/dependency/model.py
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.device import to_host
 from parsing.networks.features import ParserVocabulary

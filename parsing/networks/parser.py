@@ -28,8 +28,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from corpora.support.cli import LOGGER
-from corpora.support.config import Config, config_from_json, config_to_json, configuration
+from corpora.support.cli import LOGGER, Config, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import atomic_path, read_json, sha256_file, write_json
 from parsing.networks.config import EncoderConfig

@@ -22,9 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from corpora.documents import Sentence
-from corpora.support.cli import log_to
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_text
 from parsing.networks.config import LoopConfig, ModelConfig, TrainConfig
