@@ -28,12 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-<<<<<<< HEAD:parsing/networks/dependency.py
 from corpora.support.cli import config_to_json
-=======
-from corpora.support.cli import config_to_json
-from parsing.dependency.decode import decode_heads
->>>>>>> main:parsing/dependency/model.py
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.device import to_host
 from parsing.networks.features import ParserVocabulary

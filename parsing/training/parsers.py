@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_text
+from corpora.text import Sentence
 from parsing.networks.config import LoopConfig, ModelConfig, TrainConfig
 from parsing.networks.constituency import IGNORED, ConstituencyModel, SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
