@@ -32,10 +32,10 @@ from multiview.encoders.registry import view_class
 from multiview.model import MultiViewEncoder
 from multiview.training.trainer import READ_EVERY, Trainer
 from parsing.cache.reader import TreeCache
-from parsing.models import load_constituency_parser, load_dependency_parser
 from parsing.networks.device import pick_device
 from parsing.pipeline.workers import give_memory_back
 from parsing.run import cli as parse
+from parsing.text_parser import load_parser
 from parsing.trees.agreement import constituency_agreement, dependency_agreement
 from tests.fixtures.trees import changed
 
@@ -234,19 +234,12 @@ def parsers(bench: Bench) -> Result:
     """Both built-in parsers: agreement with the trees of the CPU in fp32, in per cent, and sentences/s."""
     some = bench.sentences[: 40 if bench.quick else 1000]
     found: Result = {}
-    for kind, open_parser, agreement_of in (
-        ("dep", load_dependency_parser, dependency_agreement),
-        ("const", load_constituency_parser, constituency_agreement),
-    ):
-        expected = open_parser("builtin").parse(some)  # type: ignore[operator]
-        for precision in ("fp32",) if bench.quick else ("fp32", "bf16"):
-            parser = open_parser("builtin", precision, bench.device)  # type: ignore[operator]
-            agreement = agreement_of(parser.parse(some), expected)
-            if precision == "fp32":
-                other = 100 - agreement["same_trees"]
-                require(f"{kind}: sentences with other trees", other, 100 - SAME_TREES)
-            per_s = bench.rate(lambda p=parser: p.parse(some), len(some))  # type: ignore[misc]
-            found[f"{kind}/{precision}"] = {**agreement, "sentences_per_s": per_s}
+    for kind, agreement_of in (("dep", dependency_agreement), ("const", constituency_agreement)):
+        expected, parser = load_parser(kind).parse(some), load_parser(kind, device=bench.device)
+        agreement = agreement_of(parser.parse(some), expected)
+        require(f"{kind}: sentences with other trees", 100 - agreement["same_trees"], 100 - SAME_TREES)
+        per_s = bench.rate(lambda p=parser: p.parse(some), len(some))  # type: ignore[misc]
+        found[kind] = {**agreement, "sentences_per_s": per_s}
     return found
 
 

@@ -45,7 +45,7 @@ from multiview.words.sources import new_table, tuned_table
 from multiview.words.table import Vocabulary, WordTable, corpus_words
 from multiview.words.vectors import WordVectors
 from parsing.cache.reader import TreeCache
-from parsing.training.checkpoints import adam_tensors, load_adam
+from parsing.training.task import adam_tensors, load_adam
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -393,7 +393,7 @@ class Optimiser:
         state = {"steps": torch.tensor(self.steps)}
         for name, tensors in (("first", self.first), ("second", self.second)):
             state |= {f"rows.{name}.{index}": tensor for index, tensor in enumerate(tensors)}
-        return state | adam_tensors(self.adam, "adam.")
+        return state | adam_tensors(self.adam)
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Restore what :meth:`state` returned."""
@@ -401,4 +401,4 @@ class Optimiser:
         for name, tensors in (("first", self.first), ("second", self.second)):
             for index, tensor in enumerate(tensors):
                 tensor.copy_(state[f"rows.{name}.{index}"])
-        load_adam(self.adam, state, "adam.")
+        load_adam(self.adam, state)

@@ -42,9 +42,8 @@ from multiview.training.gradient import (
 from multiview.training.objective import neighbour_targets, retrieved
 from parsing.cache.reader import TreeCache
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
-from parsing.training.checkpoints import Checkpoint, Checkpoints, load_parameters
 from parsing.training.loop import Loop, Plan
-from parsing.training.task import Position, Row, Task, cosine, ramp
+from parsing.training.task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
@@ -246,7 +245,6 @@ class Trainer(Task[Job]):
             evaluate_parts=10,
             checkpoint_s=CHECKPOINT_S,
             read_every=READ_EVERY.get(self.device.type, 1),
-            log_steps=True,
         )
         loop = Loop(self, plan, self.config.folder, processes=self.distributed)
         self.position = loop.position

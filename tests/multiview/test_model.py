@@ -128,15 +128,15 @@ def test_other_parsers_are_refused(folder: Path, tmp_path: Path, monkeypatch) ->
 
 
 def test_the_loaded_parser_must_be_the_training_one(folder: Path, monkeypatch) -> None:
-    import parsing.models
+    import parsing.text_parser
 
     asked = []
 
-    def give(spec: str) -> ToyDependencyParser:
+    def give(kind: str, spec: str, device: str) -> ToyDependencyParser:
         asked.append(spec)
         return ToyDependencyParser()
 
-    monkeypatch.setattr(parsing.models, "load_dependency_parser", give)
+    monkeypatch.setattr(parsing.text_parser, "load_parser", give)
     encoder = MultiViewEncoder.load(folder, dep_model="my/parser")
     assert encoder.encode(SENTENCES[:2], views=["dep"]).shape == (2, 8)
     assert asked == ["my/parser"]
