@@ -28,7 +28,7 @@ from torch import Tensor
 from benchmarks.timing import alternate, ratios
 from multiview.encoders.registry import Encoder, view_class
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
-from parsing.networks.products import Products
+from parsing.networks.device import Products
 from parsing.run import cli as parse
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
-from corpora.support.config import Count, CountOrNone, configuration
+from corpora.support.cli import Command, Count, CountOrNone, configuration
 from corpora.support.errors import UserError, printable
 from parsing.trees.batch import FLAG_NAMES, Int
 from parsing.trees.cache import TreeCache

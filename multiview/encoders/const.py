@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from multiview.encoders.registry import Encoder, register_view, xavier_blocks_
 from multiview.engines.native import kernels_for, start_gradients, steps, workspace
 from multiview.engines.plan import ConstPlan, Plan, plan_const
-from parsing.networks.products import Products
+from parsing.networks.device import Products
 from parsing.trees.batch import Batch
 
 

@@ -29,12 +29,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
-from corpora.documents import Corpus, Document
 from corpora.inputs import encodable
 from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import environment, locked, sweep, write_json
 from corpora.support.progress import progress
+from corpora.text import Corpus, Document
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join
 from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, ShardRow, check_shard, write_shard

@@ -14,8 +14,8 @@ from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from corpora.documents import Document, Sentence
 from corpora.support.errors import printable
+from corpora.text import Document, Sentence
 from corpora.treebanks import conllu_lines
 from parsing.trees.arrays import BinaryTree, unbinarise
 from parsing.trees.batch import FLAG_NAMES, Batch, Inventories

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from corpora.rows import read_mapping, read_table
+from corpora.inputs import read_mapping, read_table
 from corpora.support.progress import progress
 from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import ParsedSentence, cached_sentences

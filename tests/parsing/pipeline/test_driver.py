@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
 from corpora.support.files import locked
+from corpora.text import Document, Sentence
 from parsing.pipeline.driver import LocalPool, Pool, run_corpus, shards_of
 from parsing.text_parser import TextParser, load
 from parsing.trees.cache import Manifest, TreeCache
