@@ -114,7 +114,7 @@ def _read_quora(path: Path) -> Iterator[tuple[str, str, int]]:
             if whole and first and second and label in ("0", "1"):
                 yield first, second, int(label)
     except csv.Error as error:  # a quote that is never closed, a bare carriage return
-        where = f"{path}:{rows.line_num}"
+        where = f"{path}:{rows.reader.line_num}"
         raise UserError(f"{where}: cannot be read as tab-separated columns ({error})") from None
 
 

@@ -42,7 +42,7 @@ SCORERS: tuple[Scorer, ...] = ("linear", "mlp")
 """On [u; v] and [u; v; |u-v|; u*v]."""
 Label = tuple[str, str, str]
 """Model, feature and scorer of a row."""
-COLUMNS = (
+COLUMNS: tuple[str | Column, ...] = (
     *("model", "feature", "scorer"),
     *(Column(name.upper(), digits=1, best="high") for name in METRICS),
 )

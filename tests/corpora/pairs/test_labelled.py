@@ -77,7 +77,7 @@ def test_nli_as_published_and_as_a_table(tmp_path: Path) -> None:
 
 def test_a_label_that_is_not_binary_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "p.tsv", "label\tsentence1\tsentence2", "1\ta\tb", "2\ta\tc")
-    with pytest.raises(UserError, match=r"p\.tsv:3: expected label 0 or 1, found 'a"):
+    with pytest.raises(UserError, match=r"p\.tsv:3: expected label 0 or 1, found '2'"):
         list(read_binary(path))
 
 
