@@ -11,7 +11,7 @@ from corpora.support.errors import UserError
 from multiview.encoders.registry import Encoder, register_view, xavier_blocks_
 from multiview.engines.plan import IntArray, Plan, SequencePlan, plan_sequence
 from parsing.cache.format import Batch
-from parsing.networks.products import Products
+from parsing.networks.device import Products
 
 
 @register_view("seq")
