@@ -28,11 +28,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
+from unittest.mock import patch
 
 from corpora.inputs import encodable
 from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError, out_of_memory
-from corpora.support.files import environment, locked, sweep, write_json
+from corpora.support.files import locked, sweep, write_json
 from corpora.support.progress import progress
 from corpora.text import Corpus, Document
 from parsing.text_parser import TextParser
@@ -161,7 +162,7 @@ class LocalPool(Pool):
         begin = (self._makes, context.Value("i", 0), end)
         self._executor = ProcessPoolExecutor(self.size, context, _begin, begin)
         try:
-            with environment(**ONE_THREAD), _interrupts_blocked():
+            with patch.dict(os.environ, ONE_THREAD), _interrupts_blocked():
                 for _ in range(self.size):  # starts a process each, which loads its parsers
                     self._executor.submit(_call, "describe")
         except BaseException as error:
