@@ -131,7 +131,7 @@ def read_paws(path: Path) -> list[Pair]:
     for row in read_table(path, ("sentence1", "sentence2", "label")):
         first, second, label = row.cells
         if label not in ("0", "1"):
-            raise row.error("a label 0 or 1")
+            raise bad_row(row.path, row.line, "a label 0 or 1", label)
         texts = (text.replace("``", '"').replace("''", '"') for text in (first, second))
         found.append((label == "1", *texts))
     return found  # type: ignore[return-value]
