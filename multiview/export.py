@@ -17,7 +17,7 @@ from corpora.support.cli import Command
 from corpora.support.config import configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_json
-from multiview.folder.names import BUILTIN
+from multiview.folder.files import BUILTIN
 
 
 @configuration

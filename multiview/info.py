@@ -25,7 +25,7 @@ class InfoConfig:
 
 def main(config: InfoConfig) -> int:
     """Print a summary of a model or run."""
-    from multiview.folder.names import model_folder
+    from multiview.folder.files import model_folder
     from multiview.model import MultiViewEncoder
     from parsing.training.loop import read_log
 

@@ -27,8 +27,7 @@ from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.registry import Encoder, ViewStack
-from multiview.folder.files import Member, load_members, model_records, save_model
-from multiview.folder.names import chosen_views, model_folder
+from multiview.folder.files import Member, chosen_views, load_members, model_folder, model_records, save_model
 from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors

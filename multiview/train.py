@@ -60,8 +60,7 @@ def like_model(config: TrainConfig, init: str) -> TrainConfig:
         UserError: no model there.
     """
     from multiview.encoders.registry import trained_views
-    from multiview.folder.files import model_records
-    from multiview.folder.names import model_folder
+    from multiview.folder.files import model_folder, model_records
 
     first, *others = model_records(model_folder(init)).values()
     return dataclasses.replace(
@@ -80,8 +79,7 @@ def main(config: TrainConfig) -> int:
 
     from multiview.encoders.registry import view_class
     from multiview.folder.card import combined_card
-    from multiview.folder.files import save_members
-    from multiview.folder.names import model_folder
+    from multiview.folder.files import model_folder, save_members
     from multiview.training.data import open_trees
     from multiview.training.gradient import DistributedContext
 
@@ -235,8 +233,7 @@ def _claim_folder(config: TrainConfig, trees: str) -> None:
     Raises:
         UserError: the folder holds a run with other options, another cache or another start.
     """
-    from multiview.folder.files import model_sha256
-    from multiview.folder.names import model_folder
+    from multiview.folder.files import model_folder, model_sha256
 
     folder, record = config.folder, config.folder / "train.json"
     sweep(folder)

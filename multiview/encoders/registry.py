@@ -30,8 +30,8 @@ from parsing.cache.format import Batch
 
 BAG_SCALE = 0.2
 """Of the initial recurrent weights of trees that start as bags of words."""
-ENGINES = ("native", "torch", "dgl")
-"""``native``: the device's fastest kernels; ``torch``: the portable ones; ``dgl``: the reference."""
+ENGINES = ("native", "dgl")
+"""``native``: kernels of our own for CPU and CUDA; ``dgl``: the reference."""
 
 FIELDS = {
     "tokens": ("token",),
@@ -43,7 +43,10 @@ FIELDS = {
 
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
-_BUILTIN = {"seq": "seq", "dep": "dep", "const": "const", "bag": "weightless", "hash": "weightless"}
+_BUILTIN = {
+    **dict.fromkeys(("seq", "dep", "const"), "recurrent"),
+    **dict.fromkeys(("bag", "hash"), "weightless"),
+}
 """Module of each view of this package."""
 _views: dict[str, type[Encoder]] = {}
 
@@ -143,18 +146,6 @@ class Encoder(nn.Module, ABC):
 def _all_tokens(x_NE: Tensor) -> Tensor:
     """The index of tokens that each have a vector of their own: 0 to N - 1."""
     return torch.arange(len(x_NE), device=x_NE.device)
-
-
-def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> Tensor:
-    """Xavier initialisation of each [rows, columns] block of a fused weight, in place.
-
-    Initialised as one matrix, a weight of [5D, 2D] would get values 1.7 times too small.
-    """
-    with torch.no_grad():
-        for block_row in weight.split(rows, 0):
-            for block in block_row.split(columns, 1):
-                nn.init.xavier_uniform_(block)
-    return weight
 
 
 def pool_nodes(h_ND: Tensor, plan: Plan, how: str) -> Tensor:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from multiview.config import Boundary, Denominator, ObjectiveConfig, TeacherConfig
-from multiview.engines.native import to_device
+from multiview.engines.plan import to_device
 from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
 # A sentence in which only bytes were replaced still has real trees, so it stays usable.

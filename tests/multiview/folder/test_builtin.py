@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from multiview import encode, explain, export, info, search
-from multiview.folder.names import model_folder
+from multiview.folder.files import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
 
@@ -72,7 +72,7 @@ def test_a_missing_or_damaged_one_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shutil.copytree(builtin, tmp_path / "copy")
-    monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path / "copy")
+    monkeypatch.setattr("multiview.folder.files.BUILTIN_FOLDER", tmp_path / "copy")
     path = tmp_path / "copy" / removed
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert COMMANDS[command].cli(["builtin", str(corpus), *(["cat"] if command == "search" else [])]) == 2

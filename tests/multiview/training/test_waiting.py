@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import torch
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from multiview.config import TrainConfig
-from multiview.engines.native import pack, to_device, unpack
+from multiview.encoders import recurrent
+from multiview.engines.plan import pack, to_device, unpack
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
@@ -23,7 +25,6 @@ from tests.fixtures.trees import changed
 from tests.fixtures.waiting import Waits, no_waiting
 from tests.multiview.test_train import assert_same_bits, kept, newest
 
-# The portable kernels: a GPU's own are checked against them, and numba's read the tensors as arrays.
 VARIANTS = {
     "paper": {},
     "seq": {"views": "seq,dep"},
@@ -36,14 +37,20 @@ VARIANTS = {
 }
 
 
-def portable(config: TrainConfig, variant: str) -> TrainConfig:
-    return changed(changed(config, encoder={"engine": "torch"}), **VARIANTS[variant])
+@pytest.fixture
+def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that do nothing: a GPU's own do not wait, and numba's read the tensors as arrays."""
+    names = [f"{kind}_{way}" for kind in ("leaf", "const", "dep") for way in ("forward", "backward")]
+    steps = dict.fromkeys((*names, "dep_attend", "dep_attend_backward"), lambda *_: None)
+    kernels = SimpleNamespace(array=lambda tensor: tensor, BIAS_AFTERWARDS=True, **steps)
+    monkeypatch.setattr(recurrent, "kernels_for", lambda x: kernels)
 
 
 # Not SEQ: torch's GRU reads the sizes of its steps, which are on the host even where the rest is not.
+@pytest.mark.usefixtures("no_kernels")
 @pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "seq"])
 def test_a_step_does_not_wait(tiny: TrainConfig, variant: str) -> None:
-    trainer = Trainer(portable(tiny, variant), open_trees(tiny.trees))
+    trainer = Trainer(changed(tiny, **VARIANTS[variant]), open_trees(tiny.trees))
     jobs = trainer.jobs()
     for _ in range(2):
         step = trainer.prepare(next(jobs))
@@ -55,16 +62,18 @@ def test_a_step_does_not_wait(tiny: TrainConfig, variant: str) -> None:
         trainer.unread.read()
 
 
+@pytest.mark.usefixtures("no_kernels")
 def test_fixed_vectors_do_not_wait(tiny: TrainConfig, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("the 0.5 1 0 0 0 2\ncat 1 2 3 4 5 6\n")
-    config = changed(portable(tiny, "paper"), words="fixed", vectors=str(vectors))
+    config = changed(tiny, words="fixed", vectors=str(vectors))
     trainer = Trainer(config, open_trees(tiny.trees))
     step = trainer.prepare(next(trainer.jobs()))
     with no_waiting():
         trainer.update(trainer.gradient(step))
 
 
+@pytest.mark.usefixtures("no_kernels")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_step_stays_on_its_device(tiny: TrainConfig, variant: str, monkeypatch) -> None:
     """On torch's device without memory: a tensor left on the CPU, or a value asked for, is an error."""
@@ -75,7 +84,7 @@ def test_a_step_stays_on_its_device(tiny: TrainConfig, variant: str, monkeypatch
     ):
         monkeypatch.setattr(torch, name, stand_in)  # autocast does not know that device
     monkeypatch.setattr(FusedAdam, "step", lambda self: None)  # the fused kernel needs memory
-    trainer = Trainer(portable(tiny, variant), open_trees(tiny.trees))
+    trainer = Trainer(changed(tiny, **VARIANTS[variant]), open_trees(tiny.trees))
     step = trainer.prepare(next(trainer.jobs()))
     with no_waiting("meta"):
         result = trainer.gradient(step)
