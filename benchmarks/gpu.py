@@ -26,8 +26,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from multiview.config import TrainConfig, preset
 from multiview.encoders.registry import view_class
 from multiview.model import MultiViewEncoder

@@ -26,7 +26,7 @@ import torch
 from nltk.tree import Tree
 
 from benchmarks.timing import alternate, ratios, spread
-from corpora.support.dry_run import peak_memory
+from corpora.support.cli import peak_memory
 from parsing.constituency.model import SpanParser
 from parsing.dependency.model import BiaffineParser
 from parsing.models import load_constituency_parser, load_dependency_parser

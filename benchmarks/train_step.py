@@ -24,8 +24,7 @@ from typing import Literal
 import torch
 
 from benchmarks.timing import spread
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from multiview.config import preset
 from multiview.training.data import Step, open_trees, prefetch
 from multiview.training.trainer import Job, Trainer

@@ -26,8 +26,7 @@ from typing import Literal
 import pandas as pd
 
 from corpora.senteval.tasks import RELATEDNESS_TASKS
-from corpora.support.cli import Command
-from corpora.support.config import Count, CountOrNone, configuration
+from corpora.support.cli import Command, Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json
 from corpora.support.progress import progress

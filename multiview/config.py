@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from corpora.support.config import (
+from corpora.support.cli import (
     Count,
     CountOrNone,
     Fraction,

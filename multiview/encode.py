@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from tyro.conf import Positional
 
 from corpora.inputs import read_lines
-from corpora.support.cli import Command
-from corpora.support.config import config_to_json, configuration
+from corpora.support.cli import Command, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_array, write_json
 

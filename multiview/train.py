@@ -24,8 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, given_option, log_to
-from corpora.support.config import config_to_json
+from corpora.support.cli import Command, config_to_json, dry_run_text, given_option, log_to, peak_memory
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
 from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
@@ -166,7 +165,6 @@ def dry_run(trainer: Trainer) -> int:
     """Print what a run would do and how long it would take, from a few real steps; write nothing."""
     import torch
 
-    from corpora.support.dry_run import dry_run_text
     from parsing.networks.device import torch_threads
 
     config, network = trainer.config, trainer.network
@@ -188,6 +186,7 @@ def dry_run(trainer: Trainer) -> int:
     cuda = trainer.device.type == "cuda"
     given = "as --loop.threads says" if config.loop.threads else "--loop.threads sets another number"
     held_out = trainer.validation_set.sentences
+    memory_bytes = torch.cuda.max_memory_allocated(trainer.device) if cuda else peak_memory()
     text = dry_run_text(
         config,
         facts={
@@ -195,11 +194,13 @@ def dry_run(trainer: Trainer) -> int:
             "words": f"{len(network.words.vocabulary)} of size {network.words.dim}",
             "speed": f"{max(sentences) * per_s:,.0f} sentences/s on {trainer.device}",
             "threads": f"{trainer.threads}; {given}",
+            **{f"{part} parameters": f"{count:,}" for part, count in parameters.items()},
+            "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
+            "disk": f"{4e-6 * sum(parameters.values()):,.1f} MB",
         },
-        parameters=parameters,
-        memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
-        disk_bytes=4.0 * sum(parameters.values()),
-        work=("train", steps, "steps", per_s),
+        units=steps,
+        unit="steps",
+        per_s=per_s,
     )
     print(text)
     return 0

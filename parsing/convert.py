@@ -17,8 +17,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from corpora.support.cli import Command, Commands
-from corpora.support.config import configuration
+from corpora.support.cli import Command, Commands, configuration
 from corpora.support.errors import UserError
 
 

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 
 if TYPE_CHECKING:
-    from corpora.documents import Document
+    from corpora.text import Document
     from parsing.cache.reader import TreeCache
 
 
@@ -58,7 +57,7 @@ def main(config: ExportConfig) -> None:
 
 def documents(cache: TreeCache) -> Iterator[Document]:
     """The cache's documents with their trees as annotation, long ones in pieces."""
-    from corpora.documents import in_pieces
+    from corpora.text import in_pieces
     from parsing.cache.sentences import cached_sentences
 
     starts = cache.documents().tolist()

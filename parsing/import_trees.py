@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from corpora.support.errors import UserError
 from parsing.cache.files import NAME, SHARD_SENTENCES, Manifest
 from parsing.cache.format import DUMMY_NAME, FALLBACK_NAME
 
 if TYPE_CHECKING:
-    from corpora.documents import Document, Sentence
+    from corpora.text import Document, Sentence
     from parsing.cache.format import Batch
 
 
@@ -110,7 +109,7 @@ def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
     Raises:
         UserError: a sentence without heads, or the files differ.
     """
-    from corpora.documents import in_pieces
+    from corpora.text import in_pieces
     from corpora.treebanks import read_brackets, read_conllu
 
     trees = iter(() if ptb is None else read_brackets(ptb))

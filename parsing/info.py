@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from corpora.support.errors import printable
 
 if TYPE_CHECKING:

@@ -25,12 +25,19 @@ from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, preset_defaults
-from corpora.support.config import Count, config_to_json, configuration
+from corpora.support.cli import (
+    Command,
+    Count,
+    config_to_json,
+    configuration,
+    dry_run_text,
+    peak_memory,
+    preset_defaults,
+)
 from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
-    from corpora.documents import Corpus
+    from corpora.text import Corpus
     from parsing.pipeline.driver import RunSummary
     from parsing.pipeline.workers import Pool
     from parsing.text_parser import TextParser
@@ -207,7 +214,6 @@ def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: in
     Raises:
         UserError: the corpus has no sentences.
     """
-    from corpora.support.dry_run import dry_run_text
     from corpora.support.errors import UserError
     from parsing.cache.files import write_shard
     from parsing.pipeline.driver import shards_of
@@ -226,10 +232,14 @@ def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: in
     total = len(batch) if whole else expected_sentences(corpus, config.corpus)
     return dry_run_text(
         config,
-        facts={"sample": f"{len(batch):,} sentences, parsed by one worker of {workers}"},
-        parameters={},
-        disk_bytes=None if total is None else total * size,
-        work=("parse", total, "sentences", per_s * (1 if whole else workers)),
+        facts={
+            "sample": f"{len(batch):,} sentences, parsed by one worker of {workers}",
+            "memory": f"{peak_memory() / 2**20:,.0f} MiB at most while it was parsed",
+            "disk": "unknown" if total is None else f"{total * size / 1e6:,.1f} MB",
+        },
+        units=total,
+        unit="sentences",
+        per_s=per_s * (1 if whole else workers),
     )
 
 

@@ -19,8 +19,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from corpora.support.cli import Command, Commands
-from corpora.support.config import Count, configuration
+from corpora.support.cli import Command, Commands, Count, configuration
 from parsing.networks.config import Precision
 
 TITLES = {

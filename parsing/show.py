@@ -12,8 +12,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
-from corpora.support.config import Count, CountOrNone, configuration
+from corpora.support.cli import Command, Count, CountOrNone, configuration
 
 
 @configuration

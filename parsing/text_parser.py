@@ -26,7 +26,7 @@ import numpy as np
 from corpora.inputs import encodable, is_encodable
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
-from corpora.tokenize import Tokenizer
+from corpora.text import Tokenizer
 from parsing.cache.format import (
     BLANK_TOKEN,
     CONST_FALLBACK,

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from corpora.support.errors import UserError
 from parsing.cache.format import NODE_FIELDS, Batch
 from parsing.cache.reader import TreeCache

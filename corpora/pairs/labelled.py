@@ -21,8 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.inputs import read_lines, stem
-from corpora.rows import bad_row, read_table
+from corpora.inputs import bad_row, read_lines, read_table, stem
 from corpora.support.errors import UserError
 from corpora.support.files import parse_json
 

@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.inputs import stem
-from corpora.support.config import CountOrNone, config_from_json, config_to_json, configuration
+from corpora.support.cli import CountOrNone, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import (
     atomic_path,

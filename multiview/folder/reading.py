@@ -24,7 +24,7 @@ from parsing.trees.parsers import same_trees
 if TYPE_CHECKING:
     import torch
 
-    from corpora.tokenize import Tokenizer
+    from corpora.text import Tokenizer
     from parsing.cache.reader import TreeCache
 
 Tokens = Sequence[str]
@@ -62,7 +62,7 @@ class Reader:
         if not isinstance(text, str):
             return tuple(text)
         if self._tokenizer is None:
-            from corpora.tokenize import Tokenizer
+            from corpora.text import Tokenizer
 
             spaced = str(self.corpus.get("tokenizer", "")).startswith("space")
             self._tokenizer = Tokenizer("space" if spaced else "spacy", running=False)

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.support.config import Count, CountOrNone, configuration
+from corpora.support.cli import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_text
 from multiview.config import Case

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from annotated_types import Ge, Lt
 
-from corpora.support.config import Count, config_from_json, config_to_json, configuration
+from corpora.support.cli import Count, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import (
     SEAL,

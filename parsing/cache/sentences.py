@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from corpora.documents import Document, Sentence
+from corpora.text import Document, Sentence
 from corpora.treebanks import conllu_lines
 from parsing.cache.format import FLAG_NAMES, Batch, Inventories
 from parsing.trees import draw

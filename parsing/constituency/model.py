@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
 from parsing.constituency.decode import decode_batch
 from parsing.constituency.span_head import SpanHead, best_spans, project

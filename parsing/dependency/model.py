@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json
 from parsing.dependency.decode import decode_heads
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.device import Stages, to_host

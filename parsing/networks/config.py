@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge
 
-from corpora.support.config import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
+from corpora.support.cli import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
 
 Precision = Literal["fp32", "bf16"]
 """Arithmetic of a parser's sentence encoder; everything after it is always fp32."""

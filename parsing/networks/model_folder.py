@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from corpora.support.config import Config, config_from_json, configuration
+from corpora.support.cli import Config, config_from_json, configuration
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import atomic_path, read_json, sha256_file, write_json
 from parsing.networks.features import ParserVocabulary

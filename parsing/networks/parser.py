@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json
 from parsing.networks.config import EncoderConfig
 from parsing.networks.device import DeviceParser, Parse, Stages
 from parsing.networks.features import ParserVocabulary, TypeTable

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpora.documents import Corpus, Document
 from corpora.inputs import encodable
 from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import locked, sweep, write_json
 from corpora.support.progress import progress
+from corpora.text import Corpus, Document
 from parsing.cache.files import (
     NAME,
     SHARD_SENTENCES,

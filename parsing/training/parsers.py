@@ -25,11 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from corpora.documents import Sentence
-from corpora.support.cli import log_to
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_text
+from corpora.text import Sentence
 from parsing.constituency.loss import margin_loss
 from parsing.constituency.model import ConstituencyModel, SpanParser, fencepost_vectors, word_states
 from parsing.dependency.model import BiaffineParser, DependencyModel

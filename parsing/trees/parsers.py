@@ -90,7 +90,7 @@ def check_tokens(sentences: Sequence[Sequence[str]], first: int = 0) -> None:
         if isinstance(tokens, str):
             raise UserError(
                 f"parse: sentence {index} is the string {tokens[:60]!r}; give a list of its tokens "
-                "(corpora.tokenize.Tokenizer makes them)"
+                "(corpora.text.Tokenizer makes them)"
             )
         if odd := [token for token in tokens if not isinstance(token, str)]:
             raise UserError(f"parse: sentence {index}: {odd[0]!r} is no token but a {type(odd[0]).__name__}")

@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.cli import Command
-from corpora.support.config import CountOrNone, Positive, configuration
+from corpora.support.cli import Command, CountOrNone, Positive, configuration
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json
 from corpora.support.files import write_json, write_text
 from parsing.cache.reader import TreeCache
 from parsing.cache.sentences import ParsedSentence, cached_sentences

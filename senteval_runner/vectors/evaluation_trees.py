@@ -78,11 +78,11 @@ class EvaluationTrees:
         return found
 
     def _parse(self, sentences: list[Tokens], output: Path, reader: Reader, needs: set[str]) -> None:
-        from corpora.documents import Sentence, StreamCorpus, in_pieces
+        from corpora.text import Corpus, Sentence, in_pieces
         from parsing.pipeline.workers import LocalPool, Pool
         from parsing.text_parser import TextParser, load
 
-        corpus = StreamCorpus(
+        corpus = Corpus(
             "senteval",
             lambda: in_pieces("senteval", map(Sentence, sentences)),
             about={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},

@@ -32,8 +32,8 @@ from statistics import fmean
 
 import numpy as np
 
-from corpora.rows import read_table
-from corpora.support.config import config_to_json
+from corpora.inputs import read_table
+from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_json
 from multiview.words.vectors import WordVectors, load_word_vectors

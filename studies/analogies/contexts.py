@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from corpora.rows import read_mapping, read_table
+from corpora.inputs import read_mapping, read_table
 from corpora.support.progress import progress
 from parsing.cache.reader import TreeCache
 from parsing.cache.sentences import ParsedSentence, cached_sentences

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.config import Count, Positive, configuration
+from corpora.support.cli import Count, Positive, configuration
 from senteval_runner.towers.config import Pieces
 
 Sampling = Literal["retrieved", "random"]

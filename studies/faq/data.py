@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.inputs import read_mapping, read_table
 from corpora.ranking.lexical import Scores
-from corpora.rows import read_mapping, read_table
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest
 from senteval_runner.protocol.features import unit

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.config import Count, NotNegative, Positive, configuration
+from corpora.support.cli import Count, NotNegative, Positive, configuration
 
 Feature = Literal["cosine", "bilinear", "uv", "uv-diff-prod"]
 Scorer = Literal["linear", "mlp"]

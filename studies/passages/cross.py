@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.ranking.questions import PassageSet, Question
+from corpora.ranking.sets import PassageSet, Question
 from corpora.support.progress import progress
 from parsing.networks.device import pick_device
 from senteval_runner.towers.transformer import load_tower

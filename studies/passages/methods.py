@@ -12,8 +12,7 @@ import numpy as np
 
 from corpora.inputs import input_hash
 from corpora.ranking.lexical import Bm25
-from corpora.ranking.questions import PassageSet, filtered
-from corpora.ranking.sets import parse_spec, read_set
+from corpora.ranking.sets import PassageSet, filtered, parse_spec, read_set
 from corpora.support.errors import UserError
 from senteval_runner.report.page import Page
 from senteval_runner.towers.backbones import open_layers

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.ranking.questions import Question
+from corpora.ranking.sets import Question
 
 DEPTHS = (1, 5, 10)
 METRICS = ("mrr", "map", *(f"{name}@{k}" for name in "prs" for k in DEPTHS))

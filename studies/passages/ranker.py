@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.ranking.questions import Question
+from corpora.ranking.sets import Question
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from senteval_runner.protocol.features import unit

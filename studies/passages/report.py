@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from corpora.ranking.questions import PassageSet
+from corpora.ranking.sets import PassageSet
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.significance import bootstrap
 from senteval_runner.report.table import Cell, Column, Score, Table

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.rows import read_rows, read_table
+from corpora.inputs import read_rows, read_table
 from corpora.support.errors import UserError
 
 

@@ -9,14 +9,21 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.documents import MAX_PIECE, Document, Sentence, StreamCorpus, in_pieces, parse_limit
-from corpora.registry import open_corpus
+from corpora.registry import open_corpus, parse_limit
 from corpora.support.errors import UserError
-from corpora.text import text_corpus
-from corpora.tokenize import MAX_RUN, Tokenizer
+from corpora.text import (
+    MAX_PIECE,
+    MAX_RUN,
+    Corpus,
+    Document,
+    Sentence,
+    Tokenizer,
+    in_pieces,
+    text_corpus,
+)
 
 
-def rows(corpus: StreamCorpus) -> list[tuple[str, list[str]]]:
+def rows(corpus: Corpus) -> list[tuple[str, list[str]]]:
     return [(doc.id, [" ".join(s.tokens) for s in doc.sentences]) for doc in corpus]
 
 
@@ -72,7 +79,7 @@ def test_only_the_touched_sentences_of_running_text_are_marked(tmp_path: Path) -
 def test_errors_are_one_line(tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("\n \n")
-    with pytest.raises(UserError, match=r"empty\.txt: holds no sentences \(reader text-1"):
+    with pytest.raises(UserError, match=r"empty\.txt: holds no sentences \(empty: reader text-1"):
         list(open_corpus(empty))
     with pytest.raises(UserError, match=r"nowhere\.txt: no such corpus, file or folder"):
         open_corpus(tmp_path / "nowhere.txt")
@@ -183,7 +190,7 @@ def test_words_and_sentences_are_those_of_an_untouched_spacy(text: str) -> None:
 def test_a_fresh_pipeline_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "Mr. Smith can't go to the U.S. today; he'll try tomorrow."
     before = SPACY.line(text)
-    monkeypatch.setattr("corpora.tokenize.MAX_LEXEMES", 0)
+    monkeypatch.setattr("corpora.text.MAX_LEXEMES", 0)
     assert SPACY.line(text) == before
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from multiview.encoders import registry
 from multiview.encoders.registry import Encoder, register_view
 from tests.parsing.cache.test_reader import write_cache

@@ -59,7 +59,7 @@ def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch, sample:
     monkeypatch.setattr(command_module, "SAMPLE", sample)
     main(config_of(tmp_path, dry_run=True))
     out = capsys.readouterr().out
-    assert "parse        7 sentences" in out and '"max_tokens": 128' in out
+    assert "work         7 sentences" in out and '"max_tokens": 128' in out
     assert f"{min(sample, 7)} sentences, parsed by one worker" in out
     assert "\ndisk " in out and "\ntime " in out
     assert not (tmp_path / "cache").exists()

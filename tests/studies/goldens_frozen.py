@@ -14,8 +14,7 @@ from unittest.mock import patch
 import numpy as np
 from safetensors.torch import save_file
 
-from corpora.ranking.questions import filtered
-from corpora.ranking.sets import read_set
+from corpora.ranking.sets import filtered, read_set
 from senteval_runner.vectors.encoders import open_model
 from studies.analogies.__main__ import cli as analogies
 from studies.faq.__main__ import cli as faq

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support.cli import Command, preset_defaults
-from corpora.support.config import Count, config_from_json, config_to_json, configuration
-from corpora.support.dry_run import dry_run_text, duration
+from corpora.support.cli import (
+    Command,
+    Count,
+    config_from_json,
+    config_to_json,
+    configuration,
+    dry_run_text,
+    preset_defaults,
+)
 from corpora.support.errors import MissingExtraError, UserError
 
 
@@ -106,8 +112,7 @@ def test_configurations_round_trip_and_refuse_unknown_keys() -> None:
     config = Options(output=Path("y"), epochs=3)
     assert config_from_json(Options, config_to_json(config), where="c.json") == config
     for values, message in (
-        ({"colour": "red"}, r"c\.json: unknown key 'colour'"),
-        ({"epochs": 0}, r"c\.json: epochs 0: must be at least 1"),
+        ({"colour": "red"}, r'c\.json: colour "red": unknown key'),
         ([], r"c\.json: the whole \[\]: must be"),
     ):
         with pytest.raises(UserError, match=message):
@@ -145,16 +150,10 @@ def test_required_options_stay_required(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_dry_run_says_how_much_and_how_long() -> None:
-    assert [duration(seconds) for seconds in (48, 750, 11520)] == ["48 s", "12.5 min", "3.2 h"]
-    text = dry_run_text(
-        Options(), facts={"model": "m"}, parameters={"dep": 1000}, disk_bytes=2.5e6, memory_bytes=2**20,
-        work=("encode", 12_000, "sentences", 100),
-    )  # fmt: skip
-    assert [" ".join(line.split()) for line in text.splitlines()[-6:]] == [
+    text = dry_run_text(Options(), {"model": "m"}, 12_000, "sentences", 100)
+    assert [" ".join(line.split()) for line in text.splitlines()[-3:]] == [
         "model m",
-        "dep parameters 1,000",
-        "memory 1 MiB peak in the calibration",
-        "disk 2.5 MB",
-        "encode 12,000 sentences at 100 a second",
-        "time 2.0 min",
+        "work 12,000 sentences at 100 a second",
+        "time 0:02:00",
     ]
+    assert dry_run_text(Options(), {}, None, "steps", 1).endswith("unknown")

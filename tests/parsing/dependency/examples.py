@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from corpora.documents import Sentence
+from corpora.text import Sentence
 from parsing.dependency.model import DependencyModel
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.features import ParserVocabulary

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
 from corpora.support.files import locked
+from corpora.text import Document, Sentence
 from parsing.cache.files import Manifest
 from parsing.cache.reader import TreeCache
 from parsing.pipeline.driver import run_corpus, shards_of

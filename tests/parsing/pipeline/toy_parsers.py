@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from corpora.documents import Document, Sentence
+from corpora.text import Document, Sentence
 from parsing.text_parser import TextParser
 from parsing.trees.parsers import ConstituencyParse, DependencyParse, DeviceLost
 

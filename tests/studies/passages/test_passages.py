@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.ranking.questions import Question, question
+from corpora.ranking.sets import Question, question
 from corpora.support.errors import UserError
 from studies.passages.metrics import METRICS, mean, measure, ranked
 from studies.passages.ranker import (

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.ranking.questions import PassageSet, Question, filtered, question
-from corpora.ranking.sets import contains, parse_spec, read_set
+from corpora.ranking.sets import PassageSet, Question, contains, filtered, parse_spec, question, read_set
 from corpora.support.errors import UserError
 from tests.studies.passages import passage_sets
 

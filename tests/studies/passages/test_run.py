@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.ranking.questions import filtered
-from corpora.ranking.sets import read_set
+from corpora.ranking.sets import filtered, read_set
 from studies.finetune.tiny import build_tiny
 from studies.kit.data import published, read_presets
 from studies.kit.runner import run_study
