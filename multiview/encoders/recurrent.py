@@ -23,7 +23,7 @@ SEQ: D/2 in each direction; the sentence is the last state of both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -225,8 +225,6 @@ def _pairs(states: Tensor, internal: int) -> Tensor:
 class TreeLSTM(Encoder):
     """What DEP and CONST share; a subclass makes its weights in the order in which its sweep takes them."""
 
-    schedule: ClassVar[Callable[[Batch], ConstPlan | DepPlan]]
-    """Makes the plan."""
     sweep: ClassVar[type[torch.autograd.Function]]
     """The native engine's."""
     reference: ClassVar[str]
@@ -246,9 +244,14 @@ class TreeLSTM(Encoder):
                 nn.init.zeros_(weight)
                 nn.init.constant_(weight.detach().split(self.dim)[forget_gates], self.forget_bias)
 
+    @staticmethod
+    @abstractmethod
+    def schedule(batch: Batch) -> ConstPlan | DepPlan:
+        """The native plan."""
+
     def plan(self, batch: Batch) -> Plan:
         """Reads the heads or children, and the heights."""
-        plan = type(self).schedule(batch)
+        plan = self.schedule(batch)
         if self.engine != "dgl":
             return plan
         from multiview.engines.dgl_engine import GraphPlan
@@ -264,7 +267,7 @@ class TreeLSTM(Encoder):
             states = getattr(dgl_engine, self.reference)
             roots_and_all = states(nn.functional.embedding(token_N, x_UE), *weights, plan)
         else:
-            roots_and_all = self.sweep.apply(x_UE, token_N, *weights, plan)  # type: ignore[no-untyped-call]
+            roots_and_all = self.sweep.apply(x_UE, token_N, *weights, plan)
         root_BD, h_ND = roots_and_all
         return root_BD, h_ND
 
@@ -274,7 +277,8 @@ class DepEncoder(TreeLSTM):
     """Attentive Child-Sum Tree-LSTM, root state."""
 
     requires = frozenset({"tokens", "dep"})
-    schedule, sweep, reference = staticmethod(plan_dep), DepSweep, "dep_states"
+    schedule = staticmethod(plan_dep)
+    sweep, reference = DepSweep, "dep_states"
 
     def __init__(
         self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
@@ -298,7 +302,8 @@ class ConstEncoder(TreeLSTM):
     """Binary Tree-LSTM, words at the leaves, root state."""
 
     requires = frozenset({"tokens", "const"})
-    schedule, sweep, reference = staticmethod(plan_const), ConstSweep, "const_states"
+    schedule = staticmethod(plan_const)
+    sweep, reference = ConstSweep, "const_states"
 
     def __init__(
         self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0

@@ -118,15 +118,15 @@ class Encoder(nn.Module, ABC):
         """Size of the sentence vectors."""
         return self.dim * parts_of_pooling(self.pooling)
 
-    def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """States of all nodes in sentence order and their heights: ``(h [N, D], height int32 [N])``.
+    def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
+        """States of all nodes in sentence order, [N, D].
 
         The nodes of a dependency tree are its words; those of a constituency tree are its n words, then its
         n - 1 internal nodes. The arguments are those of :meth:`forward`.
         """
         plan = plan.to(x_UE.device)
-        h = self.states(x_UE, _all_tokens(x_UE) if token_N is None else token_N, plan)[1]
-        return h.index_select(0, plan.tensor("node_slot")), plan.tensor("node_height")
+        h_ND = self.states(x_UE, _all_tokens(x_UE) if token_N is None else token_N, plan)[1]
+        return h_ND.index_select(0, plan.tensor("node_slot"))
 
     def use_words(self, vocabulary: Vocabulary) -> None:
         """Take the model's vocabulary; most views read vectors alone."""

@@ -71,7 +71,6 @@ class GraphPlan(Plan):
             sentences=plan.sentences,
             node_offsets=plan.node_offsets,
             node_slot=plan.node_slot,
-            node_height=plan.node_height,
             source=np.arange(edges),
             target=target,
             word=word,

@@ -56,8 +56,6 @@ class Plan:
     """int64 [B + 1] into the nodes in sentence order."""
     node_slot: IntArray
     """int64 [N]: slot of each node in sentence order; a constituency tree has its words first."""
-    node_height: IntArray
-    """int32 [N]: height of each node in sentence order."""
     on: torch.device | None = None
     """Device of ``tensors``; None before ``to``."""
     tensors: dict[str, Tensor] | None = None
@@ -150,13 +148,7 @@ class SequencePlan(Plan):
 def plan_words(batch: Batch) -> Plan:
     """The words of each sentence in order, for views without a recursion."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
-    tokens = int(offsets[-1])
-    return Plan(
-        sentences=len(offsets) - 1,
-        node_offsets=offsets,
-        node_slot=np.arange(tokens),
-        node_height=np.zeros(tokens, dtype=np.int32),
-    )
+    return Plan(sentences=len(offsets) - 1, node_offsets=offsets, node_slot=np.arange(int(offsets[-1])))
 
 
 def plan_const(batch: Batch) -> ConstPlan:
@@ -192,13 +184,13 @@ def plan_const(batch: Batch) -> ConstPlan:
     rank_N[tokens + order_I] = np.arange(tokens, tokens + internal)
     slot_N = np.empty(tokens + internal, dtype=np.int64)
     slot_N[np.append(child_I2[order_I], root_B)] = np.arange(tokens + internal)
-    slot, node_slot, height = np.empty_like(slot_N), np.empty_like(slot_N), np.empty_like(height_N)
+    slot, node_slot = np.empty_like(slot_N), np.empty_like(slot_N)
     slot[rank_N] = slot_N
     # In sentence order, a sentence's words come before its internal nodes.
     place_N = np.arange(tokens + internal)
     place_N[:tokens] += (offsets[:-1] - every_B)[sentence_T]
     place_N[tokens:] += offsets[sentence_I + 1] - tokens
-    node_slot[place_N], height[place_N] = slot_N, height_N
+    node_slot[place_N] = slot_N
     return ConstPlan(
         sentences=len(every_B),
         node_offsets=2 * offsets - np.arange(len(offsets)),
@@ -206,7 +198,6 @@ def plan_const(batch: Batch) -> ConstPlan:
         level_offsets=offsets_of(np.bincount(height_I)[1:]),
         slot=slot,
         node_slot=node_slot,
-        node_height=height,
     )
 
 
@@ -250,7 +241,6 @@ def plan_dep(batch: Batch) -> DepPlan:
         order=order,
         slot=slot_T[order],
         node_slot=slot_T,
-        node_height=height_T,
     )
 
 
@@ -274,7 +264,6 @@ def plan_sequence(batch: Batch) -> SequencePlan:
         sorted_sentences=by_length,
         unsorted_sentences=column_B,
         node_slot=row_T,
-        node_height=np.zeros(tokens, dtype=np.int32),
     )
 
 
