@@ -30,7 +30,7 @@ from multiview.encoders.registry import Encoder, view_class
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
 from parsing.cache.format import Batch
 from parsing.cache.reader import TreeCache
-from parsing.networks.products import Products
+from parsing.networks.device import Products
 from parsing.run import cli as parse
 
 WORD_DIM = 300

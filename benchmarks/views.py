@@ -47,7 +47,7 @@ AVERAGE, RANDOM = "average of its words", "random words"
 BUDGET = (
     *("--preset", "laptop", "--objective.score", "bilinear", "--loop.learning-rate", "5e-3"),
     *("--encoder.start", "xavier", "--encoder.dim", "128", "--loop.batch", "200"),
-    *("--loop.epochs", "1000", "--loop.threads", "1", "--loop.validation", "0"),
+    *("--loop.epochs", "1000", "--loop.validation", "0"),
 )
 Words = Literal["trained", "fixed"]
 WORDS: dict[Words, tuple[str, ...]] = {

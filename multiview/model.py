@@ -278,7 +278,7 @@ class MultiViewEncoder:
     ) -> int:
         """Add words the model was not trained on, mapped from pre-trained vectors by least squares.
 
-        Every trained table gets its own map (:class:`multiview.words.expansion.Expansion`) and keeps its own
+        Every trained table gets its own map (:class:`multiview.words.vectors.Expansion`) and keeps its own
         rows; hash buckets still serve the words that neither the corpus nor the vectors know.
 
         Args:

@@ -78,9 +78,10 @@ def main(config: SearchConfig) -> None:
     else:
         corpus_ND = read_vectors(config.vectors)
     if corpus_ND.shape != shape or not len(corpus_ND):
+        found, wanted = (" x ".join(map(str, numbers)) for numbers in (corpus_ND.shape, shape))
         raise UserError(
-            f"{config.vectors or config.corpus}: {' x '.join(map(str, corpus_ND.shape))} numbers, this corpus and "
-            f"model need {shape[0]} x {shape[1]}, of one sentence at least; encode it with the same --views"
+            f"{config.vectors or config.corpus}: holds {found} numbers, this corpus and model need {wanted}, of "
+            "one sentence at least; encode the corpus with this model and the same --views"
         )
     for query in config.queries or filter(None, map(str.strip, sys.stdin)):
         if len(config.queries) != 1:

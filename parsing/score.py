@@ -2,10 +2,10 @@
 
     python -m parsing.score dep builtin gum/dev.conllu
     python -m parsing.score const builtin gum/dev.ptb
-    python -m parsing.score dep builtin gum/dev.conllu --precision bf16 --device cuda
+    python -m parsing.score dep builtin gum/dev.conllu --device cuda
 
-The parser sees only the words. Prints the scores and, as the last line, the same as JSON. In reduced
-precision or on a GPU it also prints the agreement with the trees of the CPU in fp32.
+The parser sees only the words. Prints the scores and, as the last line, the same as JSON. On a GPU it also
+prints the agreement with the trees of the CPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Annotated, Any
 import tyro
 
 from corpora.support.cli import Command, Commands, Count, configuration
-from parsing.networks.config import Precision
 
 TITLES = {
     "dep": "per cent of tokens without punctuation (_punct: of all), relation subtypes included",
@@ -37,44 +36,41 @@ class ScoreOptions:
     """builtin, a model folder, or (const) a benepar name or file."""
     treebank: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TREEBANK...")]
     """Gold trees: CoNLL-U files (dep), bracket files (const)."""
-    precision: Precision = "fp32"
-    """Arithmetic of the encoder; bf16 is also compared with fp32."""
     threads: Count = 1
     """Threads of torch."""
     device: str = "cpu"
     """Where sentences are encoded and scored: cpu, cuda, cuda:N, or auto; a GPU's trees are also compared
-    with those of the CPU in fp32."""
+    with those of the CPU."""
 
 
 def main(kind: str, config: ScoreOptions) -> None:
     """Load a parser, ``dep`` or ``const``, score and time it on the treebank."""
     import torch
 
-    from parsing import models
+    from parsing.text_parser import load_parser
     from parsing.training import scores
     from parsing.trees import agreement
 
-    load: Any
     gold: Any
     score: Any
     compare: Any
     if kind == "dep":
-        gold, load = scores.read_dependencies(config.treebank), models.load_dependency_parser
+        gold = scores.read_dependencies(config.treebank)
         score, compare = scores.score_dependency, agreement.dependency_agreement
     else:
-        gold, load = scores.read_treebank(config.treebank), models.load_constituency_parser
+        gold = scores.read_treebank(config.treebank)
         score, compare = scores.score_constituency, agreement.constituency_agreement
     torch.set_num_threads(config.threads)
-    parser = load(config.model, config.precision, config.device)
+    parser = load_parser(kind, config.model, config.device)
     start = time.perf_counter()
     found = score(parser, gold)
     rate = len(gold) / (time.perf_counter() - start)
     print(f"{config.model} on {len(gold):,} sentences ({rate:,.0f} a second): {TITLES[kind]}")
     print("  ".join(f"{name} {value:.2f}" for name, value in found.items()))
-    if config.precision != "fp32" or "device" in parser.identity:
+    if "device" in parser.identity:
         words = [one.words if kind == "const" else one.tokens for one in gold]
-        same = compare(parser.parse(words), load(config.model).parse(words))
-        print("against fp32: " + ", ".join(f"{k.replace('_', ' ')} {v:.2f} %" for k, v in same.items()))
+        same = compare(parser.parse(words), load_parser(kind, config.model).parse(words))
+        print("against the CPU: " + ", ".join(f"{k.replace('_', ' ')} {v:.2f} %" for k, v in same.items()))
         found |= same
     print(json.dumps({**{k: round(v, 4) for k, v in found.items()}, **parser.identity}))
 

@@ -49,7 +49,7 @@ from multiview.engines.plan import (
     workspace,
 )
 from parsing.cache.format import Batch
-from parsing.networks.products import Products
+from parsing.networks.device import Products
 
 
 @torch.no_grad()

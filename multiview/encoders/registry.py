@@ -24,8 +24,7 @@ from torch import Tensor, nn
 from corpora.support.errors import UserError, did_you_mean
 from multiview.config import EncoderConfig, Pooling, parts_of_pooling
 from multiview.engines.plan import Plan
-from multiview.words.table import WordTable
-from multiview.words.vocabulary import Vocabulary
+from multiview.words.table import Vocabulary, WordTable
 from parsing.cache.format import Batch
 
 BAG_SCALE = 0.2

@@ -35,7 +35,7 @@ from numba import njit
 from torch import Tensor
 
 from multiview.engines.plan import NORM_FLOOR
-from parsing.networks.activations import compiled, sigmoid, tanh
+from parsing.networks.sentence_encoder import compiled, sigmoid, tanh
 
 BIAS_AFTERWARDS = False
 """Whether the bias's gradient is summed after the sweep, not level by level."""

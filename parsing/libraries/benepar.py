@@ -26,8 +26,7 @@ from transformers import dynamic_module_utils
 
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
-from parsing.networks.device import DeviceParser, Stages
-from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder
+from parsing.networks.parser import CONFIG, VOCABULARY, DeviceParser, ModelFolder, Stages
 from parsing.trees.parsers import ConstituencyParse, check_tokens
 
 VERSION = "0.2.0"
@@ -49,10 +48,6 @@ class BeneparParser(DeviceParser):
         self._language = guess_language(parser.label_vocab)
         self._is_readable = lru_cache(MAX_TYPES)(self._reads)
 
-    def use_bfloat16(self) -> None:
-        """Raises a UserError: benepar would score spans in it, too."""
-        raise UserError("--precision bf16: a benepar model runs in fp32")
-
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order.
 
@@ -66,7 +61,7 @@ class BeneparParser(DeviceParser):
             limit = self.parser.add_timing.timing_table.shape[0]
             if max(sizes, default=0) > limit:
                 raise ValueError(f"a sentence of {max(sizes) - 2} words; the model takes {limit - 2}")
-        return self.runner.run(sizes, lambda members: self._parse_batch([readable[i] for i in members]))
+        return self.run_batches(sizes, lambda members: self._parse_batch([readable[i] for i in members]))
 
     def _parse_batch(self, sentences: list[list[str]]) -> Stages[ConstituencyParse]:
         yield

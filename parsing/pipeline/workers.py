@@ -20,10 +20,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any, Self
+from unittest.mock import patch
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
-from corpora.support.files import environment
 from parsing.cache.format import Batch, Inventories
 from parsing.text_parser import TextParser
 
@@ -120,7 +120,7 @@ class LocalPool(Pool):
         begin = (self._makes, context.Value("i", 0))
         self._executor = ProcessPoolExecutor(self.size, context, _begin, begin)
         try:
-            with environment(**ONE_THREAD):
+            with patch.dict(os.environ, ONE_THREAD):
                 for _ in range(self.size):  # starts a process each, which loads its parsers
                     self._executor.submit(_call, "describe")
         except OSError as error:  # the system refuses another process

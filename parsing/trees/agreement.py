@@ -1,4 +1,4 @@
-"""How far two parsers agree: one in reduced precision or on a GPU, and the same in fp32 on the CPU."""
+"""How far two parsers agree: one on a GPU, and the same on the CPU."""
 
 from __future__ import annotations
 

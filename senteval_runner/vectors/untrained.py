@@ -24,9 +24,8 @@ from multiview.config import TrainConfig
 from multiview.encoders.registry import Reading
 from multiview.folder.files import Member, ModelRecord, model_folder, model_records
 from multiview.model import MultiViewEncoder
-from multiview.words.table import WordTable
+from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
-from multiview.words.vocabulary import Vocabulary
 from parsing.cache.reader import TreeCache
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import Float

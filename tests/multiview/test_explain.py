@@ -15,7 +15,7 @@ from multiview import explain
 from multiview.encoders.registry import Reading
 from multiview.explain import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
-from parsing.models import load_constituency_parser, load_dependency_parser
+from parsing.text_parser import load_parser
 from parsing.trees.parsers import ConstituencyParse, DependencyParse
 from tests.multiview.engines.trees import random_heads
 
@@ -178,8 +178,8 @@ def encoder() -> MultiViewEncoder:
     """Untrained, with the parsers that ship."""
     encoder = MultiViewEncoder.untrained("dep,const,seq", dim=8, word_dim=6, device="cpu", start="bag")
     encoder.reader.corpus = {"tokenizer": "space"}
-    encoder.reader.parsers["dep"] = load_dependency_parser("builtin")
-    encoder.reader.parsers["const"] = load_constituency_parser("builtin")
+    encoder.reader.parsers["dep"] = load_parser("dep")
+    encoder.reader.parsers["const"] = load_parser("const")
     return encoder
 
 
