@@ -80,7 +80,7 @@ def main(config: SearchConfig) -> None:
     if corpus_ND.shape != shape or not len(corpus_ND):
         found, wanted = (" x ".join(map(str, numbers)) for numbers in (corpus_ND.shape, shape))
         raise UserError(
-            f"{config.vectors or config.corpus}: holds {found} numbers, this corpus and model need {wanted}, of "
+            f"{config.vectors or config.corpus}: holds {found} numbers, corpus and model need {wanted}, of "
             "one sentence at least; encode the corpus with this model and the same --views"
         )
     for query in config.queries or filter(None, map(str.strip, sys.stdin)):
