@@ -35,8 +35,8 @@ from multiview.encode import ModelOptions
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
-    from parsing.cache.format import Batch
-    from parsing.cache.sentences import ParsedSentence
+    from parsing.trees.batch import Batch
+    from parsing.trees.sentences import ParsedSentence
 
 Float = NDArray[np.floating]
 Tree = Literal["dep", "const", ""]
@@ -142,8 +142,8 @@ def explain_pair(
     encoder: MultiViewEncoder, a: str | Sequence[str], b: str | Sequence[str], view: str | None, top: int
 ) -> Explanation:
     """See :meth:`multiview.model.MultiViewEncoder.explain`."""
-    from parsing.cache.format import TOO_LONG
-    from parsing.cache.sentences import batch_sentences
+    from parsing.trees.batch import TOO_LONG
+    from parsing.trees.sentences import batch_sentences
 
     views, reader = None if view is None else [view], encoder.reader
     batch = reader.parse([reader.tokens(a), reader.tokens(b)], encoder.requires_of(views))
@@ -196,7 +196,7 @@ def covers_of(
         tree: ``dep`` or ``const``.
         dummy_label: label of the nodes that binarisation adds.
     """
-    from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK
+    from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK
 
     start, stop = batch.sentence_offsets[row : row + 2].tolist()
     cover_NW = np.eye(stop - start, dtype=bool)
@@ -251,7 +251,7 @@ def best_matches(
 
 
 def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> Subtree:
-    from parsing.trees.draw import shown
+    from parsing.trees.sentences import shown
 
     positions = np.flatnonzero(cover_W).tolist()
     words = []
@@ -291,7 +291,7 @@ def _unit(rows: Float) -> Float:
 
 
 def _text(sentence: ParsedSentence) -> str:
-    from parsing.trees.draw import shown
+    from parsing.trees.sentences import shown
 
     return " ".join(map(shown, sentence.words))
 

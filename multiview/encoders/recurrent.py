@@ -48,8 +48,8 @@ from multiview.engines.plan import (
     steps,
     workspace,
 )
-from parsing.cache.format import Batch
 from parsing.networks.device import Products
+from parsing.trees.batch import Batch
 
 
 @torch.no_grad()

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.errors import UserError
-from parsing.cache.format import Batch, offsets_of
+from parsing.trees.batch import Batch, offsets_of
 
 IntArray = NDArray[np.integer]
 NORM_FLOOR = 1e-8

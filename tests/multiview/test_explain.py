@@ -16,7 +16,7 @@ from multiview.encoders.registry import Reading
 from multiview.explain import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
 from parsing.text_parser import load_parser
-from parsing.trees.parsers import ConstituencyParse, DependencyParse
+from parsing.trees.batch import ConstituencyParse, DependencyParse
 from tests.multiview.engines.trees import random_heads
 
 Span = tuple[int, int]
