@@ -136,8 +136,9 @@ def find_files(name: str, data: Path) -> Files:
             missing += [] if here else [path]
     if missing:
         where = "data/probing" if name in PROBING_FILES else "data/downstream/get_transfer_data.bash"
+        names = ", ".join(str(path).removeprefix(f"{data}/") for path in missing)
         raise UserError(
-            f"{name}: no such file: {', '.join(map(str, missing))} (nor with .gz); "
+            f"{name}: no such file in {data}: {names} (nor with .gz); "
             f"get them by {where} of github.com/facebookresearch/SentEval"
         )
     return found

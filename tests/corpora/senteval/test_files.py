@@ -122,7 +122,7 @@ def test_every_missing_file_is_named_with_its_origin(tmp_path: Path) -> None:
         wanted = [path for paths in task_paths(name, tmp_path / "none").values() for path in paths]
         assert all(path.name in message for path in wanted) and "\n" not in message
     write(tmp_path, "CR")[1].unlink()
-    with pytest.raises(UserError, match=r"no such file: \S*/CR/custrev\.neg \(nor"):
+    with pytest.raises(UserError, match=r"no such file in \S*: downstream/CR/custrev\.neg \(nor"):
         read_task("CR", tmp_path)
 
 
