@@ -27,8 +27,8 @@ from pathlib import Path
 
 from corpora.inputs import read_table
 from corpora.support.progress import progress
-from parsing.cache.reader import TreeCache
-from parsing.cache.sentences import ParsedSentence, cached_sentences
+from parsing.trees.cache import TreeCache
+from parsing.trees.sentences import ParsedSentence, cached_sentences
 
 FOLDER = Path(__file__).parent
 SLOT = "_"

@@ -27,7 +27,7 @@ from parsing.networks.device import pick_device
 from parsing.training.loop import read_log
 from tests.conftest import ROOT
 from tests.fixtures.trees import changed
-from tests.parsing.cache.test_reader import write_cache
+from tests.parsing.trees.test_cache import write_cache
 
 PAIRS = ["dep,const", "seq,dep", "const,seq", "seq,seq", "dep,dep", "const,const"]
 
