@@ -35,7 +35,7 @@ from parsing.networks.device import chosen_threads, pick_device, torch_threads
 from parsing.trees.batch import Batch
 
 if TYPE_CHECKING:
-    from multiview.explain import Explanation
+    from multiview.explanation import Explanation
     from parsing.trees.cache import TreeCache
 
 FEW = 200
@@ -332,7 +332,7 @@ class MultiViewEncoder:
         Raises:
             UserError: unknown view, a view or model without trees, or a sentence too long for the parsers.
         """
-        from multiview.explain import explain_pair  # it imports what draws
+        from multiview.explanation import explain_pair  # it imports what draws
 
         with torch_threads(1):
             return explain_pair(self, a, b, view, top)

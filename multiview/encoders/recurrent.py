@@ -24,6 +24,8 @@ SEQ: D/2 in each direction; the sentence is the last state of both.
 from __future__ import annotations
 
 from abc import abstractmethod
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,7 +42,6 @@ from multiview.engines.plan import (
     IntArray,
     Plan,
     SequencePlan,
-    kernels_for,
     plan_const,
     plan_dep,
     plan_sequence,
@@ -61,6 +62,23 @@ def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> None:
     for block_row in weight.split(rows, 0):
         for block in block_row.split(columns, 1):
             nn.init.xavier_uniform_(block)
+
+
+def kernels_for(x: Tensor) -> ModuleType:
+    """The module with the kernels of the device of ``x``: their buffers are described in ``kernels_numba``.
+
+    Raises:
+        UserError: there are none.
+    """
+    if x.device.type == "cpu":
+        from multiview.engines import kernels_numba
+
+        return kernels_numba
+    if x.device.type == "cuda" and find_spec("triton"):
+        from multiview.engines import kernels_triton
+
+        return kernels_triton
+    raise UserError(f"{x.device}: the native engine needs a CPU, or CUDA with triton; try the engine dgl")
 
 
 class DepSweep(torch.autograd.Function):

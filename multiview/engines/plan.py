@@ -1,4 +1,4 @@
-"""What sweeps over the trees of a batch share: the order of nodes, the choice of kernels, and memory.
+"""What sweeps over the trees of a batch share: the order of nodes, and memory.
 
 A plan only holds integers, which loader threads compute with numpy. Each node has a *rank*, its place in a
 stable sort by height, so a level is a range of ranks. Its state is kept in a *slot*. Slots are ordered by
@@ -22,7 +22,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from importlib.util import find_spec
 from itertools import pairwise
 from math import prod
 from types import ModuleType
@@ -33,7 +32,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from corpora.support.errors import UserError
 from parsing.trees.batch import Batch, offsets_of
 
 IntArray = NDArray[np.integer]
@@ -271,23 +269,6 @@ def _refuse(what: str, *bad: IntArray) -> None:
     sentences = np.concatenate(bad)
     if len(sentences):
         raise ValueError(f"sentence {sentences.min()} of the batch: {what}")
-
-
-def kernels_for(x: Tensor) -> ModuleType:
-    """The module with the kernels of the device of ``x``: their buffers are described in ``kernels_numba``.
-
-    Raises:
-        UserError: there are none.
-    """
-    if x.device.type == "cpu":
-        from multiview.engines import kernels_numba
-
-        return kernels_numba
-    if x.device.type == "cuda" and find_spec("triton"):
-        from multiview.engines import kernels_triton
-
-        return kernels_triton
-    raise UserError(f"{x.device}: the native engine needs a CPU, or CUDA with triton; try the engine dgl")
 
 
 def steps(kernels: ModuleType) -> Callable[..., Callable[..., None]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from corpora.support.errors import UserError
 from multiview import explain
 from multiview.encoders.registry import Reading
-from multiview.explain import best_matches, covers_of, nodes_of
+from multiview.explanation import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
 from parsing.text_parser import load_parser
 from parsing.trees.batch import ConstituencyParse, DependencyParse

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import Reading, ViewStack, view_class
-from multiview.explain import nodes_of
+from multiview.explanation import nodes_of
 from multiview.folder.files import Member
 from multiview.model import MultiViewEncoder
 from multiview.train import cli as train

@@ -1,0 +1,288 @@
+"""Why two sentences are close: the subtrees that match best, drawn on both trees.
+
+Pairs of subtrees are ranked by the cosine of their vectors times the square root of the words of the smaller
+one, so that of two pairs about as close the larger one comes first. The best pair is taken, then the best of
+those that are left, and so on:
+
+- a subtree is in one match at most;
+- a pair inside a match, on both sides, says nothing new and is left out;
+- so are the two whole sentences, whose cosine is shown anyway, pairs whose cosine is not positive, the same
+  single word twice, and single punctuation marks.
+
+Legend of dimension suffixes: B the two sentences, N subtrees of the first, M of the second, W words of a
+sentence, D embedding size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.support.errors import UserError
+
+if TYPE_CHECKING:
+    from multiview.model import MultiViewEncoder
+    from parsing.trees.batch import Batch
+    from parsing.trees.sentences import ParsedSentence
+
+Float = NDArray[np.floating]
+Tree = Literal["dep", "const", ""]
+"""What the nodes of a view are; "" if they are no subtrees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subtree:
+    """A word with all below it (DEP), or a constituent (CONST)."""
+
+    positions: tuple[int, ...]
+    """Of its words, from 0."""
+    words: str
+    """With … where a discontinuous subtree leaves words out."""
+    top: int
+    """Position of the highest word; of a constituent, that of its first word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A subtree of the first sentence and one of the second."""
+
+    view: str
+    a: Subtree
+    b: Subtree
+    cosine: float
+    """Of the two nodes' vectors."""
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """What of two sentences matches, by view; it prints as text."""
+
+    a: ParsedSentence
+    b: ParsedSentence
+    cosine: float
+    """Of the sentences' vectors, all views below side by side."""
+    cosines: Mapping[str, float]
+    """Of the sentences' vectors in each view; the second view of a name is ``dep 2``."""
+    trees: Mapping[str, Tree]
+    """The tree of each view that has one."""
+    matches: Sequence[Match]
+    """View by view, best first."""
+
+    def __str__(self) -> str:
+        views = ", ".join(f"{view} {cosine:.4f}" for view, cosine in self.cosines.items())
+        parts = [f"A  {_text(self.a)}\nB  {_text(self.b)}", f"cosine {self.cosine:.4f} ({views})"]
+        for view, tree in self.trees.items():
+            found = [match for match in self.matches if match.view == view]
+            lines = [f"  [{n}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for n, m in enumerate(found, 1)]
+            parts.append("\n".join([f"{view}:", *(lines or ["  no subtrees match"])]))
+            parts.append(f"A, {view}\n{_drawing(self.a, tree, [match.a for match in found])}")
+            parts.append(f"B, {view}\n{_drawing(self.b, tree, [match.b for match in found])}")
+        return "\n\n".join(parts)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ViewNodes:
+    """The nodes of one view: a dependency tree's are its words, a constituency tree's those of its cover."""
+
+    view: str
+    """Name; the second view of a name is ``dep 2``."""
+    tree: Tree
+    width: int
+    """Size of the view's part of a sentence vector, which may join several pools."""
+    states: list[Float]
+    """[N, D] of each sentence."""
+
+
+def nodes_of(encoder: MultiViewEncoder, batch: Batch, views: Sequence[str] | None) -> Iterator[ViewNodes]:
+    """The nodes of every view.
+
+    Args:
+        encoder: the model.
+        batch: words and trees.
+        views: only these, as in ``encode``.
+    """
+    seen: Counter[str] = Counter()
+    tokens = int(batch.sentence_offsets[-1])
+    for view, x_UE, token_N in encoder.inputs(batch, views):
+        plan = view.plan(batch)
+        h_ND = view.forward_nodes(x_UE, plan, token_N)
+        tree: Tree = ""
+        if "const" in view.requires and len(h_ND) == 2 * tokens - len(batch):
+            tree = "const"
+        elif "dep" in view.requires and len(h_ND) == tokens:
+            tree = "dep"
+        seen[view.name] += 1
+        yield ViewNodes(
+            view=view.name if seen[view.name] == 1 else f"{view.name} {seen[view.name]}",
+            tree=tree,
+            width=view.width,
+            states=[
+                part.cpu().numpy()
+                for part in h_ND.detach().float().split(np.diff(plan.node_offsets).tolist())
+            ],
+        )
+
+
+def explain_pair(
+    encoder: MultiViewEncoder, a: str | Sequence[str], b: str | Sequence[str], view: str | None, top: int
+) -> Explanation:
+    """See :meth:`multiview.model.MultiViewEncoder.explain`."""
+    from parsing.trees.batch import TOO_LONG
+    from parsing.trees.sentences import batch_sentences
+
+    views, reader = None if view is None else [view], encoder.reader
+    batch = reader.parse([reader.tokens(a), reader.tokens(b)], encoder.requires_of(views))
+    inventories, nodes = reader.inventories(), list(nodes_of(encoder, batch, views))
+    trees = {found.view: found.tree for found in nodes if found.tree}
+    if not trees:
+        names = ", ".join(found.view for found in nodes)
+        raise UserError(f"explain: no trees in {names}; it needs a model with the view dep or const")
+    pair = list(batch_sentences(batch, inventories))
+    for sentence in pair:
+        if sentence.flags & TOO_LONG:
+            raise UserError(
+                f"explain: {_text(sentence)[:60]!r} ... has {len(sentence.words)} words, too many for the "
+                "parsers; there is no tree to explain"
+            )
+    matches: list[Match] = []
+    for found in nodes:
+        if not found.tree:
+            continue
+        covers, rows, subtrees = [], [], []
+        for row, sentence in enumerate(pair):
+            cover_NW, named_N = covers_of(batch, row, found.tree, inventories.dummy_label)
+            covers.append(cover_NW[named_N])
+            rows.append(_unit(found.states[row][named_N]))
+            # The nodes of a dependency tree are its words.
+            tops = np.flatnonzero(named_N) if found.tree == "dep" else covers[-1].argmax(1)
+            subtrees.append([_subtree(sentence, *one) for one in zip(covers[-1], tops.tolist(), strict=True)])
+        cosine_NM = rows[0] @ rows[1].T
+        trivial = [[_trivial(one, other) for other in subtrees[1]] for one in subtrees[0]]
+        trivial_NM = np.array(trivial, dtype=bool).reshape(cosine_NM.shape)
+        for n, m in best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top):
+            matches.append(Match(found.view, subtrees[0][n], subtrees[1][m], float(cosine_NM[n, m])))
+    whole_BD = encoder.vectors(batch, views).cpu().numpy()
+    parts = np.split(whole_BD, np.cumsum([found.width for found in nodes])[:-1], axis=1)
+    cosine, *cosines = (float(np.dot(*_unit(part_BD))) for part_BD in (whole_BD, *parts))
+    named = dict(zip((found.view for found in nodes), cosines, strict=True))
+    return Explanation(pair[0], pair[1], cosine, named, trees, matches)
+
+
+def covers_of(
+    batch: Batch, row: int, tree: Tree, dummy_label: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which words are under each node of a sentence, bool [N, W], and which nodes are subtrees, bool [N].
+
+    Nodes that only binarisation made are none, and those of a stand-in for a tree that no parser could give.
+
+    Args:
+        batch: with the fields of the tree, ``label`` included.
+        row: which sentence.
+        tree: ``dep`` or ``const``.
+        dummy_label: label of the nodes that binarisation adds.
+    """
+    from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK
+
+    start, stop = batch.sentence_offsets[row : row + 2].tolist()
+    cover_NW = np.eye(stop - start, dtype=bool)
+    named_N = np.ones(stop - start, dtype=bool)
+    if tree == "dep":
+        head = batch.head[start:stop]
+        for word in range(stop - start):
+            above = word
+            while above >= 0:
+                cover_NW[above, word] = True
+                above = head[above] - 1
+    else:
+        inner = slice(start - row, stop - row - 1)
+        for left, right in zip(batch.left[inner], batch.right[inner], strict=True):
+            cover_NW = np.vstack([cover_NW, cover_NW[left] | cover_NW[right]])
+        named_N = np.append(named_N, batch.label[inner] != dummy_label)
+    fallback = batch.flags[row] & (DEP_FALLBACK if tree == "dep" else CONST_FALLBACK)
+    return cover_NW, named_N & (not fallback)
+
+
+def best_matches(
+    cosine_NM: Float,
+    covers_NW: NDArray[np.bool_],
+    covers_MW: NDArray[np.bool_],
+    trivial_NM: NDArray[np.bool_],
+    top: int,
+) -> list[tuple[int, int]]:
+    """The matches, best first; of equal ones the first in row order.
+
+    Args:
+        cosine_NM: [N, M], cosine of every pair of subtrees.
+        covers_NW: bool [N, W], whether a word is under a subtree of the first sentence.
+        covers_MW: bool [M, W], the same for the second; its W is another.
+        trivial_NM: bool [N, M], pairs to leave out.
+        top: matches at most.
+    """
+    size_N, size_M = covers_NW.sum(1), covers_MW.sum(1)
+    score_NM = cosine_NM * np.sqrt(np.minimum(size_N[:, None], size_M))
+    whole_NM = (size_N == covers_NW.shape[1])[:, None] & (size_M == covers_MW.shape[1])
+    score_NM[whole_NM | trivial_NM | (cosine_NM <= 0)] = 0
+    matches: list[tuple[int, int]] = []
+    while len(matches) < top and score_NM.size:
+        one, other = divmod(int(score_NM.argmax()), score_NM.shape[1])
+        if score_NM[one, other] <= 0:
+            break
+        matches.append((one, other))
+        score_NM[one], score_NM[:, other] = 0, 0
+        inside_N = ~(covers_NW & ~covers_NW[one]).any(1)
+        inside_M = ~(covers_MW & ~covers_MW[other]).any(1)
+        score_NM[np.ix_(inside_N, inside_M)] = 0
+    return matches
+
+
+def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> Subtree:
+    from parsing.trees.sentences import shown
+
+    positions = np.flatnonzero(cover_W).tolist()
+    words = []
+    for before, position in zip([positions[0] - 1, *positions], positions, strict=False):
+        words += ["…"] * (position > before + 1) + [shown(sentence.words[position])]
+    return Subtree(tuple(positions), " ".join(words), top)
+
+
+def _trivial(one: Subtree, other: Subtree) -> bool:
+    if len(one.positions) == len(other.positions) == 1 and one.words.lower() == other.words.lower():
+        return True
+    return any(len(s.positions) == 1 and not any(map(str.isalnum, s.words)) for s in (one, other))
+
+
+def _drawing(sentence: ParsedSentence, tree: Tree, marked: Sequence[Subtree]) -> str:
+    """The tree of a sentence; the number of a match, in brackets, is at the top of its subtree."""
+    tags, spans = list(sentence.tags or ()), list(sentence.spans or ())
+    relations = list(sentence.relations or ())
+    places = {span[:2]: index for index, span in enumerate(spans)}
+    for number, subtree in enumerate(marked, start=1):
+        place = places.get((subtree.positions[0], subtree.positions[-1] + 1))
+        if tree == "dep":
+            relations[subtree.top] += f" [{number}]"
+        elif place is None:  # a word without a constituent of its own
+            tags[subtree.top] += f" [{number}]"
+        else:
+            spans[place] = (*spans[place][:2], f"{spans[place][2]} [{number}]")
+    if tree == "dep":
+        return replace(sentence, relations=relations, spans=None).drawings()[0]
+    return replace(sentence, tags=tags, spans=spans, heads=None).drawings()[0]
+
+
+def _unit(rows: Float) -> Float:
+    """Rows of length 1; a zero row stays zero."""
+    unit: Float = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
+def _text(sentence: ParsedSentence) -> str:
+    from parsing.trees.sentences import shown
+
+    return " ".join(map(shown, sentence.words))
