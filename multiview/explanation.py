@@ -16,7 +16,7 @@ sentence, D embedding size.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -26,8 +26,10 @@ from numpy.typing import NDArray
 from corpora.support.errors import UserError
 
 if TYPE_CHECKING:
-    from multiview.model import MultiViewEncoder
-    from parsing.trees.batch import Batch
+    from torch import Tensor
+
+    from multiview.encoders.registry import Encoder
+    from parsing.trees.batch import Batch, Inventories
     from parsing.trees.sentences import ParsedSentence
 
 Float = NDArray[np.floating]
@@ -100,17 +102,16 @@ class ViewNodes:
     """[N, D] of each sentence."""
 
 
-def nodes_of(encoder: MultiViewEncoder, batch: Batch, views: Sequence[str] | None) -> Iterator[ViewNodes]:
+def nodes_of(batch: Batch, views: Iterable[tuple[Encoder, Tensor, Tensor]]) -> Iterator[ViewNodes]:
     """The nodes of every view.
 
     Args:
-        encoder: the model.
         batch: words and trees.
-        views: only these, as in ``encode``.
+        views: from :meth:`multiview.model.MultiViewEncoder.inputs`.
     """
     seen: Counter[str] = Counter()
     tokens = int(batch.sentence_offsets[-1])
-    for view, x_UE, token_N in encoder.inputs(batch, views):
+    for view, x_UE, token_N in views:
         plan = view.plan(batch)
         h_ND = view.forward_nodes(x_UE, plan, token_N)
         tree: Tree = ""
@@ -131,15 +132,23 @@ def nodes_of(encoder: MultiViewEncoder, batch: Batch, views: Sequence[str] | Non
 
 
 def explain_pair(
-    encoder: MultiViewEncoder, a: str | Sequence[str], b: str | Sequence[str], view: str | None, top: int
+    batch: Batch, inventories: Inventories, nodes: Sequence[ViewNodes], whole_BD: Float, top: int
 ) -> Explanation:
-    """See :meth:`multiview.model.MultiViewEncoder.explain`."""
+    """The best matches of two sentences.
+
+    Args:
+        batch: both, with all fields of their trees.
+        inventories: names of the trees' ids.
+        nodes: of every view.
+        whole_BD: [2, D], sentence vectors, the views side by side.
+        top: matches for each view at most.
+
+    Raises:
+        UserError: a sentence is too long for the parsers, or no view has trees.
+    """
     from parsing.trees.batch import TOO_LONG
     from parsing.trees.sentences import batch_sentences
 
-    views, reader = None if view is None else [view], encoder.reader
-    batch = reader.parse([reader.tokens(a), reader.tokens(b)], encoder.requires_of(views))
-    inventories, nodes = reader.inventories(), list(nodes_of(encoder, batch, views))
     trees = {found.view: found.tree for found in nodes if found.tree}
     if not trees:
         names = ", ".join(found.view for found in nodes)
@@ -168,7 +177,6 @@ def explain_pair(
         trivial_NM = np.array(trivial, dtype=bool).reshape(cosine_NM.shape)
         for n, m in best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top):
             matches.append(Match(found.view, subtrees[0][n], subtrees[1][m], float(cosine_NM[n, m])))
-    whole_BD = encoder.vectors(batch, views).cpu().numpy()
     parts = np.split(whole_BD, np.cumsum([found.width for found in nodes])[:-1], axis=1)
     cosine, *cosines = (float(np.dot(*_unit(part_BD))) for part_BD in (whole_BD, *parts))
     named = dict(zip((found.view for found in nodes), cosines, strict=True))

@@ -332,10 +332,15 @@ class MultiViewEncoder:
         Raises:
             UserError: unknown view, a view or model without trees, or a sentence too long for the parsers.
         """
-        from multiview.explanation import explain_pair  # it imports what draws
+        from multiview.explanation import explain_pair, nodes_of
 
+        views = None if view is None else [view]
         with torch_threads(1):
-            return explain_pair(self, a, b, view, top)
+            sentences = [self.reader.tokens(text) for text in as_texts([a, b])]
+            batch = self.reader.parse(sentences, self.requires_of(views))
+            nodes = list(nodes_of(batch, self.inputs(batch, views)))
+            vectors_BD = self.vectors(batch, views).cpu().numpy()
+        return explain_pair(batch, self.reader.inventories(), nodes, vectors_BD, top)
 
     def _chosen(self, views: Sequence[str] | None) -> list[tuple[ViewStack, list[int]]]:
         """Each network and the positions of its chosen views."""

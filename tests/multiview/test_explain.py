@@ -111,7 +111,7 @@ def test_a_node_s_vector_is_that_of_its_words_alone(view: str, seed: int) -> Non
     encoder = given_encoder(trees)
     sentences = [trees.sentence([f"w{i}{j}" for j in range(n)]) for i, n in enumerate((7, 1, 12, 2))]
     batch = encoder.reader.parse(sentences, {view})
-    (nodes,) = nodes_of(encoder, batch, [view])
+    (nodes,) = nodes_of(batch, encoder.inputs(batch, [view]))
     parts, lengths = [], set()
     for row, sentence in enumerate(sentences):
         cover_NW, named_N = covers_of(batch, row, nodes.tree, encoder.reader.inventories().dummy_label)
@@ -132,7 +132,7 @@ def test_views_of_one_name_are_told_apart_and_sequences_have_no_subtrees() -> No
     trees = GivenTrees()
     encoder = given_encoder(trees, "dep,seq,dep")
     batch = encoder.reader.parse([trees.sentence(["a", "b"])], {"dep"})
-    nodes = [(view.view, view.tree, len(view.states[0])) for view in nodes_of(encoder, batch, None)]
+    nodes = [(view.view, view.tree, len(view.states[0])) for view in nodes_of(batch, encoder.inputs(batch))]
     assert nodes == [("dep", "dep", 2), ("seq", "", 2), ("dep 2", "dep", 2)]
 
 
@@ -194,7 +194,7 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
     assert found.trees == {"dep": "dep", "const": "const"}
     sentences = [encoder.reader.tokens(sentence) for sentence in (A, B)]
     batch, dummy = encoder.reader.parse(sentences, {"dep", "const"}), encoder.reader.inventories().dummy_label
-    for nodes in nodes_of(encoder, batch, ["dep", "const"]):
+    for nodes in nodes_of(batch, encoder.inputs(batch, ["dep", "const"])):
         sides = []
         for row in range(2):
             cover_NW, named_N = covers_of(batch, row, nodes.tree, dummy)

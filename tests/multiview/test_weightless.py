@@ -113,7 +113,7 @@ def test_a_sentence_alone_has_the_same_vector(sentences: list[list[str]]) -> Non
 def test_the_nodes_are_the_words() -> None:
     encoder = encoder_of()
     batch = encoder.reader.parse([tuple(words) for words in SENTENCES], {"tokens"})
-    bag, hashed = nodes_of(encoder, batch, ["bag", "hash"])
+    bag, hashed = nodes_of(batch, encoder.inputs(batch, ["bag", "hash"]))
     assert [len(rows) for rows in bag.states] == [len(rows) for rows in hashed.states] == [7, 6, 1, 7]
     assert bag.tree == hashed.tree == ""
     np.testing.assert_allclose(hashed.states[0][3], slow_word(SENTENCES[0][3]), atol=1e-6)
