@@ -52,7 +52,7 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
     metrics = [
         f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |\n"
-        for name, values in ((config.start_name, start), (f"step {step}", best))[: 2 if step else 1]
+        for name, values in (("start", start), (f"step {step}", best))[: 2 if step else 1]
         if values.get("anchors")
     ]
     if metrics:
