@@ -147,7 +147,7 @@ def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> No
     with threads.torch_threads(3):
         assert main(tiny) == 0
         assert torch.get_num_threads() == 3
-    again = Trainer(changed(tiny, loop={"epochs": 3}), open_trees(tiny.trees))
+    again = Trainer(tiny, open_trees(tiny.trees))
     again.threads = 7  # another machine
     assert again.run() == 0 and again.threads == 1
 

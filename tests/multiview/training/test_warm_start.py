@@ -166,8 +166,6 @@ def test_what_does_not_fit_is_one_line(config: TrainConfig, other_trees: Path, t
     cases = {
         f"--views dep,seq: --init {first} has dep,const": changed(config, views="dep,seq"),
         f"--encoder.dim 4: --init {first} has 8": changed(config, encoder={"dim": 4}),
-        f"--words fixed: --init {first} has trained": changed(config, words="fixed"),
-        f"--table.case lower: --init {first} has backoff": changed(config, table={"case": "lower"}),
         f"--table.buckets 9: --init {first} has 3": changed(config, table={"buckets": 9}),
         "no model here": changed(config, init=tmp_path / "nothing"),
         "has no const trees": changed(config, trees=tmp_path / "dep"),
