@@ -31,12 +31,12 @@ from multiview.config import TrainConfig, preset
 from multiview.encoders.registry import view_class
 from multiview.model import MultiViewEncoder
 from multiview.training.trainer import READ_EVERY, Trainer
-from parsing.cache.reader import TreeCache
 from parsing.networks.device import pick_device
-from parsing.pipeline.workers import give_memory_back
+from parsing.pipeline.driver import give_memory_back
 from parsing.run import cli as parse
+from parsing.score import constituency_agreement, dependency_agreement
 from parsing.text_parser import load_parser
-from parsing.trees.agreement import constituency_agreement, dependency_agreement
+from parsing.trees.cache import TreeCache
 from tests.fixtures.trees import changed
 
 Result = dict[str, object]

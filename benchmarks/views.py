@@ -30,7 +30,7 @@ from corpora.support.cli import Command, Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json
 from corpora.support.progress import progress
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner.cells import data_folder
 
 TASKS = ("MR", "CR", "SUBJ", "TREC", "MRPC", "SICKRelatedness")

@@ -32,13 +32,13 @@ from multiview.folder.names import chosen_views, model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
-from parsing.cache.format import Batch
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
+from parsing.trees.batch import Batch
 
 if TYPE_CHECKING:
     from multiview.nodes.explanation import Explanation
     from multiview.nodes.states import NodeBatch
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
 FEW = 200
 """Fewer sentences are encoded by one thread."""

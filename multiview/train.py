@@ -31,7 +31,7 @@ from multiview.config import LAPTOP, TrainConfig, preset
 if TYPE_CHECKING:
     from multiview.training.gradient import DistributedContext
     from multiview.training.trainer import Trainer
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
 CALIBRATION_STEPS = 4
 """Of a dry run."""

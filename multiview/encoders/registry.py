@@ -25,7 +25,7 @@ from corpora.support.errors import UserError, did_you_mean
 from multiview.config import EncoderConfig, Pooling, parts_of_pooling
 from multiview.engines.plan import Plan
 from multiview.words.table import Vocabulary, WordTable
-from parsing.cache.format import Batch
+from parsing.trees.batch import Batch
 
 BAG_SCALE = 0.2
 """Of the initial recurrent weights of trees that start as bags of words."""

@@ -36,8 +36,8 @@ from multiview.training.objective import (
     neighbour_targets,
 )
 from multiview.words.table import UNKNOWN_ROW, WordTable
-from parsing.cache.format import Batch
-from parsing.cache.reader import TreeCache
+from parsing.trees.batch import Batch
+from parsing.trees.cache import TreeCache
 
 # Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once.
 OPEN_SHARDS = 32

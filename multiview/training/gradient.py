@@ -44,8 +44,8 @@ from multiview.training.objective import Objective
 from multiview.words.sources import new_table, tuned_table
 from multiview.words.table import Vocabulary, WordTable, corpus_words
 from multiview.words.vectors import WordVectors
-from parsing.cache.reader import TreeCache
 from parsing.training.task import adam_tensors, load_adam
+from parsing.trees.cache import TreeCache
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from multiview.config import Boundary, Denominator, ObjectiveConfig
-from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
+from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
 # A sentence in which only bytes were replaced still has real trees, so it stays usable.
 UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY

@@ -41,10 +41,10 @@ from multiview.training.gradient import (
     step_gradient,
 )
 from multiview.training.objective import neighbour_targets, retrieved
-from parsing.cache.reader import TreeCache
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
 from parsing.training.loop import Loop, Plan
 from parsing.training.task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
+from parsing.trees.cache import TreeCache
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}

@@ -49,7 +49,7 @@ from multiview.words.vectors import (
     converted,
     given_source,
 )
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 
 SKIP_GRAM = {"window": 5, "negative": 5}
 PASSES = {"words": 10_000_000, "least": 3, "most": 20}
@@ -216,7 +216,6 @@ class _Sentences:
             for words in own.read(start, min(start + BLOCK, len(own)), ("token",)).words():
                 yield [word.lower() for word in words] if self.lower else list(words)
                 self.bar.update(1)
-        own.close()
 
 
 def _distilled(

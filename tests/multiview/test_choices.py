@@ -21,7 +21,7 @@ from multiview.training.trainer import Trainer
 from parsing.networks import device as threads
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.words.test_table import write_vectors
-from tests.parsing.cache.test_reader import write_cache
+from tests.parsing.trees.test_cache import write_cache
 
 PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we read the rest, what is off
     "views": "dep,const",  # 3.4: the pair of the highest average

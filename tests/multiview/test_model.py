@@ -22,8 +22,8 @@ from multiview.train import main
 from multiview.training.data import open_trees
 from parsing.text_parser import TextParser
 from tests.fixtures.trees import TINY, changed, toy_corpus
-from tests.parsing.cache.test_reader import rows_of, write_cache
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
+from tests.parsing.trees.test_cache import rows_of, write_cache
 
 SENTENCES = [
     "the cat chased a mouse",

@@ -26,7 +26,7 @@ from multiview.training.trainer import Trainer
 from parsing.training.loop import read_log
 from tests.conftest import ROOT
 from tests.fixtures.trees import changed
-from tests.parsing.cache.test_reader import write_cache
+from tests.parsing.trees.test_cache import write_cache
 
 PAIRS = ["dep,const", "seq,dep", "const,seq", "seq,seq", "dep,dep", "const,const"]
 

@@ -19,7 +19,7 @@ from multiview.folder.files import Member
 from multiview.model import MultiViewEncoder
 from multiview.train import cli as train
 from multiview.words.table import Vocabulary, WordTable
-from parsing.cache.format import Batch
+from parsing.trees.batch import Batch
 
 MASK = 2**64 - 1
 LISTED = ["the", "of", "cat", "sat", "river"]

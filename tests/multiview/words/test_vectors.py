@@ -23,7 +23,7 @@ from multiview.words.table import corpus_words
 from multiview.words.vectors import load_word_vectors
 from tests.fixtures.transformers import save_sentence_encoder
 from tests.fixtures.trees import changed
-from tests.parsing.cache.test_reader import write_cache
+from tests.parsing.trees.test_cache import write_cache
 
 TEXT = "the 0.5 1\nNew York 2 3\ncat -1e-3 4\nthe 9 9\n"
 

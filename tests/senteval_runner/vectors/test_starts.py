@@ -15,10 +15,10 @@ from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training import trainer as trainer_module
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner.vectors.untrained import load_start
 from tests.fixtures.trees import changed
-from tests.parsing.cache.test_reader import corpus_of, write_cache
+from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 
 def never_better(monkeypatch: pytest.MonkeyPatch) -> None:
