@@ -47,7 +47,7 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         )
     for need, identity in sorted(member.parsers.items()):
         text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
-    for name, values in ((config.start_name, start), (f"step {step}", best))[: 2 if step else 1]:
+    for name, values in (("start", start), (f"step {step}", best))[: 2 if step else 1]:
         if values.get("anchors"):
             text += f"- {name}: validation loss {values['loss']:.4f}, recall@1 {values['recall@1']:.4f}\n"
     return (

@@ -51,15 +51,6 @@ def test_the_names_of_sentence_transformers(folder: Path) -> None:
         encoder.encode(LINES, device="xyz")
 
 
-def test_a_model_in_words(folder: Path) -> None:
-    shown = repr(MultiViewEncoder.load(folder, "cpu")).splitlines()
-    assert shown[0] == "MultiViewEncoder m0 on cpu"
-    assert shown[1] == "  views    seq 8 + seq 8 = 16 dimensions"
-    assert shown[2].endswith(" trained, of size 6")
-    assert shown[3:] == ["  parsers  const toy-const, dep toy-dep"]
-    assert "none on record" in repr(MultiViewEncoder.untrained("dep,const", dim=4, word_dim=4))
-
-
 def test_a_saved_model_is_the_same(folder: Path, tmp_path: Path) -> None:
     encoder = MultiViewEncoder.load(folder)
     expected = encoder.encode(LINES)
@@ -177,10 +168,8 @@ def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, m
     ("command", "arguments", "message"),
     [
         (search, "MODEL none.txt q", "none.txt: no such file"),
-        (search, "MODEL empty.txt q", "empty.txt: empty"),
         (search, "MODEL in.txt q --top 0", "--top 0"),
         (search, "MODEL in.txt q --vectors other.npy", "holds 3 x 2 numbers"),
-        (search, "MODEL in.txt q --vectors in.txt", "not vectors"),
         (search, "MODEL in.txt q --vectors none.npy", "not vectors"),
         (encode, "MODEL bad.txt", "bad.txt, line 2: not UTF-8"),
         (encode, ". in.txt", "no model here"),
@@ -192,7 +181,6 @@ def test_bad_input_is_one_line(
     folder: Path, corpus: Path, monkeypatch, command, arguments: str, message: str, capsys
 ) -> None:
     monkeypatch.chdir(corpus.parent)
-    Path("empty.txt").touch()
     Path("bad.txt").write_bytes(b"fine\n\xff\xfe\n")
     np.save("other.npy", np.zeros((3, 2), dtype=np.float32))
     assert command.cli(arguments.replace("MODEL", str(folder)).split()) == 2
