@@ -27,7 +27,6 @@ from corpora.senteval.tasks import (
     STRUCTURE_TASKS,
     STS_SUBSETS,
     canonical_task,
-    task_home,
     task_paths,
 )
 from corpora.support.errors import UserError
@@ -141,12 +140,12 @@ def find_files(name: str, data: Path) -> Files:
             found[split].append(here or path)
             missing += [] if here else [path]
     if missing:
-        folders = dict.fromkeys(path.parent for path in missing)
-        places = "; ".join(
-            f"{folder} lacks {', '.join(path.name for path in missing if path.parent == folder)}"
-            for folder in folders
-        )
-        raise UserError(f"{name}: no such file: {places} (nor with .gz); get them by {task_home(name)}")
+        where = "data/probing" if name in PROBING_FILES else "data/downstream/get_transfer_data.bash"
+        home = f"{where} of github.com/facebookresearch/SentEval"
+        if name in STRUCTURE_TASKS:
+            home = "the sets' own pages"
+        names = ", ".join(str(path).removeprefix(f"{data}/") for path in missing)
+        raise UserError(f"{name}: no such file in {data}: {names} (nor with .gz); get them by {home}")
     return found
 
 

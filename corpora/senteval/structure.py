@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.inputs import read_table
+from corpora.inputs import bad_row, read_table
 
 HERE = Path(__file__).parent
 FILLINGS = 20

@@ -121,14 +121,9 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
         groups: names of groups of tasks that would have been understood as well, for the message.
 
     Raises:
-        UserError: no such task; the message names the nearest one and all others, or says why COCO is not
-            among them.
+        UserError: no such task; the message names the nearest one and all others.
     """
     folded = _fold(name)
-    if folded in {"imagecaptionretrieval", "coco"}:
-        raise UserError(
-            f"task {name!r} is not supported: image-caption retrieval needs a file of image features"
-        )
     if folded not in _CANONICAL:
         near = did_you_mean(name, [*TASK_NAMES, *ALIASES, *groups])
         listed = [f"known: {', '.join(TASK_NAMES)}", f"also called {', '.join(ALIASES)}"]
@@ -174,16 +169,6 @@ _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "CAD": tuple(f"../nli/cad_snli_revised_combined_{split}.tsv" for split in _THREE),
     },
 }
-
-
-def task_home(name: str) -> str:
-    """Where a task's files come from: the toolkit's script or folder."""
-    toolkit = "github.com/facebookresearch/SentEval"
-    if name in STRUCTURE_TASKS:
-        return "the sets' own pages (docs/senteval.md)"
-    if name in PROBING_FILES:
-        return f"data/probing of {toolkit}"
-    return f"data/downstream/get_transfer_data.bash of {toolkit}"
 
 
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
