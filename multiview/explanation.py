@@ -60,6 +60,21 @@ class Match:
     """Of the two nodes' vectors."""
 
 
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The words that have a role of a word in the first sentence and in the second, in lower case."""
+
+    role: str
+    head: str
+    a: tuple[str, ...]
+    b: tuple[str, ...]
+
+    def __str__(self) -> str:
+        same = set(self.a) == set(self.b)
+        words = [", ".join(side) or "-" for side in ([self.a] if same else [self.a, self.b])]
+        return f"  {'=' if same else '≠'} {self.role} of {self.head}: {' | '.join(words)}"
+
+
 @dataclass(frozen=True, repr=False)
 class Explanation:
     """What of two sentences matches, by view; it prints as text."""
@@ -74,10 +89,14 @@ class Explanation:
     """The tree of each view that has one."""
     matches: Sequence[Match]
     """View by view, best first."""
+    bindings: Sequence[Binding] = ()
+    """Who did what to whom in both, those first that differ; empty without dependency trees."""
 
     def __str__(self) -> str:
         views = ", ".join(f"{view} {cosine:.4f}" for view, cosine in self.cosines.items())
         parts = [f"A  {_text(self.a)}\nB  {_text(self.b)}", f"cosine {self.cosine:.4f} ({views})"]
+        if self.bindings:
+            parts.append("\n".join(["bindings:", *map(str, self.bindings)]))
         for view, tree in self.trees.items():
             found = [match for match in self.matches if match.view == view]
             lines = [f"  [{n}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for n, m in enumerate(found, 1)]
@@ -180,7 +199,17 @@ def explain_pair(
     parts = np.split(whole_BD, np.cumsum([found.width for found in nodes])[:-1], axis=1)
     cosine, *cosines = (float(np.dot(*_unit(part_BD))) for part_BD in (whole_BD, *parts))
     named = dict(zip((found.view for found in nodes), cosines, strict=True))
-    return Explanation(pair[0], pair[1], cosine, named, trees, matches)
+    return Explanation(pair[0], pair[1], cosine, named, trees, matches, _bindings(batch))
+
+
+def _bindings(batch: Batch) -> list[Binding]:
+    if "relation" not in batch.fields:
+        return []
+    from multiview.encoders.binding import bindings_of
+
+    one, other = bindings_of(batch)
+    both = [Binding(*key, tuple(one.get(key, ())), tuple(other.get(key, ()))) for key in one | other]
+    return sorted(both, key=lambda binding: set(binding.a) == set(binding.b))
 
 
 def covers_of(

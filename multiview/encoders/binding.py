@@ -228,6 +228,23 @@ def projections(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
     return tuple(torch.from_numpy(part.astype(np.float32)) for part in arrays)  # type: ignore[return-value]
 
 
+def bindings_of(batch: Batch) -> list[dict[tuple[str, str], list[str]]]:
+    """Which words have a role of which, sentence by sentence: dependents by role and head, in lower case.
+
+    Args:
+        batch: trees with the words' types.
+    """
+    assert batch.types is not None
+    relation = relation_bits(batch.relations)[batch.relation]
+    arcs = canonical_arcs(batch.head, relation, word_flags(batch.types)[batch.token], batch.sentence_offsets)
+    sentence = np.searchsorted(batch.sentence_offsets, arcs.head, side="right") - 1
+    words = [batch.types[word].lower() for word in batch.token]
+    found: list[dict[tuple[str, str], list[str]]] = [{} for _ in range(len(batch))]
+    for role, head, dependent, row in zip(arcs.role, arcs.head, arcs.dependent, sentence, strict=True):
+        found[row].setdefault((ROLES[role], words[head]), []).append(words[dependent])
+    return found
+
+
 def structure_of(batch: Batch, words: WordTable, view: type[BindingView] = StructureView) -> Tensor:
     """Roles and order, or another view, in one vector of length 1 per sentence: [B, S].
 
