@@ -233,7 +233,7 @@ def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig) -> None:
                 assert len(tokens[0]) == (2 if same else 1)
                 for mine, repeated in zip(*tokens[:2], strict=True):
                     assert torch.equal(mine, repeated)
-                    rows, full = one.rows.host[mine], whole.rows.host[tokens[2][0]]
+                    rows, full = one.rows[mine], whole.rows[tokens[2][0]]
                     assert (rows[rows != full] == 0).all()
                     dropped.append(float((rows != full).mean()))
                     seen.add(tuple((rows == full)[:8].tolist()))

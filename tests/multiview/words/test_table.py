@@ -19,7 +19,7 @@ from multiview.config import TableConfig, TrainConfig
 from multiview.folder.files import expanded_folder
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
-from multiview.training.data import Rows, open_trees
+from multiview.training.data import open_trees
 from multiview.words.sources import new_table, tuned_table
 from multiview.words.table import Vocabulary, WordTable, corpus_words, inverse_frequency
 from multiview.words.vectors import WordVectors, load_word_vectors, read_words
@@ -142,7 +142,7 @@ def read(table: WordTable, words: list[str]) -> NDArray[np.float32]:
     """As the encoders read them; both ways of reading agree."""
     rows = table.vocabulary.lookup(words).astype(np.int64)
     found = np.asarray(table.rows(0, rows))
-    np.testing.assert_array_equal(found, Rows.of(rows, table).vectors)
+    np.testing.assert_array_equal(found, table.fixed_rows(rows))
     return found
 
 
