@@ -192,11 +192,6 @@ class DistributedContext:
         sums: list[float] = total.tolist()
         return sums
 
-    def barrier(self) -> None:
-        """Wait for the other processes."""
-        if self.world > 1:
-            dist.barrier()
-
     def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
         """Sum the gradients of dense parameters over processes, through one flat buffer."""
         if self.world == 1:

@@ -185,14 +185,6 @@ def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path:
         main(changed(config, trees=tmp_path / "other"))
 
 
-def test_dry_run_writes_nothing(tiny: TrainConfig, capsys) -> None:
-    assert main(changed(tiny, dry_run=True)) == 0
-    out = capsys.readouterr().out
-    for word in ("parameters", "memory", "sentences/s", "24 steps at", "for validation", "1 threads"):
-        assert word in out
-    assert not tiny.folder.exists()
-
-
 def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     write_cache(tmp_path / "trees" / "only-dep", [("a", "b")] * 40, views=("dep",))
