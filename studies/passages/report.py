@@ -9,8 +9,7 @@ import numpy as np
 
 from corpora.ranking.questions import PassageSet
 from senteval_runner.report.page import Page, Section
-from senteval_runner.report.significance import bootstrap
-from senteval_runner.report.table import Cell, Column, Score, Table
+from senteval_runner.report.table import Cell, Column, Score, Table, bootstrap
 from studies.kit.data import published
 from studies.kit.runner import Figures
 from studies.passages.metrics import METRICS
@@ -71,7 +70,7 @@ def _scores(seeds: Sequence[Figures]) -> list[Score]:
         if metric == "map":
             values = np.mean([figures["average_precisions"] for figures in seeds], axis=0)
             over = bootstrap(100 * values, np.arange(len(values)))
-            score = Score(score.value, score.deviation, (over.low, over.high))
+            score = Score(score.value, score.deviation, over.interval)
         found.append(score)
     return found
 
