@@ -25,11 +25,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.documents import Document, StreamCorpus, in_pieces
-from corpora.inputs import Line
 from corpora.support.errors import UserError
-from corpora.text import line_sentences
-from corpora.tokenize import Tokenizer
+from corpora.text import Corpus, Document, Sentence, Tokenizer, in_pieces
 
 SPLITS = ("train", "heldout", "all")
 PACKAGES = (
@@ -62,7 +59,7 @@ class Source:
     path: Path
 
 
-def pydocs_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int | None = None) -> StreamCorpus:
+def pydocs_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int | None = None) -> Corpus:
     """The documentation on this machine as a corpus.
 
     Args:
@@ -80,13 +77,11 @@ def pydocs_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int |
     def documents() -> Iterator[Document]:
         for package, identifier, paragraphs in fresh_documents(sources()):
             if split in ("all", split_of(package)):
-                lines = (Line(number, text) for number, text in enumerate(paragraphs, start=1))
-                yield from in_pieces(identifier, line_sentences(lines, tokenizer, running=True))
+                found = (Sentence(tokens) for text in paragraphs for tokens in tokenizer.sentences(text))
+                yield from in_pieces(identifier, found)
 
     about = {"reader": "pydocs-2", "format": "running", "tokenizer": tokenizer.identity, "split": split}
-    return StreamCorpus(
-        "pydocs", documents, about=about, hash_input=lambda: source_hash(sources()), limit=limit
-    )
+    return Corpus("pydocs", documents, about=about, hash_input=lambda: source_hash(sources()), limit=limit)
 
 
 def split_of(package: str) -> str:

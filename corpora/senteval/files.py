@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from corpora.inputs import readable
-from corpora.rows import bad_row
+from corpora.inputs import bad_row, readable
 from corpora.senteval.tasks import (
     BINARY_TASKS,
     PROBING_FILES,

@@ -15,8 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from corpora.support.cli import Command
-from corpora.support.config import CountOrNone, Positive, configuration
+from corpora.support.cli import Command, CountOrNone, Positive, configuration
 from corpora.support.errors import UserError
 
 ADAPTED = "adapted"

@@ -27,7 +27,7 @@ from numba import njit
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError
-from parsing.networks.products import Products
+from parsing.networks.device import Products
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.features import Float, Int
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from corpora.support.config import Count, configuration
+from corpora.support.cli import Count, configuration
 
 
 @configuration

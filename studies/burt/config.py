@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.config import Count, CountOrNone, Fraction, Positive, configuration
+from corpora.support.cli import Count, CountOrNone, Fraction, Positive, configuration
 from senteval_runner.towers.config import Concatenation, Pieces, Pooling
 
 Objective = Literal["nli", "identification", "classification"]

@@ -11,9 +11,18 @@ import numpy as np
 
 from corpora.pairs.labelled import NLI_LABELS, read_nli, read_phrases
 from corpora.support.errors import UserError
-from corpora.support.split import hold_out, normalised, pair_in_fraction
 from studies.burt.config import BurtConfig, Objective
-from studies.finetune.examples import Draw, Examples, choose, fixed, rng, with_negatives
+from studies.finetune.examples import (
+    Draw,
+    Examples,
+    choose,
+    fixed,
+    hold_out,
+    normalised,
+    pair_in_fraction,
+    rng,
+    with_negatives,
+)
 
 CLASSES: dict[Objective, tuple[str, ...]] = {
     "nli": NLI_LABELS,

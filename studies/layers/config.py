@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge
 
-from corpora.support.config import CountOrNone, configuration
+from corpora.support.cli import CountOrNone, configuration
 
 
 @configuration

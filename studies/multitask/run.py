@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json
 from corpora.support.files import json_digest
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Cell as TableCell

@@ -25,8 +25,7 @@ import numpy as np
 from corpora.pairs.labelled import NLI_LABELS, read_binary, read_nli
 from corpora.senteval.files import Split, read_task
 from corpora.support.errors import UserError
-from corpora.support.split import hold_out
-from studies.finetune.examples import Examples, choose, rng
+from studies.finetune.examples import Examples, choose, hold_out, rng
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.stages import TaskName
 

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from corpora.pairs.labelled import read_ppdb
-from corpora.pairs.phrases import read_semeval2013_5a
-from corpora.pairs.similarity import SETS, find_set
+from corpora.pairs.similarity import SETS, find_set, read_semeval2013_5a
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, sha256_file
-from corpora.support.split import pair_in_fraction
 from parsing.networks.device import pick_device
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.config import get_protocol
@@ -28,6 +26,7 @@ from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import find_source, split_parts
+from studies.finetune.examples import pair_in_fraction
 from studies.kit.data import published
 from studies.kit.runner import Cell, Figures, Run
 from studies.similarity.config import SimilarityConfig
@@ -184,7 +183,7 @@ def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str
     """
     left, right, gold = [], [], []
     for pair in read_ppdb(file):
-        score = pair.features().get("Equivalence")
+        score = pair.feature("Equivalence")
         is_held = not held_out or pair_in_fraction(pair.left, pair.right, held_out)
         if score is not None and is_held and (" " in pair.left or " " in pair.right):
             left.append(pair.left)

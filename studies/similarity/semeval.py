@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from corpora.pairs.phrases import WordPhrasePairs
+from corpora.pairs.similarity import WordPhrasePairs
 from corpora.support.errors import UserError
 from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol

@@ -76,14 +76,19 @@ def test_rows_that_belong_together_are_not_sorted() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
+def test_a_control_character_in_a_name_does_not_end_a_report() -> None:
+    figure = plots.bars(["a\x1b[2J"], ["MR"], {("a\x1b[2J", "MR"): 1.0})
+    assert ET.fromstring(figure.svg) is not None and "\x1b" not in figure.svg
+
+
 def test_figures_are_images_whatever_the_names() -> None:
     pytest.importorskip("matplotlib")
-    values = {("a\x1b[2J", "MR"): 50.0, ("a\x1b[2J", "CR"): float("nan")}
+    values = {("<a>", "MR"): 50.0, ("<a>", "CR"): float("nan")}
     points = np.array([(0, 0), (1, 2), (2, 1)])
     grid = {"mean": np.array([[1.0, np.nan]])}
     drawings = [
         [
-            plots.bars(["a\x1b[2J"], ["MR", "CR"], values, spread={("a\x1b[2J", "MR"): 2.0}, caption='"<&>'),
+            plots.bars(["<a>"], ["MR", "CR"], values, spread={("<a>", "MR"): 2.0}, caption='"<&>'),
             plots.scatter(points, [0, 1, 0], ["x", "$y$"], links=[(0, 1)]),
             plots.curves({"$x_1$": [(0, 1), (1, float("nan")), (2, 3)]}, y_label="<loss>"),
             plots.heat_map(grid, ["a"], ["p", "q"], diverging=True),

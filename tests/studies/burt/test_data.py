@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.support.split import hold_out, normalised
 from studies.burt.data import balanced, hold_out_phrases, nli_examples, usable, without_premises
-from studies.finetune.examples import Examples
+from studies.finetune.examples import Examples, hold_out, normalised
 
 ROWS = [
     ("quick", "fast", "Equivalence"),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from corpora.support.config import check
+from corpora.support.cli import check
 from studies.analogies.config import BuildConfig
 from studies.burt.__main__ import cli
 from studies.burt.config import BurtConfig
