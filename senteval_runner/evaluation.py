@@ -254,20 +254,17 @@ def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, see
 def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
     """Regression on the similarity scores, and cosines without training; the same under every protocol."""
     parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
-    outcome = relatedness(parts[0], parts[1], parts[2], seed)
+    metrics, predictions = relatedness(parts[0], parts[1], parts[2], seed)
     test, gold = rows["test"], parts[2][1]
     assert test.v is not None
     untrained = cosines(test.u, test.v)
     return {
         "metrics": {
-            "devpearson": outcome.devpearson,
-            "pearson": outcome.pearson,
-            "spearman": outcome.spearman,
-            "mse": outcome.mse,
+            **metrics,
             "cosine.pearson": pearson(untrained, gold),
             "cosine.spearman": spearman(untrained, gold),
         },
-        "predictions": {"test": test.to_file_order(outcome.predictions)},
+        "predictions": {"test": test.to_file_order(predictions)},
         "gold": {"test": test.to_file_order(test.y)},
     }
 

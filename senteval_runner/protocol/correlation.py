@@ -8,7 +8,6 @@ early-stopped on development Pearson.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -61,18 +60,6 @@ def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
     return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class Relatedness:
-    """Correlations in [-1, 1] and the mean squared error on the 1..5 scale."""
-
-    devpearson: float
-    pearson: float
-    spearman: float
-    mse: float
-    predictions: Scores
-    """Predicted score per test row."""
-
-
 def target_distribution(scores: Scores) -> Float:
     """Targets [n, 5] of scores y [n]: with i = floor(y), y - i on class i + 1 and i + 1 - y on class i.
 
@@ -106,8 +93,12 @@ def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
 
 def relatedness(
     train: tuple[Float, Scores], dev: tuple[Float, Scores], test: tuple[Float, Scores], seed: int
-) -> Relatedness:
-    """Train on (design matrix [n, d + 1], scores [n]), stop on dev Pearson, score the test rows."""
+) -> tuple[dict[str, float], Scores]:
+    """Train on (design matrix [n, d + 1], scores [n]), stop on dev Pearson, score the test rows.
+
+    Returns:
+        Correlations in [-1, 1] and the mean squared error on the 1..5 scale; a predicted score per test row.
+    """
     x_ND, x_dev, x_test = (torch.from_numpy(part[0]) for part in (train, dev, test))
     targets_NK = torch.from_numpy(target_distribution(train[1]))
     stream = np.random.RandomState(seed)
@@ -135,10 +126,10 @@ def relatedness(
         else:
             misses += 1
     predictions = _expected_score(x_test, best_w[0, 0])
-    return Relatedness(
-        devpearson=best,
-        pearson=pearson(predictions, test[1]),
-        spearman=spearman(predictions, test[1]),
-        mse=float(np.mean((predictions - test[1]) ** 2)),
-        predictions=predictions,
-    )
+    metrics = {
+        "devpearson": best,
+        "pearson": pearson(predictions, test[1]),
+        "spearman": spearman(predictions, test[1]),
+        "mse": float(np.mean((predictions - test[1]) ** 2)),
+    }
+    return metrics, predictions

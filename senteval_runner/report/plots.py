@@ -30,8 +30,8 @@ COLOURS = (
 )
 """Of twelve models or classes."""
 GRID = "#eeeeee"
-BAR, LETTER, GAP, WIDEST = 0.16, 0.085, 0.25, 10.0
-"""Widths in inches: of a bar, of a letter below it, of the gap between groups, of a row of bars."""
+BAR, GAP, LETTER = 0.16, 0.2, 0.085
+"""Inches: a bar, the gap between groups, a letter of a legend."""
 NOTHING = "there are no values to draw"
 NO_PLANE = "too few texts or dimensions for a plane"
 
@@ -44,38 +44,33 @@ def bars(
     spread: Mapping[tuple[str, str], float] | None = None,
     caption: str = "",
 ) -> Figure:
-    """Grouped vertical bars from zero, wrapped into rows: one group per task, one bar per model.
+    """Grouped bars from zero, one group per task, one bar per model.
 
     Args:
         series: names of the colours.
-        groups: names of the groups.
-        values: height by series and group; missing bars are left out.
+        groups: names of the groups, from the top.
+        values: length by series and group; missing bars are left out.
         spread: half the length of a whisker, by series and group.
         caption: above the figure, as in all plots.
     """
     known = {key: value for key, value in values.items() if math.isfinite(value)}
 
     def draw(canvas: Canvas) -> None:
-        step = max(len(series) * BAR, *(LETTER * len(group) for group in groups)) + GAP
-        per_row = max(1, int(WIDEST / step))
-        lines = [groups[start : start + per_row] for start in range(0, len(groups), per_row)]
-        canvas.set_size_inches(1.0 + step * min(per_row, len(groups)), 0.4 + 2.1 * len(lines))
-        panels = canvas.subplots(len(lines), 1, sharey=True, squeeze=False)[:, 0]
-        for panel, line in zip(panels, lines, strict=True):
-            for colour, name in enumerate(series):
-                places = [place for place, group in enumerate(line) if (name, group) in known]
-                keys = [(name, line[place]) for place in places]
-                shift = (colour - (len(series) - 1) / 2) * BAR / step
-                panel.bar(
-                    np.array(places) + shift,
-                    [known[key] for key in keys],
-                    0.9 * BAR / step,
-                    yerr=[spread.get(key, 0.0) for key in keys] if spread else None,
-                    color=_colour(colour),
-                )
-            panel.set_xticks(range(len(line)), line)
-            panel.set_xlim(-0.5, min(per_row, len(groups)) - 0.5)
-            panel.grid(axis="y", color=GRID)
+        height = len(series) * BAR + GAP
+        canvas.set_size_inches(8, 1 + height * len(groups))
+        axes = canvas.subplots()
+        for colour, name in enumerate(series):
+            keys = [(name, group) for group in groups]
+            axes.barh(
+                np.arange(len(groups)) + (colour - (len(series) - 1) / 2) * BAR / height,
+                [known.get(key, math.nan) for key in keys],
+                0.9 * BAR / height,
+                xerr=[spread.get(key, 0.0) for key in keys] if spread else None,
+                color=_colour(colour),
+            )
+        axes.set_yticks(range(len(groups)), groups)
+        axes.invert_yaxis()
+        axes.grid(axis="x", color=GRID)
         _legend(canvas, series)
 
     return _figure(draw, caption, bool(known))
