@@ -35,9 +35,8 @@ from torch import Tensor
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import Reading, ViewStack, trained_views
-from multiview.engines.native import to_device
-from multiview.folder.files import load_members, model_records, model_sha256
-from multiview.folder.names import model_folder
+from multiview.engines.plan import to_device
+from multiview.folder.files import load_members, model_folder, model_records, model_sha256
 from multiview.folder.reading import Reader
 from multiview.training.data import MicroBatch, Segment, Step
 from multiview.training.objective import Objective

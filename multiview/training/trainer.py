@@ -29,8 +29,7 @@ from corpora.support.cli import LOGGER, config_to_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig, decisive_options
 from multiview.folder.card import model_card
-from multiview.folder.files import Member, model_sha256, parsers_of, save_member
-from multiview.folder.names import model_folder
+from multiview.folder.files import Member, model_folder, model_sha256, parsers_of, save_member
 from multiview.training.data import Span, Split, Step, StepSource, cut, moved, open_teacher, prefetch
 from multiview.training.gradient import (
     DistributedContext,

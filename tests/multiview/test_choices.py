@@ -158,8 +158,8 @@ def test_few_sentences_are_encoded_by_one_thread(
 ) -> None:
     encoder = MultiViewEncoder.untrained("seq,seq", dim=4, word_dim=4)
     seen = []
-    inner = encoder._vectors
-    monkeypatch.setattr(encoder, "_vectors", lambda *a: (seen.append(torch.get_num_threads()), inner(*a))[1])
+    inner = encoder.vectors
+    monkeypatch.setattr(encoder, "vectors", lambda *a: (seen.append(torch.get_num_threads()), inner(*a))[1])
     encoder.encode([["a", "b"]])
     monkeypatch.setattr("multiview.model.chosen_threads", lambda *_: 5)
     encoder.encode([["a", "b"]])

@@ -1,10 +1,9 @@
-"""The encoder under the names that other libraries use, and the commands encode, search and export."""
+"""The encoder under the names that other libraries use, and the commands encode and search."""
 
 from __future__ import annotations
 
 import io
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from corpora.support.errors import UserError
-from multiview import encode, export, search
+from multiview import encode, search
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
@@ -104,9 +103,7 @@ def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
 
     expected = MultiViewEncoder.load(folder).encode(LINES)
     np.testing.assert_allclose(st_adapter.load(folder).encode(LINES), expected, atol=1e-5)
-    copied = shutil.copytree(folder, tmp_path / "exported")
-    assert export.cli([str(copied)]) == 0
-    model = SentenceTransformer(str(copied), trust_remote_code=True, device="cpu")
+    model = SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
     np.testing.assert_allclose(model.encode(LINES, batch_size=2), expected, atol=1e-5)
     assert model.encode(LINES[0]).shape == (16,)
     model.save(str(tmp_path / "copy"))
