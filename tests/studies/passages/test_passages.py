@@ -20,28 +20,11 @@ from studies.passages.ranker import (
     make_scorer,
     mean,
     measure,
-    ranked,
     ranking_loss,
     scaled,
     score,
     train_scorer,
 )
-
-
-def of(relevant: list[int], scores: list[float]) -> dict[str, float]:
-    question = Question("q", "q", np.arange(len(relevant)), np.array(relevant, dtype=bool))
-    return mean(measure([question], [np.array(scores)]))
-
-
-def test_ties_count_against_us() -> None:
-    # one score for all: three wrong ones come first, then the two right ones at ranks 4 and 5
-    found = of([1, 0, 0, 1, 0], [0.5] * 5)
-    assert found["mrr"] == pytest.approx(1 / 4)
-    assert found["map"] == pytest.approx((1 / 4 + 2 / 5) / 2)
-    assert found["p@1"] == found["r@1"] == 0
-    assert ranked(np.full(5, 0.5), np.array([1, 0, 0, 1, 0], dtype=bool)).tolist() == [1, 2, 4, 0, 3]
-    # a tie of a right and a wrong one below a right one
-    assert of([1, 1, 0], [2, 1, 1])["map"] == pytest.approx((1 / 1 + 2 / 3) / 2)
 
 
 def test_metrics_equal_a_loop() -> None:
@@ -104,15 +87,6 @@ def test_features_equal_loops() -> None:
             weight, bias = plain.layers[0].weight.numpy(), plain.layers[0].bias.numpy()
             assert plain(a[None], b[None]).item() == pytest.approx((weight @ inputs + bias).item())
             assert mlp(a[None], b[None]).item() == pytest.approx((last[0] @ hidden + last[1]).item())
-
-
-@pytest.mark.parametrize("name", ["bilinear", "uv", "uv-diff-prod"])
-@pytest.mark.parametrize("kind", ["linear", "mlp"])
-def test_loss_through_the_scorers_passes_gradcheck(name: str, kind: str) -> None:
-    net = make_scorer(name, kind, 4, 0).double()
-    u, p, n = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    u, p, n = (t.requires_grad_() for t in (u, p, n))
-    assert torch.autograd.gradcheck(lambda a, b, c: ranking_loss(net(a, b), net(a, c), 0.3), (u, p, n))
 
 
 def world(questions: int, seed: int, dim: int = 16) -> Part:
