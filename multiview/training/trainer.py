@@ -42,8 +42,6 @@ from parsing.training.task import Checkpoint, Checkpoints, Position, Row, Task, 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
 """Steps between readings of the metrics, by type of device; elsewhere each step."""
-CHECKPOINT_S = 60.0
-"""Seconds of training between checkpoints."""
 BLOCK_SENTENCES = 400
 CLIP = 5.0
 """With the cosine schedule: the largest norm of the whole gradient."""
@@ -225,7 +223,6 @@ class Trainer(Task[Job]):
             max_minutes=options.max_minutes,
             evaluate_first=bool(self.validation_set.steps),
             evaluate_parts=10,
-            checkpoint_s=CHECKPOINT_S,
             read_every=self.read_every,
         )
         loop = Loop(self, plan, self.config.folder, processes=self.distributed)
