@@ -34,6 +34,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic
 
+from torch import Tensor
+
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
@@ -211,7 +213,8 @@ class Loop(Generic[Batch]):
             return
         state = {"position": asdict(self.position), "identity": self.identity}
         try:
-            whole = Checkpoint(self.task.weights(), self.task.optimiser_state(), state)
+            weights: dict[str, Tensor] = dict(self.task.module.named_parameters())
+            whole = Checkpoint(weights, self.task.optimiser_state(), state)
             self.checkpoints.save(self.position.step, whole)
         except OSError as error:
             log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
