@@ -31,8 +31,8 @@ from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import attachment_scores, read_dependencies, read_treebank, score_constituency
+from parsing.trees.batch import ConstituencyParse
 from parsing.trees.brackets import from_parse, write_tree
-from parsing.trees.parsers import ConstituencyParse
 from tests.oracles.supar import stock_predict, to_supar
 
 LIMITS = (250, 500, 1000, 2000)

@@ -37,8 +37,7 @@ from corpora.support.cli import (
 
 if TYPE_CHECKING:
     from corpora.text import Corpus
-    from parsing.pipeline.driver import RunSummary
-    from parsing.pipeline.workers import Pool
+    from parsing.pipeline.driver import Pool, RunSummary
     from parsing.text_parser import TextParser
 
 SAMPLE = 2048
@@ -101,8 +100,7 @@ def main(config: ParseConfig) -> None:
     """Parse the corpus, or print an estimate."""
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError
-    from parsing.pipeline.driver import run_corpus
-    from parsing.pipeline.workers import LocalPool, available_cores
+    from parsing.pipeline.driver import LocalPool, available_cores, run_corpus
     from parsing.text_parser import load
 
     if config.preset == "paper" and "builtin" in (config.dep_model, config.const_model):
@@ -210,8 +208,8 @@ def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: in
         UserError: the corpus has no sentences.
     """
     from corpora.support.errors import UserError
-    from parsing.cache.files import write_shard
     from parsing.pipeline.driver import shards_of
+    from parsing.trees.cache import write_shard
 
     sample = next(shards_of(corpus, SAMPLE), None)
     if sample is None:

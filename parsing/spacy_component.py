@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from benepar.integrations.spacy_extensions import ConstituentData
     from thinc.types import Ints2d
 
-    from parsing.cache.sentences import Trees
     from parsing.text_parser import TextParser
+    from parsing.trees.sentences import Trees
 
 Places = list[list[int]]
 """The words of each parsed sentence, as positions in the document."""

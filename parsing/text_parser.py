@@ -30,7 +30,14 @@ from corpora.inputs import encodable, is_encodable
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
 from corpora.text import Tokenizer
-from parsing.cache.format import (
+from parsing.trees.arrays import (
+    DEFECTS,
+    binarise,
+    constituency_heights,
+    dependency_heights,
+    left_branching,
+)
+from parsing.trees.batch import (
     BLANK_TOKEN,
     CONST_FALLBACK,
     DEP_FALLBACK,
@@ -41,18 +48,6 @@ from parsing.cache.format import (
     TOO_LONG,
     VIEW_FIELDS,
     Batch,
-    Inventories,
-    offsets_of,
-)
-from parsing.cache.sentences import Trees, batch_sentences
-from parsing.trees.arrays import (
-    DEFECTS,
-    binarise,
-    constituency_heights,
-    dependency_heights,
-    left_branching,
-)
-from parsing.trees.parsers import (
     ConstituencyParse,
     ConstituencyParser,
     DependencyParse,
@@ -60,9 +55,12 @@ from parsing.trees.parsers import (
     DeviceLost,
     Int,
     Int32,
+    Inventories,
     UInt8,
     check_tokens,
+    offsets_of,
 )
+from parsing.trees.sentences import Trees, batch_sentences
 
 if TYPE_CHECKING:
     import torch
@@ -195,7 +193,7 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
     """The parser that ``--dep-model`` or ``--const-model`` names.
 
     Args:
-        kind: ``dep``, for a :class:`parsing.trees.parsers.DependencyParser`, or ``const``.
+        kind: ``dep``, for a :class:`parsing.trees.batch.DependencyParser`, or ``const``.
         spec: ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar model
             by name (``benepar_en3``), file or folder.
         device: where to encode and score; its type is part of the parser's identity, unless it is the CPU.

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from corpora.support.errors import UserError
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
-from parsing.cache.format import NODE_FIELDS, Batch, Inventories, offsets_of
-from parsing.trees.parsers import same_trees
+from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, offsets_of, same_trees
 
 if TYPE_CHECKING:
     import torch
 
     from corpora.text import Tokenizer
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
 Tokens = Sequence[str]
 CHUNK_SENTENCES = 4096

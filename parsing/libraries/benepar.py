@@ -27,7 +27,7 @@ from transformers import dynamic_module_utils
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from parsing.networks.parser import CONFIG, VOCABULARY, DeviceParser, ModelFolder, Stages
-from parsing.trees.parsers import ConstituencyParse, check_tokens
+from parsing.trees.batch import ConstituencyParse, check_tokens
 
 VERSION = "0.2.0"
 BLANK = "-"
@@ -38,7 +38,7 @@ _VOCABULARIES = {"tags": "tag", "labels": "label", "characters": "char"}
 
 
 class BeneparParser(DeviceParser):
-    """A benepar model as a :class:`parsing.trees.parsers.ConstituencyParser`."""
+    """A benepar model as a :class:`parsing.trees.batch.ConstituencyParser`."""
 
     def __init__(self, parser: ChartParser, identity: dict[str, str]) -> None:
         super().__init__(parser, identity)

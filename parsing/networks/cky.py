@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from parsing.trees.parsers import Int
+from parsing.trees.batch import Int
 
 Float = NDArray[np.float32]
 

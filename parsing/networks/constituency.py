@@ -30,7 +30,7 @@ from parsing.networks.config import EncoderConfig, SpanConfig
 from parsing.networks.device import pick, to_host
 from parsing.networks.features import ParserVocabulary
 from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, ModelFolder, Stages
-from parsing.trees.parsers import ConstituencyParse, Int
+from parsing.trees.batch import ConstituencyParse, Int
 
 CHUNK_SPANS = 4096
 """Spans scored at once: 4096 x 250 floats stay in a core's second-level cache."""
@@ -277,7 +277,7 @@ def margin_loss(
 
 
 class SpanParser(EncodedParser[ConstituencyParse]):
-    """A :class:`ConstituencyModel` as a :class:`parsing.trees.parsers.ConstituencyParser`."""
+    """A :class:`ConstituencyModel` as a :class:`parsing.trees.batch.ConstituencyParser`."""
 
     def __init__(self, model: ConstituencyModel, identity: dict[str, str]) -> None:
         super().__init__(model, identity)

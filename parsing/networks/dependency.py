@@ -34,7 +34,7 @@ from parsing.networks.device import to_host
 from parsing.networks.features import ParserVocabulary
 from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, ModelFolder, Stages
 from parsing.networks.sentence_encoder import shared_dropout
-from parsing.trees.parsers import DependencyParse, Int64
+from parsing.trees.batch import DependencyParse, Int64
 
 Float = NDArray[np.floating]
 
@@ -294,7 +294,7 @@ def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
 
 
 class BiaffineParser(EncodedParser[DependencyParse]):
-    """A :class:`DependencyModel` as a :class:`parsing.trees.parsers.DependencyParser`.
+    """A :class:`DependencyModel` as a :class:`parsing.trees.batch.DependencyParser`.
 
     Per batch: one [B, T, T] product for arcs, compiled decoding, relations at the predicted heads only.
     """

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.cli import Count, configuration
-from parsing.trees.parsers import Int64
+from parsing.trees.batch import Int64
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""

@@ -34,7 +34,7 @@ from corpora.support.files import atomic_path, read_json, sha256_file, write_jso
 from parsing.networks.config import EncoderConfig
 from parsing.networks.features import ParserVocabulary, TypeTable, length_batches
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
-from parsing.trees.parsers import ConstituencyParse, DependencyParse, DeviceLost, check_tokens
+from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, check_tokens
 
 CPU_POSITIONS, DEVICE_POSITIONS = 2_000, 32_768
 """Padded positions run at once: few that stay in a core's cache, or many that fill a GPU."""

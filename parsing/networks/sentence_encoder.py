@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from parsing.networks.config import EncoderConfig
 from parsing.networks.device import Products
 from parsing.networks.features import PAD, TypeTable, WordBatch, make_batch
-from parsing.trees.parsers import Int
+from parsing.trees.batch import Int
 
 # cache: compiled once per machine. nogil: other threads run meanwhile. error_model: Python's check for a
 # division by zero keeps loops from being vectorised.

@@ -42,8 +42,8 @@ from parsing.training.scores import (
     score_dependency,
 )
 from parsing.training.task import Checkpoint, Position, Task, load_parameters, ramp
+from parsing.trees.batch import ConstituencyParse, Int
 from parsing.trees.brackets import SpanTree, labels_and_tags, to_parse
-from parsing.trees.parsers import ConstituencyParse, Int
 
 ARC_SCALE = 10.0
 """Weight of the arcs' loss, a mean over words; the margin loss is a sum over the spans of a sentence."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from parsing.libraries.benepar import BeneparParser
 from parsing.networks.constituency import ConstituencyModel
 from parsing.networks.features import TypeTable, WordBatch, make_batch
-from parsing.trees.parsers import ConstituencyParse
+from parsing.trees.batch import ConstituencyParse
 
 
 def to_benepar(model: ConstituencyModel) -> ChartParser:

@@ -10,8 +10,8 @@ import pytest
 
 from corpora.support.errors import UserError
 from parsing import run as command_module
-from parsing.cache.reader import TreeCache
 from parsing.run import ParseConfig, cli, expected_sentences, main, refuse_own_input
+from parsing.trees.cache import TreeCache
 from tests.parsing.pipeline.toy_parsers import load_toys, toy_corpus
 
 TEXT = (

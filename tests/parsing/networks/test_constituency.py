@@ -9,7 +9,7 @@ from benepar.decode_chart import ChartDecoder, SpanClassificationMarginLoss
 
 from parsing.networks.cky import best_labels, cky, decode_batch, span_index, span_offsets
 from parsing.networks.constituency import SpanHead, gold_labels, margin_loss
-from parsing.trees.parsers import ConstituencyParse
+from parsing.trees.batch import ConstituencyParse
 
 # torch-struct's, under today's torch.
 pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")

@@ -18,7 +18,6 @@ from torch import nn
 
 from corpora.support.errors import UserError
 from multiview.folder.reading import Reader
-from parsing.cache.format import CONST_FALLBACK
 from parsing.networks import constituency as constituency_module
 from parsing.networks import dependency as dependency_module
 from parsing.networks import parser as parser_module
@@ -28,12 +27,12 @@ from parsing.networks.dependency import BiaffineParser, DependencyModel
 from parsing.networks.device import devices_of, pick, pick_device
 from parsing.networks.parser import DeviceParser, load_model_folder, parse_both, save_model_folder
 from parsing.networks.sentence_encoder import SentenceEncoder
+from parsing.score import constituency_agreement, dependency_agreement
 from parsing.text_parser import BUILTIN, TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank, score_constituency, score_dependency
-from parsing.trees.agreement import constituency_agreement, dependency_agreement
 from parsing.trees.arrays import binarise
+from parsing.trees.batch import CONST_FALLBACK, ConstituencyParse, DependencyParse, DeviceLost, same_trees
 from parsing.trees.brackets import from_parse, write_tree
-from parsing.trees.parsers import ConstituencyParse, DependencyParse, DeviceLost, same_trees
 from tests.fixtures.waiting import no_waiting
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.oracles.supar import stock_predict, to_supar

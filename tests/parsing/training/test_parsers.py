@@ -11,8 +11,8 @@ from parsing.networks.constituency import IGNORED
 from parsing.training.parsers import ARC_SCALE, ParserTask, length_buckets
 from parsing.training.scores import attachment_scores, bracket_scores, brackets
 from parsing.training.task import Position
+from parsing.trees.batch import DependencyParse
 from parsing.trees.brackets import read_tree
-from parsing.trees.parsers import DependencyParse
 from tests.fixtures.waiting import no_waiting
 from tests.parsing.examples import SENTENCES
 from tests.parsing.networks.test_dependency import slow_loss, states
