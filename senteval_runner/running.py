@@ -12,8 +12,7 @@ from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import write_json
 from corpora.support.progress import progress
-from multiview.folder.files import expanded_folder, has_trained_words
-from multiview.folder.names import model_folder
+from multiview.folder.files import expanded_folder, has_trained_words, model_folder
 from senteval_runner.cells import Cells, data_folder
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import evaluate_task, read_tasks

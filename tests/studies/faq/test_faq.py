@@ -55,9 +55,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     texts = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
-    return str(
-        build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, layers=1, hidden=32, vocabulary=300)
-    )
+    folder = tmp_path_factory.mktemp("tiny") / "bert"
+    return str(build_tiny(folder, texts, layers=1, hidden=32, vocabulary=300))
 
 
 class Table(nn.Module):
