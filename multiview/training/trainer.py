@@ -47,8 +47,6 @@ from parsing.trees.cache import TreeCache
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
 """Steps between readings of the metrics, by type of device; elsewhere each step."""
-CHECKPOINT_S = 60.0
-"""Seconds of training between checkpoints."""
 BLOCK_SENTENCES = 400
 CLIP = 5.0
 """With the cosine schedule: the largest norm of the whole gradient."""
@@ -237,7 +235,6 @@ class Trainer(Task[Job]):
             max_minutes=options.max_minutes,
             evaluate_first=bool(self.validation_set.steps),
             evaluate_parts=10,
-            checkpoint_s=CHECKPOINT_S,
             read_every=READ_EVERY.get(self.device.type, 1),
         )
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}

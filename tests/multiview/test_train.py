@@ -97,7 +97,7 @@ VARIANTS: dict[str, dict[str, object]] = {
 @pytest.fixture
 def every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint at each step."""
-    monkeypatch.setattr(trainer_module, "CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("parsing.training.loop.CHECKPOINT_S", 0.0)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
