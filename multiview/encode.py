@@ -39,13 +39,19 @@ class ModelOptions:
     """Constituency parser the model was trained with, unless it is the builtin one."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
+    structure: float = 0.0
+    """Share of who did what to whom in the cosine, 0 to 1."""
 
     def load(self) -> MultiViewEncoder:
         """The model."""
         from multiview.model import MultiViewEncoder
 
         return MultiViewEncoder.load(
-            self.model, self.device, dep_model=self.dep_model, const_model=self.const_model
+            self.model,
+            self.device,
+            dep_model=self.dep_model,
+            const_model=self.const_model,
+            structure=self.structure,
         )
 
 

@@ -63,6 +63,8 @@ class MultiViewEncoder:
         self.members = list(members)
         self.name = name
         self.folder: Path | None = None
+        self.structure = 0.0
+        """λ of :meth:`encode` where it is not given."""
         self.device = torch.device(device)
         """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
         self.reader = Reader(self.members)
@@ -78,6 +80,7 @@ class MultiViewEncoder:
         *,
         dep_model: str = "",
         const_model: str = "",
+        structure: float = 0.0,
     ) -> Self:
         """Load a model folder.
 
@@ -86,13 +89,14 @@ class MultiViewEncoder:
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
             dep_model: the dependency parser the model was trained with, unless it is the builtin one.
             const_model: the same for the constituency parser.
+            structure: λ of :meth:`encode` where it is not given.
 
         Raises:
-            UserError: the folder is incomplete or damaged; the file is named.
+            UserError: the folder is incomplete or damaged (the file is named), or λ is no share.
         """
         chosen, path = pick_device(device), model_folder(folder)
         encoder = cls(load_members(path, chosen), device=chosen, name=Path(folder).name)
-        encoder.folder = path
+        encoder.folder, encoder.structure = path, share_of(structure)
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
 
@@ -141,8 +145,10 @@ class MultiViewEncoder:
         return {need for encoders, places in chosen for place in places for need in encoders[place].requires}
 
     def get_sentence_embedding_dimension(self) -> int:
-        """D, the size of a full vector."""
-        return sum(member.network.dim for member in self.members)
+        """The size of a full vector: D, with structure D + S."""
+        from multiview.encoders.binding import WIDTH  # here: it compiles
+
+        return sum(member.network.dim for member in self.members) + (WIDTH if self.structure else 0)
 
     def encode(
         self,
@@ -155,7 +161,7 @@ class MultiViewEncoder:
         normalize_embeddings: bool = False,
         views: Sequence[str] | None = None,
         trees: TreeCache | None = None,
-        structure: float = 0.0,
+        structure: float | None = None,
     ) -> NDArray[np.float32]:
         """Vectors of sentences.
 
@@ -169,7 +175,7 @@ class MultiViewEncoder:
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
             views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
-            structure: λ; above 0 the vectors are √(1−λ) of the meaning, at length 1, beside √λ of who did
+            structure: λ, by default the model's, 0; above 0 the vectors are √(1−λ) of the meaning, at length 1, beside √λ of who did
                 what to whom, [D + S]: the cosine is (1−λ) of the meanings' plus λ of the structures'.
 
         Returns:
@@ -179,7 +185,7 @@ class MultiViewEncoder:
             UserError: unknown view, missing parser, a parser of another version, λ outside 0 to 1, an input
                 that is no sentence, or one (it is named) whose vector is not finite.
         """
-        share_of(structure)
+        structure = self.structure if structure is None else share_of(structure)
         if device is not None and pick_device(device) != self.device:
             self.device = pick_device(device)
             self.reader.move(self.device)
