@@ -175,8 +175,9 @@ class MultiViewEncoder:
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
             views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
-            structure: λ, by default the model's, 0; above 0 the vectors are √(1−λ) of the meaning, at length 1, beside √λ of who did
-                what to whom, [D + S]: the cosine is (1−λ) of the meanings' plus λ of the structures'.
+            structure: λ, by default the model's, 0; above 0 the vectors are √(1−λ) of the meaning, at length
+                1, beside √λ of who did what to whom, [D + S]: the cosine is (1−λ) of the meanings' plus λ of
+                the structures'.
 
         Returns:
             float32 [D] for a string, [n, D] for a list, in input order.
