@@ -39,9 +39,10 @@ def test_training_goes_on_to_the_same_model(tiny: TrainConfig, monkeypatch: pyte
     def replace(source: Path, target: Path) -> None:
         nonlocal left
         real(source, target)
-        left -= Path(target).parent.parent == config.output and Path(target).name in MODEL
-        if left == 0:
-            raise Killed
+        if Path(target).parent.parent == config.output and Path(target).name in MODEL:
+            left -= 1
+            if left == 0:
+                raise Killed
 
     monkeypatch.setattr(os, "replace", replace)
     for count in range(1, 8):
