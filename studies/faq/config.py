@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from corpora.support.cli import Count, Positive, configuration
-from senteval_runner.towers.config import Pieces
+from senteval_runner.towers import Pieces
 
 Sampling = Literal["retrieved", "random"]
 """How the wrong entries of a training query are chosen."""

@@ -17,8 +17,7 @@ from corpora.support.errors import UserError
 from senteval_runner.report.page import Page
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors.embed import StoredEncoder
-from senteval_runner.vectors.encoders import open_model
-from senteval_runner.vectors.sources import distinct_names, find_source
+from senteval_runner.vectors.encoders import distinct_names, find_source, open_model
 from studies.kit.runner import Cell, Figures, Run
 from studies.passages import cross
 from studies.passages.config import Feature, PassagesConfig, Scorer

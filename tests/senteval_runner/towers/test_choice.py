@@ -11,10 +11,8 @@ import pytest
 
 from corpora.support.errors import UserError
 from senteval_runner.towers.backbones import WholeBackbone, open_backbone, open_layers
-from senteval_runner.towers.pooling import most_pieces
-from senteval_runner.towers.transformer import load_tower
-from senteval_runner.vectors.encoders import open_model
-from senteval_runner.vectors.sources import find_source
+from senteval_runner.towers.transformer import load_tower, most_pieces
+from senteval_runner.vectors.encoders import find_source, open_model
 from tests.studies.layers.transformers_tiny import build
 
 pytest.importorskip("transformers")

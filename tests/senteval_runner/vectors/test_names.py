@@ -9,8 +9,7 @@ import pytest
 
 from corpora.support.errors import UserError
 from senteval_runner.run import cli as run
-from senteval_runner.vectors.encoders import open_model
-from senteval_runner.vectors.sources import find_source, split_parts
+from senteval_runner.vectors.encoders import find_source, open_model, split_parts
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
 

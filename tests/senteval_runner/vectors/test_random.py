@@ -36,7 +36,7 @@ def test_size_and_words(glove: Path, spec: str) -> None:
 
 
 def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch) -> None:
-    monkeypatch.setattr("senteval_runner.vectors.untrained.BATCH", 2)
+    monkeypatch.setattr("senteval_runner.vectors.networks.BATCH", 2)
     encoder = open_model(f"random:lstm@6?vectors={glove}", seed=3)
     table = {
         line.split()[0]: np.array(line.split()[1:], dtype=np.float32)

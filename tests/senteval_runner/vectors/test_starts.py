@@ -16,7 +16,7 @@ from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from parsing.cache.reader import TreeCache
-from senteval_runner.vectors.untrained import load_start
+from senteval_runner.vectors.networks import load_start
 from tests.fixtures.trees import changed
 from tests.parsing.cache.test_reader import corpus_of, write_cache
 
