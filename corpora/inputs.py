@@ -194,10 +194,6 @@ class Row:
         """File and line for messages."""
         return f"{self.path}:{self.line}"
 
-    def error(self, expected: str) -> UserError:
-        """The error for this row."""
-        return bad_row(self.path, self.line, expected, "\t".join(self.cells))
-
     def number(self, place: int) -> float:
         """A cell as a finite number.
 
@@ -209,7 +205,7 @@ class Row:
         except (IndexError, ValueError):
             value = math.nan
         if not math.isfinite(value):
-            raise self.error(f"a number in column {place + 1}")
+            raise bad_row(self.path, self.line, f"a number in column {place + 1}", "\t".join(self.cells))
         return value
 
 
@@ -229,23 +225,20 @@ def text_lines(path: Path, *, utf8: bool = True) -> Iterator[Line]:
             yield line
 
 
-def read_rows(
-    path: Path, count: int, *, blanks: bool = False, more: bool = False, may_be_empty: bool = False
-) -> Iterator[Row]:
+def read_rows(path: Path, count: int, *, more: bool = False, may_be_empty: bool = False) -> Iterator[Row]:
     """The rows of a table without a header line.
 
     Args:
         path: the file.
         count: how many cells a row has.
-        blanks: split lines without a tab at blanks.
-        more: whether a row may have more cells, which are kept.
+        more: whether a row may have more cells, which are kept, and blanks between them instead of tabs.
         may_be_empty: whether cells may be empty.
 
     Raises:
         UserError: the file cannot be read, a row has the wrong number of cells, or a cell is empty.
     """
     for line in text_lines(path, utf8=False):  # some older sets contain invalid bytes
-        by_blanks = blanks and "\t" not in line.text
+        by_blanks = more and "\t" not in line.text
         cells = tuple(cell.strip() for cell in line.text.split(None if by_blanks else "\t"))
         if len(cells) < count or (len(cells) > count and not more):
             raise bad_row(path, line.number, f"{count}{' or more' if more else ''} cells", line.text)
@@ -293,12 +286,3 @@ def read_table(
         yield row
     if empty:
         raise UserError(f"{path}: holds no rows")
-
-
-def read_mapping(path: Path, key: str, value: str) -> dict[str, str]:
-    """Two columns of a table with a header line as a mapping; keys must be unique.
-
-    Raises:
-        UserError: see :func:`read_table`.
-    """
-    return {row.cells[0]: row.cells[1] for row in read_table(path, (key, value), unique=True)}

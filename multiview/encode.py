@@ -24,7 +24,7 @@ from corpora.support.files import write_array, write_json
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
 
 @configuration
@@ -73,7 +73,7 @@ def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
     Raises:
         UserError: it is neither, or a line (it is named) is not UTF-8 or too long.
     """
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
     if path.is_dir():
         return None, TreeCache.open(path)
@@ -89,7 +89,7 @@ def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
 
 def main(config: EncodeConfig) -> int:
     """Encode a file or a cache."""
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
     output = config.output or Path(f"{config.file}.npy")
     if output.suffix != ".npy":

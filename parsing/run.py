@@ -3,7 +3,7 @@
     python -m parsing.run pydocs
     python -m parsing.run corpus.txt.xz --format lines --tokenize space --output runs/trees/mine
     python -m parsing.run umbc --limit 1M --dry-run
-    python -m parsing.run umbc --device cuda --precision bf16
+    python -m parsing.run umbc --device cuda
     python -m parsing.run umbc --preset paper --dep-model runs/parsers/dep --const-model benepar_en3
 
 Input: a corpus (see corpora.registry). Output: ``runs/trees/<corpus>/`` with HDF5 shards,
@@ -34,12 +34,10 @@ from corpora.support.cli import (
     peak_memory,
     preset_defaults,
 )
-from parsing.networks.config import Precision
 
 if TYPE_CHECKING:
     from corpora.text import Corpus
-    from parsing.pipeline.driver import RunSummary
-    from parsing.pipeline.workers import Pool
+    from parsing.pipeline.driver import Pool, RunSummary
     from parsing.text_parser import TextParser
 
 SAMPLE = 2048
@@ -74,9 +72,6 @@ class ParseConfig:
     """Dependency parser: builtin, a folder of parsing.train or parsing.convert, or none."""
     const_model: str = "builtin"
     """Constituency parser: builtin, a folder, a benepar model's name or file, or none."""
-    precision: Precision = "fp32"
-    """Arithmetic of the parsers' encoders: bf16 is faster where the processor has it (AVX512-BF16, AMX) and
-    changes about one tree in a hundred (parsing.score measures it), so it makes another cache."""
     format: Literal["lines", "running"] | None = None
     """Sentences per line, or running text; None is the corpus's own default."""
     tokenize: Literal["spacy", "space"] | None = None
@@ -105,8 +100,7 @@ def main(config: ParseConfig) -> None:
     """Parse the corpus, or print an estimate."""
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError
-    from parsing.pipeline.driver import run_corpus
-    from parsing.pipeline.workers import LocalPool, available_cores
+    from parsing.pipeline.driver import LocalPool, available_cores, run_corpus
     from parsing.text_parser import load
 
     if config.preset == "paper" and "builtin" in (config.dep_model, config.const_model):
@@ -127,7 +121,6 @@ def main(config: ParseConfig) -> None:
             load,
             None if config.dep_model == NONE else config.dep_model,
             None if config.const_model == NONE else config.const_model,
-            precision=config.precision,
             device=device,
             max_tokens=config.max_tokens,
         )
@@ -215,8 +208,8 @@ def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: in
         UserError: the corpus has no sentences.
     """
     from corpora.support.errors import UserError
-    from parsing.cache.files import write_shard
     from parsing.pipeline.driver import shards_of
+    from parsing.trees.cache import write_shard
 
     sample = next(shards_of(corpus, SAMPLE), None)
     if sample is None:

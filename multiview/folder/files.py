@@ -39,8 +39,16 @@ from corpora.support.files import (
 )
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack, trained_views
-from multiview.words.table import VECTORS, WordsRecord, WordTable
-from multiview.words.vectors import CACHE, DEFAULT_WORDS, Float, WordVectors, converted, given_source
+from multiview.words.table import WordsRecord, WordTable
+from multiview.words.vectors import (
+    CACHE,
+    DEFAULT_WORDS,
+    VECTORS,
+    Float,
+    WordVectors,
+    converted,
+    given_source,
+)
 
 FORMAT = 3
 WEIGHTS = "model.safetensors"

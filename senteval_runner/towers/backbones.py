@@ -73,8 +73,9 @@ def chosen(names: str, layers: Sequence[str], backbone: str) -> tuple[str, ...]:
     """
     ends = {"top": "-1", "bottom": f"-{len(layers) - 1}"}
     found = [ends.get(name.strip(), name.strip()) for name in names.split(",")]
-    if not set(found) <= set(layers) or len(set(found)) < len(found):
-        raise UserError(f"{backbone}: {names}: expected some of its layers {', '.join(layers)}, each once")
+    for name in found:
+        if name not in layers or found.count(name) > 1:
+            raise UserError(f"{backbone}: {names}: no layer {name!r}; it has {', '.join(layers)}, each once")
     return tuple(found)
 
 

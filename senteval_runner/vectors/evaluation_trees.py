@@ -22,11 +22,9 @@ from corpora.text import Corpus, Sentence, in_pieces
 from multiview.folder.files import KINDS
 from multiview.folder.reading import Reader
 from multiview.model import MultiViewEncoder
-from parsing.cache.files import Manifest, ShardRow
-from parsing.cache.reader import TreeCache
-from parsing.pipeline.driver import run_corpus
-from parsing.pipeline.workers import LocalPool, Pool
+from parsing.pipeline.driver import LocalPool, Pool, run_corpus
 from parsing.text_parser import TextParser, load
+from parsing.trees.cache import Manifest, ShardRow, TreeCache
 
 Tokens = tuple[str, ...]
 # A killed run loses its unfinished shards; one core parses 4,096 sentences in a few seconds.

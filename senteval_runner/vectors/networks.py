@@ -28,11 +28,10 @@ from multiview.folder.files import Member, ModelRecord, model_records
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import one_line, quiet
-from multiview.words.table import WordTable
+from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
-from multiview.words.vocabulary import Vocabulary
-from parsing.cache.reader import TreeCache
 from parsing.networks.device import pick_device
+from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.bags import VECTOR_CACHE
 

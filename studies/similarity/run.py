@@ -182,7 +182,7 @@ def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str
     """
     left, right, gold = [], [], []
     for pair in read_ppdb(file):
-        score = pair.features().get("Equivalence")
+        score = pair.feature("Equivalence")
         is_held = not held_out or pair_in_fraction(pair.left, pair.right, held_out)
         if score is not None and is_held and (" " in pair.left or " " in pair.right):
             left.append(pair.left)

@@ -58,8 +58,7 @@ def test_space_tokens_are_kept_as_they_are(tmp_path: Path) -> None:
 def test_bad_bytes_and_long_lines_are_marked_and_shift_nobody(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"good one\nb\xffd\nnul\0\n" + b"word " * 60_000 + b"\nlast line\n")
-    (document,) = corpus = list(text_corpus(path, tokenize="space"))
-    assert corpus
+    (document,) = text_corpus(path, tokenize="space")
     marks = [(s.replaced_bytes, s.truncated) for s in document.sentences]
     assert marks == [(False, False), (True, False), (True, False), (False, True), (False, False)]
     assert document.sentences[-1].tokens == ("last", "line")
@@ -83,32 +82,18 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
         list(open_corpus(empty))
     with pytest.raises(UserError, match=r"nowhere\.txt: no such corpus, file or folder"):
         open_corpus(tmp_path / "nowhere.txt")
-    with pytest.raises(UserError, match=r"--format pages: must be lines or running"):
-        open_corpus(empty, format="pages")
     with pytest.raises(UserError, match=r"--tokenize moses: must be spacy or space"):
         open_corpus(empty, tokenize="moses")
     with pytest.raises(UserError, match="only pydocs is split"):
         open_corpus(empty, split="train")
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("40M", 40_000_000),
-        ("1.5k", 1500),
-        (7, 7),
-        ("1.001k", 1001),
-        (None, None),
-    ],
-)
-def test_limits(text: str | int | None, value: int | None) -> None:
-    assert parse_limit(text) == value
-
-
-@pytest.mark.parametrize("text", ["0", "-3", "many", "1.5", "k", "1e999", "nan", ","])
-def test_bad_limits_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match=f"--limit {text}"):
-        parse_limit(text)
+def test_limits() -> None:
+    for text, value in (("40M", 40_000_000), ("1.001k", 1001), (7, 7), (None, None)):
+        assert parse_limit(text) == value
+    for text in ("0", "-3", "1.5", "k", "1e999", "nan"):
+        with pytest.raises(UserError, match=f"--limit {text}"):
+            parse_limit(text)
 
 
 def test_a_limit_cuts_the_stream_exactly(tmp_path: Path) -> None:
@@ -156,24 +141,8 @@ def test_a_run_without_white_space_costs_linear_time(text: str) -> None:
     assert "".join(token for sentence in SPACY.sentences(text) for token in sentence) == text
 
 
-PIECES = [
-    "Mr.",
-    "Brontë",
-    "can't",
-    "e.g.",
-    "3,000.50",
-    "(",
-    ")",
-    "“",
-    "”",
-    "»",
-    "...",
-    "!",
-    "?",
-    "U.S.",
-    "co-op",
-]
-PIECES += [":-)", "http://a.b/c", "—", "10km", "x.Y", ";", "。", "end.", "\u00a0", "\t", ""]
+PIECES = ["Mr.", "Brontë", "can't", "e.g.", "3,000.50", "(", ")", "“", "”", "»", "...", "!", "?", "U.S."]
+PIECES += ["co-op", ":-)", "http://a.b/c", "—", "10km", "x.Y", ";", "。", "end.", "\u00a0", "\t", ""]
 UNTOUCHED = spacy.blank("en")
 UNTOUCHED.add_pipe("sentencizer")
 
@@ -192,6 +161,55 @@ def test_a_fresh_pipeline_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     before = SPACY.line(text)
     monkeypatch.setattr("corpora.text.MAX_LEXEMES", 0)
     assert SPACY.line(text) == before
+
+
+PARAGRAPHS = "He came. He saw!\n\nNobody knew why, e.g. because of it. Caf\xe9.\n"
+
+
+def umbc(folder: Path, *, plain: bool = True, tagged: bool = True) -> Path:
+    """Two files made in the distribution's format."""
+    (folder / "webbase_all").mkdir()
+    if plain:
+        for name in ("b.com_x.pages_1", "a.com_x.pages_0"):
+            (folder / "webbase_all" / f"{name}.txt").write_bytes(PARAGRAPHS.encode("latin-1"))
+    if tagged:
+        (folder / "webbase_all" / "a.com_x.pages_0.possf2").write_text(
+            "The_DT snake_case_NN ran_VBD ._. It_PRP hid_VBD odd ._.\n\nEnd_NN _SYM\n"
+        )
+    return folder
+
+
+def test_umbc_paragraphs_are_documents(tmp_path: Path) -> None:
+    corpus = open_corpus("umbc", data=umbc(tmp_path))
+    documents = list(corpus)
+    names = [f"{name}.txt#{number}" for name in ("a.com_x.pages_0", "b.com_x.pages_1") for number in (0, 1)]
+    assert [document.id for document in documents] == names
+    sentences = documents[1].sentences
+    assert [s.tokens[0] for s in sentences] == ["Nobody", "Caf"]
+    assert [s.replaced_bytes for s in sentences] == [False, True]
+    assert corpus.identity["variant"] == "plain"
+    limited = open_corpus("umbc", data=tmp_path / "webbase_all", limit="3")
+    assert sum(len(document.sentences) for document in limited) == 3
+
+
+def test_umbc_tagged_words_are_taken_as_they_are(tmp_path: Path) -> None:
+    corpus = open_corpus("umbc", data=umbc(tmp_path, plain=False))  # only tagged files: no option needed
+    first, second = list(corpus)
+    assert [s.tokens for s in first.sentences] == [
+        ("The", "snake_case", "ran", "."),
+        ("It", "hid", "odd", "."),
+    ]
+    assert second.sentences[0].tokens == ("End", "SYM")
+    assert corpus.identity["variant"] == "word_TAG"
+
+
+def test_umbc_says_where_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"UMBC WebBase is not in .*umbc_webbase_corpus.tar.gz .*webbase_all"):
+        open_corpus("umbc", data=tmp_path)
+    with pytest.raises(UserError, match=r"no \.possf2 files"):
+        open_corpus("umbc", data=umbc(tmp_path, tagged=False), tokenize="space")
+    with pytest.raises(UserError, match="--format pages: must be lines or running"):
+        open_corpus("umbc", data=tmp_path, format="pages")
 
 
 @pytest.mark.data

@@ -16,7 +16,7 @@ import pytest
 from corpora.support.cli import Command, configuration
 from multiview.encoders import registry
 from multiview.encoders.registry import Encoder, register_view
-from tests.parsing.cache.test_reader import write_cache
+from tests.parsing.trees.test_cache import write_cache
 from tests.test_commands import ROOT
 
 PAGE = (ROOT / "docs/add-a-view.md").read_text(encoding="utf-8")

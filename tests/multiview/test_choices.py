@@ -16,17 +16,16 @@ from multiview.model import MultiViewEncoder
 from multiview.train import cli, defaults_from, main
 from multiview.training.data import Split, cut, open_trees
 from tests.fixtures.trees import changed, toy_corpus
-from tests.multiview.words.test_expansion import write_vectors
-from tests.parsing.cache.test_reader import write_cache
+from tests.multiview.words.test_table import write_vectors
+from tests.parsing.trees.test_cache import write_cache
 
 PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we read the rest, what is off
     "views": "dep,const",  # 3.4: the pair of the highest average
     "words": "both",  # 3.2
     "table.size": 50_000,  # 3.2
     "table.expand": 2_000_000,  # 3.2
-    "table.init": "xavier",  # 3.2
     "table.dropout": 0.0,  # A.2
-    "encoder.start": "xavier",  # A.2
+    "encoder.start": "xavier",  # A.2, 3.2
     "encoder.pooling": "root",  # 2.2
     "objective.denominator": "paper",  # 2.1
     "objective.score": "bilinear",  # 2.1
@@ -37,7 +36,7 @@ PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we 
     **{"loop.epochs": 1, "loop.precision": "float32", "loop.schedule": "constant"},
     **{"init": None, "table.buckets": 0, "table.rate": 1.0, "table.update": "dense", "objective.same": 0.0},
     **{"loop.segments": 1, "loop.max-steps": 0, "loop.max-minutes": 0.0, "loop.validation": 0},
-    "teacher.vectors": None,
+    "objective.teacher": None,
 }
 
 
@@ -62,7 +61,7 @@ def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
     command = ["--preset", "paper", "--trees", str(toy_trees), "--vectors", str(glove), "--device", "cpu"]
     command += ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "20"]
     shown = dry_run(cli, *command)
-    assert "32 dimensions, words both" in shown and "fixed vectors" in shown
+    assert "13 steps at" in shown
     assert cli(command) == 0
     said = capsys.readouterr().out
     folder = tmp_path / "runs/models/dep-const-paper"
@@ -73,8 +72,6 @@ def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
     assert training["best"]["anchors"] == 0
     assert json.loads((folder / "trained" / "time.json").read_text())["seconds"] > 0
     assert training["step"] == training["best"]["step"] == 13  # the last weights, nothing is held out
-    assert "deviates   loop.batch 20; the paper: 400" in said
-    assert "deviates   corpus" in said and "deviates   loop.learning" not in said
     assert "expanded   1 words" in said
     before = (folder / "trained" / "config.json").stat().st_mtime_ns
     assert cli(command) == 0  # finished: nothing is trained or expanded again

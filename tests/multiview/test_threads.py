@@ -39,7 +39,7 @@ def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> No
         assert torch.get_num_threads() == 3
     again = Trainer(changed(tiny, loop={"epochs": 3}), open_trees(tiny.trees))
     again.threads = 7  # another machine
-    assert again.run(lambda trainer, best: None) == 0 and again.threads == 1
+    assert again.run() == 0 and again.threads == 1
 
 
 def test_few_sentences_are_encoded_by_one_thread(

@@ -1,4 +1,4 @@
-"""The encoder under the names that other libraries use, and the commands encode, search, info and export."""
+"""The encoder under the names that other libraries use, and the commands encode, search and export."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from corpora.support.errors import UserError
-from multiview import encode, export, info, search
+from multiview import encode, export, search
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
@@ -86,7 +86,6 @@ def test_untrained_and_joined_models_can_be_saved(joined_seq: Path, tmp_path: Pa
         model.save(tmp_path / name)
         saved = MultiViewEncoder.load(tmp_path / name).encode(LINES)
         np.testing.assert_array_equal(saved, model.encode(LINES))
-        assert info.cli([str(tmp_path / name)]) == 0
     assert (tmp_path / "joined" / "README.md").read_text() == "# Two\n"
 
 
@@ -190,7 +189,6 @@ def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, m
         (encode, ". in.txt", "no model here"),
         (encode, "none in.txt --output x.csv", "must end in .npy"),
         (encode, "MODEL in.txt --views dep", "view 'dep'"),
-        (info, ".", "neither a model nor a training run"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -203,10 +201,3 @@ def test_bad_input_is_one_line(
     assert command.cli(arguments.replace("MODEL", str(folder)).split()) == 2
     errors = capsys.readouterr().err
     assert message in errors and len(errors.strip().splitlines()) == 1, errors
-
-
-def test_info_command(folder: Path, capsys) -> None:
-    assert info.cli([str(folder)]) == 0
-    out = capsys.readouterr().out
-    for word in ("seq 8 + seq 8 = 16 dimensions", "recall@1", "progress", "resumable"):
-        assert word in out

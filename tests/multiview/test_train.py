@@ -27,7 +27,7 @@ from parsing.networks.device import pick_device
 from parsing.training.loop import read_log
 from tests.conftest import ROOT
 from tests.fixtures.trees import changed
-from tests.parsing.cache.test_reader import write_cache
+from tests.parsing.trees.test_cache import write_cache
 
 PAIRS = ["dep,const", "seq,dep", "const,seq", "seq,seq", "dep,dep", "const,const"]
 
@@ -88,7 +88,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "rows": {"table": {"update": "rows"}, "objective": {"score": "dot"}, "loop": {"schedule": "cosine"}},
     "cached": {"loop": {"segments": 2, "micro_batch": 7}},
     "laptop": {
-        **{"table": {"init": "unit", "dropout": 0.2}, "encoder": {"start": "bag"}},
+        **{"table": {"dropout": 0.2}, "encoder": {"start": "bag"}},
         "objective": {"direction": "both", "score": "cosine", "same": 1.0},
     },
 }
@@ -149,7 +149,7 @@ def wait_for_steps(config: TrainConfig, process: subprocess.Popen[str], steps: i
 
 
 def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig) -> None:
-    config = changed(tiny, loop={"epochs": 300, "max_steps": 120, "threads": 1})
+    config = changed(tiny, loop={"epochs": 300, "max_steps": 120})
     main(changed(config, name="whole"))
     for number, code, steps in ((signal.SIGTERM, 143, 12), (signal.SIGKILL, -9, 35)):
         process = start(config)
@@ -210,14 +210,10 @@ def test_processes_take_a_gpu_each() -> None:
 
 
 def test_dry_run_writes_nothing(tiny: TrainConfig, capsys) -> None:
-    for threads, said in (
-        (0, "1; --loop.threads sets another number"),
-        (2, "2; as --loop.threads says"),
-    ):
-        assert main(changed(tiny, dry_run=True, loop={"threads": threads})) == 0
-        out = capsys.readouterr().out
-        for word in ("parameters", "memory", "sentences/s", "24 steps at", "for validation", said):
-            assert word in out
+    assert main(changed(tiny, dry_run=True)) == 0
+    out = capsys.readouterr().out
+    for word in ("parameters", "memory", "sentences/s", "24 steps at", "for validation", "1 threads"):
+        assert word in out
     assert not tiny.folder.exists()
 
 

@@ -54,7 +54,7 @@ def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> N
     }
     assert calls == ["CR"] * 4
     # the second run repeats nothing, and loads no model
-    monkeypatch.setattr(encoders.Source, "load", None)
+    monkeypatch.setattr(encoders.Source, "load", lambda source, **_: None)
     assert running.run(first) == 0 and calls == ["CR"] * 4
     assert json.loads((tmp_path / "report/results.json").read_text()) == values
 

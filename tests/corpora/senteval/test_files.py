@@ -83,27 +83,14 @@ def test_rows_are_the_toolkits(
 @pytest.mark.parametrize(
     ("name", "contents", "told"),
     [
-        (
-            "TREC",
-            (TREC[0], b"HUM:ind Who ?\nWHO:x y\n"),
-            r"TREC_10.label:2: expected a label among ABBR .*'WHO'",
-        ),
+        ("TREC", (TREC[0], b"HUM:ind Who ?\nWHO:x y\n"), r"TREC_10.label:2: expected a label .*'WHO'"),
         ("MRPC", (MRPC[0], HEADER + "0\t2\t3\tonly one\n"), r"test.txt:2: expected 5 tab-separated columns"),
-        (
-            "SICKRelatedness",
-            (SICK.replace("4.5", "high"), SICK, SICK),
-            r"_train.txt:2: expected a number, found",
-        ),
+        ("SICKRelatedness", (SICK.replace("4.5", "x"), SICK, SICK), r"_train.txt:2: expected a number"),
         ("STS13", (*STS13 * 2, STS13[0], "1\n2\n"), r"STS.gs.OnWN.txt: 2 rows, but .* has 3"),
-        ("SST5", (SST5, "5 too high\n", SST5), "sentiment-dev:1: expected a label among 0 1 2 3 4"),
         ("SST2", (b"good\t1\n\xff\t0\n", SST2, SST2), r"sentiment-train:2: not utf-8 \(byte 0xff\)"),
-        (
-            "SubjNumber",
-            (PROBING + "te\tJJ\tc\n",),
-            r"number.txt:5: expected a label that occurs in the train",
-        ),
+        ("SubjNumber", (PROBING + "te\tJJ\tc\n",), r"number.txt:5: expected a label that occurs"),
     ],
-)
+)  # fmt: skip
 def test_wrong_rows_are_named(tmp_path: Path, name: str, contents: tuple[str, ...], told: str) -> None:
     (tmp_path / "probing").mkdir()
     write(tmp_path, name, *contents)

@@ -1,12 +1,15 @@
-"""Commands: exit codes, one line for what a user can change, the folder they own, presets."""
+"""Commands: exit codes, one line for what a user can change, the folder they own, presets, progress."""
 
 from __future__ import annotations
 
 import errno
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from corpora.support import progress as module
 from corpora.support.cli import (
     Command,
     Count,
@@ -14,9 +17,11 @@ from corpora.support.cli import (
     config_to_json,
     configuration,
     dry_run_text,
+    log_to,
     preset_defaults,
 )
 from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.progress import progress
 
 
 @configuration
@@ -33,12 +38,18 @@ class Options:
     """Write nothing."""
 
 
+FULL = "no space left on the disk, or the file is above its limit; steps are kept"
+
+
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
         (UserError("x.txt, row 3: bad"), 2, "x.txt, row 3: bad"),
         (UserError("a\x1b[2Jb\nc\udce9.txt: bad"), 2, "a\ufffd[2Jb\ufffdc\ufffd.txt: bad"),
         (MissingExtraError("ray", "ray"), 2, "ray is not installed: pip install 'multiview-embeddings[ray]'"),
+        (OSError(28, "No space", "runs/model"), 2, "runs/model: " + FULL),
+        (OSError("Unable to write (errno = 28, error message = 'No space left on device')"), 2, FULL),  # h5py
+        (ValueError("I/O error: No space left on device (os error 28)"), 2, FULL),  # safetensors
         (KeyboardInterrupt(), 130, "interrupted; steps are kept"),
         (NotADirectoryError(20, "Not a directory", "f/x"), 2, "f/x: Not a directory; give another path"),
         (MemoryError(), 2, "out of memory; steps are kept"),
@@ -54,25 +65,6 @@ def test_errors_become_exit_codes(
 
     assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == code
     assert capsys.readouterr().err == f"python -m p: {message}\n"
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(errno.ENOSPC, "No space left on device", "runs/model"),
-        OSError("Unable to write (errno = 28, error message = 'No space left on device')"),  # as h5py says it
-        ValueError("I/O error: No space left on device (os error 28)"),  # as safetensors says it
-        OSError(errno.EFBIG, "File too large", "x.npy"),
-    ],
-)
-def test_a_full_disk_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(config: Options) -> None:
-        raise error
-
-    assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert message.endswith("no space left on the disk, or the file is above its limit; steps are kept\n")
 
 
 @pytest.mark.parametrize("error", [PermissionError("no path"), OSError(errno.EIO, "I/O error", "/x")])
@@ -157,3 +149,38 @@ def test_a_dry_run_says_how_much_and_how_long() -> None:
         "time 0:02:00",
     ]
     assert dry_run_text(Options(), {}, None, "steps", 1).endswith("unknown")
+
+
+def test_a_step_that_takes_long_shows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines do not wait for the next update."""
+    monkeypatch.setattr(module, "INTERVAL_S", 0.02)
+    with progress(total=9, description="train") as bar:
+        bar.update(3)
+        bar.set_postfix({"loss": "4.125"})
+        time.sleep(0.2)
+    shown = capsys.readouterr().err.splitlines()
+    assert len(shown) >= 2
+    assert shown[-1].startswith("train:  33% 3/9 [00:00") and shown[-1].endswith("loss=4.125]")
+
+
+def test_lines_go_to_the_commands_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "INTERVAL_S", 0.02)
+    log_to(tmp_path)
+    with progress(total=3, description="train"):
+        time.sleep(0.1)
+    assert "INFO train:   0% 0/3" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress(total=4, description="train") as bar:
+        bar.update(4)
+    assert "train: 100%" in capsys.readouterr().err
+    with progress(total=4, description="train", show=False) as bar:
+        bar.update(4)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    with progress(total=3, description="over soon") as bar:
+        bar.update(3)
+    assert capsys.readouterr().err == ""

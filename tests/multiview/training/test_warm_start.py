@@ -23,7 +23,7 @@ from multiview.training.trainer import Trainer
 from multiview.words.vectors import load_word_vectors
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.test_train import assert_same_bits, killed_after, newest
-from tests.parsing.cache.test_reader import write_cache
+from tests.parsing.trees.test_cache import write_cache
 
 NEW = ["zebra", "yak", "Xenon"]
 

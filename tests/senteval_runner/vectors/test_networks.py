@@ -16,12 +16,12 @@ from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training import trainer as trainer_module
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import glorot_projection
 from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.networks import load_start
 from tests.fixtures.trees import changed
-from tests.parsing.cache.test_reader import corpus_of, write_cache
+from tests.parsing.trees.test_cache import corpus_of, write_cache
 from tests.studies.layers.transformers_tiny import build
 
 SENTENCES = [["the", "cat", "sat"], ["a", "cat"], ["the"], ["unheard", "of"]]
@@ -81,12 +81,11 @@ def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest
         np.testing.assert_allclose(vector, lstm(inputs)[0].detach().numpy().max(axis=0), atol=1e-6)
 
 
-@pytest.mark.parametrize("init", ["xavier", "unit"])
+@pytest.mark.parametrize("start", ["xavier", "bag"])
 def test_a_start_is_what_no_training_leaves(
-    tiny: TrainConfig, toy_trees: Path, init: str, monkeypatch: pytest.MonkeyPatch
+    tiny: TrainConfig, toy_trees: Path, start: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder = {"start": "bag" if init == "unit" else "xavier"}
-    config = changed(tiny, seed=3, table={"init": init}, encoder=encoder)
+    config = changed(tiny, seed=3, encoder={"start": start})
     assert main(changed(config, name="trained", loop={"validation": 0})) == 0
     # Validations are best before the first step, so a run keeps the weights it began with.
     left = [0.5, 0.1]
@@ -99,14 +98,14 @@ def test_a_start_is_what_no_training_leaves(
     assert main(changed(config, name="kept")) == 0
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
-    start = load_start(config.output / "trained", toy_trees, "cpu")
+    begun = load_start(config.output / "trained", toy_trees, "cpu")
     assert torch.equal(torch.random.get_rng_state(), before)
     kept, trained = (MultiViewEncoder.load(config.output / name, "cpu") for name in ("kept", "trained"))
     cache = TreeCache.open(toy_trees)
-    vectors = [model.encode(None, trees=cache) for model in (start, kept, trained)]
+    vectors = [model.encode(None, trees=cache) for model in (begun, kept, trained)]
     np.testing.assert_array_equal(vectors[0], vectors[1])
     assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
-    assert start.members[0].network.words.vocabulary.key == kept.members[0].network.words.vocabulary.key
+    assert begun.members[0].network.words.vocabulary.key == kept.members[0].network.words.vocabulary.key
 
 
 def test_starts_of_joined_models_and_of_other_trees(
