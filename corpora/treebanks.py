@@ -95,36 +95,31 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
     )
 
 
-def write_conllu(path: Path, documents: Iterable[Document], *, tags: TagColumn = "xpos") -> None:
-    """Write documents as CoNLL-U; missing annotation becomes ``_``.
+def write_conllu(path: Path, documents: Iterable[Document]) -> None:
+    """Write documents as CoNLL-U, tags in XPOS; missing annotation becomes ``_``.
 
     Raises:
         UserError: a word form that CoNLL-U cannot hold (empty, or with a tab or line break in it).
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-        stream.writelines(conllu_lines(documents, tags=tags))
+        stream.writelines(conllu_lines(documents))
 
 
-def conllu_lines(documents: Iterable[Document], *, tags: TagColumn = "xpos") -> Iterator[str]:
+def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
     """The lines of :func:`write_conllu`."""
     for document in documents:
         for number, sentence in enumerate(document.sentences):
             if number == 0 and not document.continued:
                 # The id may be the name of a file, which may hold line breaks.
                 yield f"# newdoc id = {_LINE_BREAK.sub(' ', document.id)}\n"
-            yield from (_conllu_row(sentence, i, tags) for i in range(len(sentence.tokens)))
+            for row, form in enumerate(sentence.tokens):
+                if not form or re.search(r"[\t\r\n]", form):
+                    raise UserError(f"word {form!r} cannot be written as CoNLL-U")
+                tag = sentence.tags[row] if sentence.tags else "_"
+                head = sentence.heads[row] if sentence.heads else "_"
+                relation = sentence.relations[row] if sentence.relations else "_"
+                yield f"{row + 1}\t{form}\t_\t_\t{tag}\t_\t{head}\t{relation}\t_\t_\n"
             yield "\n"
-
-
-def _conllu_row(sentence: Sentence, index: int, tags: TagColumn) -> str:
-    form = sentence.tokens[index]
-    if not form or re.search(r"[\t\r\n]", form):
-        raise UserError(f"word {form!r} cannot be written as CoNLL-U")
-    tag = sentence.tags[index] if sentence.tags else "_"
-    upos, xpos = (tag, "_") if tags == "upos" else ("_", tag)
-    head = str(sentence.heads[index]) if sentence.heads else "_"
-    relation = sentence.relations[index] if sentence.relations else "_"
-    return "\t".join((str(index + 1), form, "_", upos, xpos, "_", head, relation, "_", "_")) + "\n"
 
 
 # Penn Treebank brackets

@@ -29,7 +29,6 @@ from corpora.support.cli import (
     configuration,
 )
 from corpora.support.errors import UserError
-from corpora.support.files import read_json
 
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
@@ -89,8 +88,8 @@ class EncoderConfig:
     """The paper's, or trees start as bags of words weighted by their rarity, views alike."""
     pooling: Pooling = "root"
     """How states of nodes become a sentence's vector."""
-    engine: Literal["native", "torch", "dgl"] = "native"
-    """Kernels: fast, portable, DGL's."""
+    engine: Literal["native", "dgl"] = "native"
+    """Kernels of our own, or DGL."""
 
     @property
     def width(self) -> int:
@@ -203,16 +202,6 @@ class TrainConfig:
         """Whether ``vectors`` names a way to make them, and no file."""
         return self.vectors is not None and (self.vectors == TRAIN or self.vectors.startswith(DISTIL))
 
-    @property
-    def start_name(self) -> str:
-        """What to call the weights before the first step."""
-        return "untrained" if self.init is None else "initial"
-
-    @property
-    def dimensions(self) -> int:
-        """Size of a sentence vector over all views and models."""
-        return (2 if self.words == "both" else 1) * len(self.view_list) * self.encoder.width
-
     def check(self) -> None:
         """Refuse values that do not go together; single values are checked by their types.
 
@@ -266,18 +255,6 @@ def preset(name: str, **changes: Any) -> TrainConfig:
     return dataclasses.replace(config, **changes)
 
 
-def read_config(path: Path) -> TrainConfig:
-    """The configuration in a run's ``train.json``.
-
-    Raises:
-        UserError: no such file, or it is not the configuration of a training run.
-    """
-    stored = read_json(path)
-    if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
-        raise UserError(f"{path}: not the train.json of a training run")
-    return config_from_json(TrainConfig, stored["config"], where=path)
-
-
 _FREE_OPTIONS = ("preset", "trees", "name", "output", "dry-run", "device", "loop.max-minutes")
 """Options that do not change what the weights become; a resumed run may change them, and its time limit."""
 
@@ -291,11 +268,6 @@ def options_of(config: object, group: str = "") -> dict[str, Any]:
     return options
 
 
-def differing_options(stored: TrainConfig, wanted: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """Both values of the options on which two configurations would give other weights."""
-    before, now = options_of(stored), options_of(wanted)
-    return {
-        name: (before[name], now[name])
-        for name in before
-        if name not in _FREE_OPTIONS and str(before[name]) != str(now[name])
-    }
+def decisive_options(config: TrainConfig) -> dict[str, str]:
+    """The options that determine the weights, as text: a run goes on with the same ones alone."""
+    return {name: str(value) for name, value in options_of(config).items() if name not in _FREE_OPTIONS}

@@ -6,7 +6,7 @@
 
 Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
 ``runs/models/NAME/``: the model (best by neighbour retrieval on the validation set, the untrained start
-included), ``train.json`` (this run's configuration), ``log.jsonl``, ``curves.png`` and checkpoints. The same
+included), ``log.jsonl``, ``curves.png`` and checkpoints. The same
 command resumes an interrupted run. Exit codes: 0 done; 2 bad input, or a loss that is not finite; 130 or 143
 stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a bug.
 """
@@ -18,16 +18,15 @@ import dataclasses
 import itertools
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, config_to_json, dry_run_text, given_option, log_to, peak_memory
+from corpora.support.cli import Command, dry_run_text, given_option, log_to, peak_memory
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
-from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
+from multiview.config import LAPTOP, TrainConfig, preset
 
 if TYPE_CHECKING:
     from multiview.training.gradient import DistributedContext
@@ -52,8 +51,7 @@ def defaults_from(args: Sequence[str]) -> TrainConfig:
     if not init:
         return config
     from multiview.encoders.registry import trained_views
-    from multiview.folder.files import model_records
-    from multiview.folder.names import model_folder
+    from multiview.folder.files import model_folder, model_records
 
     first, *others = model_records(model_folder(init)).values()
     return dataclasses.replace(
@@ -72,8 +70,7 @@ def main(config: TrainConfig) -> int:
 
     from multiview.encoders.registry import view_class
     from multiview.folder.card import combined_card
-    from multiview.folder.files import save_members
-    from multiview.folder.names import model_folder
+    from multiview.folder.files import model_folder, save_members
     from multiview.training.data import open_trees
     from multiview.training.gradient import DistributedContext
 
@@ -107,7 +104,6 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     from multiview.training.trainer import Trainer
     from multiview.words.sources import open_vectors
 
-    # Made before the folder is claimed: it may refuse the command, and the corrected one needs the folder.
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
         return dry_run(trainer)
@@ -116,7 +112,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     new_words = open_vectors(config, cache, new_words=True) if expands else None
     folder = config.folder
     if distributed.first:
-        _claim_folder(config, str(cache.identity.get("content_sha256", "")))
+        sweep(folder)
     distributed.barrier()
     logger = log_to(folder)
     logger.setLevel("INFO" if distributed.first else "ERROR")
@@ -151,9 +147,7 @@ def dry_run(trainer: Trainer) -> int:
     steps: float = trainer.position.steps
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * per_s)
-    parameters: Counter[str] = Counter()
-    for name, parameter in trainer.network.named_parameters():
-        parameters[name.split(".")[0]] += parameter.numel()
+    parameters = sum(parameter.numel() for parameter in trainer.network.parameters())
     cuda = trainer.device.type == "cuda"
     held_out = trainer.validation_set.sentences
     memory_bytes = torch.cuda.max_memory_allocated(trainer.device) if cuda else peak_memory()
@@ -163,9 +157,9 @@ def dry_run(trainer: Trainer) -> int:
             "cache": f"{trainer.cache.folder}: {len(trainer.cache)} sentences, {held_out} for validation",
             "speed": f"{max(sentences) * per_s:,.0f} sentences/s",
             "device": f"{trainer.device}, {trainer.threads} threads",
-            **{f"{part} parameters": f"{count:,}" for part, count in parameters.items()},
+            "parameters": f"{parameters:,}",
             "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
-            "disk": f"{4e-6 * sum(parameters.values()):,.1f} MB",
+            "disk": f"{4e-6 * parameters:,.1f} MB",
         },
         units=steps,
         unit="steps",
@@ -175,36 +169,11 @@ def dry_run(trainer: Trainer) -> int:
     return 0
 
 
-def _claim_folder(config: TrainConfig, trees: str) -> None:
-    """Start a new model folder, or check that the existing one holds this same run.
-
-    Raises:
-        UserError: the folder holds a run with other options, another cache or another start.
-    """
-    from multiview.folder.files import model_sha256
-    from multiview.folder.names import model_folder
-
-    folder, record = config.folder, config.folder / "train.json"
-    sweep(folder)
-    content = {"trees": trees, "init": "" if config.init is None else model_sha256(model_folder(config.init))}
-    if not record.exists():
-        write_json(record, {"config": config_to_json(config), **content})
-        return
-    stored, options = read_json(record), differing_options(read_config(record), config)
-    changed = [f"{name} {before} -> {now}" for name, (before, now) in options.items()]
-    changed += [f"the content of --{name}" for name in content if stored.get(name, "") != content[name]]
-    if changed:
-        raise UserError(
-            f"{folder}: holds a run with other options ({'; '.join(changed)}); choose another --name, or "
-            "delete the folder"
-        )
-
-
 def _finish(trainer: Trainer) -> None:
     """Record the time, draw the curves, and say what a run came to."""
     from multiview.folder.files import TIME
 
-    position, folder, start = trainer.position, trainer.config.folder, trainer.config.start_name
+    position, folder = trainer.position, trainer.config.folder
     write_json(folder / TIME, {"seconds": position.seconds})
     try:
         plot_curves(folder)
@@ -214,12 +183,12 @@ def _finish(trainer: Trainer) -> None:
     print(f"model      {folder}")
     print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
     print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
-    for name, metrics in ((start, position.extra.get("untrained", {})), ("best", position.best)):
+    for name, metrics in (("start", position.extra.get("untrained", {})), ("best", position.best)):
         if metrics.get("anchors"):
             shown = "  ".join(f"{key} {metrics[key]:.4f}" for key in metrics if key in SHOWN or "@1/" in key)
             print(f"{name:<10} {shown}")
     if position.best.get("step") == 0:
-        print(f"kept       the {start} weights: on the validation set, training never beat them")
+        print("kept       the weights of the start: on the validation set, training never beat them")
 
 
 def plot_curves(folder: Path) -> None:

@@ -23,8 +23,7 @@ from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_record, write_json, write_record, write_text
 from corpora.support.progress import progress
-from multiview.folder.files import expanded_folder, has_trained_words
-from multiview.folder.names import model_folder
+from multiview.folder.files import expanded_folder, has_trained_words, model_folder
 from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task, read_tasks, versions
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.results import Results, TaskResult

@@ -225,12 +225,9 @@ class Commands:
         if words and words[0] in self.variants:
             return self.variants[words[0]](words[1:])
         asked = words[:1] in (["-h"], ["--help"])
-        names = ",".join(self.variants)
-        lines = [f"usage: python -m {self.module} {{{names}}} [OPTIONS]   (--help after the word shows them)"]
-        if asked:
-            lines += ["", self.description, ""]
-            lines += [f"  {word:6}{command.description}" for word, command in self.variants.items()]
-        print("\n".join(lines), file=sys.stdout if asked else sys.stderr)
+        usage = f"usage: python -m {self.module} {{{','.join(self.variants)}}} [OPTIONS]"
+        about = [f"  {word:6}{command.description}" for word, command in self.variants.items()]
+        print("\n".join([usage, "", self.description, "", *about]), file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
 
 

@@ -26,8 +26,7 @@ from torch import Tensor
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import ViewStack, fields_of
-from multiview.engines.native import to_device
-from multiview.engines.plan import Plan
+from multiview.engines.plan import Plan, to_device
 from multiview.training.objective import (
     UNUSABLE_FLAGS,
     Positions,

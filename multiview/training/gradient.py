@@ -35,9 +35,8 @@ from torch import Tensor
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import Reading, ViewStack, trained_views
-from multiview.engines.native import to_device
-from multiview.folder.files import load_members, model_records, model_sha256
-from multiview.folder.names import model_folder
+from multiview.engines.plan import to_device
+from multiview.folder.files import load_members, model_folder, model_records, model_sha256
 from multiview.folder.reading import Reader
 from multiview.training.data import MicroBatch, Rows, Segment, Step
 from multiview.training.objective import Objective
@@ -201,10 +200,7 @@ class DistributedContext:
         """Sum the gradients of dense parameters over processes, through one flat buffer."""
         if self.world == 1:
             return
-        flat = torch.cat(
-            [(p.grad if p.grad is not None else torch.zeros_like(p)).flatten() for p in parameters]
-        )
-        dist.all_reduce(flat)
+        flat = self.sum(torch.cat([_gradient(parameter).flatten() for parameter in parameters]))
         for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
             parameter.grad = part.view_as(parameter).clone()
 
@@ -223,13 +219,11 @@ class DistributedContext:
         everyone = np.unique(np.concatenate([np.array(part, dtype=np.int64) for part in parts]))
         arrays = {"rows": everyone, "at": np.searchsorted(everyone, rows.host)}
         moved = to_device(arrays, rows.table.device)
-        sums = []
-        for gradient in gradients:
-            total = gradient.new_zeros(len(everyone), gradient.shape[1])
-            total[moved["at"]] = gradient
-            dist.all_reduce(total)
-            sums.append(total)
-        return moved["rows"], sums
+        sizes = [(len(everyone), gradient.shape[1]) for gradient in gradients]
+        wide = [
+            g.new_zeros(size).index_copy_(0, moved["at"], g) for g, size in zip(gradients, sizes, strict=True)
+        ]
+        return moved["rows"], [self.sum(gradient) for gradient in wide]
 
 
 @dataclass

@@ -265,6 +265,4 @@ class Objective(nn.Module):
 
 
 def _xavier(rows: int, columns: int) -> nn.Parameter:
-    weight = nn.Parameter(torch.empty(rows, columns))
-    nn.init.xavier_uniform_(weight)
-    return weight
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))

@@ -28,9 +28,9 @@ from torch.nn.functional import normalize
 
 from corpora.support.cli import LOGGER, config_to_json
 from corpora.support.errors import UserError
-from multiview.config import TrainConfig
+from multiview.config import TrainConfig, decisive_options
 from multiview.folder.card import model_card
-from multiview.folder.files import Member, parsers_of, save_member
+from multiview.folder.files import Member, model_folder, model_sha256, parsers_of, save_member
 from multiview.training.data import Span, Split, Step, StepSource, cut, moved, open_teacher, prefetch
 from multiview.training.gradient import (
     DistributedContext,
@@ -246,7 +246,11 @@ class Trainer(Task[Job]):
             checkpoint_s=CHECKPOINT_S,
             read_every=READ_EVERY.get(self.device.type, 1),
         )
-        loop = Loop(self, plan, self.config.folder, processes=self.distributed)
+        content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
+        if self.config.init is not None:
+            content["content of --init"] = model_sha256(model_folder(self.config.init))
+        identity = decisive_options(self.config) | content
+        loop = Loop(self, plan, self.config.folder, identity=identity, processes=self.distributed)
         self.position = loop.position
         extra, world = self.position.extra, self.distributed.world
         self.threads = extra.setdefault("threads", self.threads)  # a run keeps the number that it began with

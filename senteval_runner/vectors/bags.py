@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from multiview.folder.names import model_folder
+from multiview.folder.files import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors

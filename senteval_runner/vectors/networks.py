@@ -24,8 +24,7 @@ from corpora.support.cli import config_from_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import Reading
-from multiview.folder.files import Member, ModelRecord, model_records
-from multiview.folder.names import model_folder
+from multiview.folder.files import Member, ModelRecord, model_folder, model_records
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import one_line, quiet
 from multiview.words.table import Vocabulary, WordTable

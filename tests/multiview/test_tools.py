@@ -1,10 +1,9 @@
-"""The encoder under the names that other libraries use, and the commands encode, search and export."""
+"""The encoder under the names that other libraries use, and the commands encode and search."""
 
 from __future__ import annotations
 
 import io
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from corpora.support.errors import UserError
-from multiview import encode, export, search
+from multiview import encode, search
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
@@ -50,15 +49,6 @@ def test_the_names_of_sentence_transformers(folder: Path) -> None:
     assert float(encoder.similarity_pairwise(vectors[0], vectors[0])) == pytest.approx(1)
     with pytest.raises(UserError, match="device 'xyz'"):
         encoder.encode(LINES, device="xyz")
-
-
-def test_a_model_in_words(folder: Path) -> None:
-    shown = repr(MultiViewEncoder.load(folder, "cpu")).splitlines()
-    assert shown[0] == "MultiViewEncoder m0 on cpu"
-    assert shown[1] == "  views    seq 8 + seq 8 = 16 dimensions"
-    assert shown[2].endswith(" trained, of size 6")
-    assert shown[3:] == ["  parsers  const toy-const, dep toy-dep"]
-    assert "none on record" in repr(MultiViewEncoder.untrained("dep,const", dim=4, word_dim=4))
 
 
 def test_a_saved_model_is_the_same(folder: Path, tmp_path: Path) -> None:
@@ -113,9 +103,7 @@ def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
 
     expected = MultiViewEncoder.load(folder).encode(LINES)
     np.testing.assert_allclose(st_adapter.load(folder).encode(LINES), expected, atol=1e-5)
-    copied = shutil.copytree(folder, tmp_path / "exported")
-    assert export.cli([str(copied)]) == 0
-    model = SentenceTransformer(str(copied), trust_remote_code=True, device="cpu")
+    model = SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
     np.testing.assert_allclose(model.encode(LINES, batch_size=2), expected, atol=1e-5)
     assert model.encode(LINES[0]).shape == (16,)
     model.save(str(tmp_path / "copy"))
@@ -180,10 +168,8 @@ def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, m
     ("command", "arguments", "message"),
     [
         (search, "MODEL none.txt q", "none.txt: no such file"),
-        (search, "MODEL empty.txt q", "empty.txt: empty"),
         (search, "MODEL in.txt q --top 0", "--top 0"),
         (search, "MODEL in.txt q --vectors other.npy", "holds 3 x 2 numbers"),
-        (search, "MODEL in.txt q --vectors in.txt", "not vectors"),
         (search, "MODEL in.txt q --vectors none.npy", "not vectors"),
         (encode, "MODEL bad.txt", "bad.txt, line 2: not UTF-8"),
         (encode, ". in.txt", "no model here"),
@@ -195,7 +181,6 @@ def test_bad_input_is_one_line(
     folder: Path, corpus: Path, monkeypatch, command, arguments: str, message: str, capsys
 ) -> None:
     monkeypatch.chdir(corpus.parent)
-    Path("empty.txt").touch()
     Path("bad.txt").write_bytes(b"fine\n\xff\xfe\n")
     np.save("other.npy", np.zeros((3, 2), dtype=np.float32))
     assert command.cli(arguments.replace("MODEL", str(folder)).split()) == 2

@@ -122,7 +122,7 @@ def test_every_missing_file_is_named_with_its_origin(tmp_path: Path) -> None:
         wanted = [path for paths in task_paths(name, tmp_path / "none").values() for path in paths]
         assert all(path.name in message for path in wanted) and "\n" not in message
     write(tmp_path, "CR")[1].unlink()
-    with pytest.raises(UserError, match=r"/CR lacks custrev\.neg \(nor"):
+    with pytest.raises(UserError, match=r"no such file in \S*: downstream/CR/custrev\.neg \(nor"):
         read_task("CR", tmp_path)
 
 
@@ -132,8 +132,6 @@ def test_names() -> None:
     assert canonical_task("odd_man_out") == "OddManOut"
     with pytest.raises(UserError, match=r"unknown task 'MRR'.*SICKEntailment"):
         canonical_task("MRR")
-    with pytest.raises(UserError, match="image features"):
-        canonical_task("ImageCaptionRetrieval")
     assert set(PUBLISHED_ROWS) == set(TASK_NAMES)
     assert [sum(PUBLISHED_ROWS[name].values()) for name in STS_SUBSETS] == [3108, 1500, 3750, 3000, 1186]
 

@@ -125,19 +125,14 @@ class Required:
     """Rows."""
 
 
-SEEN: list[Required] = []
-DEFAULTS = preset_defaults(Required, {"paper": {"preset": "paper", "epochs": 5, "batch": 32}})
-with_preset = Command(Required, SEEN.append, "tests.presets", "For the tests.", defaults=DEFAULTS)
-
-
-@pytest.mark.parametrize("preset", [("--preset", "paper"), ("--preset=paper",)])
-def test_a_preset_changes_defaults_and_options_win(preset: tuple[str, ...]) -> None:
-    assert with_preset(["--output", "x", *preset, "--epochs", "1"]) == 0
-    assert SEEN.pop() == Required(output=Path("x"), preset="paper", epochs=1, batch=32)
-
-
-def test_required_options_stay_required(capsys: pytest.CaptureFixture[str]) -> None:
-    assert with_preset(["--preset", "paper"]) == 2
+def test_a_preset_changes_defaults_and_options_win(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[Required] = []
+    defaults = preset_defaults(Required, {"paper": {"preset": "paper", "epochs": 5, "batch": 32}})
+    command = Command(Required, seen.append, "tests.presets", "For the tests.", defaults=defaults)
+    for preset in (("--preset", "paper"), ("--preset=paper",)):
+        assert command(["--output", "x", *preset, "--epochs", "1"]) == 0
+        assert seen.pop() == Required(output=Path("x"), preset="paper", epochs=1, batch=32)
+    assert command(["--preset", "paper"]) == 2
     assert "--output" in capsys.readouterr().err
 
 
@@ -152,35 +147,30 @@ def test_a_dry_run_says_how_much_and_how_long() -> None:
 
 
 def test_a_step_that_takes_long_shows(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lines do not wait for the next update."""
+    """Lines do not wait for the next update; they go to the command's log if there is one."""
     monkeypatch.setattr(module, "INTERVAL_S", 0.02)
-    with progress(total=9, description="train") as bar:
-        bar.update(3)
-        bar.set_postfix({"loss": "4.125"})
-        time.sleep(0.2)
-    shown = capsys.readouterr().err.splitlines()
-    assert len(shown) >= 2
-    assert shown[-1].startswith("train:  33% 3/9 [00:00") and shown[-1].endswith("loss=4.125]")
-
-
-def test_lines_go_to_the_commands_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "INTERVAL_S", 0.02)
-    log_to(tmp_path)
-    with progress(total=3, description="train"):
-        time.sleep(0.1)
-    assert "INFO train:   0% 0/3" in (tmp_path / "log.txt").read_text()
+    for log in (False, True):
+        if log:
+            log_to(tmp_path)
+        with progress(total=9, description="train") as bar:
+            bar.update(3)
+            bar.set_postfix({"loss": "4.125"})
+            time.sleep(0.2)
+        shown = capsys.readouterr().err.splitlines()
+        assert len(shown) >= 2
+        assert shown[-1].startswith("train:  33% 3/9 [00:00") and shown[-1].endswith("loss=4.125]")
+    assert "INFO train:  33% 3/9" in (tmp_path / "log.txt").read_text()
 
 
 def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with progress(total=4, description="train") as bar:
-        bar.update(4)
-    assert "train: 100%" in capsys.readouterr().err
-    with progress(total=4, description="train", show=False) as bar:
-        bar.update(4)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    with progress(total=3, description="over soon") as bar:
-        bar.update(3)
-    assert capsys.readouterr().err == ""
+    for terminal, show, steps, shown in (
+        (True, None, 4, True),
+        (True, False, 4, False),
+        (False, None, 3, False),
+    ):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
+        with progress(total=steps, description="train", show=show) as bar:
+            bar.update(steps)
+        assert ("train: 100%" in capsys.readouterr().err) == shown

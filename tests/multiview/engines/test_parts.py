@@ -9,8 +9,7 @@ import torch
 
 from corpora.support.errors import MissingExtraError
 from multiview.encoders.registry import view_class
-from multiview.engines.native import _free, workspace
-from multiview.engines.plan import plan_const, plan_dep
+from multiview.engines.plan import _free, plan_const, plan_dep, workspace
 from parsing.networks.device import Products
 from tests.multiview.engines.trees import batch_of, random_batch
 

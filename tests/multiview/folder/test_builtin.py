@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from senteval_runner.vectors.sources import find_source
 
-from multiview import encode, explain, export, search
-from multiview.folder.names import model_folder
+from corpora.support.errors import UserError
+from multiview import encode, search
+from multiview.folder.files import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
 
 TEXTS = ["the cat rained", "stock prices fell !", "word"]
-COMMANDS = {"search": search, "encode": encode, "explain": explain, "export": export}
+COMMANDS = {"search": search, "encode": encode}
 
 
 @pytest.fixture
@@ -39,21 +41,12 @@ def test_it_is_the_folder(builtin: Path, corpus: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == f"1.0000        1  {TEXTS[1]}\n"
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_it_is_exported_as_a_copy(builtin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("sentence_transformers")
-    from sentence_transformers import SentenceTransformer
-
-    from multiview import sentence_transformers as adapter
-
-    expected = MultiViewEncoder.load("builtin").encode(TEXTS)
-    np.testing.assert_allclose(adapter.load("builtin").encode(TEXTS), expected, atol=1e-6)
-    assert export.cli(["builtin"]) == 2
-    assert "give --output FOLDER for a copy of it" in capsys.readouterr().err
-    assert export.cli(["builtin", "--output", str(tmp_path / "copy")]) == 0
-    model = SentenceTransformer(str(tmp_path / "copy"), trust_remote_code=True, device="cpu")
-    np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
-    assert not (builtin / "modules.json").exists()
+@pytest.mark.parametrize("name", ["bultin", "built-in", "Builtin"])
+def test_a_misspelt_one_is_named_at_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert encode.cli([name, "no.txt"]) == 2
+    assert f"model '{name}': no such folder; did you mean builtin?" in capsys.readouterr().err
+    with pytest.raises(UserError, match="did you mean builtin"):
+        find_source(name)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +65,7 @@ def test_a_missing_or_damaged_one_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shutil.copytree(builtin, tmp_path / "copy")
-    monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path / "copy")
+    monkeypatch.setattr("multiview.folder.files.BUILTIN_FOLDER", tmp_path / "copy")
     path = tmp_path / "copy" / removed
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert COMMANDS[command].cli(["builtin", str(corpus), *(["cat"] if command == "search" else [])]) == 2

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from corpora.support.errors import UserError
-from multiview.folder.files import load_members, unpack
-from multiview.folder.names import model_folder
+from multiview.folder.files import load_members, model_folder, unpack
 from multiview.model import MultiViewEncoder
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of

@@ -75,9 +75,8 @@ def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
         dense = torch.zeros_like(table)
         dense[found["table_rows"]] = found[f"rows.{index}"]
         torch.testing.assert_close(dense, table.grad, rtol=1e-9, atol=1e-12)
-    for name, parameter in trainer.network.named_parameters():
-        if name in found:
-            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-9, atol=1e-12)
+    dense = {name: p.grad for name, p in trainer.network.named_parameters() if name in found}
+    assert_close(dense, {name: found[name] for name in dense}, 1e-9)
 
 
 def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, work: Work) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview import pretrained
-from multiview.config import TrainConfig, read_config
+from multiview.config import TrainConfig
 from multiview.folder.files import load_members
 from multiview.train import cli, main
 from multiview.training.data import open_trees
@@ -114,7 +114,7 @@ def test_vectors_of_new_words_are_opened_before_the_training(tiny: TrainConfig, 
     config = changed(tiny, vectors=str(path), table={"expand": 9})
     with pytest.raises(UserError, match=r"line 1: .* is not a word and its numbers"):
         main(config)
-    assert not (config.folder / "train.json").exists()  # not claimed: the corrected command goes there
+    assert not (config.folder / "checkpoints").exists()  # the corrected command goes there
     with pytest.raises(UserError, match=r"--table\.expand 9: --vectors train has the trained words alone"):
         changed(config, vectors="train").check()
 
@@ -241,4 +241,3 @@ def test_a_run_reads_them_and_its_card_says_so(
     ranked, _ = corpus_words(open_trees(distilled.trees).type_counts(), wanted)
     assert words.vocabulary.words == ranked and words.expanded == 8
     assert f"`{encoder}` encodes them one by one" in (folder / "README.md").read_text()
-    assert read_config(folder / "train.json").vectors == f"distil:{encoder}"

@@ -30,7 +30,7 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
 
     monkeypatch.setattr(demo, "run_step", step)
     # The toy trees are by no parser that the installation's own encoder reads.
-    monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path / "models" / demo.ADAPTED)
+    monkeypatch.setattr("multiview.folder.files.BUILTIN_FOLDER", tmp_path / "models" / demo.ADAPTED)
     demo.main(demo.DemoConfig(output=tmp_path))
     assert typed == [
         ("1/4 parse the training text", "parsing.run"),

@@ -117,7 +117,7 @@ def test_keys_leave_logs_and_checkpoints_out(tmp_path: Path) -> None:
 
 
 def test_without_a_builtin_encoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", tmp_path)
+    monkeypatch.setattr("multiview.folder.files.BUILTIN_FOLDER", tmp_path)
     with pytest.raises(UserError, match="no builtin encoder"):
         find_source("bag:builtin")
 

@@ -111,10 +111,7 @@ def test_bm25_equals_its_formula() -> None:
 
     expected = [[score(query, document) for document in documents] for query in queries]
     np.testing.assert_allclose([Bm25(texts).scores(query) for query in queries], expected, atol=1e-5)
-
-
-def test_texts_without_words_rank_alike() -> None:
-    for ranker in (Bm25, Tfidf):
+    for ranker in (Bm25, Tfidf):  # texts without words
         assert not ranker(["q", "?", "r"]).scores("a red one").any()
 
 
@@ -227,28 +224,21 @@ def test_the_papers_preset(capsys: pytest.CaptureFixture[str]) -> None:
     assert config.retriever == config.models[0] == "google-bert/bert-base-chinese"
 
 
-def test_bad_parts_are_named(folder: Path) -> None:
-    test = folder / "queries-test.tsv"
-    kept = test.read_text()
-    test.write_text(kept + "q0.1\ttwice\n")
-    with pytest.raises(UserError, match=r"queries-test.tsv: query 'q0.1' is in queries-train.tsv too"):
-        read_faq(folder)
-    (folder / "qrels.tsv").write_text("query_id\tdoc_id\trelevance\nq0.1\td0\t1\n")
-    test.write_text(kept)
-    with pytest.raises(UserError, match=r"no query of queries-test\.tsv has a relevant entry"):
-        read_faq(folder)
-
-
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("name", "rows", "told"),
     [
-        ("q0.0\td99\t1", "unknown entry 'd99'"),
-        ("q99\td0\t1", "unknown query 'q99'"),
-        ("q0.0\td0\tyes", "relevance 'yes'"),
-        ("q0.0\td0\t--1", "relevance '--1'"),
+        ("qrels", "query_id\tdoc_id\trelevance\nq0.0\td99\t1", r"qrels\.tsv:2: unknown entry 'd99'"),
+        ("qrels", "query_id\tdoc_id\trelevance\nq99\td0\t1", r"qrels\.tsv:2: unknown query 'q99'"),
+        ("qrels", "query_id\tdoc_id\trelevance\nq0.0\td0\t--1", r"qrels\.tsv:2: relevance '--1'"),
+        ("qrels", "query_id\tdoc_id\trelevance\nq0.1\td0\t1", "no query of queries-test.tsv has a relevant"),
+        (
+            "queries-test",
+            "query_id\tquery\nq0.1\ttwice",
+            r"queries-test.tsv: query 'q0.1' is in queries-train",
+        ),
     ],
 )
-def test_bad_judgements_are_named(folder: Path, row: str, told: str) -> None:
-    (folder / "qrels.tsv").write_text(f"query_id\tdoc_id\trelevance\n{row}\n")
-    with pytest.raises(UserError, match=rf"qrels\.tsv:2: {told}"):
+def test_bad_files_are_named(folder: Path, name: str, rows: str, told: str) -> None:
+    (folder / f"{name}.tsv").write_text(rows + "\n")
+    with pytest.raises(UserError, match=told):
         read_faq(folder)

@@ -20,28 +20,11 @@ from studies.passages.ranker import (
     make_scorer,
     mean,
     measure,
-    ranked,
     ranking_loss,
     scaled,
     score,
     train_scorer,
 )
-
-
-def of(relevant: list[int], scores: list[float]) -> dict[str, float]:
-    question = Question("q", "q", np.arange(len(relevant)), np.array(relevant, dtype=bool))
-    return mean(measure([question], [np.array(scores)]))
-
-
-def test_ties_count_against_us() -> None:
-    # one score for all: three wrong ones come first, then the two right ones at ranks 4 and 5
-    found = of([1, 0, 0, 1, 0], [0.5] * 5)
-    assert found["mrr"] == pytest.approx(1 / 4)
-    assert found["map"] == pytest.approx((1 / 4 + 2 / 5) / 2)
-    assert found["p@1"] == found["r@1"] == 0
-    assert ranked(np.full(5, 0.5), np.array([1, 0, 0, 1, 0], dtype=bool)).tolist() == [1, 2, 4, 0, 3]
-    # a tie of a right and a wrong one below a right one
-    assert of([1, 1, 0], [2, 1, 1])["map"] == pytest.approx((1 / 1 + 2 / 3) / 2)
 
 
 def test_metrics_equal_a_loop() -> None:
