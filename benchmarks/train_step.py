@@ -39,8 +39,6 @@ class StepBenchmark:
     """Tree cache; None is the only one under runs/trees."""
     views: str = "dep,const"
     """Views of the model."""
-    preset: str = "paper"
-    """Preset of all other settings."""
     dim: int = 1200
     """Hidden size D."""
     steps: int = 6
@@ -55,7 +53,7 @@ class StepBenchmark:
 
 def main(config: StepBenchmark) -> int:
     """Time every part of a few real steps."""
-    defaults = preset(config.preset)
+    defaults = preset("paper")
     threads = 1 if config.clock == "cpu" else config.threads
     with tempfile.TemporaryDirectory() as folder:
         training = dataclasses.replace(

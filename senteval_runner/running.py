@@ -1,6 +1,6 @@
 """Run models x tasks x seeds for ``senteval_runner.run``; each finished cell is kept in its own file.
 
-A run leaves ``results.json``, ``.csv``, ``.md``, ``.tex`` and ``report.html``.
+A run leaves ``results.json``, ``.csv``, ``.md`` and ``report.html``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from corpora.support.files import json_digest, read_record, write_json, write_re
 from corpora.support.progress import progress
 from multiview.folder.files import expanded_folder, has_trained_words, model_folder
 from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task, read_tasks, versions
-from senteval_runner.protocol.config import Protocol, get_protocol
-from senteval_runner.protocol.results import Results, TaskResult
+from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Cell, Table, mean_and_deviation
@@ -243,11 +242,10 @@ def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[M
     page = Page("SentEval", sections, about)
     print(page.markdown(), end="")
     write_text(config.output / "results.md", page.markdown())
-    write_text(config.output / "results.tex", page.latex())
     if scored:
         drawn = [*sections, _bars(scores)]
         write_text(config.output / "report.html", Page("SentEval", drawn, about).html())
-    print(f"written: {config.output}: report.html, results.md, results.tex, results.csv, results.json")
+    print(f"written: {config.output}: report.html, results.md, results.csv, results.json")
 
 
 def _bars(models: tables.Models) -> Section:
