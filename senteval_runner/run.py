@@ -12,50 +12,10 @@ once per model (``--cache``). Finished tasks are not repeated: the same command 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Literal
 
-from tyro.conf import Positional
-
-from corpora.support.cli import Command, Count, CountOrNone, configuration
+from corpora.support.cli import Command
 from corpora.support.errors import UserError
-
-
-@configuration
-class SentEvalConfig:
-    """Options of ``senteval_runner.run``."""
-
-    models: Positional[tuple[str, ...]]
-    """Model folders (MODEL?views=dep for a view alone), sentence-transformers names, .npz, word-vector files,
-    cls:NAME (a transformer's [CLS]), random:dep,const@4800?vectors=FILE, random:lstm@4096?vectors=FILE,
-    start:MODEL?corpus=CACHE (a model before its first step), bags of words (bag:random, bag:ngrams, bag:FILE,
-    sif:FILE?corpus=CACHE; FILE may be a model folder); A+B joins."""
-    tasks: str = "mv"
-    """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all; SentEval's names, or
-    those of papers (SICK-R, SICK-E, STS-B, BShift, ...)."""
-    data: Path | None = None
-    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
-    protocol: Literal["default", "fast", "sklearn"] = "default"
-    """default for comparable scores, fast for quick ones, sklearn for scikit-learn's logistic regression."""
-    seeds: str = "1111"
-    """Seeds separated by commas; several give mean ± standard deviation."""
-    nhid: CountOrNone = 0
-    """Width of the classifiers' hidden layer; 0 is logistic regression."""
-    project: Count | None = None
-    """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
-    expand: str | None = None
-    """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought): a
-    file. The expanded model stays in a folder beside the model."""
-    random_seed: CountOrNone = 0
-    """Seed of random encoders and of the projection."""
-    output: Path = Path("runs/reports/senteval")
-    """Folder of the report."""
-    cache: Path = Path("runs/embeddings")
-    """Folder of sentence vectors, one subfolder per model."""
-    trees: Path = Path("runs/trees")
-    """Folder for the parsed sentences (in senteval-PARSERS/), or a finished tree cache."""
-    device: str | None = None
-    """Device of the models, e.g. cpu or cuda; None is a GPU if there is one."""
+from senteval_runner.config import SentEvalConfig
 
 
 def main(config: SentEvalConfig) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas
 import torch
@@ -24,6 +24,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_record, write_json, write_record, write_text
 from corpora.support.progress import progress
 from multiview.folder.files import expanded_folder, has_trained_words, model_folder
+from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task, read_tasks, versions
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.report import plots, tables
@@ -32,9 +33,6 @@ from senteval_runner.report.table import Cell, Table, mean_and_deviation
 from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.encoders import Source, distinct_names, find_source, open_model, split_parts
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
-
-if TYPE_CHECKING:
-    from senteval_runner.run import SentEvalConfig
 
 FORMAT = 1
 """Version of the cell files; scores of another version are computed again."""

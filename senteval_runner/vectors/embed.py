@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,6 @@ from corpora.support.errors import UserError
 from corpora.support.files import check_file, file_record, read_record, sweep, write_array, write_record
 from corpora.support.progress import progress
 from senteval_runner.protocol.features import Float, glorot_projection
-
-if TYPE_CHECKING:
-    from senteval_runner.vectors.encoders import Source
 
 Tokens = list[str]
 CHUNK = 2048
@@ -144,7 +141,7 @@ class Part:
         tokens: whether that function takes token lists, not strings.
         name: of the model, in messages.
         store: where vectors are kept; None keeps one per sentence in memory.
-        source: what the model was named as.
+        source: what the model was named as, a ``Source`` of :mod:`senteval_runner.vectors.encoders`.
     """
 
     def __init__(
@@ -154,7 +151,7 @@ class Part:
         tokens: bool,
         name: str = "encoder",
         store: VectorStore | None = None,
-        source: Source | None = None,
+        source: Any = None,
     ) -> None:
         self.load, self.tokens, self.name, self.source = load, tokens, name, source
         self.store = store or VectorStore()

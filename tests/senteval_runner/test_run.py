@@ -15,9 +15,9 @@ from corpora.senteval.files import read_task
 from corpora.support.cli import check
 from corpora.support.errors import UserError
 from senteval_runner import running
+from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.report import tables
-from senteval_runner.run import SentEvalConfig
 from senteval_runner.run import main as run_main
 from senteval_runner.vectors import encoders
 

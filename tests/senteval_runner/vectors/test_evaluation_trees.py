@@ -13,8 +13,8 @@ from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from parsing.trees.cache import TreeCache
 from senteval_runner import evaluate, running
+from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import read_tasks
-from senteval_runner.run import SentEvalConfig
 from senteval_runner.vectors import encoders, evaluation_trees
 from senteval_runner.vectors.embed import Encode
 from senteval_runner.vectors.encoders import tree_reading
