@@ -24,8 +24,7 @@ from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
-from senteval_runner.vectors.encoders import open_model
-from senteval_runner.vectors.sources import find_source, split_parts
+from senteval_runner.vectors.encoders import find_source, open_model, split_parts
 from studies.finetune.examples import pair_in_fraction
 from studies.kit.data import published
 from studies.kit.runner import Cell, Figures, Run
@@ -161,7 +160,7 @@ def correlate(
 def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> dict[str, float]:
     """STS12-16 by cosine, the mean over their parts; STS-B and SICK-R with a trained head, and by cosine.
 
-    The head is SentEval's regression (:mod:`senteval_runner.protocol.relatedness`) on frozen vectors.
+    The head is SentEval's regression (:mod:`senteval_runner.protocol.correlation`) on frozen vectors.
     """
     result = evaluate_task(vectors, task, get_protocol("default"), seed)
     if task.name not in RELATEDNESS_TASKS:
