@@ -16,8 +16,7 @@ from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_record, write_record
 from senteval_runner.evaluation import data_hashes
-from senteval_runner.protocol.config import Protocol
-from senteval_runner.protocol.results import TaskResult
+from senteval_runner.protocol.config import Protocol, TaskResult
 
 FORMAT = 1
 """Version of the part files; scores of another version are computed again."""

@@ -27,11 +27,9 @@ from corpora.support.files import sha256_file
 from corpora.support.progress import progress
 from multiview.model import MultiViewEncoder
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
-from senteval_runner.protocol.config import Protocol, get_protocol
-from senteval_runner.protocol.correlation import Scores, cosines, pearson, spearman
+from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
+from senteval_runner.protocol.correlation import Scores, cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
-from senteval_runner.protocol.relatedness import relatedness
-from senteval_runner.protocol.results import Results, TaskResult
 from senteval_runner.vectors.embed import (
     Encoder,
     Part,
@@ -245,7 +243,7 @@ def _score_kfold(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, see
 def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
     """SICK-E, SST, SNLI and the probing tasks; WordContent never has a hidden layer."""
     if task.name == "WordContent":
-        protocol = protocol.without_hidden_layer()
+        protocol = get_protocol(protocol, nhid=0)
     if task.name == "SNLI":
         protocol = protocol.snli()
     x, y, (train, dev, test) = _stacked(rows, ("train", "dev", "test"))
@@ -256,20 +254,17 @@ def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, see
 def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
     """Regression on the similarity scores, and cosines without training; the same under every protocol."""
     parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
-    outcome = relatedness(parts[0], parts[1], parts[2], seed)
+    metrics, predictions = relatedness(parts[0], parts[1], parts[2], seed)
     test, gold = rows["test"], parts[2][1]
     assert test.v is not None
     untrained = cosines(test.u, test.v)
     return {
         "metrics": {
-            "devpearson": outcome.devpearson,
-            "pearson": outcome.pearson,
-            "spearman": outcome.spearman,
-            "mse": outcome.mse,
+            **metrics,
             "cosine.pearson": pearson(untrained, gold),
             "cosine.spearman": spearman(untrained, gold),
         },
-        "predictions": {"test": test.to_file_order(outcome.predictions)},
+        "predictions": {"test": test.to_file_order(predictions)},
         "gold": {"test": test.to_file_order(test.y)},
     }
 

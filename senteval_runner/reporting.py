@@ -1,4 +1,4 @@
-"""What a run leaves behind: ``results.json``, ``.csv``, ``.md``, ``.tex`` and ``report.html``."""
+"""What a run leaves behind: ``results.json``, ``.csv``, ``.md`` and ``report.html``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from corpora.support.cli import config_to_json
 from corpora.support.files import json_digest, write_json, write_text
 from senteval_runner.cells import FORMAT, versions
 from senteval_runner.config import SentEvalConfig
-from senteval_runner.protocol.config import Protocol
-from senteval_runner.protocol.results import Results, TaskResult
+from senteval_runner.protocol.config import Protocol, Results, TaskResult
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Cell, Table, mean_and_deviation
@@ -92,11 +91,10 @@ def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[M
     page = Page("SentEval", sections, about)
     print(page.markdown(), end="")
     write_text(config.output / "results.md", page.markdown())
-    write_text(config.output / "results.tex", page.latex())
     if scored:
         drawn = [_bars(scores)]
         write_text(config.output / "report.html", Page("SentEval", [*sections, *drawn], about).html())
-    print(f"written: {config.output}: report.html, results.md, results.tex, results.csv, results.json")
+    print(f"written: {config.output}: report.html, results.md, results.csv, results.json")
 
 
 def _bars(models: tables.Models) -> Section:

@@ -161,7 +161,7 @@ def correlate(
 def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> dict[str, float]:
     """STS12-16 by cosine, the mean over their parts; STS-B and SICK-R with a trained head, and by cosine.
 
-    The head is SentEval's regression (:mod:`senteval_runner.protocol.relatedness`) on frozen vectors.
+    The head is SentEval's regression (:mod:`senteval_runner.protocol.correlation`) on frozen vectors.
     """
     result = evaluate_task(vectors, task, get_protocol("default"), seed)
     if task.name not in RELATEDNESS_TASKS:

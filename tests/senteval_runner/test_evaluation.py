@@ -13,8 +13,7 @@ from corpora.support.errors import UserError
 from senteval_runner import EncoderError, evaluate
 from senteval_runner.evaluation import summarise
 from senteval_runner.protocol.config import Protocol, get_protocol
-from senteval_runner.protocol.correlation import cosines
-from senteval_runner.protocol.relatedness import _gradient, target_distribution
+from senteval_runner.protocol.correlation import _gradient, cosines, target_distribution
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
 

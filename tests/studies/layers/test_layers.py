@@ -42,7 +42,6 @@ from studies.layers.report import (
     normalised,
     pooling_table,
 )
-from tests.fixtures import browser
 from tests.studies.layers.transformers_tiny import build
 
 pytest.importorskip("transformers")
@@ -262,7 +261,6 @@ def test_a_study_of_layers_word_vectors_and_a_sentence_encoder(
     assert "| words.txt | whole |" in text and "--limit, not comparable" in text
     page = (tmp_path / "report/report.html").read_text()
     assert page.count("<img") == 3 and "http" not in page.split("</style>")[1]
-    browser.look(page, tmp_path)
     # the second run repeats nothing, and loads no weights
     monkeypatch.setattr(evaluate, "evaluate_task", None)
     monkeypatch.setattr(TransformerBackbone, "encode", None)

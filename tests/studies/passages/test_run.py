@@ -19,7 +19,6 @@ from studies.passages.__main__ import cli
 from studies.passages.config import PassagesConfig
 from studies.passages.methods import rank as passages
 from studies.passages.ranker import METRICS
-from tests.fixtures import browser
 from tests.fixtures.goldens import dies_at
 from tests.studies.passages import passage_sets
 
@@ -81,7 +80,6 @@ def test_training_beats_cosine_and_bm25(world: Path) -> None:
     assert trained > found["wikiqa: BM25 words, seed 0"] + 0.2
     page = Path("out/report.html").read_text()
     assert "uv-diff-prod" in page and "http" not in page.split("</style>")[1]
-    browser.look(page, world)
     table = Path("out/report.md").read_text()
     assert "| BM25 | words |" in table and "margin 0, as EMP prints it" in table
 
