@@ -153,9 +153,7 @@ def _argmax_rows(scores: Float) -> Int64:
     """First index of the largest value of every row."""
     best = np.zeros(len(scores), dtype=np.int64)
     for i in range(len(scores)):
-        for j in range(1, len(scores)):
-            if scores[i, j] > scores[i, best[i]]:
-                best[i] = j
+        best[i] = scores[i].argmax()
     return best
 
 
