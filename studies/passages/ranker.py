@@ -29,7 +29,7 @@ from corpora.ranking.sets import Question
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from senteval_runner.protocol.features import unit
-from senteval_runner.towers.config import Concatenation
+from senteval_runner.towers import Concatenation
 from studies.finetune.heads import combine, seeded_linear
 from studies.passages.config import Feature, Scorer
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from senteval_runner.vectors.sources import find_source
 
 from corpora.support.errors import UserError
 from multiview import encode, search
 from multiview.folder.files import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
-from senteval_runner.vectors.sources import find_source
 
 TEXTS = ["the cat rained", "stock prices fell !", "word"]
 COMMANDS = {"search": search, "encode": encode}
