@@ -40,7 +40,7 @@ from senteval_runner.protocol.classify import Classification, inner_kfold, kfold
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import Scores, cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
-from senteval_runner.protocol.structure import binding_scores, pair_scores
+from senteval_runner.protocol.structure import binding_scores, nearer, pair_scores
 from senteval_runner.vectors.embed import Encoder, Part, SentenceVectors, StoredEncoder, as_vectors
 from senteval_runner.vectors.encoders import tree_reading
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
@@ -318,6 +318,9 @@ def _score_structure(task: TaskData, rows: dict[str, _Rows], protocol: Protocol,
     gold = {name: np.array(split.y) for name, split in task.splits.items()}
     if task.name == "Binding":
         metrics = binding_scores(predicted)
+        # One item a triplet, right or wrong.
+        predicted = {name: nearer(cosine).astype(np.float64) for name, cosine in predicted.items()}
+        gold = {name: np.ones(len(right)) for name, right in predicted.items()}
     else:
         together = (np.concatenate([part[name] for name in gold]) for part in (gold, predicted))
         metrics = pair_scores(*together)

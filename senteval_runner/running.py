@@ -18,7 +18,14 @@ import torch
 from threadpoolctl import threadpool_info
 
 from corpora.senteval.files import TaskData
-from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS, TASK_NAMES, canonical_task
+from corpora.senteval.tasks import (
+    PROBING_FILES,
+    RELATEDNESS_TASKS,
+    STRUCTURE_TASKS,
+    STS_SUBSETS,
+    TASK_NAMES,
+    canonical_task,
+)
 from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_record, write_json, write_record, write_text
@@ -41,7 +48,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "sts": (*STS_SUBSETS, *RELATEDNESS_TASKS),
     "sst": ("SST2", "SST5"),
     "probing": tuple(PROBING_FILES),
-    "all": tuple(task for task in TASK_NAMES if task != "SNLI"),
+    "structure": STRUCTURE_TASKS,
+    "all": tuple(task for task in TASK_NAMES if task not in ("SNLI", *STRUCTURE_TASKS)),
 }
 
 

@@ -29,8 +29,7 @@ def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> d
     """
     frames = {}
     for kind, cosine in cosines.items():
-        same, other = cosine.reshape(-1, 2).T
-        frames[kind] = 100 * (same > other + TIE).reshape(-1, fillings).mean(axis=1)
+        frames[kind] = 100 * nearer(cosine).reshape(-1, fillings).mean(axis=1)
     drawn = np.random.default_rng(0)
     means = np.mean(
         [drawn.choice(scores, (DRAWS, len(scores))).mean(axis=1) for scores in frames.values()], axis=0
@@ -38,6 +37,12 @@ def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> d
     low, high = np.percentile(means, [2.5, 97.5])
     kinds = {f"{kind}.acc": float(scores.mean()) for kind, scores in frames.items()}
     return {"acc": float(np.mean(list(kinds.values()))), "low": float(low), "high": float(high), **kinds}
+
+
+def nearer(cosine: Scores) -> NDArray[np.bool_]:
+    """Whether each triplet's anchor is nearer to the same than to the other, of their cosines [2n]: [n]."""
+    same, other = cosine.reshape(-1, 2).T
+    return same > other + TIE
 
 
 def pair_scores(gold: NDArray[np.number], cosine: Scores) -> dict[str, float]:

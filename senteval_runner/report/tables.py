@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import operator
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,9 +22,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
+from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STRUCTURE_TASKS, STS_SUBSETS
 from corpora.support.progress import progress
 from senteval_runner.protocol.config import TaskResult
+from senteval_runner.protocol.structure import pair_scores
 from senteval_runner.report.page import Section
 from senteval_runner.report.table import Cell, Column, Score, Table
 
@@ -70,8 +72,14 @@ NOTE = (
 )
 
 
+PAIR_TASKS = tuple(task for task in STRUCTURE_TASKS if task != "Binding")
+"""Tasks of structure whose main metric is average precision."""
+
+
 def headline(task: str, metrics: Mapping[str, float]) -> float:
-    """A task's main metric in percent: accuracy, Pearson, or of STS the mean Spearman over subsets."""
+    """A task's main metric in percent: accuracy, Pearson, AP, or of STS the mean Spearman over subsets."""
+    if task in PAIR_TASKS:
+        return metrics["ap"]
     if task in STS_SUBSETS:
         return 100 * metrics["all.spearman.mean"]
     return 100 * metrics["pearson"] if task in RELATEDNESS_TASKS else metrics["acc"]
@@ -230,7 +238,8 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
 
     def difference(one: TaskResult, other: TaskResult) -> str:
         name = "all.pearson.mean" if one.task in STS_SUBSETS else "acc" if "acc" in one.metrics else "pearson"
-        factor = 1 if name == "acc" else 100
+        name = "ap" if one.task in PAIR_TASKS else name
+        factor = 1 if name in ("acc", "ap") else 100
         ahead, p = factor * one[name] - factor * other[name], paired_bootstrap(one, other)[1]
         found = [(ahead, p)]
         if one.task in STS_SUBSETS:
@@ -250,7 +259,7 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
     note = (
         "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
         "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness: Pearson. STS: "
-        "Pearson, mean over subsets; Spearman over all pairs."
+        "Pearson, mean over subsets; Spearman over all pairs. HANS, PAWS, MinimalPairs: average precision."
     )
     return Table(["models", *tasks], rows, notes=[note])
 
@@ -258,7 +267,7 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
 def paired_bootstrap(a: TaskResult, b: TaskResult, *, ranked: bool = False) -> tuple[float, float]:
     """How far A is ahead of B on one task, and the two-sided p of "they score the same" (Koehn 2004).
 
-    Compared is accuracy, or Pearson (mean over STS subsets); with ``ranked`` Spearman over the pairs of all
+    Compared is accuracy, average precision, or Pearson (mean over STS subsets); with ``ranked`` Spearman over the pairs of all
     subsets together. Items are drawn with replacement, the same for both; p is twice the share of resamples
     in which the difference does not have the sign it has on all items. Drawn pairs keep their ranks among all
     pairs, because ranking every resample anew takes seconds a task and moves p by less than its own error.
@@ -280,6 +289,14 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, ranked: bool = False) -> t
                 _ahead(pa_N, pb_N, gold_N, stream.randint(0, n, (100, n))) for _ in range(RESAMPLES // 100)
             ]
             ahead, drawn_R = float(_ahead(pa_N, pb_N, gold_N, np.arange(n)[None])[0]), np.concatenate(drawn)
+        elif a.task in PAIR_TASKS:
+
+            def ap_ahead(rows_N: NDArray[np.integer]) -> float:
+                both = (pair_scores(gold_N[rows_N], side[rows_N])["ap"] for side in (pa_N, pb_N))
+                return operator.sub(*both) / 100
+
+            ahead = ap_ahead(np.arange(n))
+            drawn_R = np.array([ap_ahead(stream.randint(0, n, n)) for _ in range(RESAMPLES)])
         else:
             gain_N = (pa_N == gold_N).astype(float) - (pb_N == gold_N)
             # The mean depends only on how often each of the outcomes is drawn.
