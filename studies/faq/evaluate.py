@@ -22,7 +22,7 @@ from studies.faq.config import FaqConfig, Sampling
 from studies.faq.data import read_faq
 from studies.faq.report import Rows, page
 from studies.faq.train import LabelledPairs, cosines, tune
-from studies.kit.runner import Cell, Figures, Run
+from studies.kit import Cell, Figures, Run
 
 LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
 

@@ -13,7 +13,7 @@ from senteval_runner.report.plots import NO_PLANE, has_plane, tsne
 from senteval_runner.report.table import Cell, Column, Table
 from studies.faq.config import Sampling
 from studies.faq.data import Data
-from studies.kit.runner import Figures
+from studies.kit import Figures
 
 COLUMNS = (
     "Method",

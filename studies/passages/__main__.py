@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from studies.kit.runner import command
+from studies.kit import command
 from studies.passages.config import PassagesConfig
 
 cli = command(

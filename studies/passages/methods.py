@@ -20,7 +20,7 @@ from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import distinct_names, find_source
-from studies.kit.runner import Cell, Figures, Run
+from studies.kit import Cell, Figures, Run
 from studies.passages import cross
 from studies.passages.config import Feature, PassagesConfig, Scorer
 from studies.passages.metrics import Scores, mean, measure

@@ -11,8 +11,7 @@ from corpora.ranking.questions import PassageSet
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.significance import bootstrap
 from senteval_runner.report.table import Cell, Column, Score, Table
-from studies.kit.data import published
-from studies.kit.runner import Figures
+from studies.kit import Figures, published
 from studies.passages.metrics import METRICS
 
 Label = tuple[str, str, str]
