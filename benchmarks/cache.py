@@ -22,9 +22,9 @@ import h5py
 import numpy as np
 
 from benchmarks.timing import alternate, spread
-from parsing.cache.format import NODE_FIELDS
-from parsing.cache.reader import TreeCache
 from parsing.run import cli as parse
+from parsing.trees.batch import NODE_FIELDS
+from parsing.trees.cache import TreeCache
 
 BATCH, ROUNDS, SENTENCES = 400, 5, 400
 

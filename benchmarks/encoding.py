@@ -28,8 +28,7 @@ from tyro.conf import Positional
 
 from benchmarks.timing import alternate, ratios, spread
 from corpora.inputs import read_lines
-from corpora.support.cli import Command
-from corpora.support.config import Count, configuration
+from corpora.support.cli import Command, Count, configuration
 from corpora.support.errors import UserError
 
 LOAD = {

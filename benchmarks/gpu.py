@@ -26,18 +26,17 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from multiview.config import TrainConfig, preset
 from multiview.encoders.registry import view_class
 from multiview.model import MultiViewEncoder
-from multiview.training.trainer import Trainer
-from parsing.cache.reader import TreeCache
-from parsing.models import load_constituency_parser, load_dependency_parser
+from multiview.training.trainer import READ_EVERY, Trainer
 from parsing.networks.device import pick_device
-from parsing.pipeline.workers import give_memory_back
+from parsing.pipeline.driver import give_memory_back
 from parsing.run import cli as parse
-from parsing.trees.agreement import constituency_agreement, dependency_agreement
+from parsing.score import constituency_agreement, dependency_agreement
+from parsing.text_parser import load_parser
+from parsing.trees.cache import TreeCache
 from tests.fixtures.trees import changed
 
 Result = dict[str, object]
@@ -191,7 +190,7 @@ def waiting(bench: Bench) -> Result:
         finally:
             if bench.device.type == "cuda":
                 torch.cuda.set_sync_debug_mode("default")
-    return {"steps": len(trainer.unread.read())}
+    return {"steps": len(trainer.read())}
 
 
 def resume(bench: Bench) -> Result:
@@ -202,7 +201,7 @@ def resume(bench: Bench) -> Result:
             # A constant rate does not depend on how many steps are still to come.
             changes = {"loop": {"max_steps": steps, "schedule": "constant"}}
             trainer = Trainer(training_config(bench, bench.device, name, **changes), bench.trees)
-            trainer.run(lambda trainer, best: None)
+            trainer.run()
         newest = sorted((trainer.config.folder / "checkpoints").glob("step-*"))[-1]
         sides.append(load_file(newest / "weights.safetensors"))
     different = [name for name, value in sides[0].items() if not torch.equal(value, sides[1][name])]
@@ -220,7 +219,7 @@ def memory(bench: Bench) -> Result:
     for done in range(1, wanted + 1):
         trainer.update(trainer.gradient(next(steps)))
         if done % (wanted // 10) == 0:
-            trainer.unread.read()
+            trainer.read()
             give_memory_back()  # what the allocator keeps of the host's
             on_device = torch.cuda.memory_allocated(bench.device) if bench.device.type == "cuda" else 0
             readings.append((on_device, psutil.Process().memory_info().rss))
@@ -235,19 +234,12 @@ def parsers(bench: Bench) -> Result:
     """Both built-in parsers: agreement with the trees of the CPU in fp32, in per cent, and sentences/s."""
     some = bench.sentences[: 40 if bench.quick else 1000]
     found: Result = {}
-    for kind, open_parser, agreement_of in (
-        ("dep", load_dependency_parser, dependency_agreement),
-        ("const", load_constituency_parser, constituency_agreement),
-    ):
-        expected = open_parser("builtin").parse(some)  # type: ignore[operator]
-        for precision in ("fp32",) if bench.quick else ("fp32", "bf16"):
-            parser = open_parser("builtin", precision, bench.device)  # type: ignore[operator]
-            agreement = agreement_of(parser.parse(some), expected)
-            if precision == "fp32":
-                other = 100 - agreement["same_trees"]
-                require(f"{kind}: sentences with other trees", other, 100 - SAME_TREES)
-            per_s = bench.rate(lambda p=parser: p.parse(some), len(some))  # type: ignore[misc]
-            found[f"{kind}/{precision}"] = {**agreement, "sentences_per_s": per_s}
+    for kind, agreement_of in (("dep", dependency_agreement), ("const", constituency_agreement)):
+        expected, parser = load_parser(kind).parse(some), load_parser(kind, device=bench.device)
+        agreement = agreement_of(parser.parse(some), expected)
+        require(f"{kind}: sentences with other trees", 100 - agreement["same_trees"], 100 - SAME_TREES)
+        per_s = bench.rate(lambda p=parser: p.parse(some), len(some))  # type: ignore[misc]
+        found[kind] = {**agreement, "sentences_per_s": per_s}
     return found
 
 
@@ -266,8 +258,8 @@ def training(bench: Bench) -> Result:
 
         def step(trainer: Trainer = trainer, turn=turn) -> None:  # type: ignore[no-untyped-def]
             trainer.update(trainer.gradient(next(turn)))
-            if len(trainer.unread) >= trainer.read_every:
-                trainer.unread.read()
+            if len(trainer.unread) >= READ_EVERY["cuda"]:
+                trainer.read()
 
         found[f"2x{dim} {precision}"] = bench.rate(step, sum(one.sentences for one in steps) / len(steps))
     return found

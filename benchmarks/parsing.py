@@ -26,14 +26,13 @@ import torch
 from nltk.tree import Tree
 
 from benchmarks.timing import alternate, ratios, spread
-from corpora.support.dry_run import peak_memory
-from parsing.constituency.model import SpanParser
-from parsing.dependency.model import BiaffineParser
-from parsing.models import load_constituency_parser, load_dependency_parser
-from parsing.text_parser import TextParser
+from corpora.support.cli import peak_memory
+from parsing.networks.constituency import SpanParser
+from parsing.networks.dependency import BiaffineParser
+from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import attachment_scores, read_dependencies, read_treebank, score_constituency
+from parsing.trees.batch import ConstituencyParse
 from parsing.trees.brackets import from_parse, write_tree
-from parsing.trees.parsers import ConstituencyParse
 from tests.oracles.supar import stock_predict, to_supar
 
 LIMITS = (250, 500, 1000, 2000)
@@ -70,7 +69,7 @@ def measure(folder: Path, dep_model: str, const_model: str, rounds: int) -> dict
     """All figures."""
     from tests.oracles.benepar import stock_parse, to_benepar  # benepar warns when it is imported
 
-    arcs, spans = load_dependency_parser(dep_model), load_constituency_parser(const_model)
+    arcs, spans = load_parser("dep", dep_model), load_parser("const", const_model)
     assert isinstance(arcs, BiaffineParser) and isinstance(spans, SpanParser), "the BiLSTMs' weights only"
     gold, trees = read_dependencies([folder / "dev.conllu"]), read_treebank([folder / "dev.ptb"])
     sentences = [list(tree.words) for tree in trees]

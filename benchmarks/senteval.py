@@ -25,7 +25,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.timing import alternate, ratios, spread
 from corpora.senteval.files import read_task
-from corpora.support.dry_run import peak_memory
+from corpora.support.cli import peak_memory
 from senteval_runner.protocol import batched, classify
 from senteval_runner.protocol.config import TORCH_REGULARISERS, get_protocol
 from senteval_runner.protocol.features import design

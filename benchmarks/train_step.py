@@ -24,8 +24,7 @@ from typing import Literal
 import torch
 
 from benchmarks.timing import spread
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from multiview.config import preset
 from multiview.training.data import Step, open_trees, prefetch
 from multiview.training.trainer import Job, Trainer
@@ -65,9 +64,10 @@ def main(config: StepBenchmark) -> int:
             device=config.device,
             output=Path(folder),
             encoder=dataclasses.replace(defaults.encoder, dim=config.dim),
-            loop=dataclasses.replace(defaults.loop, batch=400, epochs=20, threads=threads),
+            loop=dataclasses.replace(defaults.loop, batch=400, epochs=20),
         )
         trainer = Trainer(training, open_trees(config.trees))
+        trainer.threads = threads or trainer.threads
         with torch_threads(trainer.threads):
             rows = measure(trainer, config.steps + 1, cpu=config.clock == "cpu")[1:]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
@@ -112,7 +112,7 @@ def measure(trainer: Trainer, steps: int, *, cpu: bool) -> list[dict[str, float]
         words = now() - done
         updating = now()
         trainer.update(result)
-        trainer.unread.read()
+        trainer.read()
         row = {
             "reading and plans": ready - began + (loader if cpu else 0),
             "encoders and loss": done - ready - words,

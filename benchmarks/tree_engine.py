@@ -28,10 +28,10 @@ from torch import Tensor
 from benchmarks.timing import alternate, ratios
 from multiview.encoders.registry import Encoder, view_class
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
-from parsing.cache.format import Batch
-from parsing.cache.reader import TreeCache
-from parsing.networks.products import Products
+from parsing.networks.device import Products
 from parsing.run import cli as parse
+from parsing.trees.batch import Batch
+from parsing.trees.cache import TreeCache
 
 WORD_DIM = 300
 Step = Callable[[], object]

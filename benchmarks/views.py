@@ -26,12 +26,11 @@ from typing import Literal
 import pandas as pd
 
 from corpora.senteval.tasks import RELATEDNESS_TASKS
-from corpora.support.cli import Command
-from corpora.support.config import Count, CountOrNone, configuration
+from corpora.support.cli import Command, Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json
 from corpora.support.progress import progress
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner.cells import data_folder
 
 TASKS = ("MR", "CR", "SUBJ", "TREC", "MRPC", "SICKRelatedness")
@@ -48,7 +47,7 @@ AVERAGE, RANDOM = "average of its words", "random words"
 BUDGET = (
     *("--preset", "laptop", "--objective.score", "bilinear", "--loop.learning-rate", "5e-3"),
     *("--encoder.start", "xavier", "--encoder.dim", "128", "--loop.batch", "200"),
-    *("--loop.epochs", "1000", "--loop.threads", "1", "--loop.validation", "0"),
+    *("--loop.epochs", "1000", "--loop.validation", "0"),
 )
 Words = Literal["trained", "fixed"]
 WORDS: dict[Words, tuple[str, ...]] = {

@@ -22,16 +22,15 @@ import sysconfig
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.documents import Document, StreamCorpus, in_pieces
-from corpora.inputs import Line
 from corpora.support.errors import UserError
-from corpora.text import line_sentences
-from corpora.tokenize import Tokenizer
+from corpora.support.files import sha256_file
+from corpora.text import Corpus, Document, Sentence, Tokenizer, in_pieces
 
 SPLITS = ("train", "heldout", "all")
+TOPICS = "pydoc_data/topics.py"
+"""The Python Language Reference."""
 PACKAGES = (
     *("torch", "numpy", "scipy", "h5py", "safetensors", "numba", "sklearn", "joblib", "spacy", "thinc"),
     *("supar", "benepar", "nltk", "tqdm", "tyro", "sympy", "networkx"),
@@ -51,18 +50,11 @@ _BODIES = ("body", "handlers", "orelse", "finalbody", "cases")
 """Fields that hold statements; expressions, nine tenths of all nodes, are not looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One Python file of the corpus."""
-
-    package: str
-    """Top-level package, which determines the split."""
-    name: str
-    """Path below its library folder, e.g. ``numpy/lib/_npyio_impl.py``."""
-    path: Path
+Sources = dict[str, Path]
+"""Python files by their path below a library folder, e.g. ``numpy/lib/_npyio_impl.py``."""
 
 
-def pydocs_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int | None = None) -> StreamCorpus:
+def pydocs_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int | None = None) -> Corpus:
     """The documentation on this machine as a corpus.
 
     Args:
@@ -78,72 +70,71 @@ def pydocs_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int |
     tokenizer = Tokenizer(tokenize, running=True)
 
     def documents() -> Iterator[Document]:
-        for package, identifier, paragraphs in fresh_documents(sources()):
-            if split in ("all", split_of(package)):
-                lines = (Line(number, text) for number, text in enumerate(paragraphs, start=1))
-                yield from in_pieces(identifier, line_sentences(lines, tokenizer, running=True))
+        for identifier, paragraphs in fresh_documents(sources()):
+            if split in ("all", split_of(identifier)):
+                found = (Sentence(tokens) for text in paragraphs for tokens in tokenizer.sentences(text))
+                yield from in_pieces(identifier, found)
 
     about = {"reader": "pydocs-2", "format": "running", "tokenizer": tokenizer.identity, "split": split}
-    return StreamCorpus(
-        "pydocs", documents, about=about, hash_input=lambda: source_hash(sources()), limit=limit
-    )
+    return Corpus("pydocs", documents, about=about, hash_input=lambda: source_hash(sources()), limit=limit)
 
 
-def split_of(package: str) -> str:
-    """``heldout`` or ``train``, by a hash of the package's name.
+def split_of(name: str) -> str:
+    """``heldout`` or ``train``, by a hash of the top-level package's name.
 
     Package sizes differ by a factor of 10,000, so the salt was chosen by hand: it holds out 12 % of the
     paragraphs (networkx, numba, tkinter, h5py, thinc and 17 small packages).
     """
+    package = name.partition("/")[0].partition(".")[0]
     return "heldout" if hashlib.sha256(f"heldout-36:{package}".encode()).digest()[0] < 26 else "train"
 
 
-def sources() -> list[Source]:
+def sources() -> Sources:
     """Every Python file to read, in order: the reference, the standard library, the packages."""
     library = Path(sysconfig.get_paths()["stdlib"])
-    found = [Source("pydoc_data", "pydoc_data/topics.py", library / "pydoc_data" / "topics.py")]
+    found = {TOPICS: library / TOPICS}
     for entry in sorted(library.iterdir(), key=lambda path: path.name):
         if entry.name != "pydoc_data":
-            found.extend(_files(library, entry))
+            found.update(_files(library, entry))
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)  # locates a top-level package without importing it
         for folder in (spec.submodule_search_locations or []) if spec else []:
-            found.extend(_files(Path(folder).parent, Path(folder)))
+            found.update(_files(Path(folder).parent, Path(folder)))
     return found
 
 
-def _files(root: Path, entry: Path) -> Iterator[Source]:
+def _files(root: Path, entry: Path) -> Iterator[tuple[str, Path]]:
     """The Python files of a top-level module or package, without tests and vendored code."""
     if entry.name in _SKIPPED_FOLDERS or not re.fullmatch(r"\w+(\.py)?", entry.name):
         return
     files = [entry] if entry.is_file() else entry.rglob("*.py")
     for parts, path in sorted((path.relative_to(root).parts, path) for path in files if path.suffix == ".py"):
         if not _SKIPPED_FOLDERS & set(parts):
-            yield Source(parts[0].removesuffix(".py"), "/".join(parts), path)
+            yield "/".join(parts), path
 
 
-def source_hash(files: list[Source]) -> str:
+def source_hash(files: Sources) -> str:
     """SHA-256 over names and bytes of the files."""
     whole = hashlib.sha256()
-    for file in files:
-        whole.update(f"{file.name}\0{hashlib.sha256(file.path.read_bytes()).hexdigest()}\n".encode())
+    for name, path in files.items():
+        whole.update(f"{name}\0{sha256_file(path)}\n".encode())
     return whole.hexdigest()
 
 
-def fresh_documents(files: list[Source]) -> Iterator[tuple[str, str, list[str]]]:
-    """(package, id, new paragraphs) of each document of every split.
+def fresh_documents(files: Sources) -> Iterator[tuple[str, list[str]]]:
+    """(id, new paragraphs) of each document of every split.
 
     Paragraphs are compared across all packages, so no held-out paragraph copies a training one.
     """
     seen: set[bytes] = set()
-    for file in files:
+    for name, path in files.items():
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # invalid escapes in other people's strings
-                tree = ast.parse(file.path.read_bytes())
+                tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):
             continue  # of another version of Python
-        for identifier, docstrings in _topics(tree) if file.package == "pydoc_data" else _scopes(tree):
+        for identifier, docstrings in _topics(tree) if name == TOPICS else _scopes(tree):
             fresh = []
             for text in (text for docstring in docstrings for text in prose(docstring)):
                 key = hashlib.blake2b(text.lower().encode(), digest_size=16).digest()
@@ -151,7 +142,7 @@ def fresh_documents(files: list[Source]) -> Iterator[tuple[str, str, list[str]]]
                     seen.add(key)
                     fresh.append(text)
             if fresh:
-                yield file.package, file.name + identifier, fresh
+                yield name + identifier, fresh
 
 
 def _topics(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:

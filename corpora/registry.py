@@ -12,18 +12,33 @@ umbc            running     spacy          UMBC WebBase, ``word_TAG`` files with
 *.conllu, *.ptb gold        gold           treebanks, files or a folder of one kind; words are fixed
 file, folder    lines       spacy          UTF-8 text, also ``.gz``, ``.xz``
 ==============  ==========  =============  ==========================================================
+
+UMBC WebBase (Han et al. 2013) is three billion words of English web paragraphs. The archive unpacks into
+``webbase_all/``: 408 ``.txt`` files with one paragraph per line and blank lines between them, and 408
+``.possf2`` files with the same paragraphs as ``word_TAG``. A paragraph is a document, since the distribution
+keeps nothing else of its page. Bytes that are not UTF-8 are replaced.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
-from corpora.documents import StreamCorpus, parse_limit
+from corpora.inputs import input_hash, list_files, relative_name, stem
 from corpora.support.errors import UserError, did_you_mean
+from corpora.text import Corpus, Document, in_pieces, text_corpus
 
 NAMED = ("pydocs", "umbc")
-DATA_VARIABLE = "MULTIVIEW_DATA"
+UMBC_SOURCE = "https://ebiquity.umbc.edu/resource/html/id/351/UMBC-webbase-corpus"
+UMBC_FOLDER = "webbase_all"
+TREEBANKS = {
+    **dict.fromkeys((".conllu", ".conll"), "conllu"),
+    **dict.fromkeys((".ptb", ".mrg", ".clean", ".brackets"), "ptb"),
+}
+"""The format by suffix."""
 
 
 def open_corpus(
@@ -34,7 +49,7 @@ def open_corpus(
     limit: int | str | None = None,
     data: Path | None = None,
     split: str | None = None,
-) -> StreamCorpus:
+) -> Corpus:
     """Open a corpus by name or path.
 
     Args:
@@ -51,36 +66,111 @@ def open_corpus(
     Raises:
         UserError: unknown corpus, or an option it does not support.
     """
-    from corpora.pydocs import pydocs_corpus
-    from corpora.text import text_corpus
-    from corpora.treebanks import treebank_corpus, treebank_kind
-    from corpora.umbc import umbc_corpus
-
     count, name, path = parse_limit(limit), str(spec), Path(spec)
     if split is not None and name != "pydocs":
         raise UserError(f"--split {split}: only pydocs is split; {name} is read whole")
-
-    def refuse(option: str, given: str | None, always: str) -> None:
-        if given not in (None, always):
-            raise UserError(f"--{option} {given}: {name} is always {always}")
-
     if name == "pydocs":
-        refuse("format", format, "running")
+        from corpora.pydocs import pydocs_corpus
+
+        if format not in (None, "running"):
+            raise UserError(f"--format {format}: pydocs is always running")
         return pydocs_corpus(split=split or "train", tokenize=tokenize or "spacy", limit=count)
     if name == "umbc":
-        return umbc_corpus(data_folder(data), format=format or "running", tokenize=tokenize, limit=count)
+        folder = data if data is not None else Path(os.environ.get("MULTIVIEW_DATA") or "data")
+        return umbc_corpus(folder, format=format or "running", tokenize=tokenize, limit=count)
     if not path.exists():
         beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
         near = did_you_mean(path.name, [*beside, *NAMED])
         raise UserError(f"{path}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}")
-    kind = treebank_kind(path)
-    if kind is not None:
-        refuse("format", format, kind)
-        refuse("tokenize", tokenize, "gold")
-        return treebank_corpus(path, kind, limit=count)
-    return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=count)
+    files = list_files(path)
+    kinds = {TREEBANKS.get(Path(stem(file)).suffix) for file in files}
+    if kinds == {None}:
+        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=count)
+    if len(kinds) > 1:
+        raise UserError(f"{path}: holds a treebank beside files of another kind; give one file or kind")
+    if (format, tokenize) != (None, None):
+        raise UserError(f"{path}: is a treebank, whose words are given; leave out --format and --tokenize")
+    return treebank_corpus(path, files, str(kinds.pop()), limit=count)
 
 
-def data_folder(data: Path | None) -> Path:
-    """Where named corpora lie: the folder given, else that of MULTIVIEW_DATA, else ``data``."""
-    return Path(data) if data is not None else Path(os.environ.get(DATA_VARIABLE) or "data")
+def parse_limit(text: str | int | None) -> int | None:
+    """``"40M"`` -> 40,000,000; ``"1.5k"`` -> 1,500; None -> None.
+
+    Raises:
+        UserError: not a positive whole number of sentences.
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([km]?)", str(text).lower())
+    number = Decimal(found[1]) * {"": 1, "k": 10**3, "m": 10**6}[found[2]] if found else Decimal(0)
+    if number < 1 or number != int(number):
+        raise UserError(f"--limit {text}: expected a number of sentences such as 5000, 1.5k or 40M")
+    return int(number)
+
+
+def treebank_corpus(path: Path, files: list[Path], kind: str, *, limit: int | None = None) -> Corpus:
+    """Files of ``conllu`` or ``ptb`` at or below ``path`` as a corpus with gold annotation."""
+    from corpora.treebanks import read_brackets, read_conllu
+
+    def documents() -> Iterator[Document]:
+        for file in files:
+            name = relative_name(path, file)
+            if kind == "conllu":
+                yield from read_conllu(file, name=name)
+            else:
+                yield from in_pieces(f"{name}#0", read_brackets(file))
+
+    return Corpus(
+        path.resolve().name.split(".")[0],
+        documents,
+        about={"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"},
+        hash_input=lambda: input_hash(path, files),
+        limit=limit,
+        path=path,
+    )
+
+
+def umbc_corpus(
+    data: Path, *, format: str = "running", tokenize: str | None = None, limit: int | None = None
+) -> Corpus:
+    """The paragraphs of UMBC WebBase in sorted order of files.
+
+    Args:
+        data: folder with ``webbase_all/``, or that folder.
+        format: ``running`` as distributed; ``lines`` for a copy with a sentence per line.
+        tokenize: ``spacy`` reads the plain ``.txt`` files, ``space`` the words of the tagged ``.possf2``
+            files; None is ``spacy`` unless there are only tagged files.
+        limit: sentences to keep, or None.
+
+    Raises:
+        UserError: the corpus or this variant of it is missing, or the format is unknown.
+    """
+    for folder in (data / UMBC_FOLDER, data / "umbc" / UMBC_FOLDER, data / "umbc", data):
+        suffixes = (
+            {suffix for file in folder.iterdir() for suffix in file.suffixes} if folder.is_dir() else ()
+        )
+        if ".txt" in suffixes or ".possf2" in suffixes:
+            break
+    else:
+        raise UserError(
+            f"UMBC WebBase is not in {data}: get umbc_webbase_corpus.tar.gz (13 GB) from {UMBC_SOURCE}, "
+            f"unpack it there so that {data / UMBC_FOLDER} holds its files, or name its folder with --data"
+        )
+    tokenize = tokenize or ("spacy" if ".txt" in suffixes else "space")
+    tagged = tokenize == "space"
+    return text_corpus(
+        folder,
+        format=format,
+        tokenize=tokenize,
+        limit=limit,
+        name="umbc",
+        suffix=".possf2" if tagged else ".txt",
+        clean=untagged if tagged else str,
+        about={"variant": "word_TAG" if tagged else "plain"},
+    )
+
+
+def untagged(text: str) -> str:
+    """The words of ``word_TAG`` pairs; a pair without ``_`` is a word."""
+    pairs = (pair.rpartition("_") for pair in text.split())
+    return " ".join(word or tag for word, _, tag in pairs)

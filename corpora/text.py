@@ -1,4 +1,4 @@
-"""Plain text: UTF-8 files, compressed or not, one at a time or a folder of them.
+"""What flows from a corpus to a parser: words, sentences, documents; and text files as a corpus.
 
 ``lines``: every line is one sentence; one or more blank lines (only white space) end the document.
 ``running``: every line is running text, which is split into sentences; no sentence crosses a line. The
@@ -7,14 +7,176 @@ format is never guessed.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any, cast
 
-from corpora.documents import Document, Sentence, StreamCorpus, in_pieces
-from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name
+from corpora.inputs import input_hash, list_files, read_lines, relative_name
 from corpora.support.errors import UserError
-from corpora.tokenize import Tokenizer
+
+MAX_PIECE = 8192
+"""Most sentences per :class:`Document`; longer documents arrive in pieces to bound memory."""
+# spaCy strips prefixes and suffixes one at a time, which is quadratic in the length of a run without white
+# space. No English word is this long, so longer runs are cut into tokens of this many characters without it.
+MAX_RUN = 200
+_LONG_RUN = re.compile(rf"(\S{{{MAX_RUN + 1},}})")
+MAX_LEXEMES = 1_000_000
+"""spaCy keeps every word type it has seen; restarting the pipeline now and then bounds memory."""
+Tokens = tuple[str, ...]
+
+
+class Tokenizer:
+    """Text to words and sentences: spaCy's rules for English, without a trained model, or white space.
+
+    White-space tokens of spaCy's are dropped: parsers cannot take them.
+
+    Args:
+        name: ``spacy`` (its English rules) or ``space`` (split at white space; sentences by spaCy's rule).
+        running: whether it is to split running text into sentences.
+
+    Raises:
+        UserError: another name.
+    """
+
+    def __init__(self, name: str, *, running: bool = True) -> None:
+        if name not in ("spacy", "space"):
+            raise UserError(f"--tokenize {name}: must be spacy or space")
+        self.is_space = name == "space"
+        self.identity = "space"
+        """Name and version: what decides the tokens."""
+        if running or not self.is_space:
+            spacy = f"spacy-{version('spacy')}-blank-en"
+            self.identity = f"space, sentencizer of {spacy}" if self.is_space else spacy
+            self._start()
+
+    def _start(self) -> None:
+        import spacy
+        from spacy.attrs import IS_PUNCT, IS_SPACE
+
+        self._nlp: Any = spacy.blank("en")
+        # Of the 23 attributes that spaCy works out for every new word (half of the time it takes for words),
+        # tokens and sentences depend on these two.
+        vocab = cast(Any, self._nlp.vocab)
+        vocab.lex_attr_getters = {name: vocab.lex_attr_getters[name] for name in (IS_SPACE, IS_PUNCT)}
+        self._split: Any = self._nlp.add_pipe("sentencizer")
+
+    def line(self, text: str) -> Tokens:
+        """Tokens of one sentence; ``("",)`` for text without any."""
+        return tuple(self._words(text)) or ("",)
+
+    def sentences(self, text: str) -> list[Tokens]:
+        """Sentences of running text; empty for text without tokens."""
+        from spacy.tokens import Doc
+
+        if self.is_space or _LONG_RUN.search(text):
+            words = self._words(text)
+            doc = self._split(Doc(self._spacy().vocab, words=words))
+            spans = doc.sents if words else ()
+            return [tuple(words[span.start : span.end]) for span in spans]
+        doc = self._split(self._spacy().tokenizer(text))
+        sentences = (tuple(t.text for t in span if not t.is_space) for span in doc.sents)
+        return [sentence for sentence in sentences if sentence]
+
+    def _words(self, text: str) -> list[str]:
+        if self.is_space:
+            return text.split()
+        words: list[str] = []
+        for number, part in enumerate(_LONG_RUN.split(text)):
+            if number % 2:
+                words += [part[start : start + MAX_RUN] for start in range(0, len(part), MAX_RUN)]
+            else:
+                words += [token.text for token in self._spacy().tokenizer(part) if not token.is_space]
+        return words
+
+    def _spacy(self) -> Any:
+        if len(self._nlp.vocab) > MAX_LEXEMES:
+            self._start()
+        return self._nlp
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence of ``n`` tokens; the optional fields hold gold annotation."""
+
+    tokens: Tokens
+    """Word forms, ``n`` of them; an empty line of a corpus is one empty token."""
+    tags: tuple[str, ...] | None = None
+    """Part-of-speech tag per token."""
+    heads: tuple[int, ...] | None = None
+    """1-based head per token, 0 for the root."""
+    relations: tuple[str, ...] | None = None
+    """Dependency relation of each token to its head."""
+    tree: str | None = None
+    """Constituency tree in PTB brackets, one line."""
+    replaced_bytes: bool = False
+    """Whether undecodable bytes or NULs were replaced in this sentence."""
+    truncated: bool = False
+    """Whether the line was cut at the reader's length limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Sentences in running order, with an identifier unique within the corpus."""
+
+    id: str
+    sentences: tuple[Sentence, ...]
+    continued: bool = False
+    """Whether this continues the previous document (same id), which was too long to hold at once."""
+
+
+@dataclass
+class Corpus:
+    """Documents in running order, read again by every iteration."""
+
+    name: str
+    """Short name, used for the cache's folder."""
+    documents: Callable[[], Iterator[Document]]
+    """Yields the documents."""
+    _: KW_ONLY
+    about: dict[str, str]
+    """What decides the content besides the input, e.g. format and tokenizer."""
+    hash_input: Callable[[], str]
+    """Computes the input's hash; called at most once, on first use of the identity."""
+    limit: int | None = None
+    """Number of sentences to keep; None keeps all."""
+    path: Path | None = None
+    """The file or folder, for messages."""
+
+    @functools.cached_property
+    def identity(self) -> dict[str, str]:
+        """What decides the content: reader, format, tokenizer, limit, and the hash of the input."""
+        limit = {} if self.limit is None else {"first_sentences": str(self.limit)}
+        return {**self.about, **limit, "input_sha256": self.hash_input()}
+
+    def describe(self) -> str:
+        """One line that states how the input is read, defaults included."""
+        return f"{self.name}: " + ", ".join(f"{key} {value}" for key, value in self.about.items())
+
+    def __iter__(self) -> Iterator[Document]:
+        read = 0
+        for document in self.documents():
+            if self.limit is not None:
+                document = replace(document, sentences=document.sentences[: self.limit - read])
+            yield document
+            read += len(document.sentences)
+            if read == self.limit:
+                return
+        if not read:
+            raise UserError(f"{self.path or self.name}: holds no sentences ({self.describe()})")
+
+
+def in_pieces(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Document]:
+    """One document in pieces of at most :data:`MAX_PIECE` sentences; none if it has no sentences."""
+    remaining = iter(sentences)
+    continued = False
+    while piece := tuple(itertools.islice(remaining, MAX_PIECE)):
+        yield Document(identifier, piece, continued)
+        continued = True
 
 
 def text_corpus(
@@ -27,7 +189,7 @@ def text_corpus(
     suffix: str = "",
     clean: Callable[[str], str] = str,
     about: Mapping[str, str] = {},
-) -> StreamCorpus:
+) -> Corpus:
     """The text file, or the files of a folder in sorted order, as a corpus.
 
     Args:
@@ -45,20 +207,35 @@ def text_corpus(
     """
     if format not in ("lines", "running"):
         raise UserError(f"--format {format}: must be lines or running")
+    running = format == "running"
     files = list_files(path, suffix)
-    tokenizer = Tokenizer(tokenize, running=format == "running")
+    tokenizer = Tokenizer(tokenize, running=running)
+
+    def sentences(file: Path) -> Iterator[Sentence | None]:
+        """The sentences of a file, None for every blank line."""
+        for line in read_lines(file):
+            if not line.text.strip():
+                yield None
+            elif not running:
+                tokens = tokenizer.line(clean(line.text))
+                yield Sentence(tokens, replaced_bytes=line.replaced, truncated=line.truncated)
+            else:  # only those with replaced or cut words carry the line's marks
+                found = tokenizer.sentences(clean(line.text))
+                for number, tokens in enumerate(found, start=1):
+                    replaced = line.replaced and any("\ufffd" in token for token in tokens)
+                    yield Sentence(
+                        tokens, replaced_bytes=replaced, truncated=line.truncated and number == len(found)
+                    )
 
     def documents() -> Iterator[Document]:
         for file in files:
             number = itertools.count()
-            for is_blank, lines in itertools.groupby(
-                read_lines(file), key=lambda line: not line.text.strip()
-            ):
+            for is_blank, found in itertools.groupby(sentences(file), key=lambda one: one is None):
                 if not is_blank:
-                    sentences = line_sentences(lines, tokenizer, clean, running=format == "running")
-                    yield from in_pieces(f"{relative_name(path, file)}#{next(number)}", sentences)
+                    identifier = f"{relative_name(path, file)}#{next(number)}"
+                    yield from in_pieces(identifier, filter(None, found))
 
-    return StreamCorpus(
+    return Corpus(
         name or path.resolve().name.split(".")[0] or "text",
         documents,
         about={"reader": "text-1", "format": format, "tokenizer": tokenizer.identity, **about},
@@ -66,21 +243,3 @@ def text_corpus(
         limit=limit,
         path=path,
     )
-
-
-def line_sentences(
-    lines: Iterable[Line], tokenizer: Tokenizer, clean: Callable[[str], str] = str, *, running: bool
-) -> Iterator[Sentence]:
-    """The sentences of lines; in running text only those with replaced or cut words carry its marks."""
-    for line in lines:
-        if not running:
-            tokens = tokenizer.line(clean(line.text))
-            yield Sentence(tokens, replaced_bytes=line.replaced, truncated=line.truncated)
-            continue
-        sentences = tokenizer.sentences(clean(line.text))
-        for number, tokens in enumerate(sentences, start=1):
-            yield Sentence(
-                tokens,
-                replaced_bytes=line.replaced and any("\ufffd" in token for token in tokens),
-                truncated=line.truncated and number == len(sentences),
-            )

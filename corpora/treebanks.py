@@ -14,16 +14,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from corpora.documents import Document, Sentence, StreamCorpus, in_pieces
-from corpora.inputs import Line, input_hash, list_files, read_lines, relative_name, stem
+from corpora.inputs import Line, read_lines
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
+from corpora.text import Document, Sentence, in_pieces
 
-Kind = Literal["conllu", "ptb"]
-SUFFIXES: dict[Kind, tuple[str, ...]] = {
-    "conllu": (".conllu", ".conll"),
-    "ptb": (".ptb", ".mrg", ".clean", ".brackets"),
-}
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _ESCAPED = re.compile("|".join(_ESCAPES))
 _NUMBER = re.compile("[0-9]{1,18}")  # int() refuses thousands of digits
@@ -32,42 +27,6 @@ BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
 TRACE = "-NONE-"
 """Tag of a trace, a leaf without a word."""
 TagColumn = Literal["xpos", "upos"]
-
-
-def treebank_kind(path: Path) -> Kind | None:
-    """The kind of treebank by suffix of a file, or of all files of a folder; None for other text.
-
-    Raises:
-        UserError: a folder that mixes kinds of files.
-    """
-    files = list_files(path)
-    kinds = [next((k for k, ends in SUFFIXES.items() if stem(file).endswith(ends)), None) for file in files]
-    if len(set(kinds)) > 1:
-        named = next(file for file, kind in zip(files, kinds, strict=True) if kind is not None)
-        raise UserError(f"{path}: holds {named.name} beside files of another kind; give one file or kind")
-    return kinds[0]
-
-
-def treebank_corpus(path: Path, kind: Kind, *, limit: int | None = None) -> StreamCorpus:
-    """A treebank file, or a folder of them in sorted order, as a corpus with gold annotation."""
-    files = list_files(path)
-
-    def documents() -> Iterator[Document]:
-        for file in files:
-            name = relative_name(path, file)
-            if kind == "conllu":
-                yield from read_conllu(file, name=name)
-            else:
-                yield from in_pieces(f"{name}#0", read_brackets(file))
-
-    return StreamCorpus(
-        path.resolve().name.split(".")[0],
-        documents,
-        about={"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"},
-        hash_input=lambda: input_hash(path, files),
-        limit=limit,
-        path=path,
-    )
 
 
 # CoNLL-U
@@ -136,36 +95,31 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
     )
 
 
-def write_conllu(path: Path, documents: Iterable[Document], *, tags: TagColumn = "xpos") -> None:
-    """Write documents as CoNLL-U; missing annotation becomes ``_``.
+def write_conllu(path: Path, documents: Iterable[Document]) -> None:
+    """Write documents as CoNLL-U, tags in XPOS; missing annotation becomes ``_``.
 
     Raises:
         UserError: a word form that CoNLL-U cannot hold (empty, or with a tab or line break in it).
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-        stream.writelines(conllu_lines(documents, tags=tags))
+        stream.writelines(conllu_lines(documents))
 
 
-def conllu_lines(documents: Iterable[Document], *, tags: TagColumn = "xpos") -> Iterator[str]:
+def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
     """The lines of :func:`write_conllu`."""
     for document in documents:
         for number, sentence in enumerate(document.sentences):
             if number == 0 and not document.continued:
                 # The id may be the name of a file, which may hold line breaks.
                 yield f"# newdoc id = {_LINE_BREAK.sub(' ', document.id)}\n"
-            yield from (_conllu_row(sentence, i, tags) for i in range(len(sentence.tokens)))
+            for row, form in enumerate(sentence.tokens):
+                if not form or re.search(r"[\t\r\n]", form):
+                    raise UserError(f"word {form!r} cannot be written as CoNLL-U")
+                tag = sentence.tags[row] if sentence.tags else "_"
+                head = sentence.heads[row] if sentence.heads else "_"
+                relation = sentence.relations[row] if sentence.relations else "_"
+                yield f"{row + 1}\t{form}\t_\t_\t{tag}\t_\t{head}\t{relation}\t_\t_\n"
             yield "\n"
-
-
-def _conllu_row(sentence: Sentence, index: int, tags: TagColumn) -> str:
-    form = sentence.tokens[index]
-    if not form or re.search(r"[\t\r\n]", form):
-        raise UserError(f"word {form!r} cannot be written as CoNLL-U")
-    tag = sentence.tags[index] if sentence.tags else "_"
-    upos, xpos = (tag, "_") if tags == "upos" else ("_", tag)
-    head = str(sentence.heads[index]) if sentence.heads else "_"
-    relation = sentence.relations[index] if sentence.relations else "_"
-    return "\t".join((str(index + 1), form, "_", upos, xpos, "_", head, relation, "_", "_")) + "\n"
 
 
 # Penn Treebank brackets

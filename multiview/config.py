@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from corpora.support.config import (
+from corpora.support.cli import (
     Count,
     CountOrNone,
     Fraction,
@@ -29,7 +29,6 @@ from corpora.support.config import (
     configuration,
 )
 from corpora.support.errors import UserError
-from corpora.support.files import read_json
 
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
@@ -61,8 +60,6 @@ class TableConfig:
     """Words of --vectors to add after."""
     dim: Count = 128
     """Size E of vectors made here."""
-    init: Literal["xavier", "unit"] = "unit"
-    """Xavier, or normal times inverse frequency."""
     dropout: Fraction = 0.15
     """Words a step reads as unknown."""
     rate: NotNegative = 5.0
@@ -88,7 +85,7 @@ class EncoderConfig:
     dim: Count = 128
     """Hidden size D of each view."""
     start: Start = "bag"
-    """The paper's, or trees start as bags of words, views alike."""
+    """The paper's, or trees start as bags of words weighted by their rarity, views alike."""
     pooling: Pooling = "root"
     """How states of nodes become a sentence's vector."""
     engine: Literal["native", "torch", "dgl"] = "native"
@@ -119,18 +116,8 @@ class ObjectiveConfig:
     """Anchors from a pair's first view, or from both."""
     same: NotNegative = 0.0
     """Weight of the same-sentence term."""
-
-
-@configuration
-class TeacherConfig:
-    """A frozen sentence encoder that the views learn from."""
-
-    vectors: Path | None = None
-    """A .npy of one row per sentence of the trees."""
-    contrast: NotNegative = 1.0
-    """Weight of finding its vector."""
-    similarity: NotNegative = 10.0
-    """Weight of squared differences to its cosines."""
+    teacher: Path | None = None
+    """A sentence encoder's vectors to learn from: a .npy of one row per sentence of the trees."""
 
 
 @configuration
@@ -155,8 +142,6 @@ class LoopConfig:
     """Nothing but Adam, or warm-up, cosine decay and clipping."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of matrix products."""
-    threads: CountOrNone = 0
-    """0: one, or all cores for large products."""
     validation: CountOrNone = 2000
     """Held-out sentences."""
 
@@ -194,8 +179,6 @@ class TrainConfig:
     """The encoder of each view."""
     objective: ObjectiveConfig = ObjectiveConfig()
     """The contrastive loss."""
-    teacher: TeacherConfig = TeacherConfig()
-    """A frozen sentence encoder to learn from."""
     loop: LoopConfig = LoopConfig()
     """Steps and how they are computed."""
 
@@ -215,19 +198,9 @@ class TrainConfig:
         return self.output / self.model_name
 
     @property
-    def wants_vectors(self) -> bool:
-        """Whether vectors are read or made."""
-        return (self.words != "trained" and self.init is None) or self.table.expand > 0
-
-    @property
-    def start_name(self) -> str:
-        """What to call the weights before the first step."""
-        return "untrained" if self.init is None else "initial"
-
-    @property
-    def dimensions(self) -> int:
-        """Size of a sentence vector over all views and models."""
-        return (2 if self.words == "both" else 1) * len(self.view_list) * self.encoder.width
+    def makes_vectors(self) -> bool:
+        """Whether ``vectors`` names a way to make them, and no file."""
+        return self.vectors is not None and (self.vectors == TRAIN or self.vectors.startswith(DISTIL))
 
     def check(self) -> None:
         """Refuse values that do not go together; single values are checked by their types.
@@ -243,16 +216,15 @@ class TrainConfig:
             )
         if self.init is not None and self.init.resolve() == self.folder.resolve():
             raise UserError(f"--init {self.init}: is where this run would write; give another --name")
-        vectors = self.vectors or ""
-        made = vectors == TRAIN or vectors.startswith(DISTIL)
         # Before any work: both and expand would look for the file after hours of training.
-        if self.wants_vectors and not (made or Path(vectors or "no file").exists()):
+        wanted = (self.words != "trained" and self.init is None) or self.table.expand
+        if wanted and not (self.makes_vectors or Path(self.vectors or "no file").exists()):
             raise UserError(
                 f"--words {self.words}, --table.expand {self.table.expand}: need --vectors, which is "
-                f"{vectors or 'not given'}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), "
+                f"{self.vectors or 'not given'}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), "
                 f"{DISTIL}MODEL or {TRAIN}"
             )
-        if self.table.expand and vectors == TRAIN:
+        if self.table.expand and self.vectors == TRAIN:
             raise UserError(
                 f"--table.expand {self.table.expand}: --vectors {TRAIN} has the trained words alone; give "
                 f"a file or {DISTIL}MODEL"
@@ -283,21 +255,8 @@ def preset(name: str, **changes: Any) -> TrainConfig:
     return dataclasses.replace(config, **changes)
 
 
-def read_config(path: Path) -> TrainConfig:
-    """The configuration in a run's ``train.json``.
-
-    Raises:
-        UserError: no such file, or it is not the configuration of a training run.
-    """
-    stored = read_json(path)
-    if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
-        raise UserError(f"{path}: not the train.json of a training run")
-    return config_from_json(TrainConfig, stored["config"], where=path)
-
-
-_FREE_OPTIONS = ("preset", "trees", "name", "output", "dry-run", "device")
-"""Options that do not change what the weights become; a resumed run may change them, and its limits."""
-_FREE_LIMITS = ("loop.max-minutes", "loop.threads")
+_FREE_OPTIONS = ("preset", "trees", "name", "output", "dry-run", "device", "loop.max-minutes")
+"""Options that do not change what the weights become; a resumed run may change them, and its time limit."""
 
 
 def options_of(config: object, group: str = "") -> dict[str, Any]:
@@ -309,11 +268,6 @@ def options_of(config: object, group: str = "") -> dict[str, Any]:
     return options
 
 
-def differing_options(stored: TrainConfig, wanted: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """Both values of the options on which two configurations would give other weights."""
-    before, now = options_of(stored), options_of(wanted)
-    return {
-        name: (before[name], now[name])
-        for name in before
-        if name not in (*_FREE_OPTIONS, *_FREE_LIMITS) and str(before[name]) != str(now[name])
-    }
+def decisive_options(config: TrainConfig) -> dict[str, str]:
+    """The options that determine the weights, as text: a run goes on with the same ones alone."""
+    return {name: str(value) for name, value in options_of(config).items() if name not in _FREE_OPTIONS}

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 from tyro.conf import Positional
 
 from corpora.inputs import read_lines
-from corpora.support.cli import Command
-from corpora.support.config import config_to_json, configuration
+from corpora.support.cli import Command, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_array, write_json
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
 
 @configuration
@@ -74,7 +73,7 @@ def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
     Raises:
         UserError: it is neither, or a line (it is named) is not UTF-8 or too long.
     """
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
     if path.is_dir():
         return None, TreeCache.open(path)
@@ -90,7 +89,7 @@ def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
 
 def main(config: EncodeConfig) -> int:
     """Encode a file or a cache."""
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
     output = config.output or Path(f"{config.file}.npy")
     if output.suffix != ".npy":

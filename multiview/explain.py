@@ -15,8 +15,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
-from corpora.support.config import Count, configuration
+from corpora.support.cli import Command, Count, configuration
 from multiview.encode import ModelOptions
 
 

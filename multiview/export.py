@@ -13,8 +13,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_json
 from multiview.folder.names import BUILTIN

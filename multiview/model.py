@@ -32,13 +32,13 @@ from multiview.folder.names import chosen_views, model_folder
 from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
-from parsing.cache.format import Batch
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
+from parsing.trees.batch import Batch
 
 if TYPE_CHECKING:
     from multiview.nodes.explanation import Explanation
     from multiview.nodes.states import NodeBatch
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
 FEW = 200
 """Fewer sentences are encoded by one thread."""
@@ -275,7 +275,7 @@ class MultiViewEncoder:
     ) -> int:
         """Add words the model was not trained on, mapped from pre-trained vectors by least squares.
 
-        Every trained table gets its own map (:class:`multiview.words.expansion.Expansion`) and keeps its own
+        Every trained table gets its own map (:class:`multiview.words.vectors.Expansion`) and keeps its own
         rows; hash buckets still serve the words that neither the corpus nor the vectors know.
 
         Args:

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
-from corpora.support.cli import Command
-from corpora.support.config import Count, configuration
+from corpora.support.cli import Command, Count, configuration
 from corpora.support.errors import UserError
 from multiview.encode import ModelOptions, open_sentences
 

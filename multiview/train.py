@@ -6,7 +6,7 @@
 
 Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
 ``runs/models/NAME/``: the model (best by neighbour retrieval on the validation set, the untrained start
-included), ``train.json`` (this run's configuration), ``log.jsonl``, ``curves.png`` and checkpoints. The same
+included), ``log.jsonl``, ``curves.png`` and checkpoints. The same
 command resumes an interrupted run. Exit codes: 0 done; 2 bad input, or a loss that is not finite; 130 or 143
 stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a bug.
 """
@@ -18,47 +18,38 @@ import dataclasses
 import itertools
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, given_option, log_to
-from corpora.support.config import config_to_json
+from corpora.support.cli import Command, dry_run_text, given_option, log_to, peak_memory
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
-from multiview.config import LAPTOP, TrainConfig, differing_options, preset, read_config
+from multiview.config import LAPTOP, TrainConfig, preset
 
 if TYPE_CHECKING:
     from multiview.training.gradient import DistributedContext
     from multiview.training.trainer import Trainer
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
 CALIBRATION_STEPS = 4
 """Of a dry run."""
 SHOWN = ("step", "loss", "recall@1")
-PAPER_SENTENCES = 40_000_000
-"""Of UMBC, section 3.1."""
-PAPER_PARSERS = {
-    "dependency": "a biaffine parser with BERT features (A.1)",
-    "constituency": "the parser of Kitaev & Klein 2018 (2.2)",
-}
 
 
 def defaults_from(args: Sequence[str]) -> TrainConfig:
-    """The defaults that ``--preset NAME`` and ``--init MODEL`` on a command line ask for."""
-    config = preset(given_option(args, "--preset") or LAPTOP)
-    init = given_option(args, "--init")
-    return like_model(config, init) if init else config
+    """The defaults that ``--preset NAME`` and ``--init MODEL`` on a command line ask for.
 
-
-def like_model(config: TrainConfig, init: str) -> TrainConfig:
-    """A configuration with the views, encoders and kind of words of a model, so that it can go on.
+    With ``--init`` they have the model's views, encoders and kind of words, so that it can go on.
 
     Raises:
-        UserError: no model there.
+        UserError: no such preset or model.
     """
+    config = preset(given_option(args, "--preset") or LAPTOP)
+    init = given_option(args, "--init")
+    if not init:
+        return config
     from multiview.encoders.registry import trained_views
     from multiview.folder.files import model_records
     from multiview.folder.names import model_folder
@@ -93,11 +84,6 @@ def main(config: TrainConfig) -> int:
     with contextlib.ExitStack() as held:
         held.callback(distributed.close)
         cache = open_trees(config.trees)
-        if config.preset == "paper" and distributed.first:
-            print(
-                f"paper      Simoulin & Crabbé 2021: {config.dimensions:,} dimensions, words {config.words}"
-            )
-            print("".join(f"deviates   {text}\n" for text in deviations(config, cache)), end="", flush=True)
         if distributed.first and not config.dry_run:
             held.enter_context(locked(config.folder, option="--name or --output"))
         if config.words != "both":
@@ -106,29 +92,12 @@ def main(config: TrainConfig) -> int:
             init = None if config.init is None else model_folder(config.init) / words
             part = dataclasses.replace(config, words=words, init=init, output=config.folder, name=words)
             code = train_one(part, cache, distributed)
-            if code:
+            if code or config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
                 return code
-            if config.dry_run:
-                print("and again    the model of fixed vectors: the same encoders, no tables, less time")
-                return 0
         if distributed.first:
             save_members(config.folder, ["trained", "fixed"], card=combined_card(config))
-            print(f"model  {config.folder} (both configurations, concatenated)")
+            print(f"model      {config.folder} (both configurations, concatenated)")
         return 0
-
-
-def deviations(config: TrainConfig, cache: TreeCache) -> Iterator[str]:
-    """What a run changes of the paper's options (``presets/paper.toml``), corpus and parsers."""
-    for name, (wanted, given) in differing_options(preset(config.preset), config).items():
-        if name not in ("vectors", "seed"):
-            yield f"{name} {given}; the paper: {wanted}"
-    corpus = (cache.identity.get("corpus") or {}).get("name", "unknown")
-    if corpus != "umbc" or len(cache) != PAPER_SENTENCES:
-        yield f"corpus {corpus}, {len(cache):,} sentences; the paper: UMBC, {PAPER_SENTENCES:,} (3.1)"
-    for kind, wanted in PAPER_PARSERS.items():
-        name = str((cache.identity.get(kind) or {}).get("name", ""))
-        if name.startswith("builtin"):
-            yield f"{kind} parser {name}; the paper: {wanted}"
 
 
 def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedContext) -> int:
@@ -137,124 +106,73 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     from multiview.training.trainer import Trainer
     from multiview.words.sources import open_vectors
 
-    # Made before the folder is claimed: it may refuse the command, and the corrected one needs the folder.
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
         return dry_run(trainer)
     # Opened now, since bad vectors would be found only after hours of training.
     expands = config.table.expand > 0 and config.words != "fixed" and distributed.first
     new_words = open_vectors(config, cache, new_words=True) if expands else None
+    folder = config.folder
     if distributed.first:
-        _claim_folder(config, str(cache.identity.get("content_sha256", "")))
+        sweep(folder)
     distributed.barrier()
-    logger = log_to(config.folder)
+    logger = log_to(folder)
     logger.setLevel("INFO" if distributed.first else "ERROR")
     found = "" if config.trees else ", the only tree cache under runs/trees"
     logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", found)
-    code = trainer.run(keep_model)
+    code = trainer.run()
     if distributed.first:
-        if new_words is not None and not code and not _expanded(config):
-            expand_into(config.folder, config.folder, new_words)
-            print(f"expanded   {_expanded(config):,} words of {config.vectors}")
+        if new_words is not None and not code and not read_json(folder / "config.json")["words"]["expanded"]:
+            expand_into(folder, folder, new_words)
+            expanded = read_json(folder / "config.json")["words"]["expanded"]
+            print(f"expanded   {expanded:,} words of {config.vectors}")
         _finish(trainer)
     return code
-
-
-def _expanded(config: TrainConfig) -> int:
-    return int(read_json(config.folder / "config.json")["words"]["expanded"])
 
 
 def dry_run(trainer: Trainer) -> int:
     """Print what a run would do and how long it would take, from a few real steps; write nothing."""
     import torch
 
-    from corpora.support.dry_run import dry_run_text
     from parsing.networks.device import torch_threads
 
-    config, network = trainer.config, trainer.network
+    config = trainer.config
     sentences, seconds = [], []
     with torch_threads(trainer.threads):
         for step in trainer.prepared(list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))):
             start = time.perf_counter()
             trainer.update(trainer.gradient(step))
-            trainer.unread.read()  # the rate is that of work done, not of work queued
+            trainer.read()  # the rate is that of work done, not of work queued
             seconds.append(time.perf_counter() - start)
             sentences.append(step.sentences)
     per_s = 1 / median(seconds[1:] or seconds)  # the first step compiles
     steps: float = trainer.position.steps
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * per_s)
-    parameters: Counter[str] = Counter()
-    for name, parameter in network.named_parameters():
-        parameters[name.split(".")[0]] += parameter.numel()
+    parameters = sum(parameter.numel() for parameter in trainer.network.parameters())
     cuda = trainer.device.type == "cuda"
-    given = "as --loop.threads says" if config.loop.threads else "--loop.threads sets another number"
     held_out = trainer.validation_set.sentences
+    memory_bytes = torch.cuda.max_memory_allocated(trainer.device) if cuda else peak_memory()
     text = dry_run_text(
         config,
         facts={
             "cache": f"{trainer.cache.folder}: {len(trainer.cache)} sentences, {held_out} for validation",
-            "words": f"{len(network.words.vocabulary)} of size {network.words.dim}",
-            "speed": f"{max(sentences) * per_s:,.0f} sentences/s on {trainer.device}",
-            "threads": f"{trainer.threads}; {given}",
+            "speed": f"{max(sentences) * per_s:,.0f} sentences/s",
+            "device": f"{trainer.device}, {trainer.threads} threads",
+            "parameters": f"{parameters:,}",
+            "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
+            "disk": f"{4e-6 * parameters:,.1f} MB",
         },
-        parameters=parameters,
-        memory_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else None,
-        disk_bytes=4.0 * sum(parameters.values()),
-        work=("train", steps, "steps", per_s),
+        units=steps,
+        unit="steps",
+        per_s=per_s,
     )
     print(text)
     return 0
 
 
-def keep_model(trainer: Trainer, best: dict[str, float]) -> None:
-    """Write the model folder, with the trainer's current weights and their metrics."""
-    from multiview.folder.card import model_card
-    from multiview.folder.files import Member, parsers_of, save_member
-
-    identity = trainer.cache.identity
-    network, reading = trainer.network, trainer.network.model_reading
-    read = network if reading is None else network.as_read(reading)
-    member = Member(read, parsers_of(identity), identity.get("corpus") or {})
-    training = {
-        "config": config_to_json(trainer.config),
-        "trees": str(identity.get("content_sha256", "")),
-        "step": best["step"],
-        "sentences": trainer.position.extra.get("sentences", 0),
-        "best": best,
-        "untrained": trainer.position.extra.get("untrained", {}),
-        "words": trainer.network.words.origin,
-    }
-    card = model_card(trainer.config, member, training)
-    save_member(trainer.config.folder, member, card=card, training=training)
-
-
-def _claim_folder(config: TrainConfig, trees: str) -> None:
-    """Start a new model folder, or check that the existing one holds this same run.
-
-    Raises:
-        UserError: the folder holds a run with other options, another cache or another start.
-    """
-    from multiview.folder.files import model_sha256
-    from multiview.folder.names import model_folder
-
-    folder, record = config.folder, config.folder / "train.json"
-    sweep(folder)
-    content = {"trees": trees, "init": "" if config.init is None else model_sha256(model_folder(config.init))}
-    if not record.exists():
-        write_json(record, {"config": config_to_json(config), **content})
-        return
-    stored, options = read_json(record), differing_options(read_config(record), config)
-    changed = [f"{name} {before} -> {now}" for name, (before, now) in options.items()]
-    changed += [f"the content of --{name}" for name in content if stored.get(name, "") != content[name]]
-    if changed:
-        raise UserError(
-            f"{folder}: holds a run with other options ({'; '.join(changed)}); choose another --name, or "
-            "delete the folder"
-        )
-
-
 def _finish(trainer: Trainer) -> None:
+    """Record the time, draw the curves, and say what a run came to."""
     from multiview.folder.files import TIME
 
     position, folder = trainer.position, trainer.config.folder
@@ -267,14 +185,12 @@ def _finish(trainer: Trainer) -> None:
     print(f"model      {folder}")
     print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
     print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
-    print(f"speed      {sentences / max(position.seconds, 1e-9):.0f} sentences/s")
-    start = trainer.config.start_name
-    for name, metrics in ((start, position.extra.get("untrained", {})), ("best", position.best)):
+    for name, metrics in (("start", position.extra.get("untrained", {})), ("best", position.best)):
         if metrics.get("anchors"):
             shown = "  ".join(f"{key} {metrics[key]:.4f}" for key in metrics if key in SHOWN or "@1/" in key)
             print(f"{name:<10} {shown}")
     if position.best.get("step") == 0:
-        print(f"kept       the {start} weights: on the validation set, training never beat them")
+        print("kept       the weights of the start: on the validation set, training never beat them")
 
 
 def plot_curves(folder: Path) -> None:

@@ -17,8 +17,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from corpora.support.cli import Command, Commands
-from corpora.support.config import configuration
+from corpora.support.cli import Command, Commands, configuration
 from corpora.support.errors import UserError
 
 
@@ -45,7 +44,7 @@ def main(kind: str, config: Convert) -> None:
     import torch
 
     from corpora.support.files import sha256_file, write_text
-    from parsing.networks.model_folder import CARD, save_model_folder
+    from parsing.networks.parser import CARD, save_model_folder
 
     if not config.trust_pickle:
         raise UserError(
@@ -67,9 +66,7 @@ def main(kind: str, config: Convert) -> None:
         raise UserError(f"{path}: not a checkpoint that can be opened ({text})") from None
     content: dict[str, Any]
     if kind == "dep":
-        model = from_state(data, where=str(path))
-        parts = {"config": model.config_json(), "vocabulary": model.vocabulary_json()}
-        content = {"kind": "dependency", "tensors": model.state_dict(), **parts}
+        content = from_state(data, where=str(path)).content()
     else:
         from parsing.libraries.benepar import from_checkpoint
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 
 if TYPE_CHECKING:
-    from corpora.documents import Document
-    from parsing.cache.reader import TreeCache
+    from corpora.text import Document
+    from parsing.trees.cache import TreeCache
 
 
 @configuration
@@ -40,7 +39,7 @@ def main(config: ExportConfig) -> None:
     """Write the requested files."""
     from corpora.support.errors import UserError
     from corpora.treebanks import write_brackets, write_conllu
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
     cache = TreeCache.open(config.cache, allow_partial=True)
     if config.conllu is None and config.ptb is None:
@@ -58,8 +57,8 @@ def main(config: ExportConfig) -> None:
 
 def documents(cache: TreeCache) -> Iterator[Document]:
     """The cache's documents with their trees as annotation, long ones in pieces."""
-    from corpora.documents import in_pieces
-    from parsing.cache.sentences import cached_sentences
+    from corpora.text import in_pieces
+    from parsing.trees.sentences import cached_sentences
 
     starts = cache.documents().tolist()
     for name, start, stop in zip(cache.document_ids(), starts[:-1], starts[1:], strict=True):

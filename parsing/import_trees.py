@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from corpora.support.errors import UserError
-from parsing.cache.files import NAME, SHARD_SENTENCES, Manifest
-from parsing.cache.format import DUMMY_NAME, FALLBACK_NAME
+from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME
+from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest
 
 if TYPE_CHECKING:
-    from corpora.documents import Document, Sentence
-    from parsing.cache.format import Batch
+    from corpora.text import Document, Sentence
+    from parsing.trees.batch import Batch
 
 
 @configuration
@@ -64,9 +63,9 @@ def import_trees(
     """
     from corpora.inputs import input_hash
     from corpora.support.files import locked, sweep
-    from parsing.cache.files import write_shard
     from parsing.pipeline.driver import shards_of
     from parsing.trees.brackets import labels_and_tags, read_trees
+    from parsing.trees.cache import write_shard
 
     files = {name: path for name, path in (("conllu", conllu), ("ptb", ptb)) if path is not None}
     if not files:
@@ -110,7 +109,7 @@ def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
     Raises:
         UserError: a sentence without heads, or the files differ.
     """
-    from corpora.documents import in_pieces
+    from corpora.text import in_pieces
     from corpora.treebanks import read_brackets, read_conllu
 
     trees = iter(() if ptb is None else read_brackets(ptb))
@@ -142,8 +141,8 @@ def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path | None) -
         UserError: heads that do not form a tree; the message names the sentence.
     """
     from parsing.text_parser import assemble, prepare
+    from parsing.trees.batch import DependencyParse
     from parsing.trees.brackets import read_tree, to_parse
-    from parsing.trees.parsers import DependencyParse
 
     relations, labels, tags = (
         {name: i for i, name in enumerate(each)} for each in (names.relations, names.labels, names.tags)

@@ -3,7 +3,7 @@
     python -m parsing.run pydocs
     python -m parsing.run corpus.txt.xz --format lines --tokenize space --output runs/trees/mine
     python -m parsing.run umbc --limit 1M --dry-run
-    python -m parsing.run umbc --device cuda --precision bf16
+    python -m parsing.run umbc --device cuda
     python -m parsing.run umbc --preset paper --dep-model runs/parsers/dep --const-model benepar_en3
 
 Input: a corpus (see corpora.registry). Output: ``runs/trees/<corpus>/`` with HDF5 shards,
@@ -25,14 +25,19 @@ from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, preset_defaults
-from corpora.support.config import Count, config_to_json, configuration
-from parsing.networks.config import Precision
+from corpora.support.cli import (
+    Command,
+    Count,
+    config_to_json,
+    configuration,
+    dry_run_text,
+    peak_memory,
+    preset_defaults,
+)
 
 if TYPE_CHECKING:
-    from corpora.documents import Corpus
-    from parsing.pipeline.driver import RunSummary
-    from parsing.pipeline.workers import Pool
+    from corpora.text import Corpus
+    from parsing.pipeline.driver import Pool, RunSummary
     from parsing.text_parser import TextParser
 
 SAMPLE = 2048
@@ -67,9 +72,6 @@ class ParseConfig:
     """Dependency parser: builtin, a folder of parsing.train or parsing.convert, or none."""
     const_model: str = "builtin"
     """Constituency parser: builtin, a folder, a benepar model's name or file, or none."""
-    precision: Precision = "fp32"
-    """Arithmetic of the parsers' encoders: bf16 is faster where the processor has it (AVX512-BF16, AMX) and
-    changes about one tree in a hundred (parsing.score measures it), so it makes another cache."""
     format: Literal["lines", "running"] | None = None
     """Sentences per line, or running text; None is the corpus's own default."""
     tokenize: Literal["spacy", "space"] | None = None
@@ -98,8 +100,7 @@ def main(config: ParseConfig) -> None:
     """Parse the corpus, or print an estimate."""
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError
-    from parsing.pipeline.driver import run_corpus
-    from parsing.pipeline.workers import LocalPool, available_cores
+    from parsing.pipeline.driver import LocalPool, available_cores, run_corpus
     from parsing.text_parser import load
 
     if config.preset == "paper" and "builtin" in (config.dep_model, config.const_model):
@@ -120,7 +121,6 @@ def main(config: ParseConfig) -> None:
             load,
             None if config.dep_model == NONE else config.dep_model,
             None if config.const_model == NONE else config.const_model,
-            precision=config.precision,
             device=device,
             max_tokens=config.max_tokens,
         )
@@ -207,10 +207,9 @@ def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: in
     Raises:
         UserError: the corpus has no sentences.
     """
-    from corpora.support.dry_run import dry_run_text
     from corpora.support.errors import UserError
-    from parsing.cache.files import write_shard
     from parsing.pipeline.driver import shards_of
+    from parsing.trees.cache import write_shard
 
     sample = next(shards_of(corpus, SAMPLE), None)
     if sample is None:
@@ -226,10 +225,14 @@ def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: in
     total = len(batch) if whole else expected_sentences(corpus, config.corpus)
     return dry_run_text(
         config,
-        facts={"sample": f"{len(batch):,} sentences, parsed by one worker of {workers}"},
-        parameters={},
-        disk_bytes=None if total is None else total * size,
-        work=("parse", total, "sentences", per_s * (1 if whole else workers)),
+        facts={
+            "sample": f"{len(batch):,} sentences, parsed by one worker of {workers}",
+            "memory": f"{peak_memory() / 2**20:,.0f} MiB at most while it was parsed",
+            "disk": "unknown" if total is None else f"{total * size / 1e6:,.1f} MB",
+        },
+        units=total,
+        unit="sentences",
+        per_s=per_s * (1 if whole else workers),
     )
 
 

@@ -1,8 +1,10 @@
-"""Look at the trees of sentences in a cache.
+"""What a tree cache holds, on one screen; or the trees of some of its sentences.
 
+    python -m parsing.show runs/trees/pydocs
     python -m parsing.show runs/trees/pydocs --sentence 17 --count 5
 
-Input: a folder written by parsing.run. Output: drawings on standard output (a notebook draws pictures).
+Input: a folder written by parsing.run. Output: counts, identities, flags and the most frequent labels, or
+drawings (a notebook draws pictures).
 """
 
 from __future__ import annotations
@@ -10,10 +12,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
-from corpora.support.config import Count, CountOrNone, configuration
+from corpora.support.cli import Command, Count, CountOrNone, configuration
+from corpora.support.errors import UserError, printable
+from parsing.trees.batch import FLAG_NAMES, Int
+from parsing.trees.cache import TreeCache
+
+STEP = 8192
+TOP = 8
+"""Names of each kind that are listed, the most frequent ones."""
 
 
 @configuration
@@ -22,19 +31,20 @@ class ShowConfig:
 
     cache: Positional[Path]
     """Folder of the tree cache."""
-    sentence: CountOrNone = 0
-    """Number of the first sentence, from 0."""
+    sentence: CountOrNone | None = None
+    """Draw from this sentence on, from 0; None shows what the cache holds."""
     count: Count = 1
     """How many successive sentences."""
 
 
 def main(config: ShowConfig) -> None:
-    """Draw the sentences."""
-    from corpora.support.errors import UserError
-    from parsing.cache.reader import TreeCache
-    from parsing.cache.sentences import cached_sentences
-
+    """Print the statistics, or draw the sentences."""
     cache = TreeCache.open(config.cache, allow_partial=True)
+    if config.sentence is None:
+        statistics(cache)
+        return
+    from parsing.trees.sentences import cached_sentences
+
     last = min(config.sentence + config.count, len(cache))
     if config.sentence >= last:
         raise UserError(f"{config.cache}: no sentence {config.sentence}; it has 0 to {len(cache) - 1}")
@@ -43,7 +53,40 @@ def main(config: ShowConfig) -> None:
         print(f"# sentence {number}{flags}\n{sentence}\n")
 
 
-cli = Command(ShowConfig, main, "parsing.show", "Draw the trees of sentences in a tree cache.")
+def statistics(cache: TreeCache) -> None:
+    """Print counts, identities, flags and the most frequent names."""
+    lengths, flags = cache.token_counts(), cache.flags()
+    print(f"{cache.folder}: {'complete' if cache.manifest.complete else 'unfinished'}")
+    print(
+        f"  {len(cache):,} sentences, {lengths.sum():,} tokens, {len(cache.type_counts()):,} types, "
+        f"{len(cache.documents()) - 1:,} documents, {len(cache.rows):,} shards"
+    )
+    print(f"  tokens per sentence: mean {lengths.mean():.1f}, at most {lengths.max()}")
+    for part, value in cache.identity.items():
+        print(printable(f"  {part}: {value}"))
+    flagged = {name: int(np.count_nonzero(flags & bit)) for bit, name in FLAG_NAMES.items()}
+    listed = ", ".join(f"{name} {count:,}" for name, count in flagged.items() if count)
+    print(f"  flags: {listed or 'none'}")
+    for field, (names, seen) in id_counts(cache).items():
+        top = [i for i in np.argsort(-seen, kind="stable")[:TOP] if seen[i]]
+        print(f"  {field}: " + ", ".join(f"{printable(names[i]) or '∅'} {seen[i]:,}" for i in top))
+
+
+def id_counts(cache: TreeCache) -> dict[str, tuple[tuple[str, ...], Int]]:
+    """Names of the ids and how often each occurs, as ``relation``, ``tag``, ``label`` and ``leaf_label``."""
+    counts: dict[str, tuple[tuple[str, ...], Int]] = {}
+    for field in ("relation", "tag", "label", "leaf_label"):
+        if field in cache.fields:
+            names = getattr(cache, "labels" if "label" in field else f"{field}s")
+            counts[field] = names, np.zeros(len(names), np.int64)
+    for start in range(0, len(cache), STEP):
+        batch = cache.read(start, min(start + STEP, len(cache)), tuple(counts))
+        for name, (_, total) in counts.items():
+            total += np.bincount(getattr(batch, name), minlength=len(total))
+    return counts
+
+
+cli = Command(ShowConfig, main, "parsing.show", "Show what a tree cache holds, or draw sentences of it.")
 
 
 if __name__ == "__main__":

@@ -23,14 +23,12 @@ import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from parsing.networks.config import Precision
-
 if TYPE_CHECKING:
     from benepar.integrations.spacy_extensions import ConstituentData
     from thinc.types import Ints2d
 
-    from parsing.cache.sentences import Trees
     from parsing.text_parser import TextParser
+    from parsing.trees.sentences import Trees
 
 Places = list[list[int]]
 """The words of each parsed sentence, as positions in the document."""
@@ -39,16 +37,14 @@ Row = tuple[int, int, str]
 
 @Language.factory(
     "multiview_parser",
-    default_config={"dep": "builtin", "const": "builtin", "precision": "fp32", "max_tokens": 128},
+    default_config={"dep": "builtin", "const": "builtin", "max_tokens": 128},
     assigns=["token.head", "token.dep", "token.tag", "token.is_sent_start", "doc.sents"],
 )
-def make(
-    nlp: Language, name: str, dep: str | None, const: str | None, precision: Precision, max_tokens: int
-) -> ParserComponent:
+def make(nlp: Language, name: str, dep: str | None, const: str | None, max_tokens: int) -> ParserComponent:
     """The component; its options are those of :func:`parsing.load`."""
     from parsing.text_parser import load
 
-    return ParserComponent(load(dep, const, precision=precision, max_tokens=max_tokens))
+    return ParserComponent(load(dep, const, max_tokens=max_tokens))
 
 
 class ParserComponent:

@@ -10,6 +10,9 @@
 A sentence that a parser cannot take keeps its place with a fallback tree and a flag. Trees depend on the
 sentences alone, not on how many are parsed together.
 
+supar's checkpoints are pickles and are never opened here; the error message says how to convert them into
+a model folder. benepar's hold weights and plain values and are read by name or file without running code.
+
 Shapes: B sentences, N tokens.
 """
 
@@ -19,6 +22,7 @@ import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -26,8 +30,15 @@ import numpy as np
 from corpora.inputs import encodable, is_encodable
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
-from corpora.tokenize import Tokenizer
-from parsing.cache.format import (
+from corpora.text import Tokenizer
+from parsing.trees.arrays import (
+    DEFECTS,
+    binarise,
+    constituency_heights,
+    dependency_heights,
+    left_branching,
+)
+from parsing.trees.batch import (
     BLANK_TOKEN,
     CONST_FALLBACK,
     DEP_FALLBACK,
@@ -38,20 +49,6 @@ from parsing.cache.format import (
     TOO_LONG,
     VIEW_FIELDS,
     Batch,
-    Inventories,
-    offsets_of,
-)
-from parsing.cache.sentences import ParsedSentence, Trees, batch_sentences
-from parsing.models import load_constituency_parser, load_dependency_parser
-from parsing.networks.config import Precision
-from parsing.trees.arrays import (
-    DEFECTS,
-    binarise,
-    constituency_heights,
-    dependency_heights,
-    left_branching,
-)
-from parsing.trees.parsers import (
     ConstituencyParse,
     ConstituencyParser,
     DependencyParse,
@@ -59,15 +56,18 @@ from parsing.trees.parsers import (
     DeviceLost,
     Int,
     Int32,
+    Inventories,
     UInt8,
     check_tokens,
+    offsets_of,
 )
+from parsing.trees.sentences import ParsedSentence, Trees, batch_sentences
 
 if TYPE_CHECKING:
     import torch
 
-    from parsing.networks.parser import JointParser
-
+BUILTIN = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
+"""Model folders that are shipped."""
 MAX_TOKENS = 128
 CHUNK = 2048
 """Sentences of :meth:`TextParser.stream` parsed at once: enough for full batches, little memory."""
@@ -156,7 +156,7 @@ class TextParser:
         stored, flags_B, parsable = prepare(sentences, flags, self.max_tokens)
         # Parsers that share an encoder run together, and each by itself on what that failed on.
         joint = _joined(self.dependency, self.constituency)
-        both = {} if joint is None else parse_each(joint.parse, stored, parsable, "joint", lambda fault: None)
+        both = {} if joint is None else parse_each(joint, stored, parsable, "joint", lambda fault: None)
         left = [i for i in parsable if i not in both]
         arcs = spans = None
         if self.dependency is not None:
@@ -172,17 +172,14 @@ def load(
     dep: str | None = "builtin",
     const: str | None = "builtin",
     *,
-    precision: Precision = "fp32",
     device: str | torch.device = "cpu",
     max_tokens: int = MAX_TOKENS,
 ) -> TextParser:
-    """The parsers of a specification, ready for text.
+    """The parsers of a specification (see :func:`load_parser`), ready for text.
 
     Args:
-        dep: ``builtin``, or a folder of parsing.train or parsing.convert; None leaves dependencies out.
-        const: ``builtin``, a folder, or a benepar model by name (``benepar_en3``) or file; None leaves
-            constituents and tags out.
-        precision: arithmetic of the encoders.
+        dep: dependency parser; None leaves dependencies out.
+        const: constituency parser; None leaves constituents and tags out.
         device: where to encode and score.
         max_tokens: longer sentences get a fallback tree and a flag.
 
@@ -192,10 +189,55 @@ def load(
     if dep is None and const is None:
         raise UserError("dep and const are both None: nothing to parse with")
     return TextParser(
-        None if dep is None else load_dependency_parser(dep, precision, device),
-        None if const is None else load_constituency_parser(const, precision, device),
+        None if dep is None else load_parser("dep", dep, device),
+        None if const is None else load_parser("const", const, device),
         max_tokens=max_tokens,
     )
+
+
+def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "cpu") -> Any:
+    """The parser that ``--dep-model`` or ``--const-model`` names.
+
+    Args:
+        kind: ``dep``, for a :class:`parsing.trees.batch.DependencyParser`, or ``const``.
+        spec: ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar model
+            by name (``benepar_en3``), file or folder.
+        device: where to encode and score; its type is part of the parser's identity, unless it is the CPU.
+
+    Raises:
+        UserError: no such model, a damaged one, or one that has to be converted first; no such device.
+    """
+    from parsing.networks.device import pick_device
+    from parsing.networks.parser import load_model_folder
+
+    parser: Any
+    path = BUILTIN[kind] if spec == "builtin" else Path(spec)
+    if kind == "const" and not (path.is_dir() and not (path / "benepar_model.bin").exists()):
+        from parsing.libraries.benepar import load_benepar
+
+        parser = load_benepar(spec)
+    elif not path.is_dir():
+        raise UserError(
+            f"{spec}: no such model folder; a library's model becomes one with "
+            f"python -m parsing.convert dep {spec} FOLDER --trust-pickle"
+        )
+    elif kind == "dep":
+        from parsing.networks.dependency import BiaffineParser, DependencyModel
+
+        folder = load_model_folder(path, "dependency")
+        parser = BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
+    elif (folder := load_model_folder(path, "constituency", "benepar")).kind == "benepar":
+        from parsing.libraries.benepar import from_folder
+
+        parser = from_folder(folder)
+    else:
+        from parsing.networks.constituency import ConstituencyModel, SpanParser
+
+        parser = SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
+    chosen = pick_device(device)
+    if chosen.type != "cpu":
+        parser.to(chosen)
+    return parser
 
 
 def inventories_of(
@@ -209,15 +251,15 @@ def inventories_of(
     )
 
 
-def _joined(
-    dependency: DependencyParser | None, constituency: ConstituencyParser | None
-) -> JointParser | None:
-    """Both parsers as one if they share an encoder; torch is not imported for others."""
-    if not (hasattr(dependency, "encoder_identity") and hasattr(constituency, "encoder_identity")):
+def _joined(dependency: Any, constituency: Any) -> Callable[[Sequence[Tokens]], Sequence[Any]] | None:
+    """Both parses from one pass of the encoder, if the parsers have equal ones on one device."""
+    if not (hasattr(dependency, "vectors") and hasattr(constituency, "vectors")):
         return None
-    from parsing.networks.parser import join
+    if (dependency.encoder_sha256, dependency.device) != (constituency.encoder_sha256, constituency.device):
+        return None
+    from parsing.networks.parser import parse_both
 
-    return join(dependency, constituency)
+    return functools.partial(parse_both, dependency, constituency)
 
 
 def prepare(

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from tyro.conf import Positional
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from corpora.support.errors import UserError
-from parsing.cache.format import NODE_FIELDS, Batch
-from parsing.cache.reader import TreeCache
+from parsing.trees.batch import NODE_FIELDS, Batch
+from parsing.trees.cache import TreeCache
 
 
 @configuration
@@ -52,7 +51,8 @@ def verify(cache: TreeCache) -> Iterator[int]:
     """
     if cache.manifest.complete and len(cache.rows) < len(cache.manifest.shards):
         raise UserError(f"{cache.folder / 'manifest.json'}: complete, but does not list every shard")
-    if (np.diff(cache.documents()) < 1).any():
+    documents = cache.documents()
+    if len(cache.document_ids()) != len(documents) - 1 or (np.diff(documents) < 1).any():
         raise UserError(f"{cache.folder}: document starts do not fit the sentences")
     start = 0
     for row in cache.rows:

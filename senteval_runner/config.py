@@ -7,7 +7,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from corpora.support.config import Count, CountOrNone, configuration
+from corpora.support.cli import Count, CountOrNone, configuration
 
 
 @configuration

@@ -11,7 +11,7 @@ import pandas
 import torch
 from threadpoolctl import threadpool_info
 
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json
 from corpora.support.files import json_digest, write_json, write_text
 from senteval_runner.cells import FORMAT, versions
 from senteval_runner.config import SentEvalConfig

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from corpora.senteval.files import TaskData
 from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS, TASK_NAMES, canonical_task
-from corpora.support.cli import log_to
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import write_json
 from corpora.support.progress import progress

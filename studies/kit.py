@@ -37,8 +37,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from corpora.support.cli import Command, log_to, preset_defaults
-from corpora.support.config import config_to_json
+from corpora.support.cli import Command, config_to_json, log_to, preset_defaults
 from corpora.support.errors import UserError
 from corpora.support.files import (
     check_file,

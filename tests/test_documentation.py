@@ -18,8 +18,8 @@ from multiview import train
 from multiview.config import TrainConfig
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
-from parsing.cache.reader import TreeCache
 from parsing.run import ParseConfig
+from parsing.trees.cache import TreeCache
 from senteval_runner.evaluation import evaluate
 from senteval_runner.protocol.results import TaskResult
 from tests.test_commands import PIPELINE, ROOT, commands

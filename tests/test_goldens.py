@@ -31,10 +31,10 @@ from safetensors.torch import load_file
 
 from multiview.model import MultiViewEncoder
 from multiview.train import main as train_views
-from parsing.cache.reader import TreeCache
 from parsing.run import ParseConfig
 from parsing.run import main as parse
 from parsing.score import cli as score
+from parsing.trees.cache import TreeCache
 from senteval_runner import evaluate
 from tests.fixtures.goldens import fingerprint, same_after_a_kill
 from tests.fixtures.trees import TINY, changed

@@ -8,8 +8,8 @@
 ===================  ==================================================================================
 
 A malformed row is an error that names file and line. Unusable rows that published files are known to contain
-are skipped and counted: NLI pairs without a majority label (``-``), Quora rows with an empty question or the
-wrong number of columns, PPDB lines with too few fields.
+are skipped: NLI pairs without a majority label (``-``), Quora rows with an empty question or the wrong number
+of columns, PPDB lines with too few fields.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.inputs import read_lines, stem
-from corpora.rows import bad_row, read_table
+from corpora.inputs import bad_row, read_lines, read_table, stem
 from corpora.support.errors import UserError
 from corpora.support.files import parse_json
 
@@ -46,15 +45,13 @@ class Paraphrase:
     entailment: str
     """One of :data:`RELATIONS`; empty in PPDB 1.0."""
 
-    def features(self) -> dict[str, float]:
-        """The features with a numeric value, by name."""
-        parsed = {}
+    def feature(self, name: str) -> float | None:
+        """The numeric value of a feature; None without it."""
         for pair in self.raw_features.split():
-            name, equals, value = pair.rpartition("=")
-            if equals:
+            if pair.startswith(name + "="):
                 with contextlib.suppress(ValueError):
-                    parsed[name] = float(value)
-        return parsed
+                    return float(pair.removeprefix(name + "="))
+        return None
 
 
 def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, str, str]]:
@@ -70,8 +67,7 @@ def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[
     skipped = Counter() if skipped is None else skipped
     if not stem(path).endswith(".jsonl"):
         for row in read_table(path, (*_SENTENCES, "label"), may_be_empty=_SENTENCES):
-            first, second, label = row.cells
-            yield first, second, label
+            yield row.cells[0], row.cells[1], row.cells[2]
         return
     for line in read_lines(path):
         value = None
@@ -86,92 +82,78 @@ def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[
             yield first, second, label
 
 
-def read_binary(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, str, int]]:
+def read_binary(path: Path) -> Iterator[tuple[str, str, int]]:
     """(text, text, 1 for a paraphrase or 0).
 
     Args:
         path: Quora's file as published, or a table.
-        skipped: counts Quora's unusable rows.
 
     Raises:
         UserError: a row is malformed, or its label is neither 0 nor 1.
     """
     header = next(read_lines(path), None)
     if header is not None and "is_duplicate" in header.text:
-        yield from _read_quora(path, Counter() if skipped is None else skipped)
+        yield from _read_quora(path)
         return
     for row in read_table(path, (*_SENTENCES, "label"), may_be_empty=_SENTENCES):
         first, second, label = row.cells
         if label not in ("0", "1"):
-            raise row.error("label 0 or 1")
+            raise bad_row(path, row.line, "label 0 or 1", label)
         yield first, second, int(label)
 
 
-def _read_quora(path: Path, skipped: Counter[str]) -> Iterator[tuple[str, str, int]]:
+def _read_quora(path: Path) -> Iterator[tuple[str, str, int]]:
     """Read Quora's file, in which quoted fields may hold line breaks and some rows are unusable."""
-    rows = csv.reader((line.text + "\n" for line in read_lines(path)), delimiter="\t")
+    rows = csv.DictReader((line.text + "\n" for line in read_lines(path)), delimiter="\t")
     try:
-        names = next(rows)
-        if not set(_QUORA_COLUMNS) <= set(names):
-            raise UserError(f"{path}:1: expected the columns {', '.join(_QUORA_COLUMNS)}, found {names}")
-        places = [names.index(name) for name in _QUORA_COLUMNS]
+        if not set(_QUORA_COLUMNS) <= set(rows.fieldnames or ()):
+            raise UserError(f"{path}:1: expected the columns {', '.join(_QUORA_COLUMNS)}")
         for row in rows:
-            if len(row) != len(names) or row[places[2]] not in ("0", "1"):
-                skipped["rows with other columns"] += 1
-                continue
-            first, second, label = (row[place].strip() for place in places)
-            if first and second:
+            first, second, label = ((row[name] or "").strip() for name in _QUORA_COLUMNS)
+            whole = None not in row and None not in row.values()  # as many cells as columns
+            if whole and first and second and label in ("0", "1"):
                 yield first, second, int(label)
-            else:
-                skipped["rows with an empty question"] += 1
     except csv.Error as error:  # a quote that is never closed, a bare carriage return
-        where = f"{path}:{rows.line_num}"
+        where = f"{path}:{rows.reader.line_num}"
         raise UserError(f"{where}: cannot be read as tab-separated columns ({error})") from None
 
 
-def read_phrases(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, str, str | None]]:
+def read_phrases(path: Path) -> Iterator[tuple[str, str, str | None]]:
     """(phrase, phrase, relation or None).
 
     Args:
         path: PPDB, or a ``.tsv`` of phrases without relations.
-        skipped: counts lines that are not in PPDB's format.
 
     Raises:
         UserError: a row is malformed or has an unknown relation (the value is named).
     """
     if stem(path).endswith(".tsv"):
         columns = ("word1", "word2")
-        for table_row in read_table(path, columns, may_be_empty=columns):
-            yield table_row.cells[0], table_row.cells[1], None
+        for row in read_table(path, columns, may_be_empty=columns):
+            yield row.cells[0], row.cells[1], None
         return
-    for row in read_ppdb(path, skipped=skipped):
-        if row.entailment and row.entailment not in RELATIONS:
-            raise UserError(
-                f"{path}: relation {row.entailment!r} of {row.left!r} and {row.right!r} "
-                f"is none of {', '.join(RELATIONS)}"
-            )
-        yield row.left, row.right, row.entailment or None
+    for pair in read_ppdb(path):
+        if pair.entailment and pair.entailment not in RELATIONS:
+            of = f"{pair.entailment!r} of {pair.left!r} and {pair.right!r}"
+            raise UserError(f"{path}: relation {of} is none of {', '.join(RELATIONS)}")
+        yield pair.left, pair.right, pair.entailment or None
 
 
-def read_ppdb(path: Path, *, skipped: Counter[str] | None = None) -> Iterator[Paraphrase]:
+def read_ppdb(path: Path) -> Iterator[Paraphrase]:
     """PPDB: ``LHS ||| a ||| b ||| features ||| alignment [||| entailment]``; 2.0 has the last field.
 
-    Lines with fewer than five fields or an empty side are skipped and counted.
+    Lines with fewer than five fields or an empty side are skipped.
 
     Raises:
         UserError: no line of the file has these fields.
     """
-    skipped = Counter() if skipped is None else skipped
     found = False
     for line in read_lines(path):
         fields = [field.strip() for field in line.text.split("|||")]
         if len(fields) < 5 or not fields[1] or not fields[2]:
-            skipped["lines without the fields of PPDB"] += 1
             continue
         found = True
         _, left, right, features, _, *rest = fields
         yield Paraphrase(left, right, features, rest[0] if rest else "")
     if not found:
-        raise UserError(
-            f"{path}: no line of PPDB (LHS ||| a ||| b ||| features ||| alignment ||| entailment)"
-        )
+        raise UserError(f"{path}: no line of PPDB (LHS ||| a ||| b ||| features ||| alignment ...)")

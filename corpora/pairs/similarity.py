@@ -10,15 +10,21 @@ Each set is found by its published file name anywhere below a folder:
 - SCWS: its ``ratings.txt`` (id word1 POS word2 POS context context score ...)
 
 Unless stated otherwise the columns are word1 word2 score, separated by tabs or spaces.
+
+SemEval-2013 task 5(a), whether a two-word phrase is the meaning of a word (Korkontzelos et al. 2013), is four
+files of positive and negative pairs, a word, a tab and a phrase per line:
+``en.{train,test}Set.{positive,negative}Instances-v2``. They may be anywhere below the folder, whatever
+follows ``Instances``. That reader was tested on hand-made files only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from corpora.rows import read_rows
+from corpora.inputs import read_rows
 from corpora.support.errors import UserError
 
 _WORDS, _TAGGED, _SCWS = (0, 1, 2), (0, 1, 3), (1, 3, 7)
@@ -34,6 +40,7 @@ _FILES: Final[dict[str, dict[str, tuple[int, int, int]]]] = {
 }
 SETS: Final = tuple(_FILES)
 """The sets that can be read, in the order of BURT's table of words."""
+SEMEVAL = "SemEval-2013 task 5 (cs.york.ac.uk/semeval-2013/task5), subtask a, English"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +63,9 @@ def find_set(name: str, folder: Path) -> ScoredPairs | None:
     Raises:
         UserError: the folder is missing, or a row has too few columns or a score that is not a number.
     """
-    if name not in _FILES:
-        raise UserError(f"unknown similarity set {name!r} (known: {', '.join(SETS)})")
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder")
     for file, (one, other, score) in _FILES[name].items():
-        for path in sorted(folder.rglob(file)):
-            rows = list(read_rows(path, score + 1, blanks=True, more=True, may_be_empty=True))
+        for path in _below(folder, file):
+            rows = list(read_rows(path, score + 1, more=True, may_be_empty=True))
             if file == "SimLex-999.txt":  # the one with a header line
                 del rows[:1]
             if not rows:
@@ -71,3 +74,48 @@ def find_set(name: str, folder: Path) -> ScoredPairs | None:
             left, right = (tuple(row.cells[place] for row in rows) for place in (one, other))
             return ScoredPairs(name, left, right, scores, path)
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordPhrasePairs:
+    """The pairs of one split of SemEval-2013 task 5(a), positive pairs first."""
+
+    words: list[str]
+    phrases: list[str]
+    same: list[int]
+    """1 where the phrase means the word, 0 where it does not."""
+
+    def __len__(self) -> int:
+        return len(self.same)
+
+
+def read_semeval2013_5a(folder: Path) -> tuple[WordPhrasePairs, WordPhrasePairs]:
+    """Training and test pairs.
+
+    Raises:
+        UserError: the folder or one of the four files is missing, or a row is not two cells.
+    """
+    return _read_semeval(folder, "train"), _read_semeval(folder, "test")
+
+
+def _read_semeval(folder: Path, split: str) -> WordPhrasePairs:
+    rows, same = [], []
+    for kind, label in (("positive", 1), ("negative", 0)):
+        name = f"en.{split}Set.{kind}Instances"
+        path = next(_below(folder, f"{name}*"), None)
+        if path is None:
+            raise UserError(f"{folder}: no file {name}-v2 below it; get it from {SEMEVAL}")
+        found = list(read_rows(path, 2))
+        if not found:
+            raise UserError(f"{path}: holds no pairs")
+        rows += found
+        same += [label] * len(found)
+    words, phrases = ([row.cells[place] for row in rows] for place in (0, 1))
+    return WordPhrasePairs(words=words, phrases=phrases, same=same)
+
+
+def _below(folder: Path, name: str) -> Iterator[Path]:
+    """Files of a name anywhere below a folder, sorted."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    yield from sorted(folder.rglob(name))

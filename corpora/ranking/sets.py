@@ -16,23 +16,93 @@ lower case and without punctuation; a passage that occurs twice for a question c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from corpora.inputs import read_lines
-from corpora.ranking.questions import Passages, PassageSet, Question, question
-from corpora.rows import MAX_ROW_BYTES, Row, read_rows, read_table
+from corpora.inputs import MAX_ROW_BYTES, Row, read_lines, read_rows, read_table
 from corpora.support.errors import UserError
 from corpora.support.files import parse_json, read_json
-from corpora.tokenize import Tokenizer
+from corpora.text import Tokenizer
 
 SPLITS = ("train", "dev", "test")
 SPACY, CONTAINS = "tokenised by spaCy's rules", "relevant: contains the answer's words in order"
 _WORD = re.compile(r"[^\W_]+")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question with K candidates."""
+
+    id: str
+    text: str
+    """Its tokens joined by one space."""
+    candidates: NDArray[np.int64]
+    """Indices into the set's passages, [K], in the file's order."""
+    relevant: NDArray[np.bool_]
+    """Which candidates are relevant, [K]."""
+    missed: int = 0
+    """Relevant passages that are not candidates; they count against recall and average precision."""
+
+
 Splits = dict[str, list[Question]]
+
+
+@dataclass(frozen=True)
+class PassageSet:
+    """A data set."""
+
+    name: str
+    passages: list[str]
+    """Distinct passages, tokens joined by one space."""
+    splits: Splits
+    """``train``, ``dev``, ``test``."""
+    files: list[Path]
+    """The files it was read from."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the scores must know."""
+
+    def counts(self) -> dict[str, tuple[int, int, int]]:
+        """Questions, candidates and relevant candidates per split."""
+        return {
+            name: (len(part), sum(len(q.candidates) for q in part), sum(int(q.relevant.sum()) for q in part))
+            for name, part in self.splits.items()
+        }
+
+
+def filtered(data: PassageSet, keep: str) -> PassageSet:
+    """The questions that are used for training and evaluation.
+
+    Args:
+        data: as read.
+        keep: for dev and test: ``answered`` drops questions without a relevant candidate (the usual WikiQA
+            and raw TrecQA), ``mixed`` also those without an irrelevant one (TrecQA "clean"), ``all`` drops
+            none. Training questions always need both, because a training pair has one of each.
+
+    Raises:
+        UserError: a split has no question left.
+    """
+
+    def is_kept(q: Question, wanted: str) -> bool:
+        answered = bool(q.relevant.any() or q.missed)
+        return wanted == "all" or (answered and (wanted == "answered" or not q.relevant.all()))
+
+    splits, notes = {}, list(data.notes)
+    for name, questions in data.splits.items():
+        wanted = "mixed" if name == "train" else keep
+        kept = [q for q in questions if is_kept(q, wanted)]
+        if not kept:
+            raise UserError(f"{data.name}: no question of {name} is left with --keep {keep}")
+        if left := len(questions) - len(kept):
+            reason = "a relevant" if wanted == "answered" else "both a relevant and an irrelevant"
+            notes.append(f"{name}: {left} of {len(questions)} questions without {reason} candidate left out")
+        splits[name] = kept
+    return replace(data, splits=splits, notes=notes)
 
 
 def parse_spec(spec: str) -> tuple[str, Path]:
@@ -42,7 +112,7 @@ def parse_spec(spec: str) -> tuple[str, Path]:
         UserError: unknown format.
     """
     format_name, _, rest = spec.partition("=")
-    folder = Path(rest) if rest else Path(spec)
+    folder = Path(rest or spec)
     name = (format_name if rest else folder.name).lower()
     if name not in _READERS:
         raise UserError(f"data set {spec!r}: write FORMAT=FOLDER with a format of {', '.join(_READERS)}")
@@ -62,10 +132,36 @@ def read_set(spec: str) -> PassageSet:
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     read, tokenize, notes = _READERS[kind]
-    passages = Passages(Tokenizer(tokenize, running=False))
+    passages = _Passages(tokenize)
     files: list[Path] = []
     splits = read(folder, passages, files)
-    return PassageSet(folder.absolute().name, passages.texts, splits, files, [*notes])  # "." has a name too
+    texts = list(passages.rows)
+    return PassageSet(folder.absolute().name, texts, splits, files, [*notes])  # "." has a name too
+
+
+class _Passages:
+    """Distinct passages in order of first appearance, and questions about them."""
+
+    def __init__(self, tokenize: str) -> None:
+        self.tokenizer = Tokenizer(tokenize, running=False)
+        self.rows: dict[str, int] = {}
+
+    def text(self, raw: str) -> str:
+        """Tokens joined by one space; "." for a text without tokens."""
+        return " ".join(self.tokenizer.line(raw)) or "."
+
+    def row(self, raw: str) -> int:
+        """The index of a passage, which is added if it is new."""
+        return self.rows.setdefault(self.text(raw), len(self.rows))
+
+    def question(self, name: str, text: str, judged: Iterable[tuple[int, bool]]) -> Question:
+        """A question from its candidates' rows and labels."""
+        rows_K2 = np.array(list(judged), dtype=np.int64).reshape(-1, 2)
+        return Question(name, self.text(text), rows_K2[:, 0], rows_K2[:, 1].astype(bool))
+
+    def searched(self, name: str, text: str, answer: str, texts: Sequence[str]) -> Question:
+        """A question whose candidates are the distinct ``texts``, relevant if they contain the answer."""
+        return self.question(name, text, {self.row(one): contains(one, answer) for one in texts}.items())
 
 
 def contains(passage: str, answer: str) -> bool:
@@ -74,35 +170,25 @@ def contains(passage: str, answer: str) -> bool:
     return bool(words.strip()) and words in text
 
 
-def _labelled(name: str, text: str, answer: str, texts: Sequence[str], passages: Passages) -> Question:
-    """A question whose candidates are the distinct ``texts``, relevant if they contain the answer."""
-    rows: dict[int, bool] = {}
-    for candidate in texts:
-        rows.setdefault(passages.row(candidate), contains(candidate, answer))
-    return question(name, passages.text(text), list(rows), list(rows.values()))
-
-
-def _answers(folder: Path, passages: Passages, files: list[Path]) -> Splits:
+def _answers(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
     """WikiQA and TrecQA: questions in order of first appearance, candidates in the file's order."""
     files += [folder / f"{split}.tsv" for split in SPLITS]
     splits = {}
     for split, path in zip(SPLITS, files, strict=True):
         texts: dict[str, str] = {}
-        found: dict[str, tuple[list[int], list[bool]]] = {}
+        judged: dict[str, list[tuple[int, bool]]] = {}
         for row in read_table(path, ("question_id", "question", "candidate", "label")):
             name, text, candidate, label = row.cells
             if label not in ("0", "1"):
                 raise UserError(f"{row.where}: label {label!r} is neither 0 nor 1")
             if texts.setdefault(name, text) != text:
                 raise UserError(f"{row.where}: question {name!r} has another text than before")
-            candidates, labels = found.setdefault(name, ([], []))
-            candidates.append(passages.row(candidate))
-            labels.append(label == "1")
-        splits[split] = [question(name, passages.text(text), *found[name]) for name, text in texts.items()]
+            judged.setdefault(name, []).append((passages.row(candidate), label == "1"))
+        splits[split] = [passages.question(name, text, judged[name]) for name, text in texts.items()]
     return splits
 
 
-def _wikipassageqa(folder: Path, passages: Passages, files: list[Path]) -> Splits:
+def _wikipassageqa(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
     path = folder / "document_passages.json"
     documents = read_json(path)
     if not isinstance(documents, dict) or not all(isinstance(d, dict) and d for d in documents.values()):
@@ -121,12 +207,12 @@ def _wikipassageqa(folder: Path, passages: Passages, files: list[Path]) -> Split
             unknown = sorted(wanted - keys.keys())
             if unknown:
                 raise UserError(f"{row.where}: document {document} has no passage {unknown[0]!r}")
-            relevant = [key in wanted for key in keys]
-            splits[split].append(question(qid, passages.text(text), [*keys.values()], relevant))
+            judged = [(place, key in wanted) for key, place in keys.items()]
+            splits[split].append(passages.question(qid, text, judged))
     return splits
 
 
-def _insuranceqa(folder: Path, passages: Passages, files: list[Path]) -> Splits:
+def _insuranceqa(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
     files += [
         folder / "vocabulary",
         folder / "answers.label.token_idx",
@@ -136,8 +222,8 @@ def _insuranceqa(folder: Path, passages: Passages, files: list[Path]) -> Splits:
     vocabulary = {row.cells[0]: row.cells[1] for row in read_rows(files[0], 2, may_be_empty=True)}
     answers: dict[str, int] = {}
     for row in read_rows(files[1], 2, may_be_empty=True):
-        answers[row.cells[0]] = passages.row(_spell(row, row.cells[1], vocabulary))
-    everything = np.arange(len(passages.texts))
+        answers[row.cells[0]] = passages.row(" ".join(_known(row, row.cells[1], vocabulary, "word")))
+    everything = np.arange(len(passages.rows))
     splits: Splits = {}
     for split, path in zip(SPLITS, files[2:], strict=True):
         splits[split] = []
@@ -147,26 +233,21 @@ def _insuranceqa(folder: Path, passages: Passages, files: list[Path]) -> Splits:
                 numbers, labels = row.cells
             else:
                 labels, numbers, pool = row.cells
-                candidates = np.array(_answer_rows(row, pool, answers), dtype=np.int64)
-            right = np.unique(_answer_rows(row, labels, answers))
-            name, text = f"{split}{len(splits[split])}", passages.text(_spell(row, numbers, vocabulary))
+                candidates = np.array(_known(row, pool, answers, "answer"), dtype=np.int64)
+            right = np.unique(_known(row, labels, answers, "answer"))
+            name, text = f"{split}{len(splits[split])}", " ".join(_known(row, numbers, vocabulary, "word"))
             missed = len(np.setdiff1d(right, candidates))
-            splits[split].append(Question(name, text, candidates, np.isin(candidates, right), missed))
+            asked, relevant = passages.text(text), np.isin(candidates, right)
+            splits[split].append(Question(name, asked, candidates, relevant, missed))
     return splits
 
 
-def _spell(row: Row, numbers: str, vocabulary: Mapping[str, str]) -> str:
-    unknown = [number for number in numbers.split() if number not in vocabulary]
+def _known(row: Row, names: str, known: Mapping[str, T], what: str) -> list[T]:
+    """What stands for each of the names in a cell."""
+    unknown = [name for name in names.split() if name not in known]
     if unknown:
-        raise UserError(f"{row.where}: word {unknown[0]!r} is not in the vocabulary")
-    return " ".join(vocabulary[number] for number in numbers.split())
-
-
-def _answer_rows(row: Row, labels: str, answers: Mapping[str, int]) -> list[int]:
-    unknown = [label for label in labels.split() if label not in answers]
-    if unknown or not labels.split():
-        raise UserError(f"{row.where}: answer {(unknown or [''])[0]!r} is not in answers.label.token_idx")
-    return [answers[label] for label in labels.split()]
+        raise UserError(f"{row.where}: {what} {unknown[0]!r} is not listed")
+    return [known[name] for name in names.split()]
 
 
 def _objects(path: Path, types: Mapping[str, type]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -185,7 +266,7 @@ def _require(where: str, value: Any, types: Mapping[str, type]) -> dict[str, Any
     return found
 
 
-def _quasar(folder: Path, passages: Passages, files: list[Path]) -> Splits:
+def _quasar(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
     """Quasar-T; questions without contexts have no candidate."""
     splits = {}
     for split in SPLITS:
@@ -202,13 +283,13 @@ def _quasar(folder: Path, passages: Passages, files: list[Path]) -> Splits:
                 raise UserError(f"{where}: contexts are not pairs of score and text")
             contexts[value["uid"]] = [str(text) for _, text in value["contexts"]]
         splits[split] = [
-            _labelled(uid, value["question"], value["answer"], contexts.get(uid, []), passages)
+            passages.searched(uid, value["question"], value["answer"], contexts.get(uid, []))
             for uid, value in questions.items()
         ]
     return splits
 
 
-def _searchqa(folder: Path, passages: Passages, files: list[Path]) -> Splits:
+def _searchqa(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
     splits: Splits = {}
     keys = {"question": str, "answer": str, "search_results": list}
     for split in SPLITS:
@@ -224,11 +305,11 @@ def _searchqa(folder: Path, passages: Passages, files: list[Path]) -> Splits:
             snippets = [str(result["snippet"]) for result in results if result["snippet"]]
             # The questions have quotation marks around them and links within.
             text = re.sub(r"<[^>]+>", "", value["question"]).strip("'\"")
-            splits[split].append(_labelled(path.stem, text, value["answer"], snippets, passages))
+            splits[split].append(passages.searched(path.stem, text, value["answer"], snippets))
     return splits
 
 
-Reader = Callable[[Path, Passages, list[Path]], Splits]
+Reader = Callable[[Path, _Passages, list[Path]], Splits]
 """(folder, passages to grow, files to grow) to questions by split."""
 _INSURANCE_NOTES = ("test is test1", "wrong answers in training come from all answers")
 _READERS: Mapping[str, tuple[Reader, str, tuple[str, ...]]] = {  # reader, tokenizer, notes

@@ -18,15 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from corpora.inputs import readable
-from corpora.rows import bad_row
+from corpora.inputs import bad_row, readable
 from corpora.senteval.tasks import (
     BINARY_TASKS,
     PROBING_FILES,
     PUBLISHED_ROWS,
     STS_SUBSETS,
     canonical_task,
-    task_home,
     task_paths,
 )
 from corpora.support.errors import UserError
@@ -137,12 +135,12 @@ def find_files(name: str, data: Path) -> Files:
             found[split].append(here or path)
             missing += [] if here else [path]
     if missing:
-        folders = dict.fromkeys(path.parent for path in missing)
-        places = "; ".join(
-            f"{folder} lacks {', '.join(path.name for path in missing if path.parent == folder)}"
-            for folder in folders
+        where = "data/probing" if name in PROBING_FILES else "data/downstream/get_transfer_data.bash"
+        names = ", ".join(str(path).removeprefix(f"{data}/") for path in missing)
+        raise UserError(
+            f"{name}: no such file in {data}: {names} (nor with .gz); "
+            f"get them by {where} of github.com/facebookresearch/SentEval"
         )
-        raise UserError(f"{name}: no such file: {places} (nor with .gz); get them by {task_home(name)}")
     return found
 
 

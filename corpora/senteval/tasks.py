@@ -118,14 +118,9 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
         groups: names of groups of tasks that would have been understood as well, for the message.
 
     Raises:
-        UserError: no such task; the message names the nearest one and all others, or says why COCO is not
-            among them.
+        UserError: no such task; the message names the nearest one and all others.
     """
     folded = _fold(name)
-    if folded in {"imagecaptionretrieval", "coco"}:
-        raise UserError(
-            f"task {name!r} is not supported: image-caption retrieval needs a file of image features"
-        )
     if folded not in _CANONICAL:
         near = did_you_mean(name, [*TASK_NAMES, *ALIASES, *groups])
         listed = [f"known: {', '.join(TASK_NAMES)}", f"also called {', '.join(ALIASES)}"]
@@ -163,14 +158,6 @@ _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "SNLI": {split: tuple(f"SNLI/{part}.{split}" for part in ("s1", "s2", "labels")) for split in _THREE},
     **{name: {"all": (f"{file}.txt",)} for name, file in PROBING_FILES.items()},
 }
-
-
-def task_home(name: str) -> str:
-    """Where a task's files come from: the toolkit's script or folder."""
-    toolkit = "github.com/facebookresearch/SentEval"
-    if name in PROBING_FILES:
-        return f"data/probing of {toolkit}"
-    return f"data/downstream/get_transfer_data.bash of {toolkit}"
 
 
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:

@@ -1,7 +1,16 @@
-"""The entry point of every command: options from a frozen dataclass, exit codes, a log file.
+"""What every command shares: options from a frozen dataclass, exit codes, a log file, dry runs.
 
 Exit codes: 0 done; 2 bad input, a full disk or too little memory (one line on stderr); 1 a bug (traceback);
 130 stopped by Ctrl-C (one line that says what is kept).
+
+A range is part of an option's type, and nothing else checks it::
+
+    @configuration
+    class LoopConfig:
+        batch: Count = 400
+        dropout: Fraction = 0.1
+
+Imports nothing heavy: pydantic is imported when something is checked, tyro when options are parsed.
 """
 
 from __future__ import annotations
@@ -10,28 +19,109 @@ import argparse
 import contextlib
 import dataclasses
 import importlib
+import json
 import logging
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from corpora.support.config import check
-from corpora.support.errors import UserError, out_of_memory, out_of_space, printable
+from annotated_types import Ge, Gt, Lt
+
+from corpora.support.errors import UserError, explain, printable
 from corpora.support.files import LOCK, locked, sweep
 
 LOGGER = "multiview_project"
 """The logger of every package."""
+PLUGIN_HELP = "--plugin MODULE imports a module first, here or installed, that registers a view of your own."
 
 Config = TypeVar("Config")
 Presets = Mapping[str, Mapping[str, Any]]
 """By name of the preset: its values by field, where they differ from the field's own default."""
-PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
-"""Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
-PLUGIN_HELP = "--plugin MODULE imports a module first, here or installed, that registers a view of your own."
+
+Count = Annotated[int, Ge(1)]
+"""A number of things, at least 1."""
+CountOrNone = Annotated[int, Ge(0)]
+"""A number of things; 0 means none, or no limit."""
+Positive = Annotated[float, Gt(0)]
+"""A number above 0."""
+NotNegative = Annotated[float, Ge(0)]
+"""A number that is 0 or above."""
+Fraction = Annotated[float, Ge(0), Lt(1)]
+"""From 0 up to, but not including, 1."""
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def configuration(cls: type[Config]) -> type[Config]:
+    """A frozen keyword-only dataclass that refuses unknown keys and numbers that are not finite."""
+    cls.__pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # type: ignore[attr-defined]
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
+def check(config: Any) -> None:
+    """Check every value of a configuration, and of those inside it, against its type.
+
+    Args:
+        config: a dataclass.
+
+    Raises:
+        UserError: the first value out of its range, by the name it has on the command line.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        TypeAdapter(type(config)).validate_python(dataclasses.asdict(config))
+    except ValidationError as error:
+        name, value, requirement = _complaint(error)
+        raise UserError(f"--{name.replace('_', '-')} {value}: {requirement}") from None
+
+
+def config_to_json(config: Any) -> dict[str, Any]:
+    """A dataclass as plain JSON values (paths as strings, tuples as lists)."""
+    value: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config), default=str))
+    return value
+
+
+def config_from_json(config_type: type[Config], values: object, *, where: Path | str) -> Config:
+    """Rebuild a configuration from :func:`config_to_json`'s output.
+
+    Args:
+        config_type: the dataclass.
+        values: the parsed JSON.
+        where: the file, for messages.
+
+    Raises:
+        UserError: an unknown or missing key, a value of another type or out of its range; the message names
+            file, key and value.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(config_type).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        name, value, requirement = _complaint(error)
+        shown = json.dumps(value, default=str)[:60]
+        raise UserError(f"{where}: {name or 'the whole'} {shown}: {requirement}") from None
+
+
+def _complaint(error: Any) -> tuple[str, Any, str]:
+    """The first of pydantic's complaints: the path to a value, the value, what it must be."""
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "unexpected_keyword_argument":
+        return ".".join(map(str, first["loc"])), first["input"], "unknown key"
+    text = first["msg"].replace("Input should be ", "must be ")
+    for theirs, ours in (
+        ("greater than or equal to", "at least"),
+        ("less than or equal to", "at most"),
+        ("greater than", "above"),
+        ("less than", "below"),
+    ):
+        text = text.replace(theirs, ours)
+    return ".".join(str(part) for part in first["loc"] if part != "constrained-int"), first["input"], text
 
 
 @dataclass(frozen=True)
@@ -78,8 +168,7 @@ class Command:
         except KeyboardInterrupt:
             return self._refuse(f"interrupted; {self.kept}", 130)
         except Exception as error:
-            message = self._explain(error)
-            if message is None:  # a bug
+            if (message := explain(error, kept=self.kept)) is None:  # a bug
                 raise
             return self._refuse(message, 2)
 
@@ -101,20 +190,6 @@ class Command:
     def _refuse(self, message: str, code: int) -> int:
         print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
         return code
-
-    def _explain(self, error: Exception) -> str | None:
-        """What went wrong, if the user can do something about it."""
-        where = getattr(error, "filename", None)
-        at = "" if where is None else f"{where}: "
-        if isinstance(error, UserError):
-            return str(error)
-        if out_of_memory(error):
-            return f"out of memory; {self.kept}"
-        if out_of_space(error):
-            return f"{at}no space left on the disk, or the file is above its limit; {self.kept}"
-        if isinstance(error, OSError) and at and isinstance(error, PATH_MISTAKES):
-            return f"{at}{error.strerror}; give another path"
-        return None
 
     @contextlib.contextmanager
     def _owned(self, config: object) -> Iterator[None]:
@@ -150,12 +225,9 @@ class Commands:
         if words and words[0] in self.variants:
             return self.variants[words[0]](words[1:])
         asked = words[:1] in (["-h"], ["--help"])
-        names = ",".join(self.variants)
-        lines = [f"usage: python -m {self.module} {{{names}}} [OPTIONS]   (--help after the word shows them)"]
-        if asked:
-            lines += ["", self.description, ""]
-            lines += [f"  {word:6}{command.description}" for word, command in self.variants.items()]
-        print("\n".join(lines), file=sys.stdout if asked else sys.stderr)
+        usage = f"usage: python -m {self.module} {{{','.join(self.variants)}}} [OPTIONS]"
+        about = [f"  {word:6}{command.description}" for word, command in self.variants.items()]
+        print("\n".join([usage, "", self.description, "", *about]), file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
 
 
@@ -220,3 +292,27 @@ def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
     logger.addHandler(to_file)
     logger.addHandler(logging.StreamHandler(sys.stderr))
     return logger
+
+
+def peak_memory() -> int:
+    """Peak main memory of this process, in bytes."""
+    import resource  # Windows has none
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB
+
+
+def dry_run_text(config: Any, facts: Mapping[str, str], units: float | None, unit: str, per_s: float) -> str:
+    """What ``--dry-run`` prints: the resolved configuration and a line per fact, work and time at the end.
+
+    Args:
+        config: a dataclass.
+        facts: further lines, by a short name.
+        units: how much work there is, from a calibration; None if it is unknown.
+        unit: its unit.
+        per_s: units per second.
+    """
+    amount = "an unknown number of" if units is None else f"{units:,.0f}"
+    time = "unknown" if units is None else str(timedelta(seconds=round(units / max(per_s, 1e-9))))
+    rows = {**facts, "work": f"{amount} {unit} at {per_s:,.3g} a second", "time": time}
+    lines = [f"{name:<12} {value}" for name, value in rows.items()]
+    return "\n".join([json.dumps(config_to_json(config), indent=2, sort_keys=True), *lines])

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable
 
 LONGEST = 1500
 """Most characters of a message; values of files have any length."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, a full quota, a file above the size limit of the user or file system."""
-NO_MEMORY = (
-    "Cannot allocate memory",
-    "can't allocate memory",  # torch's allocator
-    "out of memory",  # CUDA
-    "memory allocation failed",  # HDF5
-    "could not create a primitive",  # oneDNN, which names no reason
-    "could not execute a primitive",
-    "can't start new thread",
-    "std::bad_alloc",
+NO_MEMORY = re.compile(
+    r"out of memory|allocate memory|memory allocation failed|bad_alloc|start new thread"
+    "|could not (create|execute) a primitive"  # oneDNN, which names no reason
 )
+"""Libraries report a lack of memory by errors of all types, told apart by the text."""
+PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
+"""Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
 
 
 class UserError(Exception):
@@ -72,11 +70,31 @@ def printable(text: str) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out. Libraries report it by errors of all types, told apart by the text."""
-    return isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY)
+    """Whether memory ran out."""
+    return isinstance(error, MemoryError) or NO_MEMORY.search(str(error)) is not None
 
 
 def out_of_space(error: BaseException) -> bool:
     """Whether a file did not fit. HDF5 and safetensors report it only in the message text."""
     words = [os.strerror(number) for number in NO_ROOM]
     return getattr(error, "errno", None) in NO_ROOM or any(word in str(error) for word in words)
+
+
+def explain(error: Exception, *, kept: str) -> str | None:
+    """One line for what the user can do something about; None for a bug.
+
+    Args:
+        error: what a command raised.
+        kept: what of its work survives, as one clause.
+    """
+    where = getattr(error, "filename", None)
+    at = "" if where is None else f"{where}: "
+    if isinstance(error, UserError):
+        return str(error)
+    if out_of_memory(error):
+        return f"out of memory; {kept}"
+    if out_of_space(error):
+        return f"{at}no space left on the disk, or the file is above its limit; {kept}"
+    if isinstance(error, PATH_MISTAKES) and at:
+        return f"{at}{error.strerror}; give another path"
+    return None

@@ -18,8 +18,8 @@ from torch.autograd.function import once_differentiable
 from multiview.encoders.registry import Encoder, register_view, xavier_blocks_
 from multiview.engines.native import kernels_for, start_gradients, steps, workspace
 from multiview.engines.plan import ConstPlan, Plan, plan_const
-from parsing.cache.format import Batch
-from parsing.networks.products import Products
+from parsing.networks.device import Products
+from parsing.trees.batch import Batch
 
 
 @register_view("const")

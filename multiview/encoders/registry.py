@@ -24,9 +24,8 @@ from torch import Tensor, nn
 from corpora.support.errors import UserError, did_you_mean
 from multiview.config import EncoderConfig, Pooling, parts_of_pooling
 from multiview.engines.plan import Plan
-from multiview.words.table import WordTable
-from multiview.words.vocabulary import Vocabulary
-from parsing.cache.format import Batch
+from multiview.words.table import Vocabulary, WordTable
+from parsing.trees.batch import Batch
 
 BAG_SCALE = 0.2
 """Of the initial recurrent weights of trees that start as bags of words."""

@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import PackedSequence
 from corpora.support.errors import UserError
 from multiview.encoders.registry import Encoder, register_view, xavier_blocks_
 from multiview.engines.plan import IntArray, Plan, SequencePlan, plan_sequence
-from parsing.cache.format import Batch
-from parsing.networks.products import Products
+from parsing.networks.device import Products
+from parsing.trees.batch import Batch
 
 
 @register_view("seq")

@@ -33,8 +33,8 @@ from torch import Tensor, nn
 
 from multiview.encoders.registry import Encoder, register_view
 from multiview.engines.plan import Plan, plan_words
-from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary
-from parsing.cache.format import Batch
+from multiview.words.table import UNKNOWN_ROW, Vocabulary
+from parsing.trees.batch import Batch
 
 WIDTH = 4096
 PAIRS = 0.25

@@ -17,7 +17,7 @@ from numba import njit
 from torch import Tensor
 
 from multiview.engines.kernels_torch import NORM_FLOOR
-from parsing.networks.activations import compiled, sigmoid, tanh
+from parsing.networks.sentence_encoder import compiled, sigmoid, tanh
 
 BIAS_AFTERWARDS = False
 """See ``kernels_torch``."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiview.engines.native import to_device
-from parsing.cache.format import Batch, offsets_of
+from parsing.trees.batch import Batch, offsets_of
 
 IntArray = NDArray[np.integer]
 

@@ -43,16 +43,16 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
         f"{kept} The configuration is in config.json.\n\n"
     )
-    if config.teacher.vectors is not None:
+    if config.objective.teacher is not None:
         text += (
             "The views also learned from a sentence encoder's vectors of the corpus, "
-            f"`{config.teacher.vectors}`; what that encoder was trained on counts for this model too.\n\n"
+            f"`{config.objective.teacher}`; what that encoder was trained on counts for this model too.\n\n"
         )
     for need, identity in sorted(member.parsers.items()):
         text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
     metrics = [
         f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |\n"
-        for name, values in ((config.start_name, start), (f"step {step}", best))[: 2 if step else 1]
+        for name, values in (("start", start), (f"step {step}", best))[: 2 if step else 1]
         if values.get("anchors")
     ]
     if metrics:

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.inputs import stem
-from corpora.support.config import CountOrNone, config_from_json, config_to_json, configuration
+from corpora.support.cli import CountOrNone, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import (
     atomic_path,
@@ -39,8 +39,16 @@ from corpora.support.files import (
 )
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack, trained_views
-from multiview.words.table import VECTORS, WordsRecord, WordTable
-from multiview.words.vectors import CACHE, DEFAULT_WORDS, Float, WordVectors, converted, given_source
+from multiview.words.table import WordsRecord, WordTable
+from multiview.words.vectors import (
+    CACHE,
+    DEFAULT_WORDS,
+    VECTORS,
+    Float,
+    WordVectors,
+    converted,
+    given_source,
+)
 
 FORMAT = 3
 WEIGHTS = "model.safetensors"

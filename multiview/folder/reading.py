@@ -9,7 +9,6 @@ Legend of dimension suffixes: B sentences, N tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +17,13 @@ from numpy.typing import NDArray
 from corpora.support.errors import UserError
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
-from parsing.cache.format import NODE_FIELDS, Batch, Inventories, offsets_of
-from parsing.trees.parsers import same_trees
+from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, offsets_of, same_trees
 
 if TYPE_CHECKING:
     import torch
 
-    from corpora.tokenize import Tokenizer
-    from parsing.cache.reader import TreeCache
+    from corpora.text import Tokenizer
+    from parsing.trees.cache import TreeCache
 
 Tokens = Sequence[str]
 CHUNK_SENTENCES = 4096
@@ -62,7 +60,7 @@ class Reader:
         if not isinstance(text, str):
             return tuple(text)
         if self._tokenizer is None:
-            from corpora.tokenize import Tokenizer
+            from corpora.text import Tokenizer
 
             spaced = str(self.corpus.get("tokenizer", "")).startswith("space")
             self._tokenizer = Tokenizer("space" if spaced else "spacy", running=False)
@@ -75,13 +73,9 @@ class Reader:
             UserError: it is not the one the model was trained with.
         """
         if need not in self.parsers:
-            models = import_module("parsing.models")  # here, because it imports parser libraries
-            identity = self.identities.get(need)
-            load = models.load_dependency_parser if need == "dep" else models.load_constituency_parser
-            options = {"precision": identity["arithmetic"]} if identity and "arithmetic" in identity else {}
-            if self.device != "cpu":
-                options["device"] = self.device
-            self.parsers[need] = load(self.parser_spec(need), **options)
+            from parsing.text_parser import load_parser  # here, because it imports parser libraries
+
+            self.parsers[need] = load_parser(need, self.parser_spec(need), self.device)
         advice = f"give that one as --{need}-model, or encode from a tree cache"
         self._check(need, self.parsers[need].identity, "here is", advice)
         return self.parsers[need]
@@ -90,7 +84,7 @@ class Reader:
         """Parse on another device from now on; a parser of the caller's that knows no devices stays."""
         self.device = str(device)
         for parser in self.parsers.values():
-            if hasattr(parser, "runner"):
+            if hasattr(parser, "to"):
                 parser.to(device)
 
     def parser_spec(self, need: str) -> str:

@@ -27,9 +27,8 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from corpora.support.errors import UserError
 from multiview.nodes.states import NodeBatch, Tree
-from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, TOO_LONG, Batch, Inventories
-from parsing.cache.sentences import ParsedSentence, batch_sentences
-from parsing.trees.draw import figure, page, shown
+from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, TOO_LONG, Batch, Inventories
+from parsing.trees.sentences import ParsedSentence, batch_sentences, figure, page, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiview.encoders.registry import Encoder
-from parsing.cache.format import Batch
+from parsing.trees.batch import Batch
 
 Tree = Literal["dep", "const", ""]
 """What the nodes of a view are; "" if they are no subtrees."""

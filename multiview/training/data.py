@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -35,15 +35,18 @@ from multiview.training.objective import (
     count_anchors,
     neighbour_targets,
 )
-from multiview.words.table import WordTable
-from multiview.words.vocabulary import UNKNOWN_ROW
-from parsing.cache.reader import TreeCache
+from multiview.words.table import UNKNOWN_ROW, WordTable
+from parsing.trees.batch import Batch
+from parsing.trees.cache import TreeCache
 
 # Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once.
 OPEN_SHARDS = 32
+TREES = Path("runs/trees")
+"""Where ``--trees`` is looked for if it is not given."""
 
 Job = TypeVar("Job")
 Prepared = TypeVar("Prepared")
+Part = TypeVar("Part")
 Span = tuple[int, int]
 """Sentences ``start`` to ``stop`` (excluded) of the corpus."""
 
@@ -57,37 +60,15 @@ class MicroBatch:
     plans: list[Plan]
     """One plan per view."""
 
-    @property
-    def sentences(self) -> int:
-        """B."""
-        return self.plans[0].sentences
-
-    def to(self, device: torch.device) -> MicroBatch:
-        """The same on a device: one copy per plan, which views of the same kind share."""
-        moved = {id(plan): plan.to(device) for plan in self.plans}
-        tokens = to_device({str(i): token.numpy() for i, token in enumerate(self.tokens)}, device)
-        return MicroBatch(list(tokens.values()), [moved[id(plan)] for plan in self.plans])
-
 
 @dataclass(frozen=True)
 class Segment:
-    """Sentences that are contrasted with each other."""
+    """Sentences that are contrasted with each other, in the order of the micro-batches."""
 
     micro_batches: list[MicroBatch]
-    positions: Positions
-    """In the order of the micro-batches."""
     targets: Targets
     teacher: Tensor | None
     """The teacher's vectors of the sentences, float [B, K]."""
-
-    def to(self, device: torch.device) -> Segment:
-        """The same on a device."""
-        return replace(
-            self,
-            micro_batches=[micro_batch.to(device) for micro_batch in self.micro_batches],
-            targets=self.targets.to(device),
-            teacher=None if self.teacher is None else to_device({"": self.teacher.numpy()}, device)[""],
-        )
 
 
 @dataclass(frozen=True)
@@ -106,14 +87,6 @@ class Rows:
         """On the host; fixed vectors are read from their file."""
         fixed = None if words.fixed is None else torch.from_numpy(words.fixed_rows(rows))
         return cls(rows, torch.from_numpy(rows), fixed)
-
-    def to(self, device: torch.device) -> Rows:
-        """The same on a device, in one copy."""
-        arrays = {"table": self.table.numpy()}
-        if self.vectors is not None:
-            arrays["vectors"] = self.vectors.numpy()
-        moved = to_device(arrays, device)
-        return Rows(self.host, moved["table"], moved.get("vectors"))
 
     def leaves(self, words: WordTable) -> list[Tensor]:
         """Vectors [U, E] per view, as leaf tensors that receive gradients.
@@ -138,14 +111,38 @@ class Step:
     sentences: int
     """Number of sentences, over all processes."""
 
-    def to(self, device: torch.device) -> Step:
-        """The same on a device; itself on the CPU. The copies are queued: nothing waits for them."""
-        if device.type == "cpu":
-            return self
-        return replace(self, segments=[one.to(device) for one in self.segments], rows=self.rows.to(device))
+
+def moved(part: Part, device: torch.device, plans: dict[int, Plan] | None = None) -> Part:
+    """A part of a step with its tensors on a device; itself on the CPU. Nothing waits for the copies.
+
+    Args:
+        part: a dataclass, list, tensor or plan.
+        device: where it goes.
+        plans: those that are there already, by their identity: views of the same kind share one.
+    """
+    plans = {} if plans is None else plans
+    found: Any = part
+    if device.type == "cpu":
+        return part
+    if isinstance(part, Tensor):
+        found = to_device({"": part.numpy()}, device)[""]
+    elif isinstance(part, Plan):
+        if id(part) not in plans:
+            plans[id(part)] = part.to(device)
+        found = plans[id(part)]
+    elif isinstance(part, list):
+        found = [moved(each, device, plans) for each in part]
+    elif is_dataclass(part) and not isinstance(part, type):
+        values = {field.name: getattr(part, field.name) for field in fields(part)}
+        # One copy for all tensors of a dataclass.
+        tensors = to_device({n: v.numpy() for n, v in values.items() if isinstance(v, Tensor)}, device)
+        others = {n: moved(v, device, plans) for n, v in values.items() if n not in tensors}
+        found = replace(part, **tensors, **others)
+    result: Part = found
+    return result
 
 
-def open_trees(trees: Path | None, root: Path = Path("runs/trees")) -> TreeCache:
+def open_trees(trees: Path | None, root: Path = TREES) -> TreeCache:
     """Open a tree cache; without a path, the only one under ``root``.
 
     Raises:
@@ -173,11 +170,10 @@ def open_teacher(path: Path, cache: TreeCache) -> NDArray[np.floating]:
     try:
         vectors: NDArray[np.floating] = np.load(path, mmap_mode="r")
     except (OSError, ValueError) as error:
-        raise UserError(f"--teacher.vectors {path}: cannot be loaded ({error})") from None
+        raise UserError(f"--objective.teacher {path}: cannot be loaded ({error})") from None
     if vectors.ndim != 2 or len(vectors) != len(cache):
-        raise UserError(
-            f"--teacher.vectors {path}: is {list(vectors.shape)}; {cache.folder} has {len(cache)} sentences"
-        )
+        found, wanted = list(vectors.shape), len(cache)
+        raise UserError(f"--objective.teacher {path}: is {found}; {cache.folder} has {wanted} sentences")
     return vectors
 
 
@@ -199,6 +195,11 @@ class Split:
             sentences: size of the validation set; at most a tenth of the corpus is taken.
             batch: sentences of a segment.
         """
+
+        def edge(sentence: int) -> int:
+            """The first start of a document that is not before a sentence."""
+            return int(documents[min(int(np.searchsorted(documents, sentence)), len(documents) - 1)])
+
         total = int(documents[-1])
         wanted = min(sentences, total // 10)
         blocks = max(1, min(10, wanted // batch))
@@ -206,15 +207,13 @@ class Split:
         each = max(wanted // blocks, 1)
         last = 0
         for block in range(blocks if wanted else 0):
-            start_document = int(np.searchsorted(documents, (2 * block + 1) * total // (2 * blocks)))
-            start = max(int(documents[min(start_document, len(documents) - 1)]), last)
-            stop_document = int(np.searchsorted(documents, start + each))
-            stop = int(documents[min(stop_document, len(documents) - 1)])
+            start = max(edge((2 * block + 1) * total // (2 * blocks)), last)
+            stop = edge(start + each)
             # Skip a document far longer than a block: it would use up the training data.
             if start < stop <= start + 4 * each + 1:
                 held.append((start, stop))
                 last = stop
-        edges = [0, *(edge for span in held for edge in span), total]
+        edges = [0, *(bound for span in held for bound in span), total]
         training = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
         return cls(training, held)
 
@@ -222,13 +221,10 @@ class Split:
         """The shuffled segments of one epoch."""
         random = np.random.default_rng([seed, epoch])
         offset = int(random.integers(batch)) if epoch else 0
-        pieces: list[Span] = []
-        for start, stop in self.training:
-            pieces += cut(start, stop, batch, offset)
+        pieces = [piece for span in self.training for piece in cut(*span, batch, offset)]
         if not pieces and self.training:
             pieces = [max(self.training, key=lambda span: span[1] - span[0])]
-        order = random.permutation(len(pieces))
-        return [pieces[index] for index in order]
+        return [pieces[index] for index in random.permutation(len(pieces))]
 
 
 def cut(start: int, stop: int, batch: int, offset: int = 0, *, least: int = 0) -> list[Span]:
@@ -258,11 +254,8 @@ class StepSource:
         network: ViewStack,
         teacher: NDArray[np.floating] | None = None,
     ) -> None:
-        self.config = config
-        self.cache = cache
-        self.words = network.words
-        self.encoders = network.encoder_list
-        self.teacher = teacher
+        self.config, self.cache, self.teacher = config, cache, teacher
+        self.words, self.encoders = network.words, network.encoder_list
         requires = {need for encoder in self.encoders for need in encoder.requires}
         for need in sorted(requires - {"tokens"}):
             if not cache.has(need):
@@ -274,11 +267,10 @@ class StepSource:
         self.documents = np.asarray(cache.documents())
         self.usable = (np.asarray(cache.flags()) & UNUSABLE_FLAGS) == 0
 
-    def positions(self, start: int, stop: int) -> Positions:
-        """Positions of sentences ``start`` to ``stop`` (excluded)."""
-        sentence = np.arange(start, stop, dtype=np.int64)
-        document = np.searchsorted(self.documents, sentence, side="right") - 1
-        return Positions(sentence, document, self.usable[start:stop])
+    def positions(self, sentences: NDArray[np.int64]) -> Positions:
+        """Positions of sentences, [B], in ascending order."""
+        document = np.searchsorted(self.documents, sentences, side="right") - 1
+        return Positions(sentences, document, self.usable[sentences])
 
     def prepare(
         self, spans: Sequence[Span], *, epoch: int | None = None, rank: int = 0, world: int = 1
@@ -291,68 +283,75 @@ class StepSource:
             rank: number of this process.
             world: number of processes; each takes every ``world``-th segment.
         """
-        read = [self._read(*span, epoch) for span in spans[rank::world]]
-        tokens = [token for parts, _ in read for each, _ in parts for token in each]
+        objective = self.config.objective
+        everywhere = [self.positions(np.arange(*span, dtype=np.int64)) for span in spans]
+        read = [self._read(*span, whole=epoch is None) for span in spans[rank::world]]
+        kept = [
+            self._tokens(batches, start, epoch)
+            for batches, (start, _) in zip(read, spans[rank::world], strict=True)
+        ]
+        tokens = [token for parts in kept for views in parts for token in views]
         table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
-        pieces = iter(torch.from_numpy(inverse.astype(np.int64)).split([len(t) for t in tokens]))
+        pieces = iter(torch.from_numpy(inverse.astype(np.int64)).split([len(token) for token in tokens]))
         segments = []
-        for parts, positions in read:
-            built = [MicroBatch([next(pieces) for _ in each], plans) for each, plans in parts]
-            targets = neighbour_targets(positions, self.config.objective.boundary)
-            taught = None if self.teacher is None else torch.from_numpy(self.teacher[positions.sentence])
-            segments.append(Segment(built, positions, targets, taught))
-        everywhere = [self.positions(*span) for span in spans]
-        anchors = sum(count_anchors(where, self.config.objective.boundary) for where in everywhere)
+        for where, batches, parts in zip(everywhere[rank::world], read, kept, strict=True):
+            if objective.same:
+                # A sentence that finds itself must not be told that its copies are others.
+                where = replace(where, content=_contents(batches))
+            built = [
+                MicroBatch([next(pieces) for _ in views], self._plans(batch))
+                for batch, views in zip(batches, parts, strict=True)
+            ]
+            taught = None if self.teacher is None else torch.from_numpy(self.teacher[where.sentence])
+            segments.append(Segment(built, neighbour_targets(where, objective.boundary), taught))
+        anchors = sum(count_anchors(where, objective.boundary) for where in everywhere)
         rows = Rows.of(table_rows.astype(np.int64), self.words)
         return Step(segments, rows, anchors, sum(map(len, everywhere)))
 
-    def _read(
-        self, start: int, stop: int, epoch: int | None
-    ) -> tuple[list[tuple[list[NDArray[np.int32]], list[Plan]]], Positions]:
-        """Tokens (int32 [N], for all views or each) and plans of each part of a segment; its positions."""
-        size = (self.config.loop.micro_batch if epoch is not None else 0) or stop - start
-        tokens: list[NDArray[np.int32]] = []
-        plans: list[list[Plan]] = []
-        contents: dict[bytes, int] = {}
-        content: list[int] = []
-        for a in range(start, stop, size):
-            batch = self.cache.read(
-                a, min(a + size, stop), fields=self.fields, vocabulary=self.words.vocabulary
-            )
-            # Views of the same kind share a plan, since it depends only on the trees.
-            planned = {encoder.name: encoder for encoder in self.encoders}
-            made = {name: encoder.plan(batch) for name, encoder in planned.items()}
-            plans.append([made[encoder.name] for encoder in self.encoders])
-            tokens.append(np.asarray(batch.token))
-            sentences = [tokens[-1][i:j].tobytes() for i, j in pairwise(batch.sentence_offsets.tolist())]
-            content += [contents.setdefault(words, len(contents)) for words in sentences]
-        positions = self.positions(start, stop)
-        if self.config.objective.same:
-            # A sentence that finds itself must not be told that its copies are others.
-            positions = replace(positions, content=np.array(content))
-        return list(zip(self._dropped(tokens, start, epoch), plans, strict=True)), positions
+    def _read(self, start: int, stop: int, *, whole: bool) -> list[Batch]:
+        """The parts of a segment that are encoded together."""
+        size = (0 if whole else self.config.loop.micro_batch) or stop - start
+        ends = [(a, min(a + size, stop)) for a in range(start, stop, size)]
+        vocabulary = self.words.vocabulary
+        return [self.cache.read(*span, fields=self.fields, vocabulary=vocabulary) for span in ends]
 
-    def _dropped(
-        self, tokens: Sequence[NDArray[np.int32]], start: int, epoch: int | None
+    def _plans(self, batch: Batch) -> list[Plan]:
+        """One per view; views of the same kind share a plan, since it depends only on the trees."""
+        named = {encoder.name: encoder for encoder in self.encoders}
+        made = {name: encoder.plan(batch) for name, encoder in named.items()}
+        return [made[encoder.name] for encoder in self.encoders]
+
+    def _tokens(
+        self, batches: Sequence[Batch], start: int, epoch: int | None
     ) -> list[list[NDArray[np.int32]]]:
-        """The parts of a segment with random words unknown, whatever the parts.
+        """Table rows int32 [N] of each part of a segment; in training random words are unknown.
 
         In a term that asks views for the same sentence, each view loses words of its own: else what is
         missing would give the sentence away.
         """
         fraction = self.config.table.dropout
+        tokens = [np.asarray(batch.token) for batch in batches]
         if epoch is None or not fraction:
             return [[token] for token in tokens]
         views = len(self.encoders) if self.config.objective.same else 1
         seed = [self.config.seed, epoch, start, sum(map(len, tokens))]
         draws = [np.random.default_rng([*seed, *([view] if view else [])]) for view in range(views)]
-        return [
-            [
-                np.where(draw.random(len(token)) < fraction, UNKNOWN_ROW, token).astype(np.int32)
-                for draw in draws
-            ]
-            for token in tokens
-        ]
+
+        def dropped(token: NDArray[np.int32], draw: np.random.Generator) -> NDArray[np.int32]:
+            return np.where(draw.random(len(token)) < fraction, UNKNOWN_ROW, token).astype(np.int32)
+
+        return [[dropped(token, draw) for draw in draws] for token in tokens]
+
+
+def _contents(batches: Sequence[Batch]) -> NDArray[np.int64]:
+    """A number for each sentence, equal for those of the same words, [B]."""
+    contents: dict[bytes, int] = {}
+    found = [
+        contents.setdefault(np.asarray(batch.token)[i:j].tobytes(), len(contents))
+        for batch in batches
+        for i, j in pairwise(batch.sentence_offsets.tolist())
+    ]
+    return np.array(found)
 
 
 def prefetch(jobs: Iterator[Job], prepare: Callable[[Job], Prepared], depth: int = 4) -> Iterator[Prepared]:

@@ -26,14 +26,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from multiview.config import Boundary, Denominator, ObjectiveConfig, TeacherConfig
-from multiview.engines.native import to_device
-from parsing.cache.format import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
+from multiview.config import Boundary, Denominator, ObjectiveConfig
+from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
 # A sentence in which only bytes were replaced still has real trees, so it stays usable.
 UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
 TEMPERATURE = 0.05
 """Divides cosines, as in SimCSE."""
+CONTRAST, SIMILARITY = 1.0, 1000.0
+"""Weights of the teacher's terms: squared differences of cosines are a thousandth of a contrast's loss."""
 # Finite: with -inf, a row in which every candidate is masked would have a NaN gradient.
 MASKED = -1e30
 
@@ -50,16 +51,6 @@ class Positions:
     """False for flagged sentences, which are neither anchor nor candidate."""
     content: NDArray[np.int64] | None = None
     """Equal for sentences of the same words; None where duplicates count as different sentences."""
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Positions]) -> Positions:
-        """The positions of several batches, in order, without their contents."""
-        names = ("sentence", "document", "usable")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-    def __getitem__(self, where: slice) -> Positions:
-        """Some of the sentences, without their contents."""
-        return Positions(self.sentence[where], self.document[where], self.usable[where])
 
     def __len__(self) -> int:
         return len(self.sentence)
@@ -84,11 +75,6 @@ class Targets:
     def of_itself(self) -> Targets:
         """The targets of finding the anchor's own sentence among those outside its context."""
         return Targets(self.anchor, self.itself, self.itself, self.negative)
-
-    def to(self, device: torch.device) -> Targets:
-        """The same on a device, in one copy."""
-        arrays = {name: tensor.numpy() for name, tensor in vars(self).items()}
-        return self if device.type == "cpu" else Targets(**to_device(arrays, device))
 
 
 def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
@@ -193,33 +179,22 @@ class Objective(nn.Module):
         views: names of the views in order, repeats allowed.
         dim: hidden size D of each view.
         config: the variant.
-        teacher: weights of the teacher's terms.
         teacher_dim: K, size of the teacher's vectors; 0 without a teacher.
     """
 
-    def __init__(
-        self,
-        views: Sequence[str],
-        dim: int,
-        config: ObjectiveConfig,
-        teacher: TeacherConfig | None = None,
-        teacher_dim: int = 0,
-    ) -> None:
+    def __init__(self, views: Sequence[str], dim: int, config: ObjectiveConfig, teacher_dim: int = 0) -> None:
         super().__init__()
         self.config = config
         self.pairs = list(itertools.combinations(range(len(views)), 2))
-        weights = {"same": config.same}
-        if teacher is not None and teacher_dim:
-            weights |= {"teacher": teacher.contrast, "similarity": teacher.similarity}
-        self.terms = {name: weight for name, weight in weights.items() if weight}
+        self.terms = {"same": config.same} if config.same else {}
         """Weight of each further term."""
+        if teacher_dim:
+            self.terms |= {"teacher": CONTRAST, "similarity": SIMILARITY}
         self.bilinear = nn.ParameterList()
         if config.score == "bilinear":
             self.bilinear.extend(_xavier(dim, dim) for _ in self.pairs)
-        self.to_teacher = nn.ParameterList()
+        self.to_teacher = nn.ParameterList(_xavier(dim, teacher_dim) for _ in views if teacher_dim)
         """Maps [D, K] of the views onto the teacher's vectors."""
-        if "teacher" in self.terms:
-            self.to_teacher.extend(_xavier(dim, teacher_dim) for _ in views)
         names = pair_names(views)
         losses = [f"loss/{name}" for name in (*names, *self.terms)]
         self.metrics = ["loss", *losses, *(f"accuracy@1/{name}" for name in names)]
@@ -278,25 +253,16 @@ class Objective(nn.Module):
           of the teacher's vectors, mean over all candidates that are usable.
         """
         teacher_BK = normalize(teacher_BK, dim=1)
-        terms = {}
-        if "teacher" in self.terms:
-            each = []
-            for view_AD, map_DK in zip(anchors, self.to_teacher, strict=True):
-                score_AB = normalize(view_AD @ map_DK, dim=1) @ teacher_BK.T / TEMPERATURE
-                each.append(contrast(score_AB, targets.of_itself, "all").sum())
-            terms["teacher"] = torch.stack(each).mean()
-        if "similarity" in self.terms:
-            joined_A, joined_B = (
-                normalize(torch.cat(list(views), dim=1), dim=1) for views in (anchors, others)
-            )
-            squared_AB = (joined_A @ joined_B.T - teacher_BK[targets.anchor] @ teacher_BK.T).square()
-            compared = targets.negative | targets.positive
-            counts_A = compared.sum(dim=1).clamp(min=1)
-            terms["similarity"] = (squared_AB.masked_fill(~compared, 0.0).sum(dim=1) / counts_A).sum()
-        return terms
+        each = []
+        for view_AD, map_DK in zip(anchors, self.to_teacher, strict=True):
+            score_AB = normalize(view_AD @ map_DK, dim=1) @ teacher_BK.T / TEMPERATURE
+            each.append(contrast(score_AB, targets.of_itself, "all").sum())
+        joined_A, joined_B = (normalize(torch.cat(list(views), dim=1), dim=1) for views in (anchors, others))
+        squared_AB = (joined_A @ joined_B.T - teacher_BK[targets.anchor] @ teacher_BK.T).square()
+        compared = targets.negative | targets.positive
+        each_A = squared_AB.masked_fill(~compared, 0.0).sum(dim=1) / compared.sum(dim=1).clamp(min=1)
+        return {"teacher": torch.stack(each).mean(), "similarity": each_A.sum()}
 
 
 def _xavier(rows: int, columns: int) -> nn.Parameter:
-    weight = nn.Parameter(torch.empty(rows, columns))
-    nn.init.xavier_uniform_(weight)
-    return weight
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))

@@ -11,8 +11,6 @@ read at once. What must not wait, the refusal of a gradient that is not finite, 
 Validation compares the vectors that users get, all views concatenated, by cosine within blocks of 400
 successive sentences. recall@1 is the fraction of sentences whose nearest other sentence is the one before or
 after it in its document.
-
-Legend of dimension suffixes: N validation sentences, A anchors and B sentences of a block, D embedding size.
 """
 
 from __future__ import annotations
@@ -20,25 +18,33 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from corpora.support.cli import LOGGER
+from corpora.support.cli import LOGGER, config_to_json
 from corpora.support.errors import UserError
-from multiview.config import TrainConfig
-from multiview.training.data import Span, Split, Step, StepSource, cut, open_teacher, prefetch
-from multiview.training.gradient import DistributedContext, MultiViewNetwork, StepResult, step_gradient
-from multiview.training.objective import Positions, neighbour_targets, retrieved
-from multiview.training.optimiser import Optimiser
-from parsing.cache.reader import TreeCache
+from multiview.config import TrainConfig, decisive_options
+from multiview.folder.card import model_card
+from multiview.folder.files import Member, model_sha256, parsers_of, save_member
+from multiview.folder.names import model_folder
+from multiview.training.data import Span, Split, Step, StepSource, cut, moved, open_teacher, prefetch
+from multiview.training.gradient import (
+    DistributedContext,
+    MultiViewNetwork,
+    Optimiser,
+    StepResult,
+    step_gradient,
+)
+from multiview.training.objective import neighbour_targets, retrieved
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
-from parsing.training.checkpoints import Checkpoint, Checkpoints, load_parameters
 from parsing.training.loop import Loop, Plan
-from parsing.training.task import Position, Row, Task, cosine, ramp
+from parsing.training.task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
+from parsing.trees.cache import TreeCache
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
@@ -75,14 +81,13 @@ class Trainer(Task[Job]):
     def __init__(
         self, config: TrainConfig, cache: TreeCache, distributed: DistributedContext | None = None
     ) -> None:
-        self.config = config
-        self.cache = cache
+        self.config, self.cache = config, cache
         self.distributed = distributed or DistributedContext()
         self.device = pick_device(config.device, self.distributed.local_rank)
-        loop, world = config.loop, self.distributed.world
+        loop, world, taught = config.loop, self.distributed.world, config.objective.teacher
         if loop.segments % world:
             raise UserError(f"--loop.segments {loop.segments}: must be a multiple of the {world} processes")
-        teacher = None if config.teacher.vectors is None else open_teacher(config.teacher.vectors, cache)
+        teacher = None if taught is None else open_teacher(taught, cache)
         self.network = MultiViewNetwork.new(config, cache, 0 if teacher is None else teacher.shape[1])
         self.source = StepSource(config, cache, self.network, teacher)
         self.split = Split.of(self.source.documents, loop.validation, loop.batch)
@@ -97,14 +102,13 @@ class Trainer(Task[Job]):
                 "sentences, which do not fill one step; lower them"
             )
         self.position = Position(steps=min(steps, loop.max_steps or steps), limit_s=60 * loop.max_minutes)
-        self.threads = loop.threads or chosen_threads(
-            loop.micro_batch or loop.batch, config.encoder.dim, self.device
-        )
-        self.unread = Unread(self.network.objective.metrics, self.device)
-        self.read_every = READ_EVERY.get(self.device.type, 1)
-        self._lines: list[tuple[float, int]] = []
-        self._read_at = time.perf_counter()
-        self._keep: Callable[[Trainer, Row], None] = lambda trainer, best: None
+        self.threads = chosen_threads(loop.micro_batch or loop.batch, config.encoder.dim, self.device)
+        self.autocast = loop.precision == "bfloat16"
+        self.stopped = torch.zeros((), device=self.device)
+        """float32 scalar: 1 from the first step on whose loss or gradient is not finite."""
+        self.unread: list[tuple[int, float, Tensor]] = []
+        """Number, learning rate and metrics of the steps since the last reading, the gradient's norm last."""
+        self._read_at, self._trained = time.perf_counter(), 0
         self._scores: Row = {}
 
     def batches(self, epoch: int) -> list[Job]:
@@ -123,7 +127,7 @@ class Trainer(Task[Job]):
         """Read and plan this process's part of a step, and queue its copy to the device."""
         here = self.distributed
         step = self.source.prepare(job.segments, epoch=job.epoch, rank=here.rank, world=here.world)
-        return step.to(self.device)
+        return moved(step, self.device)
 
     def prepared(self, batches: Sequence[Job]) -> Iterable[Step]:
         """Steps that a thread reads and plans ahead."""
@@ -132,8 +136,7 @@ class Trainer(Task[Job]):
     def gradient(self, step: Step) -> StepResult:
         """Compute the gradient and metrics of a step."""
         self.updates.zero()
-        autocast = self.config.loop.precision == "bfloat16"
-        return step_gradient(self.network, step, self.distributed, autocast=autocast)
+        return step_gradient(self.network, step, self.distributed, autocast=self.autocast)
 
     def loss(self, batch: Step) -> Tensor:
         """Of a step, its metric; :meth:`gradient` differentiates it in parts."""
@@ -149,46 +152,51 @@ class Trainer(Task[Job]):
     def update(self, result: StepResult) -> float:
         """Clip and apply a gradient, unless it or the loss is not finite; return the learning rate.
 
-        Nothing is read from the device: ``unread`` keeps the metrics, and its next reading raises if the
-        weights were left alone.
+        Nothing is read from the device: :meth:`read` raises later if the weights were left alone.
         """
         norm = self.updates.gradient_norm(result.row_gradients)
-        self.unread.add(self.position.step + 1, result.metrics, norm)
+        finite = torch.isfinite(result.metrics[0]) & torch.isfinite(norm)
+        self.stopped = torch.maximum(self.stopped, (~finite).float())
         scale = None
         if self.config.loop.schedule == "cosine":
             scale = (CLIP / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
         rate = self.learning_rate(self.position)
-        self.updates.step(
-            result.table_rows, result.row_gradients, rate=rate, scale=scale, skip=self.unread.stopped
-        )
+        self.unread.append((self.position.step + 1, rate, torch.cat([result.metrics, norm.double()[None]])))
+        self.updates.step(result.table_rows, result.row_gradients, rate=rate, scale=scale, skip=self.stopped)
         return rate
 
     def step(self, position: Position, batch: Step) -> None:
         """One update of the weights."""
         self.network.train()
-        rate = self.update(self.gradient(batch))
+        self.update(self.gradient(batch))
         position.extra["sentences"] = position.extra.get("sentences", 0) + batch.sentences
-        self._lines.append((rate, batch.sentences))
+        self._trained += batch.sentences
 
     def read(self) -> list[Row]:
-        """Metrics of the steps since the last call.
+        """Wait for the device and return metrics and speed of the steps since the last call.
 
         Raises:
             UserError: a loss or gradient was not finite; the weights are those before that step.
         """
-        metrics = self.unread.read()
-        lines, self._lines = self._lines, []
-        before, self._read_at = self._read_at, time.perf_counter()
-        per_s = sum(sentences for _, sentences in lines) / max(self._read_at - before, 1e-9)
-        return [
-            {**values, "learning_rate": rate, "sentences_per_s": per_s}
-            for values, (rate, _) in zip(metrics, lines, strict=True)
-        ]
+        unread, self.unread = self.unread, []
+        values = torch.stack([metrics for *_, metrics in unread]).tolist() if unread else []
+        now = time.perf_counter()
+        per_s = self._trained / max(now - self._read_at, 1e-9)
+        self._read_at, self._trained = now, 0
+        names, rows = [*self.network.objective.metrics, "gradient_norm"], []
+        for (step, rate, _), found in zip(unread, values, strict=True):
+            if not (math.isfinite(found[0]) and math.isfinite(found[-1])):
+                raise UserError(
+                    f"step {step}: loss {found[0]}, gradient norm {found[-1]}; stopped before the update. "
+                    "Lower --loop.learning-rate and give another --name"
+                )
+            metrics = dict(zip(names, found, strict=True))
+            rows.append({**metrics, "learning_rate": rate, "sentences_per_s": per_s})
+        return rows
 
     def evaluate(self) -> Mapping[str, float]:
         """Metrics of the current weights on the validation set."""
-        autocast = self.config.loop.precision == "bfloat16"
-        self._scores = self.validation_set.scores(self.network, autocast=autocast)
+        self._scores = self.validation_set.scores(self.network, autocast=self.autocast)
         if not self.position.step:
             self.position.extra["untrained"] = {"step": 0, **self._scores}
         return self._scores
@@ -198,8 +206,21 @@ class Trainer(Task[Job]):
         return not row["anchors"] or not best or row["recall@1"] > best["recall@1"]
 
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
-        """Write the model folder."""
-        self._keep(self, {"step": row["step"], **self._scores})
+        """Write the model folder, with the current weights and their metrics."""
+        config, identity, extra = self.config, self.cache.identity, self.position.extra
+        reading = self.network.model_reading
+        read = self.network if reading is None else self.network.as_read(reading)
+        member = Member(read, parsers_of(identity), identity.get("corpus") or {})
+        training = {
+            "config": config_to_json(config),
+            "trees": str(identity.get("content_sha256", "")),
+            "step": row["step"],
+            "sentences": extra.get("sentences", 0),
+            "best": {"step": row["step"], **self._scores},
+            "untrained": extra.get("untrained", {}),
+            "words": self.network.words.origin,
+        }
+        save_member(config.folder, member, card=model_card(config, member, training), training=training)
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """Moments of dense parameters and of word tables."""
@@ -210,16 +231,13 @@ class Trainer(Task[Job]):
         load_parameters(self.network, found.weights)
         self.updates.load(found.optimiser)
 
-    def run(self, keep_model: Callable[[Trainer, Row], None]) -> int:
+    def run(self) -> int:
         """Train until the end, a limit or a signal, from the newest checkpoint on.
-
-        Args:
-            keep_model: called (first process only) with the metrics of weights that are the best so far.
 
         Returns:
             0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
         """
-        self._keep, options = keep_model, self.config.loop
+        options = self.config.loop
         plan = Plan(
             epochs=options.epochs,
             max_steps=options.max_steps,
@@ -227,79 +245,26 @@ class Trainer(Task[Job]):
             evaluate_first=bool(self.validation_set.steps),
             evaluate_parts=10,
             checkpoint_s=CHECKPOINT_S,
-            read_every=self.read_every,
-            log_steps=True,
+            read_every=READ_EVERY.get(self.device.type, 1),
         )
-        loop = Loop(self, plan, self.config.folder, processes=self.distributed)
+        content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
+        if self.config.init is not None:
+            content["content of --init"] = model_sha256(model_folder(self.config.init))
+        identity = decisive_options(self.config) | content
+        loop = Loop(self, plan, self.config.folder, identity=identity, processes=self.distributed)
         self.position = loop.position
-        before = self.position.extra
-        if not options.threads:  # a run keeps the number that it began with
-            self.threads = before.get("threads", self.threads)
-        now = {"threads": self.threads, "world": self.distributed.world}
+        extra, world = self.position.extra, self.distributed.world
+        self.threads = extra.setdefault("threads", self.threads)  # a run keeps the number that it began with
         if loop.resumed and not loop.over():
             log.info("resuming %s at step %d", self.config.folder, self.position.step)
-            for name, value in now.items():
-                if before[name] != value:
-                    log.warning(
-                        "resuming with %s %s instead of %s: last bits may differ", name, value, before[name]
-                    )
-        before |= now
+            if (before := extra["world"]) != world:
+                log.warning("resuming with world %s instead of %s: last bits may differ", world, before)
+        extra["world"] = world
         self._read_at = time.perf_counter()
         with torch_threads(self.threads):
             code = loop.run()
         self.finished = loop.over()
         return code
-
-
-class Unread:
-    """The metrics of the steps since the last reading.
-
-    Args:
-        names: of a step's metrics; the first is the loss. The gradient's norm is added to them.
-        device: where the metrics are.
-    """
-
-    def __init__(self, names: Sequence[str], device: torch.device) -> None:
-        self.names = [*names, "gradient_norm"]
-        self.stopped = torch.zeros((), device=device)
-        """float32 scalar: 1 from the first step on whose loss or gradient is not finite."""
-        self._steps: list[int] = []
-        self._values: list[Tensor] = []
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def add(self, step: int, metrics: Tensor, norm: Tensor) -> None:
-        """Keep a step's metrics, and see whether it may still change the weights (:attr:`stopped`).
-
-        Args:
-            step: its number, from 1.
-            metrics: float64 [M].
-            norm: of the gradient, scalar.
-        """
-        finite = torch.isfinite(metrics[0]) & torch.isfinite(norm)
-        self.stopped = torch.maximum(self.stopped, (~finite).float())
-        self._steps.append(step)
-        self._values.append(torch.cat([metrics, norm.double()[None]]))
-
-    def read(self) -> list[dict[str, Any]]:
-        """Wait for the device and return the metrics of each step.
-
-        Raises:
-            UserError: a loss or gradient was not finite; no weight was changed from that step on.
-        """
-        if not self._steps:
-            return []
-        rows = torch.stack(self._values).tolist()
-        steps, self._steps, self._values = self._steps, [], []
-        for step, row in zip(steps, rows, strict=True):
-            loss, norm = row[0], row[-1]
-            if not (math.isfinite(loss) and math.isfinite(norm)):
-                raise UserError(
-                    f"step {step}: loss {loss}, gradient norm {norm}; stopped before the update. Lower "
-                    "--loop.learning-rate and give another --name"
-                )
-        return [dict(zip(self.names, row, strict=True)) for row in rows]
 
 
 class ValidationSet:
@@ -315,6 +280,13 @@ class ValidationSet:
         pieces = [piece for span in spans for piece in cut(*span, batch, least=2)]
         self.steps: list[Step] = [source.prepare([piece]) for piece in pieces]
         self.sentences = sum(step.sentences for step in self.steps)
+        numbers = np.concatenate([np.arange(0), *(np.arange(*piece) for piece in pieces)])
+        starts = range(0, self.sentences, BLOCK_SENTENCES)
+        self.blocks = [
+            neighbour_targets(source.positions(numbers[start : start + BLOCK_SENTENCES]), "document")
+            for start in starts
+        ]
+        """Neighbours among the sentences of each block."""
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
@@ -327,40 +299,21 @@ class ValidationSet:
         device = next(network.parameters()).device
         sums, anchors = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device), 0
         embeddings: list[Tensor] = []
-        positions: list[Positions] = []
-        for step in self.steps:
-            step = step.to(device)
+        for step in (moved(step, device) for step in self.steps):
             segment = step.segments[0]
-            words = step.rows.leaves(network.words)
             (batch,) = segment.micro_batches
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-                features = network.encode(batch.tokens, batch.plans, words)
+                features = network.encode(batch.tokens, batch.plans, step.rows.leaves(network.words))
             value = network.objective(features, segment.targets, segment.teacher)
             sums, anchors = sums + value.sums, anchors + value.anchors
             embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
-            positions.append(segment.positions)
         if not anchors:
             return {"anchors": 0}
-        recall = neighbour_recall(torch.cat(embeddings), Positions.concatenate(positions))
+        hits = compared = 0
+        blocks = normalize(torch.cat(embeddings), dim=1).split(BLOCK_SENTENCES)
+        for unit_BD, here in zip(blocks, moved(self.blocks, device), strict=True):
+            if len(here.anchor):
+                hits += int(retrieved(unit_BD[here.anchor] @ unit_BD.T, here).sum())
+                compared += len(here.anchor)
         means = zip(network.objective.metrics, (sums / anchors).tolist(), strict=True)
-        return {"anchors": anchors, "recall@1": recall, **dict(means)}
-
-
-def neighbour_recall(embeddings_ND: Tensor, positions: Positions, block: int = BLOCK_SENTENCES) -> float:
-    """Fraction of sentences whose nearest other sentence of their block, by cosine, is a neighbour.
-
-    Args:
-        embeddings_ND: [N, D], one row per sentence, in the order of the corpus.
-        positions: of the N sentences.
-        block: sentences compared with each other.
-    """
-    unit_ND = torch.nn.functional.normalize(embeddings_ND, dim=1)
-    hits, anchors = 0, 0
-    for start in range(0, len(positions), block):
-        here = slice(start, start + block)
-        targets = neighbour_targets(positions[here], "document").to(unit_ND.device)
-        if len(targets.anchor):
-            similarity_AB = unit_ND[here][targets.anchor] @ unit_ND[here].T
-            hits += int(retrieved(similarity_AB, targets).sum())
-            anchors += len(targets.anchor)
-    return hits / max(anchors, 1)
+        return {"anchors": anchors, "recall@1": hits / max(compared, 1), **dict(means)}

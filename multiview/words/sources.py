@@ -10,8 +10,7 @@ workers would race for the rows.
 the encoder's vector of each word by itself, PCA, and smooth inverse frequency weights. Three things differ.
 The words are those of the corpus instead of the encoder's pieces. Their frequencies are counted, not guessed
 from ranks by Zipf's law, and a is 1e-3 as in Arora et al. 2017. And before they are weighted, all vectors are
-multiplied by one number that makes their mean square 1, the scale that word tables start from
-(``--table.init unit``).
+multiplied by one number that makes their mean square 1, the scale that word tables of bags start from.
 
 Legend of dimension suffixes: W words, T size of the encoder's vectors, E size of word vectors.
 """
@@ -21,8 +20,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -33,7 +32,14 @@ from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest
 from corpora.support.progress import Bar, progress
 from multiview.config import DISTIL, TRAIN, TrainConfig
-from multiview.words.table import MEAN_WORDS, WordTable
+from multiview.words.table import (
+    MEAN_WORDS,
+    UNKNOWN_ROW,
+    Vocabulary,
+    WordTable,
+    corpus_words,
+    inverse_frequency,
+)
 from multiview.words.vectors import (
     CACHE,
     DEFAULT_WORDS,
@@ -43,21 +49,13 @@ from multiview.words.vectors import (
     converted,
     given_source,
 )
-from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, corpus_words, inverse_frequency
-from parsing.cache.reader import TreeCache
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from parsing.trees.cache import TreeCache
 
 SKIP_GRAM = {"window": 5, "negative": 5}
 PASSES = {"words": 10_000_000, "least": 3, "most": 20}
 """Read the corpus until so many words are read, but not less or more often than this."""
 BLOCK = 4096
 """Sentences read from the cache at a time, and words encoded."""
-OWN_SHARE = 0.5
-"""Length of the random direction that each word of a model gets when it goes on, against that of its vector.
-
-A word is then more like itself than like its synonyms, which finds neighbours in the text of a domain."""
 MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
 """What of an encoder's folder decides its vectors."""
 
@@ -87,8 +85,7 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
     if config.words == "tuned":
         return tuned_table(config, vocabulary, open_vectors(config, trees, cache))
     table = WordTable(vocabulary, wanted.dim, views=len(config.view_list))
-    equal = config.encoder.start == "bag"
-    table.initialise(wanted.init, equal=equal, counts=counts_W, seed=config.seed)
+    table.initialise(config.encoder.start, counts=counts_W, seed=config.seed)
     return table
 
 
@@ -118,7 +115,7 @@ def tuned_table(
     values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
     table = WordTable(vocabulary, vectors.dim, views=len(config.view_list))
-    table.initialise("unit", equal=config.encoder.start == "bag", seed=config.seed)
+    table.initialise(config.encoder.start, seed=config.seed)
     with torch.no_grad():
         for rows_of_view in table.tables:
             rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)
@@ -152,63 +149,51 @@ def open_vectors(
     Raises:
         UserError: what is named is missing or malformed.
     """
-    limit = DEFAULT_WORDS
+    spec, table, limit = config.vectors or "", config.table, DEFAULT_WORDS
     if new_words:
-        limit = config.table.expand
-        config = dataclasses.replace(config, table=dataclasses.replace(config.table, size=limit, buckets=0))
-    return converted(_source(config, trees, limit), cache)
-
-
-def _source(config: TrainConfig, trees: TreeCache, limit: int) -> Source:
-    """Where the vectors come from; of a file, ``limit`` words at most."""
-    spec, table = config.vectors or "", config.table
-    made = spec == TRAIN or spec.startswith(DISTIL)
-    if not made:
-        return given_source(spec, limit)
+        limit = table.expand
+        table = dataclasses.replace(table, size=limit, buckets=0)
+    if not config.makes_vectors:
+        return converted(given_source(spec, limit), cache)
+    words, counts_W = corpus_words(trees.type_counts(), table)
     record: dict[str, object] = {
         "trees": trees.identity["content_sha256"],
         "words": [table.size, table.min_count, table.case],
         "dim": table.dim,
     }
     if spec == TRAIN:
-        passes = _passes(trees)
+        tokens = sum(row.tokens for row in trees.rows)
+        passes = min(max(PASSES["words"] // max(tokens, 1), PASSES["least"]), PASSES["most"])
         record |= {**SKIP_GRAM, "seed": config.seed, "passes": passes}
         about = f"skip-gram vectors of {table.dim} dimensions that gensim trained on the same corpus"
-        return Source(
-            spec, f"{TRAIN}-{json_digest(record, 8)}", record, about, lambda: _skip_grams(config, trees)
+        read = partial(_skip_grams, config, trees, passes, words, counts_W)
+    else:
+        from multiview.pretrained import encoder_folder
+
+        folder = encoder_folder(spec.removeprefix(DISTIL))
+        record["model"] = input_hash(folder, list_files(folder, MODEL_FILES))
+        about = (
+            f"words of the corpus as `{spec.removeprefix(DISTIL)}` encodes them one by one (SHA-256 "
+            f"{str(record['model'])[:16]}), PCA to {table.dim} dimensions, weights a / (a + p)"
         )
-    from multiview.pretrained import encoder_folder
-
-    model = spec.removeprefix(DISTIL)
-    folder = encoder_folder(model)
-    record["model"] = input_hash(folder, list_files(folder, MODEL_FILES))
-    about = (
-        f"words of the corpus as `{model}` encodes them one by one (SHA-256 {str(record['model'])[:16]}), "
-        f"PCA to {table.dim} dimensions, weights a / (a + p)"
-    )
-    name = f"distil-{json_digest(record, 8)}"
-    return Source(spec, name, record, about, lambda: _distilled(folder, config, trees))
+        read = partial(_distilled, config, folder, words, counts_W)
+    name = f"{spec.partition(':')[0]}-{json_digest(record, 8)}"
+    return converted(Source(spec, name, record, about, read), cache)
 
 
-def _passes(trees: TreeCache) -> int:
-    tokens = sum(row.tokens for row in trees.rows)
-    return min(max(PASSES["words"] // max(tokens, 1), PASSES["least"]), PASSES["most"])
-
-
-def _skip_grams(config: TrainConfig, trees: TreeCache) -> Iterator[tuple[str, Float]]:
+def _skip_grams(
+    config: TrainConfig, trees: TreeCache, passes: int, words: list[str], counts_W: NDArray[np.int64]
+) -> Iterator[tuple[str, Float]]:
     try:
         from gensim.models import Word2Vec
     except ImportError:
         raise MissingExtraError("gensim", "vectors") from None
-    words, counts_W = corpus_words(trees.type_counts(), config.table)
     if not words:
         raise UserError(f"--vectors {TRAIN}: no word of {trees.folder} occurs twice; give --table.buckets 0")
     model = Word2Vec(
         sg=1, vector_size=config.table.dim, min_count=1, seed=config.seed, workers=1, **SKIP_GRAM
     )
-    frequencies = dict(zip(words, counts_W.tolist(), strict=True))
-    model.build_vocab_from_freq(frequencies, corpus_count=len(trees))
-    passes = _passes(trees)
+    model.build_vocab_from_freq(dict(zip(words, counts_W.tolist(), strict=True)), corpus_count=len(trees))
     with progress(total=passes * len(trees), description="word vectors") as bar:
         sentences = _Sentences(trees, lower=config.table.case == "lower", bar=bar)
         model.train(sentences, total_examples=len(trees), epochs=passes)
@@ -231,16 +216,16 @@ class _Sentences:
             for words in own.read(start, min(start + BLOCK, len(own)), ("token",)).words():
                 yield [word.lower() for word in words] if self.lower else list(words)
                 self.bar.update(1)
-        own.close()
 
 
-def _distilled(folder: Path, config: TrainConfig, trees: TreeCache) -> Iterator[tuple[str, Float]]:
+def _distilled(
+    config: TrainConfig, folder: Path, words: list[str], counts_W: NDArray[np.int64]
+) -> Iterator[tuple[str, Float]]:
     from multiview.pretrained import whole_model
     from parsing.networks.device import pick_device
 
-    words, counts_W = corpus_words(trees.type_counts(), config.table)
     dim = config.table.dim
-    model: SentenceTransformer = whole_model(str(folder), str(pick_device(config.device)))
+    model = whole_model(str(folder), str(pick_device(config.device)))
     width = model.get_embedding_dimension() or 0
     if min(width, len(words)) < dim:
         raise UserError(
@@ -253,8 +238,7 @@ def _distilled(folder: Path, config: TrainConfig, trees: TreeCache) -> Iterator[
             chunk = words[start : start + BLOCK]
             parts.append(model.encode(chunk, batch_size=256, show_progress_bar=False))
             bar.update(len(chunk))
-    encoded_WT = np.concatenate(parts)
-    yield from zip(words, reduced(encoded_WT, counts_W, dim), strict=True)
+    yield from zip(words, reduced(np.concatenate(parts), counts_W, dim), strict=True)
 
 
 def reduced(encoded_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:

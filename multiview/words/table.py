@@ -1,5 +1,9 @@
 """The words of a model and their vectors, for training, inference and storage.
 
+Row 0 of a table is the unknown word, rows 1 to W are the words by falling frequency, and then come the hash
+buckets. A word that is not listed as written backs off to its case variants, then to a hash bucket if there
+are any, then to the unknown word, which has a vector like any other.
+
 ``trained``: one table per view; the tables are parameters of the network. ``fixed``: pre-trained vectors for
 all views, memory-mapped; only the rows of a batch are copied to the device.
 
@@ -12,7 +16,10 @@ Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -21,15 +28,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.support.config import Count, CountOrNone, configuration
+from corpora.support.cli import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_text
-from multiview.config import Case
-from multiview.words.expansion import Expansion
-from multiview.words.vectors import Float, WordVectors, save_vectors
-from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, inverse_frequency, read_words
+from multiview.config import Case, Start, TableConfig
+from multiview.words.vectors import (
+    VECTORS,
+    Expansion,
+    Float,
+    WordVectors,
+    mapped_vectors,
+    read_words,
+    save_vectors,
+    writable,
+)
 
-VECTORS = "vectors.npy"
+UNKNOWN_ROW = 0
 FILES = ("vocab.txt", VECTORS, "expansion.txt", "expansion.safetensors")
 """Of a model folder, those that may hold its words; :attr:`WordsRecord.files` are those of one model."""
 HASH_BUCKETS = 50_000
@@ -40,6 +54,89 @@ BUCKET_LENGTH = 0.3
 """A hash bucket of fixed vectors is the unknown word plus a random vector, this part of their length.
 
 With the mean alone, two unknown names are the same word; with more, classifiers read less of the others."""
+SIF_A = 1e-3
+"""a of smooth inverse frequency a / (a + p(w)) (Arora et al. 2017)."""
+
+
+class Vocabulary:
+    """Maps word types to table rows.
+
+    Args:
+        words: distinct words, most frequent first.
+        buckets: hash buckets for words that are not listed; with 0, they become the unknown word.
+        case: ``exact``: as written only; ``backoff``: as written, then lower, Capitalised, UPPER;
+            ``lower``: the words are lower case, and every type is lower-cased first.
+    """
+
+    def __init__(self, words: Sequence[str], *, buckets: int = 0, case: Case = "backoff") -> None:
+        self.words, self.buckets, self.case = list(words), buckets, case
+        self.row_of = {word: row for row, word in enumerate(self.words, start=1)}
+        if len(self.row_of) != len(self.words):
+            raise UserError("vocabulary: a word is listed twice; list each once")
+        digest = hashlib.sha256(f"{case}\n{buckets}\n".encode())
+        digest.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
+        self.key = digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def rows(self) -> int:
+        """Number of table rows: the unknown word, the words, the buckets."""
+        return 1 + len(self.words) + self.buckets
+
+    def row(self, word: str) -> int:
+        """Table row of one word type."""
+        lower = word.lower()
+        variants: tuple[str, ...] = (word, lower, word.capitalize(), word.upper())
+        if self.case != "backoff":
+            variants = variants[:1] if self.case == "exact" else variants[1:2]
+        for variant in variants:
+            if (found := self.row_of.get(variant)) is not None:
+                return found
+        if not self.buckets:
+            return UNKNOWN_ROW
+        hashed = zlib.crc32((word if self.case == "exact" else lower).encode("utf-8", "surrogatepass"))
+        return 1 + len(self.words) + hashed % self.buckets
+
+    def lookup(self, types: Sequence[str]) -> NDArray[np.int32]:
+        """Table rows of word types, int32 [len(types)]."""
+        return np.fromiter(map(self.row, types), dtype=np.int32, count=len(types))
+
+    def of(self, words: Sequence[str]) -> Vocabulary:
+        """Other words that are looked up in the same way."""
+        return Vocabulary(words, buckets=self.buckets, case=self.case)
+
+
+def corpus_words(counts: Mapping[str, int], wanted: TableConfig) -> tuple[list[str], NDArray[np.int64]]:
+    """The most frequent words of a corpus and how often each occurs, int64 [W]; ties in alphabetical order.
+
+    Words with a line break or a lone surrogate are left out: ``vocab.txt`` cannot hold them.
+
+    Args:
+        counts: occurrences of the corpus's word types.
+        wanted: how many words, how often each must occur, and how to spell them.
+    """
+    total: Counter[str] = Counter()
+    for word, count in counts.items():
+        total[word.lower() if wanted.case == "lower" else word] += count
+    listed = ((word, n) for word, n in total.items() if n >= wanted.min_count and writable(word))
+    kept = sorted(listed, key=lambda item: (-item[1], item[0]))[: wanted.size]
+    return [word for word, _ in kept], np.array([count for _, count in kept], dtype=np.int64)
+
+
+def inverse_frequency(counts: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
+    """Smooth inverse frequency a / (a + p(w)) per table row, float32 [rows].
+
+    Rows without a count (the unknown word, hash buckets) stand for rare words and have weight 1.
+
+    Args:
+        counts: int64 [W], occurrences of the words in order.
+        rows: number of table rows.
+    """
+    weight = np.ones(rows, dtype=np.float32)
+    weight[1 : 1 + len(counts)] = SIF_A / (SIF_A + counts / max(int(counts.sum()), 1))
+    return weight
 
 
 @configuration
@@ -72,16 +169,15 @@ class WordTable(nn.Module):
     """
 
     unknown_E: Tensor | None
-
     expansion: Expansion | None
     """Words beyond the trained tables; they stand between the trained words and the hash buckets."""
-
     origin: str = ""
     """Where the vectors of a new model come from, for its card; empty for those drawn at random."""
 
     def __init__(self, vocabulary: Vocabulary, dim: int, *, views: int, fixed: Float | None = None) -> None:
         super().__init__()
-        self.vocabulary = vocabulary
+        self.vocabulary = self.trained_vocabulary = vocabulary
+        """With and without the words of the expansion."""
         self.dim = dim
         self.fixed = fixed
         self.expansion = None
@@ -99,14 +195,14 @@ class WordTable(nn.Module):
     def hashed(cls, dim: int, *, views: int, seed: int = 0) -> Self:
         """Untrained vectors of unit scale without a vocabulary: every word has the vector of its hash."""
         table = cls(Vocabulary([], buckets=HASH_BUCKETS), dim, views=views)
-        table.initialise("unit", equal=True, seed=seed)
+        table.initialise("bag", seed=seed)
         return table
 
     def empty_copy(self) -> Self:
         """The same words with new tables, on the default device."""
         copy = type(self)(self.trained_vocabulary, self.dim, views=len(self.tables), fixed=self.fixed)
         if self.expansion is not None:
-            copy._extend(copy.vocabulary, self.expansion)
+            copy._extend(self.expansion)
         return copy
 
     @property
@@ -114,54 +210,39 @@ class WordTable(nn.Module):
         """Where the vectors come from."""
         return "trained" if self.fixed is None else "fixed"
 
-    def initialise(
-        self,
-        init: Literal["xavier", "unit"],
-        *,
-        equal: bool,
-        counts: NDArray[np.int64] | None = None,
-        seed: int = 0,
-    ) -> None:
+    def initialise(self, start: Start, *, counts: NDArray[np.int64] | None = None, seed: int = 0) -> None:
         """Fill the trained tables without drawing from torch's global generator.
 
-        ``xavier`` is U(-a, a) with a = sqrt(6 / (W + E)), as in the paper; ``unit`` is standard normal times
-        smooth inverse frequency, so that function words do not dominate the sum over a tree.
+        ``xavier`` is U(-a, a) with a = sqrt(6 / (W + E)), as in the paper; ``bag`` is standard normal times
+        smooth inverse frequency, so that function words do not dominate the sum over a tree, and the same in
+        all views.
 
         Args:
-            init: how to fill them.
-            equal: whether all views get the same values.
+            start: how to fill them.
             counts: int64 [words], occurrences of each word, for the weights.
             seed: of the values.
         """
         for position, table in enumerate(self.tables):
-            generator = torch.Generator().manual_seed(seed if equal else seed + 7919 * (position + 1))
             with torch.no_grad():
-                if init == "xavier":
+                if start == "xavier":
+                    generator = torch.Generator().manual_seed(seed + 7919 * (position + 1))
                     nn.init.xavier_uniform_(table, generator=generator)
                     continue
-                table.normal_(generator=generator)
+                table.normal_(generator=torch.Generator().manual_seed(seed))
                 if counts is not None:
                     table *= torch.from_numpy(inverse_frequency(counts, len(table)))[:, None]
 
     @property
     def expanded(self) -> int:
         """Words of the vocabulary that come from the expansion."""
-        return 0 if self.expansion is None else len(self.expansion)
-
-    @property
-    def trained_vocabulary(self) -> Vocabulary:
-        """The vocabulary without the expansion."""
-        whole = self.vocabulary
-        if not self.expanded:
-            return whole
-        return Vocabulary(whole.words[: -self.expanded], buckets=whole.buckets, case=whole.case)
+        return len(self.vocabulary) - len(self.trained_vocabulary)
 
     def rows(self, view: int, table_rows: NDArray[np.integer]) -> Tensor:
         """Vectors [U, E] of rows [U] in one view, with gradient where the table has one."""
         if self.unknown_E is not None:
             return torch.from_numpy(self.fixed_rows(table_rows)).to(self.unknown_E)
         table: Tensor = self.tables[view]
-        start = 1 + len(self.vocabulary) - self.expanded
+        start = 1 + len(self.trained_vocabulary)
         new = (table_rows >= start) & (table_rows < start + self.expanded)
         own = np.where(table_rows < start, table_rows, table_rows - self.expanded).astype(np.int64)
         values_UE = table[torch.from_numpy(np.where(new, UNKNOWN_ROW, own)).to(table.device)]
@@ -189,15 +270,15 @@ class WordTable(nn.Module):
         """Take in the words of pre-trained vectors that the trained tables lack, in place of earlier ones.
 
         Args:
-            vectors: see :meth:`multiview.words.expansion.Expansion.fit`.
+            vectors: see :meth:`multiview.words.vectors.Expansion.fit`.
 
         Returns:
             Number of words added; 0 with fixed vectors.
         """
         if self.mode == "trained":
-            trained = self.trained_vocabulary
-            tables = [table.detach().cpu().numpy() for table in self.tables]
-            self._extend(trained, Expansion.fit(trained, tables, vectors).to(self.tables[0].device))
+            own, tables = self.trained_vocabulary, [table.detach().cpu().numpy() for table in self.tables]
+            found = Expansion.fit(own.row_of, lower=own.case == "lower", tables=tables, vectors=vectors)
+            self._extend(found.to(self.tables[0].device))
         return self.expanded
 
     def grown(self, words: Sequence[str]) -> Self:
@@ -210,21 +291,18 @@ class WordTable(nn.Module):
             words: those that the trained vocabulary lists, and others.
         """
         own = self.trained_vocabulary
-        vocabulary = Vocabulary(words, buckets=own.buckets, case=own.case)
-        table = type(self)(vocabulary, self.dim, views=len(self.tables))
-        places = self.vocabulary.lookup(list(words))
-        stop = 1 + len(vocabulary)
+        table = type(self)(own.of(words), self.dim, views=len(self.tables))
+        places = self.vocabulary.lookup(words)
+        stop = 1 + len(words)
         with torch.no_grad():
             for view, (target, source) in enumerate(zip(table.tables, self.tables, strict=True)):
                 target[:1], target[stop:] = source[:1], source[1 + len(own) :]
                 target[1:stop] = self.rows(view, places)
         return table
 
-    def _extend(self, trained: Vocabulary, expansion: Expansion) -> None:
+    def _extend(self, expansion: Expansion) -> None:
         self.expansion = expansion
-        self.vocabulary = Vocabulary(
-            [*trained.words, *expansion.words], buckets=trained.buckets, case=trained.case
-        )
+        self.vocabulary = self.trained_vocabulary.of([*self.trained_vocabulary.words, *expansion.words])
 
     def record(self) -> WordsRecord:
         """What config.json says about the words."""
@@ -257,13 +335,9 @@ class WordTable(nn.Module):
             table = cls(vocabulary, record.dim, views=views)
             if record.expanded:
                 with torch.device("cpu"):  # sizes are checked on the device "meta"
-                    table._extend(vocabulary, Expansion.load(folder))
+                    table._extend(Expansion.load(folder))
             return table
-        if fixed is None:
-            try:
-                fixed = np.load(folder / VECTORS, mmap_mode="r")
-            except (OSError, ValueError) as error:
-                raise UserError(f"{folder / VECTORS}: cannot be loaded ({error})") from None
+        fixed = mapped_vectors(folder / VECTORS) if fixed is None else fixed
         if fixed.shape != (len(vocabulary), record.dim):
             raise UserError(
                 f"{folder}: {fixed.shape} numbers of vectors for {len(vocabulary)} words of size {record.dim}"
@@ -276,8 +350,7 @@ def _others(fixed: Float, buckets: int) -> Float:
     known = np.asarray(fixed[:MEAN_WORDS], dtype=np.float32)
     # RandomState's numbers never change from one numpy to the next.
     drawn = np.random.RandomState(0).standard_normal((buckets, fixed.shape[1]))
-    drawn *= (
-        BUCKET_LENGTH * np.linalg.norm(known, axis=1).mean() / np.linalg.norm(drawn, axis=1, keepdims=True)
-    )
+    length = BUCKET_LENGTH * np.linalg.norm(known, axis=1).mean()
+    drawn *= length / np.linalg.norm(drawn, axis=1, keepdims=True)
     mean_E = known.mean(axis=0)
     return np.concatenate([mean_E[None], mean_E + drawn.astype(np.float32)])

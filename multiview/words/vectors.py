@@ -1,11 +1,18 @@
-"""Pre-trained word vectors: GloVe, word2vec and fastText text, word2vec binary.
+"""Pre-trained word vectors: files of GloVe, word2vec and fastText, and the words that they add to a model.
 
 Vectors are converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
 ``words.txt`` and ``source.json`` (what they were made from, such as size and time of the original file, and
 the SHA-256 of the copy, which is checked whenever it is opened). The vectors are memory-mapped, so no process
 holds the 2.4 GB of 2,000,000 x 300 numbers. :mod:`multiview.words.sources` makes vectors in other ways.
 
-Legend of dimension suffixes: W words, E vector size.
+Words that a trained table lacks get vectors by a linear map (:class:`Expansion`). Simoulin & Crabbé 2021,
+section 3.2: at inference the vocabulary of trained words grows to 2M by a linear projection. The map is that
+of Skip-Thought (Kiros et al. 2015, section 2.2): un-regularised least squares over the words that the table
+and the vectors share, for each view on its own. It is applied when a word is read, so that 2 million words
+cost the mapped file instead of 2.4 GB of rows for each view.
+
+Legend of dimension suffixes: W words, E vector size; in an expansion P pre-trained words, G their size, X new
+words, V views, E size of trained vectors, K shared words, U rows that are read.
 """
 
 from __future__ import annotations
@@ -14,14 +21,18 @@ import hashlib
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 from corpora.inputs import readable, stem
 from corpora.support.errors import MissingExtraError, UserError
@@ -37,14 +48,14 @@ from corpora.support.files import (
     write_text,
 )
 from corpora.support.progress import progress
-from multiview.words.vocabulary import read_words, writable
 
 Float = NDArray[np.float32]
 CACHE = Path("runs/vectors")
 """Where converted vectors are kept."""
 DEFAULT_WORDS = 2_000_000
 """Words read from the top of a file, as in the paper (section 3.2)."""
-COPY = ("vectors.npy", "words.txt")
+VECTORS = "vectors.npy"
+COPY = (VECTORS, "words.txt")
 MOST = 65_536
 """Dimensions that a header is believed to ask for."""
 
@@ -134,20 +145,18 @@ def converted(source: Source, cache: Path) -> WordVectors:
                 _convert(source, folder)
                 files = {name: file_record(folder / name) for name in COPY}
                 write_record(folder / "source.json", {**source.record, "files": files})
-    vectors: Float = np.load(folder / "vectors.npy", mmap_mode="r")
+    vectors: Float = np.load(folder / VECTORS, mmap_mode="r")
     return WordVectors(read_words(folder / "words.txt"), vectors, source.about)
 
 
 def _intact(folder: Path, source: Mapping[str, object]) -> bool:
     try:
         record = read_record(folder / "source.json")
-        if record != {**source, "files": record.get("files")}:
-            return False
         for name in COPY:
             check_file(folder / name, **record["files"][name])
+        return record == {**source, "files": record["files"]}
     except (UserError, KeyError, TypeError):  # none yet, or damaged: made again
         return False
-    return True
 
 
 def _convert(source: Source, folder: Path) -> None:
@@ -158,9 +167,8 @@ def _convert(source: Source, folder: Path) -> None:
     if not first:
         raise UserError(f"{source.spec}: holds no word vectors")
     header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (0, len(first[0][1]))}
-    with atomic_path(folder / "vectors.npy") as temporary, open(temporary, "wb") as out:
-        npy.write_array_header_1_0(out, header)
-        start = out.tell()
+    with atomic_path(folder / VECTORS) as temporary, open(temporary, "wb") as out:
+        npy.write_array_header_1_0(out, header)  # numpy leaves room for the number of rows
         with progress(unit="word", description=source.name) as bar:
             for word, vector in itertools.chain(first, pairs):
                 bar.update(1)
@@ -169,11 +177,8 @@ def _convert(source: Source, folder: Path) -> None:
                 if writable(word) and word not in words:  # a second vector would never be looked up
                     words[word] = None
                     out.write(vector.astype("<f4").tobytes())
-        if not words:
-            raise UserError(f"{source.spec}: holds no word vectors")
         out.seek(0)
         npy.write_array_header_1_0(out, {**header, "shape": (len(words), header["shape"][1])})
-        assert out.tell() == start, "numpy leaves room for the number of rows"
     write_text(folder / "words.txt", "".join(word + "\n" for word in words))
 
 
@@ -190,35 +195,31 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
         if len(fields) == 2 and all(field.isdigit() for field in fields):
             announced, dim = (int(field[:18]) for field in fields)
         else:
-            dim = _trailing_numbers(fields)
+            dim = len(list(itertools.takewhile(_is_number, reversed(fields[1:]))))
             lines, first_number = itertools.chain([first], stream), 1
         if not 1 <= dim <= MOST:
             raise UserError(f"{path}, line 1: {first[:40]!r} is not a word and its numbers")
         rows = 0
         for number, line in enumerate(lines, start=first_number):
-            parts = line.rstrip().rsplit(b" ", dim)
+            word, *numbers = line.rstrip().rsplit(b" ", dim)
             try:
-                vector = np.array(parts[1:], dtype=np.float32)
+                vector = np.array(numbers, dtype=np.float32)
             except ValueError:
                 vector = np.empty(0, dtype=np.float32)
             if len(vector) != dim:
                 raise UserError(f"{path}, line {number}: {line[:40]!r} is not a word and {dim} numbers")
             rows += 1
-            yield parts[0].decode("utf-8", "replace"), vector
+            yield word.decode("utf-8", "replace"), vector
         if announced not in (None, rows):
             raise UserError(f"{path}: its first line says {announced} words, it has {rows}; is it cut off?")
 
 
-def _trailing_numbers(fields: list[bytes]) -> int:
-    """The number of fields at the end of a GloVe line that are numbers; the first never counts."""
-    count = 0
-    for field in reversed(fields[1:]):
-        try:
-            float(field)
-        except ValueError:
-            break
-        count += 1
-    return count
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
@@ -235,6 +236,38 @@ def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
         ) from None
     for word in vectors.index_to_key:
         yield word, vectors[word]
+
+
+def writable(word: str) -> bool:
+    """Whether a file of one word per line can hold a word: no line break, no lone surrogate."""
+    return bool(word) and "\n" not in word and word.encode("utf-8", "ignore").decode() == word
+
+
+def read_words(path: Path) -> list[str]:
+    """The words of a file of one word per line.
+
+    Raises:
+        UserError: the file is missing or is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8").split("\n")[:-1]
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; the model folder is not complete") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 ({error})") from None
+
+
+def mapped_vectors(path: Path) -> Float:
+    """The vectors of a model folder, float32 [W, E], mapped into memory.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    try:
+        vectors: Float = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be loaded ({error})") from None
+    return vectors
 
 
 def save_vectors(path: Path, vectors: Float) -> None:
@@ -258,3 +291,91 @@ def save_vectors(path: Path, vectors: Float) -> None:
                 shutil.copy2(source, temporary)
             else:
                 write_array(temporary, np.asarray(vectors))
+
+
+class Expansion(nn.Module):
+    """New words of a trained table.
+
+    Args:
+        words: the X new words.
+        vectors_PG: pre-trained vectors, float32 [P, G].
+        places_X: int64 [X], each new word's row in ``vectors_PG``.
+        maps_VGE: float32 [V, G, E], from the pre-trained to each view's trained vectors.
+    """
+
+    maps_VGE: Tensor
+
+    def __init__(
+        self, words: Sequence[str], vectors_PG: Float, places_X: NDArray[np.int64], maps_VGE: Tensor
+    ) -> None:
+        super().__init__()
+        self.words, self.vectors_PG, self.places_X = list(words), vectors_PG, places_X
+        self.register_buffer("maps_VGE", maps_VGE, persistent=False)
+
+    @classmethod
+    def fit(
+        cls, known: Mapping[str, int], *, lower: bool, tables: Sequence[Float], vectors: WordVectors
+    ) -> Self:
+        """The words of ``vectors`` that a vocabulary lacks, with a map for each of its tables.
+
+        W [G, E] = argmin ‖source W − target‖², un-regularised.
+
+        Args:
+            known: row of each listed word in the tables.
+            lower: whether the vocabulary is lower case.
+            tables: per view float32 [R, E].
+            vectors: pre-trained vectors that cover some of the listed words and the new ones.
+
+        Raises:
+            UserError: fewer shared words than dimensions: the map would be arbitrary.
+        """
+        places: dict[str, int] = {}
+        for place, word in enumerate(vectors.words):
+            # Of two spellings that the vocabulary reads alike, the more frequent one stands first.
+            places.setdefault(word.lower() if lower else word, place)
+        shared = [(place, known[word]) for word, place in places.items() if word in known]
+        if len(shared) < vectors.dim:
+            raise UserError(
+                f"vocabulary expansion needs {vectors.dim} words in common, the vectors share {len(shared)} "
+                "with the model; use vectors of the same language and case"
+            )
+        source_K, target_K = np.array(shared).T
+        source_KG = vectors.vectors[source_K].astype(np.float64)
+        maps = [np.linalg.lstsq(source_KG, table[target_K].astype(np.float64))[0] for table in tables]
+        new = {word: place for word, place in places.items() if word not in known}
+        maps_VGE = torch.from_numpy(np.stack(maps).astype(np.float32))
+        return cls(list(new), vectors.vectors, np.array(list(new.values()), dtype=np.int64), maps_VGE)
+
+    def rows(self, view: int, index_U: NDArray[np.integer]) -> Tensor:
+        """Vectors [U, E] in one view of the new words at places ``index_U`` [U] among them."""
+        source_UG = torch.from_numpy(np.asarray(self.vectors_PG[self.places_X[index_U]], dtype=np.float32))
+        return source_UG.to(self.maps_VGE) @ self.maps_VGE[view]
+
+    def save(self, folder: Path) -> None:
+        """Write expansion.txt, expansion.safetensors and vectors.npy."""
+        save_vectors(folder / VECTORS, self.vectors_PG)
+        write_text(folder / "expansion.txt", "".join(word + "\n" for word in self.words))
+        tensors = {"maps": self.maps_VGE.cpu().contiguous(), "places": torch.from_numpy(self.places_X)}
+        with atomic_path(folder / "expansion.safetensors") as temporary:
+            save_file(tensors, temporary)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            UserError: a file is missing or damaged; it is named.
+        """
+        path = folder / "expansion.safetensors"
+        try:
+            tensors = load_file(path)
+            maps_VGE, places_X = tensors["maps"], tensors["places"].numpy()
+        except (OSError, KeyError, SafetensorError) as error:
+            raise UserError(f"{path}: cannot be loaded ({str(error).splitlines()[0]})") from None
+        vectors_PG, words = mapped_vectors(folder / VECTORS), read_words(folder / "expansion.txt")
+        if len(words) != len(places_X) or vectors_PG.shape[1] != maps_VGE.shape[1]:
+            raise UserError(
+                f"{path}: {len(places_X)} words and maps {list(maps_VGE.shape)}, expansion.txt has "
+                f"{len(words)} and vectors.npy {list(vectors_PG.shape)}"
+            )
+        return cls(words, vectors_PG, places_X, maps_VGE)

@@ -26,9 +26,8 @@ from transformers import dynamic_module_utils
 
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
-from parsing.networks.device import DeviceParser, Stages
-from parsing.networks.model_folder import CONFIG, VOCABULARY, ModelFolder
-from parsing.trees.parsers import ConstituencyParse, check_tokens
+from parsing.networks.parser import CONFIG, VOCABULARY, DeviceParser, ModelFolder, Stages
+from parsing.trees.batch import ConstituencyParse, check_tokens
 
 VERSION = "0.2.0"
 BLANK = "-"
@@ -39,7 +38,7 @@ _VOCABULARIES = {"tags": "tag", "labels": "label", "characters": "char"}
 
 
 class BeneparParser(DeviceParser):
-    """A benepar model as a :class:`parsing.trees.parsers.ConstituencyParser`."""
+    """A benepar model as a :class:`parsing.trees.batch.ConstituencyParser`."""
 
     def __init__(self, parser: ChartParser, identity: dict[str, str]) -> None:
         super().__init__(parser, identity)
@@ -48,10 +47,6 @@ class BeneparParser(DeviceParser):
         self.tags = _by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
         self._language = guess_language(parser.label_vocab)
         self._is_readable = lru_cache(MAX_TYPES)(self._reads)
-
-    def use_bfloat16(self) -> None:
-        """Raises a UserError: benepar would score spans in it, too."""
-        raise UserError("--precision bf16: a benepar model runs in fp32")
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order.
@@ -66,7 +61,7 @@ class BeneparParser(DeviceParser):
             limit = self.parser.add_timing.timing_table.shape[0]
             if max(sizes, default=0) > limit:
                 raise ValueError(f"a sentence of {max(sizes) - 2} words; the model takes {limit - 2}")
-        return self.runner.run(sizes, lambda members: self._parse_batch([readable[i] for i in members]))
+        return self.run_batches(sizes, lambda members: self._parse_batch([readable[i] for i in members]))
 
     def _parse_batch(self, sentences: list[list[str]]) -> Stages[ConstituencyParse]:
         yield

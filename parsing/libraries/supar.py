@@ -1,7 +1,7 @@
 """Convert supar's biaffine parsers to our dependency model (the reverse: :mod:`tests.oracles.supar`).
 
 Our model is supar's with weights under other names, so a converted checkpoint parses in
-:class:`parsing.dependency.model.BiaffineParser` exactly as supar does. Word vectors that supar adds or
+:class:`parsing.networks.dependency.BiaffineParser` exactly as supar does. Word vectors that supar adds or
 projects become one table, and its projection P, b of characters c is folded into the first layer's input
 weights: W_ih [w; P c + b] = [W_w, W_c P] [w; c] + W_c b. Checkpoints are opened in :mod:`parsing.convert`:
 supar's ``Parser.load`` unpickles.
@@ -20,8 +20,8 @@ from supar.utils.fn import download
 from torch import Tensor
 
 from corpora.support.errors import UserError
-from parsing.dependency.model import DependencyModel
 from parsing.networks.config import EncoderConfig, ScorerConfig
+from parsing.networks.dependency import DependencyModel
 from parsing.networks.features import END, SPECIALS, ParserVocabulary
 
 MLPS = {
@@ -82,11 +82,9 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
         character_hidden=args.n_char_hidden,
         hidden=args.n_lstm_hidden,
         layers=args.n_lstm_layers,
-        embedding_dropout=args.embed_dropout,
-        dropout=args.encoder_dropout,
         end_boundary=False,
     )
-    scorer = ScorerConfig(arc_dim=args.n_arc_mlp, relation_dim=args.n_rel_mlp, dropout=args.mlp_dropout)
+    scorer = ScorerConfig(arc_dim=args.n_arc_mlp, relation_dim=args.n_rel_mlp)
     weights = {ours: source[theirs] for ours, theirs in recurrent_names(encoder.layers)}
     weights |= {
         "encoder.words.weight": words,

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 from annotated_types import Ge
 
-from corpora.support.config import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
-
-Precision = Literal["fp32", "bf16"]
-"""Arithmetic of a parser's sentence encoder; everything after it is always fp32."""
+from corpora.support.cli import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
 
 
 @configuration
 class EncoderConfig:
-    """Sizes and dropout rates of the sentence encoder."""
+    """Sizes of the sentence encoder."""
 
     word_dim: Count = 80
     """Width of the word embedding."""
@@ -29,24 +26,18 @@ class EncoderConfig:
     """Width of one direction of an LSTM layer; the encoder's output is twice as wide."""
     layers: Count = 2
     """Number of bidirectional LSTM layers."""
-    embedding_dropout: Fraction = 0.25
-    """Probability of dropping a token's word, and independently its characters, as a whole."""
-    dropout: Fraction = 0.25
-    """Dropout of layer inputs and of the output, one mask per sentence (variational)."""
     end_boundary: Annotated[bool, tyro.conf.Suppress] = True
     """Sentences end with a boundary position too; supar's do not."""
 
 
 @configuration
 class ScorerConfig:
-    """Sizes and dropout of the biaffine scorers."""
+    """Sizes of the biaffine scorers."""
 
     arc_dim: Count = 200
     """Width of the arc space."""
     relation_dim: Count = 50
     """Width of the relation space."""
-    dropout: Fraction = 0.25
-    """Dropout after each MLP, one mask per sentence."""
 
 
 @configuration
@@ -57,8 +48,6 @@ class SpanConfig:
     """Hidden width of the span classifier."""
     tag_hidden: Count = 128
     """Hidden width of the tag classifier."""
-    force_root: Annotated[bool, tyro.conf.Suppress] = True
-    """The whole sentence always gets a label (benepar's ``force_root_constituent``)."""
 
 
 @configuration
@@ -87,8 +76,9 @@ class LoopConfig:
     """Approximate number of words per batch."""
     learning_rate: Positive = 2.5e-3
     """Peak learning rate of Adam."""
-    checkpoint_s: NotNegative = 60.0
-    """Seconds between checkpoints."""
+    dropout: Fraction = 0.25
+    """Dropout of a token's word and of its characters, each as a whole, of the layers' inputs, of the output
+    and after the scorers' MLPs, there one mask per sentence (variational)."""
     seed: CountOrNone = 1
     """Seed of initial weights, batch order and dropout."""
 
@@ -98,7 +88,7 @@ class TrainConfig:
     """Options of ``parsing.train``."""
 
     output: Path
-    """Folder to write: the model folders dep and const in it, and training."""
+    """Folder to write: the model folders dep and const in it, and training; its name begins theirs."""
     train_dep: tuple[Path, ...] = ()
     """CoNLL-U files to learn arcs from, and tags (in XPOS) if constituency trees are learned too."""
     dev_dep: tuple[Path, ...] = ()
@@ -108,10 +98,6 @@ class TrainConfig:
     sentence with both."""
     dev_const: tuple[Path, ...] = ()
     """Bracket files to choose the best weights on."""
-    name: str = ""
-    """Beginning of the models' names, part of their identity; the output folder's name by default."""
-    version: str = "1"
-    """Version of the models, part of their identity."""
     device: str = "auto"
     """Where to train: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one. A run goes on where it
     began: on a GPU or on a CPU."""

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from corpora.support.config import Count, configuration
+from corpora.support.cli import Count, configuration
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
@@ -36,24 +36,15 @@ class ParserVocabulary:
     """Further characters of a word are ignored."""
 
     @classmethod
-    def build(
-        cls, sentences: Iterable[Sequence[str]], *, min_count: int = 2, max_characters: int = 20
-    ) -> ParserVocabulary:
-        """Count words and characters of training sentences.
-
-        Words rarer than ``min_count`` are left out, so that the unknown word is trained.
-        """
+    def build(cls, sentences: Iterable[Sequence[str]], *, min_count: int = 2) -> ParserVocabulary:
+        """Words and characters of training sentences; words rarer than ``min_count`` are left out."""
         words: Counter[str] = Counter()
         characters: set[str] = set()
         for tokens in sentences:
             words.update(token.lower() for token in tokens)
             characters.update(*tokens)
         kept = sorted(w for w, count in words.items() if count >= min_count and w not in SPECIALS)
-        return cls(
-            words=(*SPECIALS, *kept),
-            characters=(*SPECIALS, *sorted(characters)),
-            max_characters=max_characters,
-        )
+        return cls(words=(*SPECIALS, *kept), characters=(*SPECIALS, *sorted(characters)))
 
 
 class TypeTable:
@@ -71,7 +62,7 @@ class TypeTable:
         self.clear()
 
     def clear(self) -> None:
-        """Forget every type: bounds memory on corpora with millions of distinct words."""
+        """Forget every type."""
         self._rows: dict[str, int] = {}
         self._features = np.zeros((1024, 2 + self.vocabulary.max_characters), dtype=np.int64)
         self._size = 0
@@ -140,17 +131,16 @@ def length_batches(positions: Sequence[int] | NDArray[np.integer], limit: int) -
     return batches
 
 
-def make_batch(table: TypeTable, sentences: Sequence[NDArray[np.int64]], *, end_boundary: bool) -> WordBatch:
-    """Pad sentences given as ``table.rows(tokens)``, int64 [tokens], into a batch.
+def make_batch(table: TypeTable, sentences: Sequence[Sequence[str]], *, end_boundary: bool) -> WordBatch:
+    """Pad tokenised sentences into a batch.
 
     Span scorers need both boundaries; a dependency parser only that at the beginning, the root's position.
     """
-    extra = 2 if end_boundary else 1
-    lengths_B = np.array([len(rows) + extra for rows in sentences], dtype=np.int64)
+    lengths_B = np.array([len(tokens) + 1 + end_boundary for tokens in sentences], dtype=np.int64)
     rows_BT = np.full((len(sentences), int(lengths_B.max())), TypeTable.PAD_ROW, dtype=np.int64)
     rows_BT[:, 0] = TypeTable.BEGIN_ROW
-    for b, rows in enumerate(sentences):
-        rows_BT[b, 1 : 1 + len(rows)] = rows
+    for b, tokens in enumerate(sentences):
+        rows_BT[b, 1 : 1 + len(tokens)] = table.rows(tokens)
     if end_boundary:
         rows_BT[np.arange(len(sentences)), lengths_B - 1] = TypeTable.END_ROW
     # The padding row is always a type of the batch, so that type 0 is padding.

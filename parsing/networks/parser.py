@@ -1,52 +1,280 @@
-"""A parser over the sentence encoder, and two that share one, run with one pass of it.
+"""Parsers: folders of their models, their batches on a device, and two that share one pass of the encoder.
+
+A model folder holds ``config.json``, ``vocab.json``, ``model.safetensors`` and a card ``README.md``; nothing
+in it is executable. ``config.json`` names the kind of parser, the format version and the SHA-256 of the two
+other files, so damaged or mixed folders are refused; the folder's identity (name, version, one SHA-256 over
+all three) becomes part of a tree cache's identity.
 
 Shape suffixes: B sentences, T positions (boundaries included), D states.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
+import json
+import logging
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from corpora.support.config import config_to_json
+from corpora.support.cli import LOGGER, Config, config_from_json, config_to_json, configuration
+from corpora.support.errors import UserError, out_of_memory
+from corpora.support.files import atomic_path, read_json, sha256_file, write_json
 from parsing.networks.config import EncoderConfig
-from parsing.networks.device import DeviceParser, Parse, Stages
-from parsing.networks.features import ParserVocabulary, TypeTable
+from parsing.networks.features import ParserVocabulary, TypeTable, length_batches
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
-from parsing.trees.parsers import (
-    ConstituencyParse,
-    ConstituencyParser,
-    DependencyParse,
-    DependencyParser,
-    check_tokens,
-)
+from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, check_tokens
 
+CPU_POSITIONS, DEVICE_POSITIONS = 2_000, 32_768
+"""Padded positions run at once: few that stay in a core's cache, or many that fill a GPU."""
+CONFIG, VOCABULARY, WEIGHTS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
+
+Module = TypeVar("Module", bound=nn.Module)
+Parse = TypeVar("Parse")
 Result = TypeVar("Result")
+Stages = Generator[None, None, Sequence[Parse]]
+"""The work on a batch, which yields whenever it has queued work on the device and is about to wait."""
+log = logging.getLogger(LOGGER)
+
+
+@configuration
+class FolderConfig:
+    """``config.json``."""
+
+    format: Literal[1] = 1
+    kind: str
+    """``dependency``, ``constituency`` or ``benepar``."""
+    name: str
+    """Short name, part of the identity."""
+    version: str
+    """Version of the model, part of the identity."""
+    model: dict[str, Any]
+    """The model's configuration, JSON values."""
+    sha256: dict[str, str]
+    """Of the two other files."""
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """What a model folder holds."""
+
+    path: Path
+    kind: str
+    files: dict[str, Any]
+    """The model's configuration, and words, characters, labels: JSON values by file."""
+    tensors: dict[str, Tensor]
+    """Weights by parameter name, as float32."""
+    identity: dict[str, str]
+    """``name``, ``version`` and ``sha256``."""
+
+    def mapping(self, file: str, key: str = "") -> dict[str, Any]:
+        """A file, ``config.json`` or ``vocab.json``, or one mapping in it; a UserError if it is none."""
+        found = self.files[file].get(key) if key else self.files[file]
+        if not isinstance(found, dict):
+            raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
+        return found
+
+    def part(self, config_type: type[Config], file: str = CONFIG, key: str = "") -> Config:
+        """The same as a configuration, without what older versions wrote more; a UserError if it is none."""
+        known = {field.name for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
+        kept = {name: value for name, value in self.mapping(file, key).items() if name in known}
+        return config_from_json(config_type, kept, where=self.path / file)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """One list of the vocabulary: relations, labels or tags; a UserError if there is none."""
+        found = self.files[VOCABULARY].get(key)
+        if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
+            raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
+        return tuple(found)
+
+    def build(self, make: Callable[[], Module]) -> Module:
+        """A module with the folder's weights, in eval mode; a UserError if they do not fit its sizes."""
+        try:
+            module = make()
+            module.load_state_dict(self.tensors)
+        except (OverflowError, RuntimeError, TypeError) as error:
+            if out_of_memory(error):
+                raise
+            reason = str(error).splitlines()[:2][-1].strip()  # torch's first line says that there are errors
+            raise UserError(f"{self.path / CONFIG}: does not fit {WEIGHTS} ({reason})") from None
+        return module.eval()
+
+
+def save_model_folder(
+    path: Path,
+    *,
+    kind: str,
+    name: str,
+    version: str,
+    config: dict[str, Any],
+    vocabulary: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    half: bool = True,
+) -> dict[str, str]:
+    """Write a model folder and return its identity; each file is atomic, ``config.json`` comes last.
+
+    ``half`` stores float16: half the size, parsing still runs in float32.
+    """
+    dtype = torch.float16 if half else torch.float32
+    with atomic_path(path / WEIGHTS) as temporary:
+        # Not save_file: it leaves a file that only its owner can read.
+        temporary.write_bytes(save({k: v.detach().to("cpu", dtype).contiguous() for k, v in tensors.items()}))
+    with atomic_path(path / VOCABULARY) as temporary:
+        # Compact: an indented list of 10,000 words is a line per word.
+        text = json.dumps(vocabulary, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        temporary.write_text(text + "\n", encoding="utf-8")
+    hashes = {file: sha256_file(path / file) for file in (VOCABULARY, WEIGHTS)}
+    content = FolderConfig(kind=kind, name=name, version=version, model=config, sha256=hashes)
+    write_json(path / CONFIG, vars(content))
+    return _identity(read_json(path / CONFIG))
+
+
+def _identity(config: Mapping[str, Any]) -> dict[str, str]:
+    """Name, version and SHA-256 of a folder, from ``config.json``, which hashes the other files."""
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return {"name": config["name"], "version": config["version"], "sha256": digest}
+
+
+def load_model_folder(path: Path, *kinds: str) -> ModelFolder:
+    """Read and verify a model folder of one of these kinds.
+
+    Raises:
+        UserError: no model folder, another kind or format version, or a damaged file; one line.
+    """
+    if not (path / CONFIG).is_file():
+        raise UserError(f"{path}: not a model folder (no {CONFIG}); write one with python -m parsing.train")
+    values = read_json(path / CONFIG)
+    config = config_from_json(FolderConfig, values, where=path / CONFIG)
+    if config.kind not in kinds:
+        raise UserError(f"{path / CONFIG}: a {config.kind} model where a {kinds[0]} model is needed")
+    for file in (VOCABULARY, WEIGHTS):
+        if not (path / file).is_file() or sha256_file(path / file) != config.sha256.get(file):
+            raise UserError(f"{path / file}: does not match the SHA-256 in {CONFIG}; copy the folder again")
+    try:
+        tensors = {name: tensor.float() for name, tensor in load_file(path / WEIGHTS).items()}
+    except SafetensorError as error:
+        raise UserError(f"{path / WEIGHTS}: not a safetensors file ({error})") from None
+    files = {CONFIG: config.model, VOCABULARY: read_json(path / VOCABULARY)}
+    return ModelFolder(path, config.kind, files, tensors, _identity(values))
+
+
+class DeviceParser:
+    """A parser whose batches run on a device: that of its network until :meth:`to` moves it.
+
+    A batch has at most ``positions`` sentences x the longest one's positions. On a CPU it is finished before
+    the next one begins. On a GPU some are in flight: while the device scores one, the host decodes another.
+    If the GPU's memory is too small, batches are halved, once and for all.
+
+    Its identity is the name, version and sha256 of the weights, and the type of the device unless that is the
+    CPU. The rule: whatever may change a tree is part of the identity. On a CPU the trees do not depend on the
+    processor, the batches or the number of workers. A GPU adds in another order, so they may.
+    """
+
+    def __init__(self, module: nn.Module, identity: dict[str, str]) -> None:
+        self._module, self.identity = module.eval(), identity
+        self._place(next(module.parameters()).device)
+
+    def _place(self, device: torch.device) -> None:
+        self.device, self.on_gpu = device, device.type != "cpu"
+        self.positions = DEVICE_POSITIONS if self.on_gpu else CPU_POSITIONS
+
+    def to(self, device: torch.device) -> None:
+        """Encode and score on a device from now on; trees are still decoded on the host."""
+        self._module.to(device)
+        self._place(device)
+        kept = {key: value for key, value in self.identity.items() if key != "device"}
+        self.identity = {**kept, "device": device.type} if self.on_gpu else kept
+
+    def run_batches(
+        self, sizes: Sequence[int] | NDArray[np.integer], start: Callable[[list[int]], Stages[Result]]
+    ) -> list[Result]:
+        """One result per sentence, in order; ``start`` maps the indices of a batch to the work on them.
+
+        Raises:
+            DeviceLost: the GPU failed.
+        """
+        results: dict[int, Result] = {}
+        while left := [i for i in range(len(sizes)) if i not in results]:
+            try:
+                for members, parses in self._finished(left, [sizes[i] for i in left], start):
+                    results.update(zip(members, parses, strict=True))
+            except Exception as error:
+                if self.on_gpu and out_of_memory(error) and self.positions > max(sizes):
+                    self.positions //= 2
+                    torch.cuda.empty_cache()
+                    log.warning("%s: too little memory; batches of %d words now", self.device, self.positions)
+                elif self.on_gpu and (
+                    type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error)
+                ):
+                    reason = str(error).strip().splitlines()[0]
+                    raise DeviceLost(
+                        f"{self.device} was lost ({reason}); the same command goes on from what is done"
+                    ) from None
+                else:
+                    raise
+        return [results[i] for i in range(len(sizes))]
+
+    def _finished(
+        self, names: list[int], sizes: Sequence[int], start: Callable[[list[int]], Stages[Result]]
+    ) -> Iterator[tuple[list[int], Sequence[Result]]]:
+        """Members and results of each batch, as they are done."""
+        batches = iter(length_batches(sizes, self.positions))
+        running: list[tuple[list[int], Stages[Result]]] = []
+        batch = next(batches, None)
+        while batch or running:
+            newest = []
+            if batch:
+                members = [names[i] for i in batch]
+                newest = [(members, start(members))]
+                next(newest[0][1])
+            # The device has the new batch; meanwhile each older one goes on by a stage.
+            waiting = []
+            for members, stages in running:
+                try:
+                    next(stages)
+                    waiting.append((members, stages))
+                except StopIteration as end:
+                    yield members, end.value
+            running = waiting + newest
+            batch = next(batches, None) if self.on_gpu or not running else None
 
 
 class EncodedModel(nn.Module):
-    """A network over the sentence encoder."""
+    """A network over the sentence encoder; ``predicted`` are its names of ids, by what they name."""
 
-    def __init__(self, vocabulary: ParserVocabulary, encoder: EncoderConfig) -> None:
+    kind: ClassVar[str]
+
+    def __init__(
+        self, vocabulary: ParserVocabulary, encoder: EncoderConfig, **predicted: Sequence[str]
+    ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
+        self.predicted = {what: list(names) for what, names in predicted.items()}
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
 
     @abstractmethod
-    def config_json(self) -> dict[str, Any]:
-        """Configuration for the model folder."""
+    def sizes(self) -> dict[str, Any]:
+        """Configuration besides the encoder's, JSON values."""
 
-    def vocabulary_json(self) -> dict[str, Any]:
-        """Vocabulary for the model folder: words, characters and what is predicted."""
-        predicted = {
-            kind: list(getattr(self, kind)) for kind in ("relations", "labels", "tags") if hasattr(self, kind)
+    def content(self) -> dict[str, Any]:
+        """What :func:`save_model_folder` writes."""
+        return {
+            "kind": self.kind,
+            "config": {"encoder": config_to_json(self.encoder.config), **self.sizes()},
+            "vocabulary": {**config_to_json(self.vocabulary), **self.predicted},
+            "tensors": self.state_dict(),
         }
-        return {**config_to_json(self.vocabulary), **predicted}
 
 
 class EncodedParser(DeviceParser, Generic[Parse]):
@@ -59,7 +287,6 @@ class EncodedParser(DeviceParser, Generic[Parse]):
     def __init__(self, model: EncodedModel, identity: dict[str, str]) -> None:
         super().__init__(model, identity)
         self.vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
-        self._digest = ""
 
     @abstractmethod
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[Parse]:
@@ -85,57 +312,36 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         def start(members: list[int]) -> Stages[Result]:
             return (yield from work(*self.states([sentences[i] for i in members])))
 
-        return self.runner.run([len(tokens) + boundaries for tokens in sentences], start)
+        return self.run_batches([len(tokens) + boundaries for tokens in sentences], start)
 
-    def encoder_identity(self) -> tuple[str, torch.dtype, torch.device]:
-        """SHA-256 of sizes, vocabulary and weights, arithmetic and device: equal ones give equal states."""
+    @functools.cached_property
+    def encoder_sha256(self) -> str:
+        """Of the encoder's sizes, vocabulary and weights: equal ones give equal states."""
         encoder = self.vectors.encoder
-        layer = next(encoder.layers.parameters())
-        if not self._digest:
-            digest = hashlib.sha256(repr((encoder.config, self.vectors.table.vocabulary)).encode())
-            for parameter in encoder.parameters():
-                digest.update(parameter.detach().cpu().float().contiguous().numpy().tobytes())
-            self._digest = digest.hexdigest()
-        return self._digest, layer.dtype, layer.device
+        digest = hashlib.sha256(repr((encoder.config, self.vectors.table.vocabulary)).encode())
+        for parameter in encoder.parameters():
+            digest.update(parameter.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
     def to(self, device: torch.device) -> None:
-        """See :meth:`parsing.networks.device.DeviceParser.to`."""
+        """See :meth:`DeviceParser.to`."""
         super().to(device)
         self.vectors.forget()
 
-    def use_bfloat16(self) -> None:
-        """Run the LSTM layers in bfloat16 from now on."""
-        super().use_bfloat16()
-        self.vectors.encoder.layers.to(torch.bfloat16)
-        self._digest = ""
 
+def parse_both(
+    dependency: EncodedParser[DependencyParse],
+    constituency: EncodedParser[ConstituencyParse],
+    sentences: Sequence[Sequence[str]],
+) -> list[tuple[DependencyParse, ConstituencyParse]]:
+    """Both parses of each sentence, in order, by parsers of equal encoders, with one pass of it.
 
-class JointParser:
-    """Both trees of a sentence from one pass of the encoder; made by :func:`join`.
-
-    Each parser gives the same trees by itself: sharing only saves the second pass.
+    Each parser gives the same trees by itself.
     """
 
-    def __init__(
-        self, dependency: EncodedParser[DependencyParse], constituency: EncodedParser[ConstituencyParse]
-    ) -> None:
-        self.dependency, self.constituency = dependency, constituency
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[tuple[DependencyParse, ConstituencyParse]]:
-        """Both parses of each sentence, in order."""
-        return self.constituency.run(sentences, self._parse_states)
-
-    def _parse_states(
-        self, states_BTD: Tensor, positions_B: Tensor
-    ) -> Stages[tuple[DependencyParse, ConstituencyParse]]:
-        arcs = yield from self.dependency.parse_states(states_BTD, positions_B)
-        spans = yield from self.constituency.parse_states(states_BTD, positions_B)
+    def work(states_BTD: Tensor, positions_B: Tensor) -> Stages[tuple[DependencyParse, ConstituencyParse]]:
+        arcs = yield from dependency.parse_states(states_BTD, positions_B)
+        spans = yield from constituency.parse_states(states_BTD, positions_B)
         return list(zip(arcs, spans, strict=True))
 
-
-def join(dependency: DependencyParser | None, constituency: ConstituencyParser | None) -> JointParser | None:
-    """Both parsers as one, or None unless they have the same encoder on the same device."""
-    if not isinstance(dependency, EncodedParser) or not isinstance(constituency, EncodedParser):
-        return None
-    same = dependency.encoder_identity() == constituency.encoder_identity()
-    return JointParser(dependency, constituency) if same else None
+    return constituency.run(sentences, work)

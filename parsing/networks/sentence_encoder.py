@@ -3,67 +3,185 @@
 x_t = [word embedding ; character BiLSTM's last states], then L bidirectional LSTM layers, as in
 Dozat & Manning (2017); weights map one to one onto supar's ``CharLSTM`` and ``VariationalLSTM``.
 
-Two choices make it fast on a CPU. The character LSTM runs once per word *type* (and at
-inference once per type of the corpus: :class:`TypeVectors`). The two directions of a layer are
-separate LSTMs, the backward one over sentences reversed within their length: padded input then
-gives exact states and keeps oneDNN's fused LSTM, which packed sequences do not (one thread,
-3 x 192, 64 sentences of 20 words: 11,000 against 5,500 words/s in training). Without gradients
-:mod:`parsing.networks.recurrence` runs the same weights without padding.
+The character LSTM runs once per word *type* (and at inference once per type of the corpus:
+:class:`TypeVectors`). The two directions of a layer are separate LSTMs, the backward one over sentences
+reversed within their length: padded input then gives exact states and keeps oneDNN's fused LSTM, which packed
+sequences do not (half the time in training). Without gradients, on the CPU, :func:`states` runs the same
+weights without padding or reversal, in 0.71 of the time of torch's LSTM (docs/results-speed.md):
 
-Shape suffixes: B sentences, T positions, U types, C characters, E input, D hidden (both directions).
+    i, f, o = σ(W x_t + U h + b)   g = tanh(W x_t + U h + b)   c ← f∘c + i∘g   h ← o∘tanh(c)
+
+Positions are packed in the order of time, the longest sentence first, so that the sentences that still run
+at one time are the first rows. W x is made for all times at once, once for each word type; what is left of a
+step is one product U h and one compiled pass over its rows.
+
+Shapes: B sentences, T positions, U types, C characters, N packed positions, E input, D hidden (both
+directions), H hidden of one.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numba import njit, types
+from numba.extending import overload
 from torch import Tensor, nn
 
-from parsing.networks import recurrence
 from parsing.networks.config import EncoderConfig
+from parsing.networks.device import Products
 from parsing.networks.features import PAD, TypeTable, WordBatch, make_batch
-from parsing.networks.recurrence import Packing
+from parsing.trees.batch import Int
+
+# cache: compiled once per machine. nogil: other threads run meanwhile. error_model: Python's check for a
+# division by zero keeps loops from being vectorised.
+compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
-def kept(like: Tensor, rate: float) -> Tensor:
-    """1 with the probability ``1 - rate``, else 0, in the shape of ``like``."""
-    return torch.empty_like(like).bernoulli_(1 - rate)
+def tanh(x: Any) -> Any:
+    """Of one number. Compiled for float32 it is Eigen's rational approximation (error 3e-7).
+
+    That takes 0.15 ns an element (measured, one core) against 2.1 of ``torch.tanh`` and 12 of libm, whose
+    calls do not vectorise. numba's cache does not see changes of this file in the files that import it.
+    """
+    return math.tanh(x)
+
+
+@overload(tanh, jit_options={"error_model": "numpy"})
+def _tanh_of_type(x):  # type: ignore[no-untyped-def]
+    if x == types.float32:
+
+        def rational(x):  # type: ignore[no-untyped-def]
+            limit = np.float32(7.90531110763549805)  # tanh is 1 in float32 beyond
+            x = limit if x > limit else x
+            x = -limit if x < -limit else x
+            y = x * x
+            p = y * np.float32(-2.76076847742355e-16) + np.float32(2.00018790482477e-13)
+            p = y * p + np.float32(-8.60467152213735e-11)
+            p = y * p + np.float32(5.12229709037114e-08)
+            p = y * p + np.float32(1.48572235717979e-05)
+            p = y * p + np.float32(6.37261928875436e-04)
+            p = y * p + np.float32(4.89352455891786e-03)
+            q = y * np.float32(1.19825839466702e-06) + np.float32(1.18534705686654e-04)
+            q = y * q + np.float32(2.26843463243900e-03)
+            q = y * q + np.float32(4.89352518554385e-03)
+            return x * p / q
+
+        return rational
+    return lambda x: math.tanh(x)
+
+
+def sigmoid(x: Any) -> Any:
+    """σ(x) = (1 + tanh(x/2)) / 2 of one number, compiled as :func:`tanh`."""
+    return 0.5 * math.tanh(0.5 * x) + 0.5
+
+
+@overload(sigmoid, jit_options={"error_model": "numpy"})
+def _sigmoid_of_type(x):  # type: ignore[no-untyped-def]
+    if x == types.float32:
+        return lambda x: np.float32(0.5) + np.float32(0.5) * tanh(np.float32(0.5) * x)
+    return lambda x: 0.5 + 0.5 * tanh(0.5 * x)
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The order of a batch's positions by time."""
+
+    shape: tuple[int, int]
+    """B, T of the padded batch."""
+    index_N: Tensor
+    """int64, where each packed position is in the padded batch, ``sentence * T + time``."""
+    starts: Int
+    """int64: the positions of time t are ``starts[t]:starts[t + 1]``; times of padding alone are left out."""
+
+    @classmethod
+    def of(cls, lengths_B: Tensor, positions: int) -> Packing:
+        """Of sentences of these lengths, each at least 1, on the host, in a batch of T positions."""
+        lengths = lengths_B.numpy()
+        order = np.argsort(-lengths, kind="stable")
+        runs = np.arange(lengths.max())[:, None] < lengths[order]
+        time, place = np.nonzero(runs)
+        return cls(
+            shape=(len(lengths), positions),
+            index_N=torch.from_numpy(order[place] * positions + time),
+            starts=np.concatenate([[0], np.cumsum(runs.sum(1))]),
+        )
+
+    def pack(self, x_BT: Tensor) -> Tensor:
+        """[B, T, ...] -> [N, ...]."""
+        return x_BT.flatten(0, 1).index_select(0, self.index_N)
+
+    def unpack(self, x_NE: Tensor) -> Tensor:
+        """[N, E] -> [B, T, E]; padding is 0."""
+        x_BTE = x_NE.new_zeros(*self.shape, x_NE.shape[1])
+        x_BTE.flatten(0, 1).index_copy_(0, self.index_N, x_NE)
+        return x_BTE
+
+
+def runs_packed(module: nn.Module) -> bool:
+    """Whether LSTM layers can run without padding here now: no gradients, no dropout, on the CPU."""
+    on_cpu = next(module.parameters()).device.type == "cpu"
+    return on_cpu and not (module.training or torch.is_grad_enabled())
+
+
+@compiled
+def _step(gates, bias, h, c, out, low, high, direction):  # type: ignore[no-untyped-def]
+    """Gates, cells and states of the sentences that run at one time, positions low to high.
+
+    ``gates`` [N, 4H], W x + U h in torch's order i, f, g, o, are overwritten, ``h`` and ``c`` [B, H] updated
+    (the sentences that run come first); the half of ``out`` [N, 2H] for ``direction`` (1 is back) is written.
+    """
+    hidden = h.shape[1]
+    for k in range(high - low):
+        row, state, cell = gates[low + k], h[k], c[k]
+        i_f, b_if = row[: 2 * hidden], bias[: 2 * hidden]
+        g, b_g = row[2 * hidden : 3 * hidden], bias[2 * hidden : 3 * hidden]
+        o, b_o = row[3 * hidden :], bias[3 * hidden :]
+        for j in range(2 * hidden):
+            i_f[j] = sigmoid(i_f[j] + b_if[j])
+        for j in range(hidden):
+            g[j] = tanh(g[j] + b_g[j])
+        for j in range(hidden):
+            o[j] = sigmoid(o[j] + b_o[j])
+        i, f = i_f[:hidden], i_f[hidden:]
+        for j in range(hidden):
+            cell[j] = f[j] * cell[j] + i[j] * g[j]
+        for j in range(hidden):
+            state[j] = o[j] * tanh(cell[j])
+        to = out[low + k, direction * hidden : (direction + 1) * hidden]
+        for j in range(hidden):
+            to[j] = state[j]
 
 
 def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:
     """Variational dropout: one mask per sentence, the same at every position."""
     if rate == 0:
         return x_BTD
-    mask_B1D = kept(x_BTD[:, :1], rate) / (1 - rate)
-    return x_BTD * mask_B1D
+    return x_BTD * (torch.empty_like(x_BTD[:, :1]).bernoulli_(1 - rate) / (1 - rate))
 
 
 def independent_dropout(word_BTE: Tensor, character_BTE: Tensor, rate: float) -> tuple[Tensor, Tensor]:
     """Drop a token's whole word or character vector; if one is dropped, the other is doubled."""
     if rate == 0:
         return word_BTE, character_BTE
-    masks = [kept(x[..., :1], rate) for x in (word_BTE, character_BTE)]
+    masks = [torch.empty_like(x[..., :1]).bernoulli_(1 - rate) for x in (word_BTE, character_BTE)]
     scale = 2 / (masks[0] + masks[1]).clamp(min=1)
     return word_BTE * (masks[0] * scale), character_BTE * (masks[1] * scale)
 
 
-def reversal(lengths_B: Tensor, positions: int) -> Tensor:
-    """Flat index [B·T] that reverses the first ``lengths_B[b]`` positions of each row.
-
-    Padding stays where it is, so the index is its own inverse.
-    """
-    positions_T = torch.arange(positions, device=lengths_B.device)
+def reverse_within(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
+    """Reverse the first ``lengths_B[b]`` positions of each row; padding stays where it is."""
+    positions_T = torch.arange(x_BTD.shape[1], device=lengths_B.device)
     index_BT = lengths_B[:, None] - 1 - positions_T
     index_BT = torch.where(index_BT >= 0, index_BT, positions_T)
-    starts_B = torch.arange(len(lengths_B), device=lengths_B.device) * positions
-    return (index_BT + starts_B[:, None]).flatten()
-
-
-def reverse_within(x_BTD: Tensor, index: Tensor) -> Tensor:
-    """Apply a :func:`reversal`: rows are copied whole, three times as fast as ``gather``."""
-    return x_BTD.flatten(0, 1).index_select(0, index).view_as(x_BTD)
+    starts_B1 = torch.arange(len(lengths_B), device=lengths_B.device)[:, None] * x_BTD.shape[1]
+    # Rows are copied whole, three times as fast as gather.
+    return x_BTD.flatten(0, 1).index_select(0, (index_BT + starts_B1).flatten()).view_as(x_BTD)
 
 
 class BidirectionalLayer(nn.Module):
@@ -81,10 +199,35 @@ class BidirectionalLayer(nn.Module):
 
     def forward(self, x_BTE: Tensor, lengths_B: Tensor) -> Tensor:
         """[B, T, E] -> [B, T, D]: states of both directions, ahead first."""
-        index = reversal(lengths_B, x_BTE.shape[1])
         ahead_BTH, _ = self.ahead(x_BTE)
-        back_BTH, _ = self.back(reverse_within(x_BTE, index))
-        return torch.cat([ahead_BTH, reverse_within(back_BTH, index)], -1)
+        back_BTH, _ = self.back(reverse_within(x_BTE, lengths_B))
+        return torch.cat([ahead_BTH, reverse_within(back_BTH, lengths_B)], -1)
+
+    def packed(self, x_KE: Tensor, row_N: Tensor | None, packing: Packing) -> Tensor:
+        """States [N, D] by our own loop; see the module's docstring.
+
+        ``row_N``, int64, is the input of each packed position, so that equal ones are multiplied once; None
+        if there is one input for each, in order.
+        """
+        products = Products.of(x_KE)
+        out = x_KE.new_empty(len(packing.index_N), 2 * self.ahead.hidden_size)
+        times = list(itertools.pairwise(packing.starts.tolist()))
+        for direction, lstm in enumerate((self.ahead, self.back)):
+            weights = dict(lstm.named_parameters())
+            gates = products.new_mm(x_KE, weights["weight_ih_l0"].t())
+            if row_N is not None:
+                gates = gates.index_select(0, row_N)
+            weight, bias = weights["weight_hh_l0"].t(), weights["bias_ih_l0"] + weights["bias_hh_l0"]
+            h = x_KE.new_zeros(times[0][1], lstm.hidden_size)
+            arrays = gates.numpy(), bias.numpy(), h.numpy(), np.zeros_like(h.numpy()), out.numpy()
+            running = 0
+            for low, high in reversed(times) if direction else times:
+                running = min(running, high - low)  # ahead, sentences end; back, they begin, from nothing
+                if running:
+                    products.addmm(h[:running], weight, gates[low : low + running])
+                _step(*arrays, low, high, direction)
+                running = high - low
+        return out
 
 
 class CharacterEncoder(nn.Module):
@@ -101,10 +244,9 @@ class CharacterEncoder(nn.Module):
 
     def forward(self, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
         """Character ids [U, C] and their number [U], both on the host -> [U, E]."""
-        if recurrence.applies_to(self.lstm):
+        if runs_packed(self.lstm):
             packing = Packing.of(counts_U, characters_UC.shape[1])
-            lstms, character_N = [self.lstm.ahead, self.lstm.back], packing.pack(characters_UC)
-            states_NE = recurrence.states(lstms, self.embedding.weight, character_N, packing)
+            states_NE = self.lstm.packed(self.embedding.weight, packing.pack(characters_UC), packing)
             return _ends(packing.unpack(states_NE), counts_U)
         device = self.embedding.weight.device
         group_U = torch.bucketize(counts_U, torch.tensor(self.GROUPS))
@@ -125,17 +267,21 @@ def _ends(states_UCE: Tensor, counts_U: Tensor) -> Tensor:
 
 
 class SentenceEncoder(nn.Module):
-    """Batches of words to contextual states; see the module's docstring."""
+    """Batches of words to contextual states; see the module's docstring.
+
+    :attr:`dropout` is the rate in training: of a token's word, and independently its characters, as a whole;
+    of layer inputs and of the output, one mask per sentence.
+    """
 
     def __init__(self, n_words: int, n_characters: int, config: EncoderConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.dropout = config, 0.0
         self.words = nn.Embedding(n_words, config.word_dim)
         self.characters = CharacterEncoder(n_characters, config.character_dim, config.character_hidden)
         self.input_dim = config.word_dim + self.characters.output_dim
-        widths = [self.input_dim, *[2 * config.hidden] * (config.layers - 1)]
-        self.layers = nn.ModuleList(BidirectionalLayer(width, config.hidden) for width in widths)
         self.output_dim = 2 * config.hidden
+        widths = [self.input_dim, *[self.output_dim] * (config.layers - 1)]
+        self.layers = nn.ModuleList(BidirectionalLayer(width, config.hidden) for width in widths)
         with torch.no_grad():
             self.words.weight[PAD].zero_()
 
@@ -151,20 +297,7 @@ class SentenceEncoder(nn.Module):
         characters_UE = self.characters(batch.characters_UC, batch.character_counts_U)
         # embedding() rather than indexing: its backward is a sum by row, much faster than index_put.
         character_BTE = nn.functional.embedding(types_BT, characters_UE)
-        word, character = independent_dropout(
-            self.words(words_BT), character_BTE, self.config.embedding_dropout
-        )
-        return torch.cat([word, character], -1)
-
-    def _without_padding(self, x_UE: Tensor, row_BT: Tensor, lengths_B: Tensor) -> Tensor:
-        """The states of ``x_UE[row_BT]`` without gradients; the first layer's inputs once a row."""
-        packing = Packing.of(lengths_B, row_BT.shape[1])
-        x_NE = x_UE.to(next(self.layers.parameters()).dtype)
-        row_N: Tensor | None = packing.pack(row_BT)
-        for layer in self.layers:
-            assert isinstance(layer, BidirectionalLayer)
-            x_NE, row_N = recurrence.states([layer.ahead, layer.back], x_NE, row_N, packing), None
-        return packing.unpack(x_NE).float()
+        return torch.cat(independent_dropout(self.words(words_BT), character_BTE, self.dropout), -1)
 
     def forward(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
         """States [B, T, D] of every position, boundaries included; the first half of D runs ahead.
@@ -176,14 +309,18 @@ class SentenceEncoder(nn.Module):
         else:
             parts = batch.words_U, batch.characters_UC, batch.character_counts_U
             x_UE = self.type_vectors(*parts) if vectors is None else vectors.of_types(batch)
-            if recurrence.applies_to(self.layers):
-                return self._without_padding(x_UE, batch.types_BT, batch.lengths_B)
+            if runs_packed(self):
+                packing = Packing.of(batch.lengths_B, batch.types_BT.shape[1])
+                row_N: Tensor | None = packing.pack(batch.types_BT)
+                for layer in self.layers:
+                    assert isinstance(layer, BidirectionalLayer)
+                    x_UE, row_N = layer.packed(x_UE, row_N, packing), None
+                return packing.unpack(x_UE)
             x_BTE = x_UE[batch.types_BT.to(x_UE.device)]
-        rate = self.config.dropout if self.training else 0.0
-        x_BTE, lengths_B = x_BTE.to(next(self.layers.parameters()).dtype), batch.lengths_B.to(x_BTE.device)
+        rate, lengths_B = self.dropout if self.training else 0.0, batch.lengths_B.to(x_BTE.device)
         for layer in self.layers:
             x_BTE = layer(shared_dropout(x_BTE, rate), lengths_B)
-        return shared_dropout(x_BTE, rate).float()
+        return shared_dropout(x_BTE, rate)
 
 
 class TypeVectors:
@@ -207,8 +344,7 @@ class TypeVectors:
         """A padded batch of tokenised sentences, with the boundaries that the encoder expects."""
         if len(self.table) > self.max_types:
             self.forget()
-        rows = [self.table.rows(tokens) for tokens in sentences]
-        return make_batch(self.table, rows, end_boundary=self.encoder.config.end_boundary)
+        return make_batch(self.table, sentences, end_boundary=self.encoder.config.end_boundary)
 
     @torch.inference_mode()
     def of_types(self, batch: WordBatch) -> Tensor:
@@ -217,12 +353,12 @@ class TypeVectors:
             more = max(len(self.table), 2 * len(self._known)) - len(self._known)
             self._known = np.append(self._known, np.zeros(more, dtype=bool))
             self._vectors = torch.cat([self._vectors, self._vectors.new_zeros(more, self.encoder.input_dim)])
-        device = self._vectors.device
         missing = np.flatnonzero(~self._known[batch.rows_U])
+        rows_U = torch.from_numpy(batch.rows_U).to(self._vectors.device)
         if len(missing):
-            index, rows = torch.from_numpy(missing), batch.rows_U[missing]
-            self._vectors[torch.from_numpy(rows).to(device)] = self.encoder.type_vectors(
+            index = torch.from_numpy(missing)
+            self._vectors[rows_U[index.to(rows_U.device)]] = self.encoder.type_vectors(
                 batch.words_U[index], batch.characters_UC[index], batch.character_counts_U[index]
             )
-            self._known[rows] = True
-        return self._vectors[torch.from_numpy(batch.rows_U).to(device)]
+            self._known[batch.rows_U[missing]] = True
+        return self._vectors[rows_U]

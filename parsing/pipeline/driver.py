@@ -3,39 +3,51 @@
 Only this process writes. A run that is killed anywhere is finished by the same command, and the content hash
 of the finished cache equals that of an uninterrupted run. A shard is handed out in parts, so that all cores
 are busy to the end even if a corpus has only a few shards.
+
+A pool calls methods of its :class:`Worker` objects and returns futures; that of a cluster is in
+:mod:`parsing.pipeline.ray`. Workers have no say in what comes out.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import dataclasses
+import functools
 import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from unittest.mock import patch
 
-from corpora.documents import Corpus, Document
 from corpora.inputs import encodable
 from corpora.support.cli import LOGGER, log_to
-from corpora.support.errors import UserError
+from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import locked, sweep, write_json
 from corpora.support.progress import progress
-from parsing.cache.files import (
-    NAME,
-    SHARD_SENTENCES,
-    Manifest,
-    ShardRow,
-    check_shard,
-    difference,
-    write_shard,
-)
-from parsing.cache.format import REPLACED_BYTES, TOO_LONG, Batch, join
-from parsing.pipeline.workers import FEWER, Part, Pool, parse_parts
+from corpora.text import Corpus, Document
+from parsing.text_parser import TextParser
+from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join
+from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, ShardRow, check_shard, write_shard
 
 PART_SENTENCES = 1024
 """About a second of work: no worker idles longer than that at the end."""
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+SHOWN_FAULTS = 20
+"""Faults of one part that the log has; all are flagged."""
+FEWER = "take fewer --workers, or free memory; the same command resumes"
+MakeParser = Callable[[], TextParser]
+"""Loads the parsers where they are to work; it must be picklable for a pool of processes."""
 log = logging.getLogger(LOGGER)
 
 
@@ -63,6 +75,148 @@ class Shard:
     """Sentences of this shard at which a document starts."""
     document_ids: list[str] = dataclasses.field(default_factory=list)
     """Identifiers of these documents."""
+    done: dict[int, Batch] = dataclasses.field(default_factory=dict)
+    """Trees of its parts, by their first sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The sentences ``start`` to ``stop`` (excluded) of a shard."""
+
+    shard: Shard
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        return f"shard {self.shard.index}, sentences {self.start} to {self.stop}"
+
+
+class Worker:
+    """Parsers that are loaded once, when they are first needed."""
+
+    def __init__(self, make: MakeParser) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def parser(self) -> TextParser:
+        """The parsers."""
+        return self._make()
+
+    def describe(self) -> tuple[dict[str, Any], Inventories]:
+        """What decides the trees, and the names of their ids."""
+        return self.parser.identity, self.parser.inventories
+
+    def parse(self, sentences: Sequence[Sequence[str]], flags: Sequence[int]) -> tuple[Batch, list[str]]:
+        """Trees of a part, and the faults to tell the user of."""
+        faults: list[str] = []
+        return self.parser.arrays(sentences, flags, faults.append), faults[:SHOWN_FAULTS]
+
+
+class Pool(AbstractContextManager["Pool"]):
+    """Parses in this process: for a few sentences that is faster than starting workers."""
+
+    size = 1
+    """Workers."""
+
+    def __init__(self, make: MakeParser) -> None:
+        self._worker = Worker(make)
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def submit(self, method: str, *args: Any) -> Future[Any]:
+        """Call a method of a worker; here at once, and its error is raised."""
+        future: Future[Any] = Future()
+        future.set_result(getattr(self._worker, method)(*args))
+        return future
+
+
+class LocalPool(Pool):
+    """Parses in spawned processes on this machine, one thread each; None is one per core.
+
+    Several ``makes``, one per GPU, are shared evenly by the processes.
+    """
+
+    def __init__(self, makes: MakeParser | Sequence[MakeParser], workers: int | None = None) -> None:
+        self._makes = [makes] if callable(makes) else list(makes)
+        self.size = workers or available_cores()
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._alive.close()  # before the parts that wait for an idle process are worked off
+        self._executor.shutdown(cancel_futures=True)
+
+    def submit(self, method: str, *args: Any) -> Future[Any]:
+        """Call a method of the next idle process's worker; all are started anew once one has died."""
+        try:
+            return self._executor.submit(_call, method, *args)
+        except BrokenExecutor:
+            self._start()
+            return self._executor.submit(_call, method, *args)
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        end, self._alive = context.Pipe(duplex=False)
+        begin = (self._makes, context.Value("i", 0), end)
+        self._executor = ProcessPoolExecutor(self.size, context, _begin, begin)
+        try:
+            with patch.dict(os.environ, ONE_THREAD), _interrupts_blocked():
+                for _ in range(self.size):  # starts a process each, which loads its parsers
+                    self._executor.submit(_call, "describe")
+        except BaseException as error:
+            self.__exit__()
+            if isinstance(error, OSError):  # the system refuses another process
+                raise UserError(
+                    f"{self.size} workers cannot be started ({error.strerror}); {FEWER}"
+                ) from None
+            raise
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes that are started in here never see Ctrl-C, which a terminal sends to all; the driver does."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_worker: Worker
+"""Of this process, if it is one of a :class:`LocalPool`."""
+_at_work = threading.Lock()
+
+
+def _begin(makes: Sequence[MakeParser], started: Any, pool: Connection) -> None:
+    """Begin a process, which takes its turn among ``makes`` and ends with its pool, however that ends."""
+    global _worker
+    threading.Thread(target=_end_with, args=(pool,), daemon=True).start()
+    with started.get_lock():
+        _worker = Worker(makes[started.value % len(makes)])
+        started.value += 1
+
+
+def _end_with(pool: Connection) -> None:
+    pool.poll(None)  # until the other end is closed
+    if not _at_work.locked():  # perhaps it is sending: half an answer would hang the pool
+        time.sleep(1)
+    os._exit(1)
+
+
+def _call(method: str, *args: Any) -> Any:
+    """Call a method of this process's worker."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    with _at_work:
+        try:
+            return getattr(_worker, method)(*args)
+        finally:
+            give_memory_back()
 
 
 def run_corpus(
@@ -120,19 +274,39 @@ def run_corpus(
             rows = {row.index: row for row in sound_shards(output, manifest)}
             before = listed(manifest, rows, complete=False).total("sentences")
             if not manifest.complete or len(rows) < len(manifest.shards):
-                shards = (one for one in shards_of(corpus, shard_sentences) if one.index not in rows)
+                parts = (
+                    Part(shard, start, min(start + part_sentences, len(shard.sentences)))
+                    for shard in shards_of(corpus, shard_sentences)
+                    if shard.index not in rows
+                    for start in range(0, len(shard.sentences), part_sentences)
+                )
                 with progress(total=total, initial=before, description="parsing") as bar:
-                    for part, row in written(pool, shards, part_sentences, output):
-                        bar.update(len(part.sentences))
-                        if row is not None:
-                            rows[row.index] = row
-                            manifest = listed(manifest, rows, complete=False)
-                            manifest.write(output)
+                    for part, batch in parse_parts(pool, parts):
+                        bar.update(len(batch))
+                        shard, done = part.shard, part.shard.done
+                        done[part.start] = batch
+                        if sum(map(len, done.values())) == len(shard.sentences):
+                            whole = join([done[start] for start in sorted(done)])
+                            rows[shard.index] = write_shard(
+                                output, shard.index, whole, shard.document_starts, shard.document_ids
+                            )
+                            listed(manifest, rows, complete=False).write(output)
                 if not rows:
                     raise UserError(f"{corpus.name}: has no sentences")
                 manifest = listed(manifest, rows, complete=True)
                 manifest.write(output)
     return RunSummary(manifest, manifest.total("sentences") - before, time.monotonic() - began)
+
+
+def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
+    """The first value in which two identities differ, as ``corpus.sha256: 'a' is now 'b'``."""
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        for key in sorted(set(stored) | set(wanted)):
+            found = difference(stored.get(key), wanted.get(key), f"{at}.{key}" if at else key)
+            if found:
+                return found
+        return None
+    return None if stored == wanted else f"{at}: {stored!r} is now {wanted!r}"
 
 
 def listed(manifest: Manifest, rows: dict[int, ShardRow], *, complete: bool) -> Manifest:
@@ -151,30 +325,6 @@ def sound_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
             yield row
 
 
-def written(
-    pool: Pool, shards: Iterator[Shard], size: int, output: Path
-) -> Iterator[tuple[Part, ShardRow | None]]:
-    """Parse shards in parts of ``size`` sentences; the last part of each comes with the row of its file."""
-    waiting: dict[int, tuple[Shard, dict[int, Batch]]] = {}
-
-    def parts() -> Iterator[Part]:
-        for shard in shards:
-            waiting[shard.index] = shard, {}
-            for start in range(0, len(shard.sentences), size):
-                inside = slice(start, start + size)
-                yield Part(shard.index, start, shard.sentences[inside], shard.flags[inside])
-
-    for part, batch in parse_parts(pool, parts()):
-        shard, done = waiting[part.shard]
-        done[part.start] = batch
-        row = None
-        if sum(map(len, done.values())) == len(shard.sentences):
-            whole = join([done[start] for start in sorted(done)])
-            row = write_shard(output, shard.index, whole, shard.document_starts, shard.document_ids)
-            del waiting[shard.index]
-        yield part, row
-
-
 def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
     """Cut documents into shards of ``size`` sentences."""
     shard = Shard(0)
@@ -190,3 +340,60 @@ def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
                 shard = Shard(shard.index + 1)
     if shard.sentences:
         yield shard
+
+
+def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch]]:
+    """Trees of every part, in the order in which they are done.
+
+    A part that fails, or whose worker dies, is tried again, then with nothing else at work: there may be no
+    memory for two, and it shows which part is at fault. Dead workers are replaced.
+
+    Raises:
+        UserError: the corpus could not be read, the device is lost, or a part's workers died or had no memory
+            twice.
+        RuntimeError: the parsers failed twice on one part.
+    """
+    running: dict[Future[tuple[Batch, list[str]]], Part] = {}
+    again: list[Part] = []
+    while True:
+        alone = bool(again) and not running
+        while (alone or not again) and len(running) < (1 if alone else 2 * pool.size):
+            part = again.pop() if alone else next(parts, None)
+            if part is None:
+                break
+            inside = slice(part.start, part.stop)
+            running[pool.submit("parse", part.shard.sentences[inside], part.shard.flags[inside])] = part
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            part = running.pop(future)
+            try:
+                batch, faults = future.result()
+            except UserError:
+                raise
+            except Exception as error:
+                no_memory = isinstance(error, BrokenExecutor) or out_of_memory(error)
+                reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+                if alone and no_memory:
+                    raise UserError(f"{part}: its worker failed twice ({reason}); {FEWER}") from None
+                if alone:
+                    raise RuntimeError(f"{part}: failed twice") from error
+                log.warning("%s: its worker failed (%s); trying again", part, reason)
+                again.append(part)
+            else:
+                for fault in faults:
+                    log.warning("%s", fault)
+                yield part, batch
+
+
+def available_cores() -> int:
+    """Cores this process may use (a container may have fewer than the machine)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def give_memory_back() -> None:
+    """Return freed memory to the system: glibc keeps the fragments left by batches of changing shapes."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

@@ -10,7 +10,7 @@ from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self
 
 from corpora.support.errors import MissingExtraError, UserError
-from parsing.pipeline.workers import MakeParser, Pool, Worker
+from parsing.pipeline.driver import MakeParser, Pool, Worker
 
 try:
     import ray

@@ -16,10 +16,9 @@ and versions, no time limit), if the batches of an epoch depend only on its numb
 batch, the weights, the optimiser's state and torch's random numbers. On a CPU their state is in the
 checkpoints; with ``step_seed`` torch is seeded anew for each step, on any device.
 
-In the folder: ``checkpoints/`` and ``best/`` (:mod:`parsing.training.checkpoints`) and ``log.jsonl``, one
-line per evaluation (``{"kind": "evaluation", "step": ..., "epoch": ..., "minutes": ..., the mean of each
-metric of the steps since the last one, the scores}``) and with ``Plan.log_steps`` one per step (``"kind":
-"train"``). Lines of steps that run again after a kill are dropped first.
+In the folder: ``checkpoints/`` and ``best/`` and ``log.jsonl``, a line per step (``"kind": "train"``) and per
+evaluation (``{"kind": "evaluation", "step": ..., "epoch": ..., "minutes": ..., the mean of each metric of the
+steps since the last one, the scores}``). Lines of steps that run again after a kill are dropped first.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
 from corpora.support.progress import Bar, progress
-from parsing.training.checkpoints import Checkpoint, Checkpoints, load_parameters
-from parsing.training.task import Batch, Position, Row, Task
+from parsing.training.task import Batch, Checkpoint, Checkpoints, Position, Row, Task, load_parameters
 
 log = logging.getLogger(LOGGER)
 LOG = "log.jsonl"
@@ -65,8 +63,6 @@ class Plan:
     """Seconds between checkpoints; each evaluation writes one besides."""
     read_every: int = 1
     """Steps between readings of the metrics."""
-    log_steps: bool = False
-    """Write a line per step."""
 
 
 class _Alone:
@@ -231,8 +227,7 @@ class Loop(Generic[Batch]):
             for name, value in row.items():
                 total, count = self.position.sums.get(name, (0.0, 0))
                 self.position.sums[name] = [total + value, count + 1]
-            if self.plan.log_steps:
-                self._write({"kind": "train", "step": step, **row})
+            self._write({"kind": "train", "step": step, **row})
         if rows:
             bar.set_postfix({name: f"{value:.3f}" for name, value in rows[-1].items() if "loss" in name})
 
@@ -251,12 +246,12 @@ class Loop(Generic[Batch]):
                     self.task.keep_best(self.bests, row)
         position.sums = {}
         self._write(row)
+        self.task.evaluated(row)
 
     def _write(self, row: Row) -> None:
         if self.processes.first:
             with open(self.folder / LOG, "a", encoding="utf-8") as stream:
                 stream.write(json.dumps(row) + "\n")
-            self.task.logged(row)
 
     def _stop(self, number: int) -> None:
         self._signal = number

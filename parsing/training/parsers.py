@@ -4,11 +4,10 @@ A sentence may have arcs, a constituency tree, or both. The loss of a batch is
 
     mean margin loss of its trees + 5 (mean cross-entropy of tags) + 10 (mean −log p(head) − log p(relation))
 
-(:mod:`parsing.constituency.loss`, benepar's weight of tags, :meth:`DependencyModel.loss`); without trees it
-is the arcs' loss alone. Adam's learning rate rises, then falls to 0; the weights that are scored and kept are
-an exponential average.
+(:meth:`ConstituencyModel.loss`, :meth:`DependencyModel.loss`); without trees it is the arcs' loss alone.
+Adam's learning rate rises, then falls to 0; the weights that are scored and kept are an exponential average.
 
-Shapes: B sentences, T positions, N words (packed), D encoder output.
+Shapes: B sentences, T positions, D encoder output.
 """
 
 from __future__ import annotations
@@ -16,29 +15,24 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from corpora.documents import Sentence
-from corpora.support.cli import log_to
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_text
-from parsing.constituency.loss import margin_loss
-from parsing.constituency.model import ConstituencyModel, SpanParser, fencepost_vectors, word_states
-from parsing.dependency.model import BiaffineParser, DependencyModel
-from parsing.models import parser_of
+from corpora.text import Sentence
 from parsing.networks.config import LoopConfig, ModelConfig, TrainConfig
+from parsing.networks.constituency import IGNORED, ConstituencyModel, SpanParser
+from parsing.networks.dependency import BiaffineParser, DependencyModel
 from parsing.networks.device import pick_device
 from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
-from parsing.networks.model_folder import CARD, ModelFolder, load_model_folder, save_model_folder
-from parsing.training.checkpoints import Checkpoint, load_parameters
+from parsing.networks.parser import CARD, save_model_folder
+from parsing.text_parser import load_parser
 from parsing.training.loop import Loop, Plan
 from parsing.training.scores import (
     Scores,
@@ -47,14 +41,12 @@ from parsing.training.scores import (
     score_constituency,
     score_dependency,
 )
-from parsing.training.task import Position, Row, Task, ramp
+from parsing.training.task import Checkpoint, Position, Task, load_parameters, ramp
+from parsing.trees.batch import ConstituencyParse, Int
 from parsing.trees.brackets import SpanTree, labels_and_tags, to_parse
-from parsing.trees.parsers import ConstituencyParse, Int
 
-TAG_SCALE = 5.0
 ARC_SCALE = 10.0
 """Weight of the arcs' loss, a mean over words; the margin loss is a sum over the spans of a sentence."""
-IGNORED = -100
 BETAS = (0.9, 0.98)
 """Of Adam; squares that are forgotten as fast as by Dozat & Manning (0.9) made spans worse."""
 WARMUP = 0.02
@@ -62,72 +54,63 @@ WARMUP = 0.02
 CLIP = 5.0
 AVERAGE = 0.999
 """Decay per step of the average of the weights."""
-
-KINDS = {"const": "constituency", "dep": "dependency"}
-"""Folder of a parser in the output, and kind of its model folder."""
 ABOUT = {
-    "dep": (
-        "Biaffine dependency parser (Dozat & Manning 2017)",
-        "Words are given, tags are not used; relation subtypes count; `_punct`: with punctuation.",
-    ),
-    "const": (
-        "Span parser (Kitaev & Klein 2018) with part-of-speech tags",
-        "Brackets without function tags, punctuation and wrapper (`parsing/training/scores.py`).",
-    ),
+    "dep": "Biaffine dependency parser (Dozat & Manning 2017). Words are given, tags are not used; relation "
+    "subtypes count; `_punct`: with punctuation.",
+    "const": "Span parser (Kitaev & Klein 2018) with part-of-speech tags. Brackets without function tags, "
+    "punctuation and wrapper (`parsing/training/scores.py`).",
 }
 """What a model is, and how it is scored."""
 
 Model: TypeAlias = DependencyModel | ConstituencyModel
 
 
-@dataclass(frozen=True, kw_only=True)
-class Treebanks:
-    """What is learned from; a parser is trained if it has training data."""
-
-    sentences: Sequence[Sentence] = ()
-    """With heads, relations and tags."""
-    trees: Sequence[SpanTree] = ()
-    """Of the same sentences or of others."""
-    dev_sentences: Sequence[Sentence] = ()
-    """To score arcs on, with universal tags."""
-    dev_trees: Sequence[SpanTree] = ()
-
-
 class ParserTask(Task[list[int]]):
-    """The parsers that the treebanks teach; a batch is the numbers of its sentences.
+    """The parsers that have training data; a batch is the numbers of its sentences.
 
     Sentences with arcs and trees with the same words are one training sentence (the first of each, then
     the second, if there are several). torch is seeded from ``loop``.
+
+    Args:
+        sentences: with heads, relations and tags.
+        trees: of the same sentences or of others.
+        dev: sentences, with universal tags, and trees to score on.
+        config: sizes of the parsers.
+        loop: optimisation.
+        device: where to train.
     """
 
     def __init__(
         self,
-        treebanks: Treebanks,
+        sentences: Sequence[Sentence],
+        trees: Sequence[SpanTree],
+        dev: tuple[Sequence[Sentence], Sequence[SpanTree]],
         config: ModelConfig,
         loop: LoopConfig,
         device: torch.device | None = None,
     ) -> None:
         torch.set_num_threads(1)  # a second one gains little, and the last bits may depend on it
         torch.manual_seed(loop.seed)
-        self.treebanks, self.loop = treebanks, loop
-        words = self._read(treebanks)
-        vocabulary = ParserVocabulary.build(words, min_count=config.min_count)
+        self.dev, self.loop = dev, loop
+        self.words = self._read(sentences, trees)
+        vocabulary = ParserVocabulary.build(self.words, min_count=config.min_count)
         self.constituency: ConstituencyModel | None = None
         self.dependency: DependencyModel | None = None
         self.models: dict[str, Model] = {}
-        if treebanks.trees:
-            names = labels_and_tags(treebanks.trees)
+        if trees:
+            names = labels_and_tags(trees)
             self.constituency = ConstituencyModel(vocabulary, *names, config.encoder, config.spans)
             self.models["const"] = self.constituency
-        if treebanks.sentences:
+        if sentences:
             self.dependency = DependencyModel(vocabulary, self.relations, config.encoder, config.arcs)
             if self.constituency is not None:
                 self.dependency.encoder = self.constituency.encoder
             self.models["dep"] = self.dependency
         self.encoder = next(iter(self.models.values())).encoder
+        self.encoder.dropout = loop.dropout
         self._table = TypeTable(vocabulary)
-        self._rows = [self._table.rows(tokens) for tokens in words]
-        self.sizes = [len(tokens) for tokens in words]
+        for tokens in self.words:  # the order of rows is that of sums, after a resumption too
+            self._table.rows(tokens)
         module = nn.ModuleDict(self.models).to(device)
         on_cpu = device is None or device.type == "cpu"
         super().__init__(
@@ -140,16 +123,15 @@ class ParserTask(Task[list[int]]):
         )
         self.averages = {name: p.detach().clone() for name, p in module.named_parameters()}
 
-    def _read(self, treebanks: Treebanks) -> list[tuple[str, ...]]:
+    def _read(self, sentences: Sequence[Sentence], trees: Sequence[SpanTree]) -> list[tuple[str, ...]]:
         """Set the gold arcs, trees and tags; return the words of each training sentence."""
-        sentences = treebanks.sentences
         self.relations = sorted({relation for s in sentences for relation in s.relations or ()})
         ids = {relation: i for i, relation in enumerate(self.relations)}
         self.arcs = [
             (np.array(s.heads, np.int64), np.array([ids[r] for r in s.relations or ()], np.int64))
             for s in sentences
         ]
-        labels, tags = ({n: i for i, n in enumerate(names)} for names in labels_and_tags(treebanks.trees))
+        labels, tags = ({n: i for i, n in enumerate(names)} for names in labels_and_tags(trees))
         words = [s.tokens for s in sentences]
         self.parses: list[ConstituencyParse | None] = [None] * len(words)
         self.tags: list[Int] = [
@@ -158,7 +140,7 @@ class ParserTask(Task[list[int]]):
         places: defaultdict[tuple[str, ...], deque[int]] = defaultdict(deque)
         for i, tokens in enumerate(words):
             places[tokens].append(i)
-        for tree in treebanks.trees:
+        for tree in trees:
             parse = to_parse(tree, labels, tags)
             if places[tree.words]:
                 at = places[tree.words].popleft()
@@ -172,7 +154,7 @@ class ParserTask(Task[list[int]]):
     def batches(self, epoch: int) -> list[list[int]]:
         """See :func:`length_buckets`."""
         generator = np.random.default_rng([self.loop.seed, epoch])
-        return length_buckets(self.sizes, self.loop.batch_tokens, generator)
+        return length_buckets([len(tokens) for tokens in self.words], self.loop.batch_tokens, generator)
 
     def learning_rate(self, position: Position) -> float:
         """A linear rise over :data:`WARMUP` of the run, then a linear fall to 0 at its end."""
@@ -182,13 +164,13 @@ class ParserTask(Task[list[int]]):
     def loss(self, batch: list[int]) -> Tensor:
         """See the module's docstring."""
         words = make_batch(
-            self._table, [self._rows[i] for i in batch], end_boundary=self.encoder.config.end_boundary
+            self._table, [self.words[i] for i in batch], end_boundary=self.encoder.config.end_boundary
         )
         states_BTD, positions_B = self.encoder(words), words.lengths_B
         losses: list[Tensor] = []
         if self.constituency is not None:
             parses, tags = [self.parses[i] for i in batch], [self.tags[i] for i in batch]
-            losses.append(span_loss(self.constituency, states_BTD, positions_B, parses, tags))
+            losses.append(self.constituency.loss(states_BTD, positions_B, parses, tags))
         with_arcs = [b for b, i in enumerate(batch) if i < len(self.arcs)]
         if self.dependency is not None and with_arcs:
             columns = zip(*(self.arcs[batch[b]] for b in with_arcs), strict=True)
@@ -229,9 +211,8 @@ class ParserTask(Task[list[int]]):
 
     def score(self, kind: str, parser: Any) -> Scores:
         """Of a parser, dep or const, on dev."""
-        if kind == "dep":
-            return score_dependency(parser, self.treebanks.dev_sentences)
-        return score_constituency(parser, self.treebanks.dev_trees)
+        sentences, trees = self.dev
+        return score_dependency(parser, sentences) if kind == "dep" else score_constituency(parser, trees)
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """Adam's moments and the average."""
@@ -264,100 +245,56 @@ def length_buckets(
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
-def span_loss(
-    model: ConstituencyModel,
-    states_BTD: Tensor,
-    positions_B: Tensor,
-    parses: Sequence[ConstituencyParse | None],
-    tags: Sequence[Int],
-) -> Tensor:
-    """Cross-entropy of the tags, weighted, plus the mean margin loss of the sentences that have a tree.
-
-    ``positions_B`` are n + 2, on the host; gold tags, [B] of [n], are ``IGNORED`` where there is none.
-    """
-    scores_NC = model.tag_head(word_states(states_BTD, positions_B))
-    targets_N = torch.from_numpy(np.concatenate(tags).astype(np.int64))
-    on_device = targets_N.to(scores_NC.device)
-    total = F.cross_entropy(scores_NC, on_device, ignore_index=IGNORED, reduction="sum")
-    loss = TAG_SCALE * (total / max(int((targets_N != IGNORED).sum()), 1))
-    with_tree = [b for b, parse in enumerate(parses) if parse is not None]
-    if with_tree:
-        positions = positions_B[with_tree]
-        posts_PD = fencepost_vectors(states_BTD[with_tree], positions)
-        known = [parse for parse in parses if parse is not None]
-        force = model.config.force_root
-        loss = loss + margin_loss(model.span_head, posts_PD, positions.numpy() - 2, known, force=force).mean()
-    return loss
-
-
 def train_parsers(config: TrainConfig) -> int:
     """Train, write the model folders, log the dev scores of what was stored; return the exit code.
 
     Raises:
         UserError: no or bad training data.
     """
-    if bool(config.train_dep) != bool(config.dev_dep) or bool(config.train_const) != bool(config.dev_const):
-        raise UserError("--train-dep and --dev-dep are given together, as --train-const and --dev-const")
-    if not (config.train_dep or config.train_const):
+    pairs = (config.train_dep, config.dev_dep), (config.train_const, config.dev_const)
+    if any(bool(train) != bool(dev) for train, dev in pairs) or not any(train for train, _ in pairs):
         raise UserError("give --train-dep and --dev-dep, or --train-const and --dev-const, or all four")
-    treebanks = Treebanks(
-        sentences=read_dependencies(config.train_dep, tags="xpos") if config.train_dep else (),
-        dev_sentences=read_dependencies(config.dev_dep) if config.dev_dep else (),
-        trees=read_treebank(config.train_const) if config.train_const else (),
-        dev_trees=read_treebank(config.dev_const) if config.dev_const else (),
-    )
     device = pick_device(config.device)
-    task = ParserTask(treebanks, config.model, config.loop, device)
+    task = ParserTask(
+        read_dependencies(config.train_dep, tags="xpos") if config.train_dep else (),
+        read_treebank(config.train_const) if config.train_const else (),
+        (
+            read_dependencies(config.dev_dep) if config.dev_dep else (),
+            read_treebank(config.dev_const) if config.dev_const else (),
+        ),
+        config.model,
+        config.loop,
+        device,
+    )
     files = {"train": config.train_dep + config.train_const, "dev": config.dev_dep + config.dev_const}
     data = {role: {str(path): sha256_file(path) for path in paths} for role, paths in files.items()}
-    options = config_to_json(config.loop)
-    del options["checkpoint_s"]
-    identity = {"model": config_to_json(config.model), "device": device.type}
-    plan = Plan(
-        epochs=config.loop.epochs, max_minutes=config.loop.max_minutes, checkpoint_s=config.loop.checkpoint_s
-    )
+    identity = {"model": config_to_json(config.model), "device": device.type, **config_to_json(config.loop)}
+    plan = Plan(epochs=config.loop.epochs, max_minutes=config.loop.max_minutes)
     log = log_to(config.output / "training")
-    loop = Loop(task, plan, config.output / "training", identity=options | identity | data)
+    loop = Loop(task, plan, config.output / "training", identity=identity | data)
     parameters = sum(parameter.numel() for parameter in task.module.parameters())
-    log.info("%d sentences, %d words; %d parameters", len(task.sizes), sum(task.sizes), parameters)
+    log.info("%d sentences, %d words; %d parameters", len(task.words), sum(map(len, task.words)), parameters)
     if code := loop.run():
         return code
     loop.load_best()
-    name = config.name or config.output.resolve().name
     for kind, model in task.models.items():
-        path = config.output / kind
-        save_model_folder(
-            path,
-            kind=KINDS[kind],
-            name=f"{name}-{kind}",
-            version=config.version,
-            config=model.config_json(),
-            vocabulary=model.vocabulary_json(),
-            tensors=model.state_dict(),
-        )
+        path, name = config.output / kind, f"{config.output.resolve().name}-{kind}"
+        save_model_folder(path, name=name, version="1", **model.content())
         # The stored weights are scored, not those in memory: float16 rounds them.
-        folder = load_model_folder(path, KINDS[kind])
-        scores = task.score(kind, parser_of(folder))
-        write_text(path / CARD, "\n".join(_card(kind, folder, data, scores, loop.position.best)))
+        scores = task.score(kind, load_parser(kind, str(path)))
+        write_text(path / CARD, _card(name, kind, data, scores))
         log.info("%s: %s", path, ", ".join(f"{key} {value:.2f}" for key, value in scores.items()))
     return 0
 
 
-def _card(
-    kind: str, folder: ModelFolder, data: Mapping[str, Mapping[str, str]], scores: Scores, best: Row
-) -> Iterator[str]:
-    """The lines of a model card: what it is, data, scores."""
-    about, rules = ABOUT[kind]
-    parameters = sum(tensor.numel() for tensor in folder.tensors.values())
-    predicted = [names for names in ("relations", "labels", "tags") if names in folder.vocabulary]
-    sizes = ", ".join(f"{len(folder.names(names))} {names}" for names in predicted)
-    yield from (f"# {folder.identity['name']}, version {folder.identity['version']}", "")
-    yield f"{about} over a word and character BiLSTM; {parameters:,} parameters, {sizes}."
-    yield from ("", "## Data", "")
-    for role, files in data.items():
-        for path, digest in files.items():
-            yield f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
-    yield from ("", "## Scores on dev, in per cent", "", f"| {' | '.join(scores)} |")
-    yield "|---" * len(scores) + "|"
-    yield f"| {' | '.join(f'{value:.2f}' for value in scores.values())} |"
-    yield from ("", f"{rules} Epoch {best['epoch'] + 1} was the best on the same sentences.", "")
+def _card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Scores) -> str:
+    """A model card: what it is, data, scores."""
+    files = [
+        f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
+        for role, digests in data.items()
+        for path, digest in digests.items()
+    ]
+    table = [[*scores], ["---"] * len(scores), [f"{value:.2f}" for value in scores.values()]]
+    parts = [f"# {name}", ABOUT[kind], "## Data", "\n".join(files), "## Scores on dev, in per cent"]
+    parts += ["\n".join(f"| {' | '.join(row)} |" for row in table)]
+    return "\n\n".join([*parts, "The weights of the best epoch on the same sentences.\n"])

@@ -1,30 +1,152 @@
-"""What :mod:`parsing.training.loop` trains: the methods that a task has, and how far a run has come."""
+"""What :mod:`parsing.training.loop` trains: the methods that a task has, how far a run has come, checkpoints.
+
+A checkpoint is a folder, ``step-00001200/``: ``weights.safetensors``, ``optimiser.safetensors`` and
+``state.json`` (position, random state, SHA-256 of the two files, under a seal of its own). It is written
+under a temporary name, flushed and renamed, so a kill or a full disk leaves the previous one as the newest.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
+import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
-from parsing.training.checkpoints import (
-    Checkpoint,
-    Checkpoints,
-    adam_tensors,
-    load_adam,
-    load_parameters,
-    parameters_of,
-)
+from corpora.support.files import fsync_path, read_record, sha256_file, write_record
 
 Batch = TypeVar("Batch")
 Row = dict[str, Any]
 """Values of a step or an evaluation by name."""
+FORMAT = 3
+FILES = ("weights.safetensors", "optimiser.safetensors")
+log = logging.getLogger(LOGGER)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything a run needs to continue."""
+
+    weights: dict[str, Tensor]
+    optimiser: dict[str, Tensor]
+    """Whatever the next update reads besides the weights: Adam's moments, averages of the weights."""
+    state: dict[str, Any]
+    """The loop's own JSON values; the random state is added when they are written."""
+
+
+class Checkpoints:
+    """The newest ``keep`` checkpoints of one run, in a folder."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder, self.keep = folder, keep
+
+    def save(self, step: int, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint, then delete all but the last ``keep`` up to it.
+
+        Later ones are deleted too: the run resumed from an earlier one, so they are damaged.
+
+        Raises:
+            OSError: the disk is full or not writable; earlier checkpoints are untouched.
+        """
+        final = self.folder / f"step-{step:08d}"
+        temporary = self.folder / f".step-{step:08d}.tmp"
+        for left in self.folder.glob(".step-*.tmp"):  # from a run that was killed while writing
+            shutil.rmtree(left)
+        try:
+            temporary.mkdir(parents=True)
+            for name, tensors in zip(FILES, (checkpoint.weights, checkpoint.optimiser), strict=True):
+                whole = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+                save_file(whole, temporary / name)
+                fsync_path(temporary / name)
+            hashes = {name: sha256_file(temporary / name) for name in FILES}
+            random_state = torch.get_rng_state().numpy().tobytes().hex()
+            extra = {"format": FORMAT, "sha256": hashes, "random_state": random_state}
+            write_record(temporary / "state.json", {**checkpoint.state, **extra})
+            fsync_path(temporary)
+            shutil.rmtree(final, ignore_errors=True)
+            os.replace(temporary, final)
+            fsync_path(self.folder)
+        except SafetensorError as error:  # its name for a full disk
+            raise OSError(f"{temporary}: {error}") from None
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        kept = [path for path in self.listed() if path <= final][-self.keep :]
+        for path in set(self.listed()) - set(kept):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def listed(self) -> list[Path]:
+        """Checkpoint folders, oldest first."""
+        return sorted(self.folder.glob("step-*"))
+
+    def newest(self) -> Checkpoint | None:
+        """The newest whole checkpoint, or None; damaged ones are skipped with a warning.
+
+        torch's random state becomes that of the checkpoint.
+        """
+        for path in reversed(self.listed()):
+            try:
+                state = read_record(path / "state.json")
+                hashes = {name: sha256_file(path / name) for name in FILES}
+                if state["format"] != FORMAT or state["sha256"] != hashes:
+                    raise UserError("another format, or content that does not match its SHA-256")
+                random_state = np.frombuffer(bytes.fromhex(state["random_state"]), dtype=np.uint8)
+                torch.set_rng_state(torch.from_numpy(random_state.copy()))
+                return Checkpoint(load_file(path / FILES[0]), load_file(path / FILES[1]), state)
+            except (UserError, OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+                log.warning("checkpoint %s is damaged and skipped (%s)", path, error)
+        return None
+
+
+def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy tensors, ``dict(module.named_parameters())`` at another time, into the parameters, in place.
+
+    Raises:
+        UserError: a name or a shape differs.
+    """
+    own = dict(module.named_parameters())
+    odd = sorted(tensors.keys() ^ own.keys())
+    odd += [name for name in own if not odd and own[name].shape != tensors[name].shape]
+    if odd:
+        raise UserError(f"the saved state is of another model ({odd[0]}); delete its folder to start afresh")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(tensors[name])
+
+
+def adam_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Step counts and moments of torch's Adam family, so that they can be stored without pickle.
+
+    Returns:
+        Tensors by ``adam.<number of the parameter>.<what>``; the moments have the parameter's shape.
+    """
+    return {
+        f"adam.{number}.{what}": value
+        for number, entry in optimiser.state_dict()["state"].items()
+        for what, value in entry.items()
+    }
+
+
+def load_adam(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Restore what :func:`adam_tensors` returned; other names are ignored."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("adam."):
+            _, number, what = name.split(".")
+            state.setdefault(int(number), {})[what] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
 @dataclass
@@ -152,21 +274,21 @@ class Task(ABC, Generic[Batch]):
         """Store the weights, which are the best so far; ``row`` is their evaluation's line."""
         bests.save(row["step"], Checkpoint(self.weights(), {}, {"row": row}))
 
-    def logged(self, row: Row) -> None:
-        """A line was written to the log."""
+    def evaluated(self, row: Row) -> None:
+        """An evaluation is over; ``row`` is its line in the log."""
 
     def weights(self) -> dict[str, Tensor]:
         """What a checkpoint keeps of the module."""
-        return parameters_of(self.module)
+        return dict(self.module.named_parameters())
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """What else the next step reads."""
-        return adam_tensors(self.optimiser, "adam.")
+        return adam_tensors(self.optimiser)
 
     def load(self, found: Checkpoint) -> None:
         """Take up weights and the optimiser's state."""
         load_parameters(self.module, found.weights)
-        load_adam(self.optimiser, found.optimiser, "adam.")
+        load_adam(self.optimiser, found.optimiser)
 
 
 def ramp(part: float, whole: float) -> float:

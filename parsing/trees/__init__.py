@@ -1,1 +1,1 @@
-"""Trees as data: integer arrays, binarisation, brackets, drawings, agreement."""
+"""Trees as data: integer arrays, the cache of them, brackets, sentences for people and their drawings."""

@@ -10,7 +10,7 @@ one label (``S::VP``) already in the spans, above words too. Label 0 is the pars
 it stands for "no chain above this word" and for a sentence without a label of its own.
 
 Shapes: n words of a sentence, m spans, B sentences, N tokens; internal nodes of sentence i start at
-``offsets[i] - i``. Ids as in :class:`parsing.cache.format.Batch`.
+``offsets[i] - i``. Ids as in :class:`parsing.trees.batch.Batch`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from parsing.trees.parsers import ConstituencyParse, Int, Int32, Int64
+from parsing.trees.batch import ConstituencyParse, Int, Int32, Int64
 
 NULL_LABEL = 0
 """Index of the empty label in every parser's ``labels``."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from corpora.support.errors import UserError
 from corpora.treebanks import TRACE, escape, read_brackets, unescape
-from parsing.trees.parsers import ConstituencyParse
+from parsing.trees.batch import ConstituencyParse
 
 CHAIN = "::"
 """Between the labels of a unary chain, outermost first."""

@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.cli import Command
-from corpora.support.config import CountOrNone, Positive, configuration
+from corpora.support.cli import Command, CountOrNone, Positive, configuration
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 
@@ -78,7 +77,7 @@ def evaluate(models: Path, train_trees: Path, held_out_trees: Path) -> dict[str,
     import numpy as np
 
     from multiview.model import MultiViewEncoder
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
     from senteval_runner.demo.retrieval import neighbour_retrieval, tfidf_embeddings
     from senteval_runner.vectors.encoders import open_model
 

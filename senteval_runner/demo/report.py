@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json
 from corpora.support.files import write_json, write_text
-from parsing.cache.reader import TreeCache
-from parsing.cache.sentences import ParsedSentence, cached_sentences
 from parsing.training.loop import read_log
-from parsing.trees.draw import constituency_svg, dependency_svg
+from parsing.trees.cache import TreeCache
+from parsing.trees.sentences import ParsedSentence, cached_sentences, constituency_svg, dependency_svg
 from senteval_runner.demo.retrieval import RetrievalScores
 from senteval_runner.report import plots
 from senteval_runner.report.page import Figure, Page, Section

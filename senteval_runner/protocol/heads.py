@@ -17,7 +17,7 @@ import torch
 from numba import njit
 from torch import Tensor, nn
 
-from parsing.networks.products import Products
+from parsing.networks.device import Products
 from senteval_runner.protocol.features import Float
 
 WIDE = 16_384

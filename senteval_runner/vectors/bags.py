@@ -28,7 +28,7 @@ from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import Float
 
 VECTOR_CACHE = Path("runs/vectors")

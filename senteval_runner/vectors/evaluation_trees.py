@@ -23,9 +23,8 @@ from parsing.pipeline.driver import run_corpus
 if TYPE_CHECKING:
     from multiview.folder.reading import Reader
     from multiview.model import MultiViewEncoder
-    from parsing.cache.files import ShardRow
-    from parsing.cache.reader import TreeCache
-    from parsing.pipeline.workers import Pool
+    from parsing.pipeline.driver import Pool
+    from parsing.trees.cache import ShardRow, TreeCache
 
 Tokens = tuple[str, ...]
 DEFAULT_FOLDER = Path("runs/trees")
@@ -78,11 +77,11 @@ class EvaluationTrees:
         return found
 
     def _parse(self, sentences: list[Tokens], output: Path, reader: Reader, needs: set[str]) -> None:
-        from corpora.documents import Sentence, StreamCorpus, in_pieces
-        from parsing.pipeline.workers import LocalPool, Pool
+        from corpora.text import Corpus, Sentence, in_pieces
+        from parsing.pipeline.driver import LocalPool, Pool
         from parsing.text_parser import TextParser, load
 
-        corpus = StreamCorpus(
+        corpus = Corpus(
             "senteval",
             lambda: in_pieces("senteval", map(Sentence, sentences)),
             about={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},
@@ -113,8 +112,7 @@ def find_caches(folder: Path, identities: dict[str, Any]) -> TreeCache | None:
         None when there is none.
     """
     from multiview.folder.files import KINDS
-    from parsing.cache.files import Manifest
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import Manifest, TreeCache
 
     rows: list[ShardRow] = []
     first: Manifest | None = None
@@ -153,7 +151,7 @@ def open_trees(model: MultiViewEncoder, trees: EvaluationTrees | Path | None = N
     Returns:
         None if no trees are stored or the model needs none.
     """
-    from parsing.cache.reader import TreeCache
+    from parsing.trees.cache import TreeCache
 
     needs = model.requires - {"tokens"}
     if isinstance(trees, Path):

@@ -18,18 +18,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
-from corpora.support.config import config_from_json
+from corpora.support.cli import config_from_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import Reading
 from multiview.folder.files import Member, ModelRecord, model_records
 from multiview.folder.names import model_folder
 from multiview.model import MultiViewEncoder
-from multiview.words.table import WordTable
+from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
-from multiview.words.vocabulary import Vocabulary
-from parsing.cache.reader import TreeCache
 from parsing.networks.device import pick_device
+from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.bags import VECTOR_CACHE
 from senteval_runner.vectors.sources import Source

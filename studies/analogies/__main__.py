@@ -16,8 +16,7 @@ from typing import Annotated
 
 import tyro
 
-from corpora.support.cli import Command, Commands
-from corpora.support.config import Count, configuration
+from corpora.support.cli import Command, Commands, Count, configuration
 from studies.kit import command
 
 

@@ -33,12 +33,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corpora.rows import read_table
-from corpora.support.config import config_to_json
+from corpora.inputs import read_table
+from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_json
 from multiview.words.vectors import WordVectors, load_word_vectors
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import unit
 from senteval_runner.report.table import Cell, Column, Table
 from senteval_runner.vectors.bags import VECTOR_CACHE

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from corpora.rows import read_mapping, read_table
+from corpora.inputs import read_table
 from corpora.support.progress import progress
-from parsing.cache.reader import TreeCache
-from parsing.cache.sentences import ParsedSentence, cached_sentences
+from parsing.trees.cache import TreeCache
+from parsing.trees.sentences import ParsedSentence, cached_sentences
 
 FOLDER = Path(__file__).parent
 SLOT = "_"
@@ -74,7 +74,8 @@ def fill(frame: tuple[str, ...], filler: str) -> str:
 
 @cache
 def _synonyms() -> dict[str, str]:
-    return read_mapping(FOLDER / "synonyms.tsv", "word", "synonym")
+    rows = read_table(FOLDER / "synonyms.tsv", ("word", "synonym"), unique=True)
+    return {row.cells[0]: row.cells[1] for row in rows}
 
 
 def paraphrase(words: tuple[str, ...]) -> tuple[tuple[str, ...], int]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from corpora.rows import Row, bad_row, read_table, text_lines
+from corpora.inputs import Row, bad_row, read_table, text_lines
 from corpora.support.errors import UserError
 from corpora.support.files import write_text
 

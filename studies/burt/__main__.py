@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.config import Count, CountOrNone, Fraction, Positive, configuration
+from corpora.support.cli import Count, CountOrNone, Fraction, Positive, configuration
 from senteval_runner.towers.config import Concatenation, Pooling
 from studies.kit import command
 

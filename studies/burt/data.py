@@ -11,8 +11,17 @@ import numpy as np
 
 from corpora.pairs.labelled import NLI_LABELS, read_nli, read_phrases
 from corpora.support.errors import UserError
-from corpora.support.split import hold_out, normalised, pair_in_fraction
-from studies.finetune.examples import Draw, Examples, choose, fixed, rng, with_negatives
+from studies.finetune.examples import (
+    Draw,
+    Examples,
+    choose,
+    fixed,
+    hold_out,
+    normalised,
+    pair_in_fraction,
+    rng,
+    with_negatives,
+)
 
 if TYPE_CHECKING:
     from studies.burt.__main__ import BurtConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from safetensors.torch import save_file
 
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, sha256_file
 from parsing.networks.device import pick_device

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.config import Count, Positive, configuration
-from senteval_runner.towers.config import Pieces
+from corpora.support.cli import Count, Positive, configuration
 
 Sampling = Literal["retrieved", "random"]
 """How the wrong entries of a training query are chosen."""
@@ -18,7 +17,7 @@ Sampling = Literal["retrieved", "random"]
 class FaqConfig:
     """Options of ``studies.faq``.
 
-    UNI gives no values of the training for FAQ: rate, batch and epochs are those of its multi-task training.
+    UNI gives no values of the training for FAQ: rate and epochs are those of its multi-task training.
     """
 
     sets: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")] = ()
@@ -37,11 +36,7 @@ class FaqConfig:
     """Frozen encoder that retrieves the wrong entries for all models (UNI: BERT); None: each model itself."""
     epochs: Count = 2
     """Passes over the training queries."""
-    batch_size: Count = 16
-    """Pairs of a query and an entry per step."""
     learning_rate: Positive = 2e-5
     """Peak learning rate of Adam; 10 % warm-up, then linear decay to 0."""
-    max_length: Pieces = 128
-    """Longest text in word pieces; longer ones are cut."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where encoders are trained."""

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.inputs import read_table
 from corpora.ranking.lexical import Scores
-from corpora.rows import read_mapping, read_table
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest
 from senteval_runner.protocol.features import unit
@@ -70,7 +70,10 @@ def read_faq(folder: Path) -> Data:
     rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))
     entries = {row.cells[0]: place for place, row in enumerate(rows)}
     parts = [folder / f"queries-{part}.tsv" for part in ("train", "test")]
-    train, test = (read_mapping(path, "query_id", "query") for path in parts)
+    train, test = (
+        {row.cells[0]: row.cells[1] for row in read_table(path, ("query_id", "query"), unique=True)}
+        for path in parts
+    )
     if both := sorted(train.keys() & test.keys()):
         raise UserError(f"{parts[1]}: query {both[0]!r} is in {parts[0].name} too")
     queries = {**train, **test}
@@ -79,9 +82,9 @@ def read_faq(folder: Path) -> Data:
     relevant: dict[str, set[int]] = {}
     for row in read_table(path, ("query_id", "doc_id", "relevance")):
         query, entry, grade = row.cells
-        if query not in queries or entry not in entries:
-            unknown = f"query {query!r}" if query not in queries else f"entry {entry!r}"
-            raise UserError(f"{row.where}: unknown {unknown}")
+        for kind, name, known in (("query", query, queries), ("entry", entry, entries)):
+            if name not in known:
+                raise UserError(f"{row.where}: unknown {kind} {name!r}")
         if not grade.removeprefix("-").isdecimal():
             raise UserError(f"{row.where}: relevance {grade!r} is not a whole number")
         if int(grade) > 0:

@@ -1,4 +1,4 @@
-"""Scores of every method on a FAQ set (UNI Table 8): nothing trained, then everything trained.
+"""Scores of every method on a FAQ set (UNI Table 8, Figure 6): nothing trained, then everything trained.
 
 A method gives one score per query and entry; higher is better. The files of a set fix which queries train and
 which test, so the deviation is over trainings.
@@ -6,7 +6,7 @@ which test, so the deviation is over trainings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -16,15 +16,28 @@ from numpy.typing import NDArray
 
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.support.errors import UserError
-from senteval_runner.report.page import Page
+from senteval_runner.report import plots
+from senteval_runner.report.page import Block, Page, Section
+from senteval_runner.report.plots import NO_PLANE, has_plane, tsne
+from senteval_runner.report.table import Cell as TableCell
+from senteval_runner.report.table import Column, Table
 from senteval_runner.vectors.encoders import open_model
 from studies.faq.config import FaqConfig, Sampling
-from studies.faq.data import read_faq
-from studies.faq.report import Rows, page
+from studies.faq.data import Data, read_faq
 from studies.faq.train import LabelledPairs, cosines, tune
 from studies.kit import Cell, Figures, Run
 
 LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
+COLUMNS = (
+    "Method",
+    Column("Acc.", digits=1, best="high"),
+    Column("Std.", digits=1),
+    Column("MRR", digits=3, best="high"),
+)
+"""UNI's Table 8."""
+TRAINED = {None: "", "retrieved": " + FAQ", "random": " + FAQ, random negatives"}
+"""What follows a model's name, by how its negatives were sampled."""
+QUERIES_SHOWN = 150
 
 
 def evaluate(config: FaqConfig, run: Run) -> Page:
@@ -41,44 +54,69 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
     models = {spec: open_model(spec, cache=None) for spec in [*config.models, *retriever]}
 
     @cache
-    def vectors(name: str, model: str) -> Mapping[str, NDArray[np.floating]]:
-        return sets[name].embed(models[model])
+    def vectors(data: Data, model: str) -> Mapping[str, NDArray[np.floating]]:
+        return data.embed(models[model])
 
-    def similarities(name: str, model: str) -> Scores:
-        found = vectors(name, model)
+    def similarities(data: Data, model: str) -> Scores:
+        found = vectors(data, model)
         scores: Scores = found["query"] @ found["question"].T
         return scores
 
-    def frozen(name: str, method: str, folder: Path) -> Figures:
-        data = sets[name]
+    def frozen(data: Data, method: str, folder: Path) -> Figures:
         if method in LEXICAL:
             index = LEXICAL[method](data.questions)
             return data.measure(np.array([index.scores(data.queries[row]) for row in data.test]))
-        return data.measure(similarities(name, method)[data.test])
+        return data.measure(similarities(data, method)[data.test])
 
-    def tuned(name: str, model: str, sampling: Sampling, seed: int, folder: Path) -> Figures:
-        data = sets[name]
-        guide = similarities(name, config.retriever or model)[data.train] if sampling == "retrieved" else None
+    def tuned(data: Data, model: str, sampling: Sampling, seed: int, folder: Path) -> Figures:
+        guide = similarities(data, config.retriever or model)[data.train] if sampling == "retrieved" else None
         asked = [data.queries[row] for row in data.train]
         pairs = LabelledPairs(asked, data.questions, data.relevant_QN[data.train], guide, seed)
         tower = tune(model, pairs, config, folder, run.log)
         return data.measure(cosines(tower, [data.queries[row] for row in data.test], data.questions))
 
     cells: dict[tuple[str, str, Sampling | None, int], Cell] = {}
-    options: list[object] = [config.epochs, config.batch_size, config.learning_rate, config.max_length]
-    options += [models[spec].identity for spec in retriever]
+    options = [config.epochs, config.learning_rate, *(models[spec].identity for spec in retriever)]
     for name, data in sets.items():
         for method in [*LEXICAL, *config.models]:
             identity = [data.digest, *(models[method].identity if method in models else [method])]
-            compute = partial(frozen, name, method)
+            compute = partial(frozen, data, method)
             cells[name, method, None, 0] = Cell(name=f"{name}: {method}", identity=identity, compute=compute)
         for sampling, model, seed in product(config.sampling, config.models, range(config.runs)):
             cells[name, model, sampling, seed] = Cell(
                 name=f"{name}: {model}, {sampling} negatives, seed {seed}",
                 identity=[data.digest, *models[model].identity, sampling, seed, *options],
-                compute=partial(tuned, name, model, sampling, seed),
+                compute=partial(tuned, data, model, sampling, seed),
             )
-    rows: Rows = {}
+    rows: dict[str, dict[tuple[str, Sampling | None], list[Figures]]] = {name: {} for name in sets}
     for (name, method, trained, _), figures in run.figures(cells).items():
-        rows.setdefault((name, method, trained), []).append(figures)
-    return page(rows, {(name, model): vectors(name, model) for name in sets for model in config.models}, sets)
+        rows[name].setdefault((method, trained), []).append(figures)
+    sections = []
+    for name, data in sets.items():
+        note = f"{len(data.questions)} entries, {len(data.queries)} queries. Std. is over the seeds."
+        sections.append(Section(name, [score_table(rows[name])], note=note))
+    for (name, data), model in product(sets.items(), config.models):
+        shown = _projection(data, vectors(data, model))
+        sections.append(Section(f"{name}: queries and answers by {model}", [shown]))
+    return Page("FAQ retrieval", sections)
+
+
+def score_table(rows: Mapping[tuple[str, Sampling | None], Sequence[Figures]]) -> Table:
+    """One row per method, untrained ones first, from the figures of the seeds; Std. is the population's."""
+    cells: list[list[TableCell]] = []
+    for (method, sampling), seeds in sorted(rows.items(), key=lambda row: row[0][1] is not None):
+        accuracy, mrr = (np.array([one[metric] for one in seeds]) for metric in ("accuracy", "mrr"))
+        deviation = None if sampling is None else 100 * float(accuracy.std())
+        cells.append([method + TRAINED[sampling], 100 * float(accuracy.mean()), deviation, float(mrr.mean())])
+    return Table(COLUMNS, cells)
+
+
+def _projection(data: Data, vectors: Mapping[str, NDArray[np.floating]]) -> Block:
+    """t-SNE of the first queries and their answers."""
+    queries = data.queries[:QUERIES_SHOWN]
+    served = np.flatnonzero(data.relevant_QN[: len(queries)].any(axis=0))
+    rows_ND = np.concatenate([vectors["query"][: len(queries)], vectors["answer"][served]])
+    if not has_plane(rows_ND):
+        return NO_PLANE
+    classes = [0] * len(queries) + [1] * len(served)
+    return plots.scatter(tsne(rows_ND), classes, ["query", "answer"])

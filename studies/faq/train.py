@@ -30,21 +30,15 @@ from studies.finetune.loop import LoopConfig, Task, fit
 
 WRONG = 4
 """Wrong entries per query."""
-DROPOUT = 0.1
-"""In every dropout layer, as in UNI's multi-task training."""
+DROPOUT, BATCH = 0.1, 16
+"""In every dropout layer; pairs per step: as in UNI's multi-task training."""
+MAX_LENGTH = 128
+"""Longest text in word pieces; longer ones are cut."""
 
 
-def retrieved_negatives(scores_QN: Scores, relevant_QN: NDArray[np.bool_], count: int) -> NDArray[np.intp]:
+def best_negatives(scores_QN: Scores, relevant_QN: NDArray[np.bool_], count: int) -> NDArray[np.intp]:
     """The ``count`` best wrong entries of every query, best first: int64 [Q, count]."""
     return np.argsort(np.where(relevant_QN, np.inf, -scores_QN), axis=1, kind="stable")[:, :count]
-
-
-def random_negatives(
-    relevant_QN: NDArray[np.bool_], count: int, generator: np.random.Generator
-) -> NDArray[np.intp]:
-    """``count`` different wrong entries of every query, drawn evenly: int64 [Q, count]."""
-    keys = np.where(relevant_QN, 2.0, generator.random(relevant_QN.shape))
-    return np.argsort(keys, axis=1, kind="stable")[:, :count]
 
 
 @dataclass(frozen=True)
@@ -65,13 +59,12 @@ class LabelledPairs:
 
     def draw(self, pass_index: int) -> Examples:
         """All pairs of a pass."""
-        generator, count = rng(self.seed, "faq", pass_index), self.each - 1
+        generator = rng(self.seed, "faq", pass_index)
         right_Q = np.argmax(np.where(self.relevant_QN, generator.random(self.relevant_QN.shape), -1), axis=1)
-        wrong_QK = (
-            random_negatives(self.relevant_QN, count, generator)
-            if self.retrieved_QN is None
-            else retrieved_negatives(self.retrieved_QN, self.relevant_QN, count)
-        )
+        scores_QN = self.retrieved_QN
+        if scores_QN is None:
+            scores_QN = -generator.random(self.relevant_QN.shape)
+        wrong_QK = best_negatives(scores_QN, self.relevant_QN, self.each - 1)
         first = [query for query in self.queries for _ in range(self.each)]
         second = [self.entries[entry] for entry in np.column_stack([right_Q, wrong_QK]).ravel()]
         return Examples(first, second, np.tile(np.arange(self.each) == 0, len(self.queries)).astype(np.int64))
@@ -106,10 +99,10 @@ def tune(
     if len(split_parts(model)) > 1 or find_source(model).kind != "sentence-transformers":
         raise UserError(f"{model!r} is not one transformer: nothing to tune")
     device = pick_device(config.device)
-    tower = load_whole(model, max_length=config.max_length, device=device)
+    tower = load_whole(model, max_length=MAX_LENGTH, device=device)
     set_dropout(tower, DROPOUT)
     net = Siamese(tower, {"faq": PairHead(tower.dim, 2, "uv-diff", pairs.seed)}).to(device)
-    stream = Stream(pairs.draw, config.batch_size, pairs.seed, "faq")
+    stream = Stream(pairs.draw, BATCH, pairs.seed, "faq")
     steps = config.epochs * stream.batches_per_pass
     fit(
         net,

@@ -6,6 +6,7 @@ same batches as an uninterrupted one.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,30 @@ def choose(count: int, most: int, name: str) -> np.ndarray:
     Files may be sorted, so their first rows would be a biased choice.
     """
     return np.sort(rng(0, "choose/" + name).permutation(count)[: most or None])
+
+
+def normalised(text: str) -> str:
+    """Lower-cased letters and digits only: equal for the same sentence under another tokenisation."""
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def in_fraction(text: str, fraction: float, salt: str = "") -> bool:
+    """Whether a text falls into a fixed pseudo-random ``fraction`` of all texts, chosen by ``salt``.
+
+    By a hash of the text: adding rows never moves others, and equal texts stay together.
+    """
+    return zlib.crc32((salt + normalised(text)).encode()) < fraction * 2**32
+
+
+def hold_out(rows: Examples, fraction: float, salt: str = "") -> tuple[Examples, Examples]:
+    """(training, held out); all rows of a first text are on one side."""
+    held = np.array([in_fraction(text, fraction, salt) for text in rows.first], dtype=bool)
+    return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
+
+
+def pair_in_fraction(a: str, b: str, fraction: float) -> bool:
+    """:func:`in_fraction` of a pair, the same in either order: no pair is on both sides, turned round."""
+    return in_fraction(min(normalised(a), normalised(b)), fraction)
 
 
 Draw = Callable[[int], Examples]

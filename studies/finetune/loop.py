@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from parsing.training.checkpoints import Checkpoints
 from parsing.training.loop import Loop, Plan
-from parsing.training.task import Position, ramp
+from parsing.training.task import Checkpoints, Position, ramp
 from parsing.training.task import Task as LoopTask
 from studies.finetune.examples import Examples, Stream
 
@@ -125,7 +124,7 @@ def fit(
             if select:
                 super().keep_best(bests, row)
 
-        def logged(self, row: Row) -> None:
+        def evaluated(self, row: Row) -> None:
             values = (f"{key} {value:.4f}" for key, value in _scores(row).items() if isinstance(value, float))
             report("  ".join([f"step {row['step']:>6,}", *values]))
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.config import Count, CountOrNone, Positive, configuration
+from corpora.support.cli import Count, CountOrNone, Positive, configuration
 from studies.kit import command
 
 

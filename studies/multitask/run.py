@@ -27,14 +27,13 @@ import numpy as np
 
 from corpora.pairs.labelled import NLI_LABELS, read_binary, read_nli
 from corpora.senteval.files import Split, read_task
-from corpora.support.config import config_to_json
+from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest
-from corpora.support.split import hold_out
 from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Cell as TableCell
 from senteval_runner.report.table import Column, Table
-from studies.finetune.examples import Examples, Stream, choose, fixed, rng, sampled
+from studies.finetune.examples import Examples, Stream, choose, fixed, hold_out, rng, sampled
 from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready
 from studies.kit import Cell, Figures, Run, published

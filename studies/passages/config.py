@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.config import Count, NotNegative, Positive, configuration
+from corpora.support.cli import Count, NotNegative, Positive, configuration
 
 Feature = Literal["cosine", "bilinear", "uv", "uv-diff-prod"]
 Scorer = Literal["linear", "mlp"]
@@ -36,17 +36,13 @@ class PassagesConfig:
     """Hugging Face encoders (names or folders) to fine-tune on each set as cross-encoders."""
     features: tuple[Feature, ...] = ("cosine", "bilinear", "uv", "uv-diff-prod")
     """What a scorer sees of a question's vector u and a passage's v: cosine (not trained), u'Wv, [u; v],
-    [u; v; |u-v|; u*v]."""
-    scorers: tuple[Scorer, ...] = ("linear", "mlp")
-    """Scorers on [u; v] and [u; v; |u-v|; u*v]."""
+    [u; v; |u-v|; u*v]. The last two have a linear scorer and one with a hidden layer."""
     margin: NotNegative = 0.0
     """Margin of max(0, margin - s(q,p+) + s(q,p-)). EMP prints 0, which allows the trivial solution: a scorer
     that gives every passage one score has loss 0, and no pair teaches once s(q,p+) >= s(q,p-)."""
     keep: Literal["answered", "mixed", "all"] = "answered"
     """Questions of dev and test: answered has a relevant candidate (the usual WikiQA and raw TrecQA), mixed
     an irrelevant one too (TrecQA "clean"), all keeps every one (0 where no candidate is relevant)."""
-    limit: Count | None = None
-    """Use only this many questions at the start of each split; None uses all."""
     runs: Count = 1
     """Training runs per method; several give mean ± standard deviation."""
     epochs: Count = 40
@@ -55,8 +51,6 @@ class PassagesConfig:
     """Of the scorers."""
     cross_steps: Count = 500
     """Optimiser steps of a cross-encoder, with 16 pairs each."""
-    cross_learning_rate: Positive = 2e-5
-    """Peak rate of a cross-encoder; 10 % warm-up, then linear decay to 0."""
     output: Path = Path("runs/passages")
     """Folder for the report and the finished cells."""
     cache: Path = Path("runs/embeddings")

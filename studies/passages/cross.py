@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.ranking.questions import PassageSet, Question
+from corpora.ranking.sets import PassageSet, Question
 from corpora.support.progress import progress
 from parsing.networks.device import pick_device
 from senteval_runner.towers.transformer import load_tower
@@ -25,8 +25,7 @@ from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear
 from studies.finetune.loop import LoopConfig, Row, Task, fit
 from studies.passages.config import PassagesConfig
-from studies.passages.metrics import mean, measure
-from studies.passages.ranker import SELECT, draw_pairs, ranking_loss
+from studies.passages.ranker import SELECT, draw_pairs, mean, measure, ranking_loss
 
 HIDDEN = 256
 """Width of the MLP's hidden layer."""
@@ -34,6 +33,8 @@ BATCH = 16
 """Pairs of a relevant and an irrelevant passage per step."""
 EVALUATE_EVERY = 100
 """Steps between evaluations on the development questions."""
+LEARNING_RATE = 2e-5
+"""Peak rate; 10 % warm-up, then linear decay to 0."""
 SCORE_BATCH = 64
 
 
@@ -109,7 +110,7 @@ def fine_tune(
     Args:
         data: see :func:`~corpora.ranking.questions.filtered`.
         backbone: name or folder of a Hugging Face encoder, which reads as many word pieces as it can.
-        config: steps, rate, margin and device.
+        config: steps, margin and device.
         seed: seed of the MLP, the pairs and dropout.
         folder: folder of the saved states.
         report: called with one line per evaluation.
@@ -125,7 +126,7 @@ def fine_tune(
     history = fit(
         net,
         {"ranking": task},
-        LoopConfig(learning_rate=config.cross_learning_rate),
+        LoopConfig(learning_rate=LEARNING_RATE),
         steps=config.cross_steps,
         evaluate_every=EVALUATE_EVERY,
         select=SELECT,

@@ -1,8 +1,8 @@
-"""The compared methods as cells: BM25, scorers over frozen vectors, cross-encoders."""
+"""The compared methods as cells (BM25, scorers over frozen vectors, cross-encoders), and EMP's Table 3."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -12,20 +12,50 @@ import numpy as np
 
 from corpora.inputs import input_hash
 from corpora.ranking.lexical import Bm25
-from corpora.ranking.questions import PassageSet, filtered
-from corpora.ranking.sets import parse_spec, read_set
+from corpora.ranking.sets import PassageSet, filtered, parse_spec, read_set
 from corpora.support.errors import UserError
-from senteval_runner.report.page import Page
+from senteval_runner.report.page import Page, Section
+from senteval_runner.report.significance import bootstrap
+from senteval_runner.report.table import Cell as TableCell
+from senteval_runner.report.table import Column, Score, Table
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import distinct_names, find_source
-from studies.kit import Cell, Figures, Run
+from studies.kit import Cell, Figures, Run, published
 from studies.passages import cross
 from studies.passages.config import Feature, PassagesConfig, Scorer
-from studies.passages.metrics import Scores, mean, measure
-from studies.passages.ranker import Part, make_scorer, scaled, score, train_scorer
-from studies.passages.report import Label, Rows, page
+from studies.passages.ranker import (
+    METRICS,
+    Part,
+    Scores,
+    make_scorer,
+    mean,
+    measure,
+    scaled,
+    score,
+    train_scorer,
+)
+
+SCORERS: tuple[Scorer, ...] = ("linear", "mlp")
+"""On [u; v] and [u; v; |u-v|; u*v]."""
+Label = tuple[str, str, str]
+"""Model, feature and scorer of a row."""
+COLUMNS: tuple[str | Column, ...] = (
+    *("model", "feature", "scorer"),
+    *(Column(name.upper(), digits=1, best="high") for name in METRICS),
+)
+INTERVALS = "In brackets: 95 % interval from resampling questions. ±: standard deviation over seeds."
+MARGIN_0 = (
+    "Pairwise hinge loss with margin 0, as EMP prints it: equal scores are a minimum, so a scorer that gives "
+    "every passage one score has loss 0, and a pair in the right order teaches nothing."
+)
+PUBLISHED = "Published, not computed here: Ma et al. 2019, Universal Text Representation from BERT, Table 3"
+NOTE = (
+    "Other candidates, splits and encoders may stand behind the published rows. The paper's R@k of Quasar-T "
+    "and SearchQA stands under S@k, whether a relevant passage is among the first k: as a fraction of all "
+    "relevant passages, of which most questions have several, R@1 could not reach 76."
+)
 
 
 class Method(NamedTuple):
@@ -45,7 +75,7 @@ def rank(config: PassagesConfig, run: Run) -> Page:
     digests: dict[str, str] = {}
     for spec in dict.fromkeys(config.sets):
         try:
-            data = filtered(read_set(spec), config.keep, config.limit)
+            data = filtered(read_set(spec), config.keep)
             if data.name in sets:
                 raise UserError(f"a set of the name {data.name} is there already; rename the folder")
             digests[data.name] = input_hash(parse_spec(spec)[1], data.files)
@@ -55,16 +85,25 @@ def rank(config: PassagesConfig, run: Run) -> Page:
     cells = {
         (data.name, method.label, seed): Cell(
             name=f"{data.name}: {' '.join(filter(None, method.label))}, seed {seed}",
-            identity=[digests[data.name], config.keep, config.limit, *method.identity, seed],
+            identity=[digests[data.name], config.keep, *method.identity, seed],
             compute=partial(_figures, data, method, seed),
         )
         for data, method in product(sets.values(), make_methods(config, run))
         for seed in range(method.seeds)
     }
-    rows: Rows = {}
+    rows: dict[str, dict[Label, list[Figures]]] = {name: {} for name in sets}
     for (name, label, _), figures in run.figures(cells).items():
-        rows.setdefault((name, label), []).append(figures)
-    return page(rows, list(sets.values()), config.margin)
+        rows[name].setdefault(label, []).append(figures)
+    sections = []
+    for name, data in sets.items():
+        counts = (
+            f"{split}: {questions:,} questions, {candidates:,} candidates, {relevant:,} relevant"
+            for split, (questions, candidates, relevant) in data.counts().items()
+        )
+        note = ". ".join([*counts, *data.notes]) + "."
+        sections.append(Section(name, [_table(name, rows[name])], note=note))
+    loss = f"Pairwise hinge loss with margin {config.margin:g}." if config.margin else MARGIN_0
+    return Page("Passage ranking", sections, f"{loss} {INTERVALS}")
 
 
 def _figures(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
@@ -106,20 +145,17 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
 
     methods = [Method(("BM25", "words", ""), ["bm25"], 1, bm25)]
     for (name, model), feature in product(models.items(), config.features):
-        for scorer in config.scorers if feature.startswith("uv") else (None,):
+        for scorer in SCORERS if feature.startswith("uv") else (None,):
             trained = None if feature == "cosine" else options
             identity = [*model.identity, feature, scorer, trained]
+            seeds = config.runs if trained else 1
             compute = partial(frozen, name, feature, scorer)
-            methods.append(
-                Method((name, feature, scorer or ""), identity, config.runs if trained else 1, compute)
-            )
+            methods.append(Method((name, feature, scorer or ""), identity, seeds, compute))
     for backbone in config.cross:
         name = Path(backbone).name if Path(backbone).exists() else backbone
-        chosen = [config.cross_steps, config.cross_learning_rate, config.margin]
-        identity = ["cross", find_source(backbone).key, *chosen]
-        methods.append(
-            Method((name, "cross-encoder", "mlp"), identity, config.runs, partial(tuned, backbone))
-        )
+        identity = ["cross", find_source(backbone).key, config.cross_steps, config.margin]
+        label = (name, "cross-encoder", "mlp")
+        methods.append(Method(label, identity, config.runs, partial(tuned, backbone)))
     return methods
 
 
@@ -130,8 +166,7 @@ def _open_models(config: PassagesConfig, run: Run) -> dict[str, StoredEncoder]:
         spec: partial(open_model, spec, cache=config.cache, device=config.device) for spec in config.models
     }
     for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
-        name = f"{spec} {layers} {pooling}"
-        openers[name] = partial(open_layers, spec, layers, pooling, **reading)
+        openers[f"{spec} {layers} {pooling}"] = partial(open_layers, spec, layers, pooling, **reading)
     models = []
     for name, opened in openers.items():
         try:
@@ -144,12 +179,44 @@ def _open_models(config: PassagesConfig, run: Run) -> dict[str, StoredEncoder]:
 
 def _parts(encode: StoredEncoder, data: PassageSet) -> dict[str, Part]:
     """Train, dev and test with a model's vectors of questions and passages."""
-    rows = data.used_passages()
-    vectors = encode([data.passages[row].split() for row in rows])
+    used = np.zeros(len(data.passages), dtype=bool)  # passages that are a candidate of some question
+    for question in (q for questions in data.splits.values() for q in questions):
+        used[question.candidates] = True
+    vectors = encode([data.passages[row].split() for row in np.flatnonzero(used)])
     passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
-    passages[rows] = vectors
+    passages[used] = vectors
     passage_ND = scaled(passages)
     return {
         split: Part(questions, scaled(encode([q.text.split() for q in questions])), passage_ND)
         for split, questions in data.splits.items()
     }
+
+
+def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
+    """The rows of a set, and below them those that the paper has for it."""
+    quoted: list[list[TableCell]] = []
+    for model, figures in published(Path(__file__).with_name("published.csv")).items():
+        row = [figures.get(f"{name.lower()} {metric}") for metric in METRICS]
+        if any(row):
+            quoted.append([model, "", "", *row])
+    return Table(
+        COLUMNS,
+        [[*label, *_scores(seeds)] for label, seeds in rows.items()],
+        notes=[NOTE] if quoted else [],
+        quoted=quoted,
+        quoted_title=PUBLISHED if quoted else "",
+    )
+
+
+def _scores(seeds: Sequence[Figures]) -> list[Score]:
+    """Percentages, deviations over several seeds, an interval of MAP."""
+    found = []
+    for metric in METRICS:
+        score = Score.over_seeds([100 * figures[metric] for figures in seeds])
+        assert score is not None
+        if metric == "map":
+            values = np.mean([figures["average_precisions"] for figures in seeds], axis=0)
+            over = bootstrap(100 * values, np.arange(len(values)))
+            score = Score(score.value, score.deviation, (over.low, over.high))
+        found.append(score)
+    return found

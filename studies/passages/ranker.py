@@ -1,4 +1,4 @@
-"""Scorers over frozen vectors under EMP's pairwise hinge loss.
+"""Scorers over frozen vectors under EMP's pairwise hinge loss, and the metrics of rankings.
 
     L = max(0, m − s(q, p⁺) + s(q, p⁻))
 
@@ -6,13 +6,18 @@ With m = 0, as EMP prints it, every scorer that gives p⁺ and p⁻ the same sco
 gradient once s(q, p⁺) ≥ s(q, p⁻) (ReLU's subgradient at 0 is 0). Vectors are first scaled to length √D, so
 that components are near 1 for every encoder.
 
+Ties count against a scorer: a relevant candidate ranks behind irrelevant ones with its score, so a scorer
+that gives every candidate one score ranks the relevant ones last. Precision divides by k even with fewer than
+k candidates; recall and average precision divide by all relevant passages, missed ones included; success is 1
+if any of them is among the first k. Questions without a relevant passage score 0.
+
 Legend: B pairs of a batch, T pairs of a pass, N distinct texts, D embedding size, K candidates, H hidden.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +25,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.ranking.questions import Question
+from corpora.ranking.sets import Question
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.config import Concatenation
 from studies.finetune.heads import combine, seeded_linear
 from studies.passages.config import Feature, Scorer
-from studies.passages.metrics import mean, measure
 
 HIDDEN = 128
 """Units of the MLP scorer."""
@@ -41,8 +45,42 @@ WEIGHT_DECAY = 0.01
 SELECT = "map"
 """Development score that chooses the pass."""
 SCORE_BATCH = 4096
-Rows = NDArray[np.int64]
-Vectors = NDArray[np.floating]
+DEPTHS = (1, 5, 10)
+METRICS = ("mrr", "map", *(f"{name}@{k}" for name in "prs" for k in DEPTHS))
+Scores = Sequence[NDArray[np.floating]]
+"""One array per question, one score per candidate; higher is better."""
+
+
+def ranked(scores_K: NDArray[np.floating], relevant_K: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Candidates best first, [K]; among equal scores irrelevant ones first, then in the file's order."""
+    order: NDArray[np.int64] = np.lexsort((np.arange(len(scores_K)), relevant_K, -scores_K))
+    return order
+
+
+def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[np.float64]]:
+    """Every metric of :data:`METRICS` per question, [Q], as fractions."""
+    rows = []
+    for question, scores_K in zip(questions, scores, strict=True):
+        assert len(scores_K) == len(question.candidates)
+        right_K = question.relevant[ranked(np.asarray(scores_K), question.relevant)]
+        places = np.flatnonzero(right_K) + 1
+        total = max(1, len(places) + question.missed)
+        found = [int(right_K[:k].sum()) for k in DEPTHS]
+        rows.append(
+            [
+                1 / places[0] if len(places) else 0.0,
+                float((np.arange(1, len(places) + 1) / places).sum()) / total,
+                *(n / k for n, k in zip(found, DEPTHS, strict=True)),
+                *(n / total for n in found),
+                *(float(n > 0) for n in found),
+            ]
+        )
+    return dict(zip(METRICS, np.array(rows, dtype=np.float64).T, strict=True))
+
+
+def mean(values: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Means over questions."""
+    return {name: float(per_question.mean()) for name, per_question in values.items()}
 
 
 def ranking_loss(positive_B: Tensor, negative_B: Tensor, margin: float) -> Tensor:
@@ -59,12 +97,7 @@ class Cosine(nn.Module):
 
 
 class Bilinear(nn.Module):
-    """uᵀ W v / D.
-
-    Args:
-        dim: D.
-        seed: of W, Xavier.
-    """
+    """uᵀ W v / D; W [D, D] is Xavier's at the start."""
 
     def __init__(self, dim: int, seed: int) -> None:
         super().__init__()
@@ -117,7 +150,7 @@ class Part:
     """One row per passage of the set."""
 
 
-def scaled(vectors_ND: Vectors) -> Tensor:
+def scaled(vectors_ND: NDArray[np.floating]) -> Tensor:
     """Rows of length √D; zero rows stay zero."""
     return torch.from_numpy((unit(vectors_ND) * vectors_ND.shape[1] ** 0.5).astype(np.float32))
 
@@ -135,7 +168,7 @@ def score(scorer: nn.Module, part: Part) -> list[NDArray[np.float32]]:
     return np.split(torch.cat(found).numpy(), np.cumsum(counts)[:-1])
 
 
-def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) -> Rows:
+def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) -> NDArray[np.int64]:
     """(question's number, relevant passage, irrelevant passage), [T, 3], in random order.
 
     Every relevant candidate is paired with four different irrelevant ones of its question, or all.

@@ -18,7 +18,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from corpora.support.config import Fraction, Positive, configuration
+from corpora.support.cli import Fraction, Positive, configuration
 from studies.kit import command
 
 

@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corpora.pairs.labelled import read_ppdb
-from corpora.pairs.phrases import WordPhrasePairs, read_semeval2013_5a
-from corpora.pairs.similarity import SETS, find_set
+from corpora.pairs.similarity import SETS, WordPhrasePairs, find_set, read_semeval2013_5a
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, sha256_file
-from corpora.support.split import pair_in_fraction
 from parsing.networks.device import pick_device
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.classify import kfold
@@ -37,7 +35,7 @@ from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import find_source, split_parts
-from studies.finetune.examples import Examples, Stream, fixed
+from studies.finetune.examples import Examples, Stream, fixed, pair_in_fraction
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.loop import LoopConfig, Task, fit
 from studies.kit import Cell, Figures, Run, published
@@ -183,7 +181,7 @@ def correlate(
 def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> dict[str, float]:
     """STS12-16 by cosine, the mean over their parts; STS-B and SICK-R with a trained head, and by cosine.
 
-    The head is SentEval's regression (:mod:`senteval_runner.protocol.relatedness`) on frozen vectors.
+    The head is SentEval's regression (:mod:`senteval_runner.protocol.correlation`) on frozen vectors.
     """
     result = evaluate_task(vectors, task, get_protocol("default"), seed)
     if task.name not in RELATEDNESS_TASKS:
@@ -256,7 +254,7 @@ def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str
         (pair.left, pair.right, equivalence)
         for pair in read_ppdb(file)
         if " " in pair.left + pair.right
-        and (equivalence := pair.features().get("Equivalence")) is not None
+        and (equivalence := pair.feature("Equivalence")) is not None
         and (not held_out or pair_in_fraction(pair.left, pair.right, held_out))
     ]
     if not rows:

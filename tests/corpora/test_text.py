@@ -9,14 +9,17 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.documents import MAX_PIECE, Document, Sentence, StreamCorpus, in_pieces, parse_limit
-from corpora.registry import open_corpus
+from corpora.registry import open_corpus, parse_limit
 from corpora.support.errors import UserError
-from corpora.text import text_corpus
-from corpora.tokenize import MAX_RUN, Tokenizer
+from corpora.text import (
+    MAX_RUN,
+    Corpus,
+    Tokenizer,
+    text_corpus,
+)
 
 
-def rows(corpus: StreamCorpus) -> list[tuple[str, list[str]]]:
+def rows(corpus: Corpus) -> list[tuple[str, list[str]]]:
     return [(doc.id, [" ".join(s.tokens) for s in doc.sentences]) for doc in corpus]
 
 
@@ -37,10 +40,6 @@ def test_running_text_is_cut_within_its_line(tmp_path: Path) -> None:
         ("a.txt#1", ["The end ."]),
     ]
     assert "sentencizer" not in corpus.identity["tokenizer"]
-
-
-def test_space_tokens_are_kept_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
     path.write_text("do n't  (split) me . Now what\n")
     assert rows(text_corpus(path, tokenize="space")) == [("a.txt#0", ["do n't (split) me . Now what"])]
     running = text_corpus(path, tokenize="space", format="running")
@@ -51,8 +50,7 @@ def test_space_tokens_are_kept_as_they_are(tmp_path: Path) -> None:
 def test_bad_bytes_and_long_lines_are_marked_and_shift_nobody(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"good one\nb\xffd\nnul\0\n" + b"word " * 60_000 + b"\nlast line\n")
-    (document,) = corpus = list(text_corpus(path, tokenize="space"))
-    assert corpus
+    (document,) = text_corpus(path, tokenize="space")
     marks = [(s.replaced_bytes, s.truncated) for s in document.sentences]
     assert marks == [(False, False), (True, False), (True, False), (False, True), (False, False)]
     assert document.sentences[-1].tokens == ("last", "line")
@@ -72,36 +70,22 @@ def test_only_the_touched_sentences_of_running_text_are_marked(tmp_path: Path) -
 def test_errors_are_one_line(tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("\n \n")
-    with pytest.raises(UserError, match=r"empty\.txt: holds no sentences \(reader text-1"):
+    with pytest.raises(UserError, match=r"empty\.txt: holds no sentences \(empty: reader text-1"):
         list(open_corpus(empty))
     with pytest.raises(UserError, match=r"nowhere\.txt: no such corpus, file or folder"):
         open_corpus(tmp_path / "nowhere.txt")
-    with pytest.raises(UserError, match=r"--format pages: must be lines or running"):
-        open_corpus(empty, format="pages")
     with pytest.raises(UserError, match=r"--tokenize moses: must be spacy or space"):
         open_corpus(empty, tokenize="moses")
     with pytest.raises(UserError, match="only pydocs is split"):
         open_corpus(empty, split="train")
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("40M", 40_000_000),
-        ("1.5k", 1500),
-        (7, 7),
-        ("1.001k", 1001),
-        (None, None),
-    ],
-)
-def test_limits(text: str | int | None, value: int | None) -> None:
-    assert parse_limit(text) == value
-
-
-@pytest.mark.parametrize("text", ["0", "-3", "many", "1.5", "k", "1e999", "nan", ","])
-def test_bad_limits_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match=f"--limit {text}"):
-        parse_limit(text)
+def test_limits() -> None:
+    for text, value in (("40M", 40_000_000), ("1.001k", 1001), (7, 7), (None, None)):
+        assert parse_limit(text) == value
+    for text in ("0", "-3", "1.5", "k", "1e999", "nan"):
+        with pytest.raises(UserError, match=f"--limit {text}"):
+            parse_limit(text)
 
 
 def test_a_limit_cuts_the_stream_exactly(tmp_path: Path) -> None:
@@ -113,15 +97,6 @@ def test_a_limit_cuts_the_stream_exactly(tmp_path: Path) -> None:
         part = text_corpus(path, tokenize="space", limit=limit)
         assert [s.tokens for doc in part for s in doc.sentences] == sentences[:limit]
         assert part.identity == {**whole.identity, "first_sentences": str(limit)}
-
-
-def test_long_documents_come_in_pieces() -> None:
-    sentence = Sentence(("a",))
-    pieces = list(in_pieces("d", [sentence] * (2 * MAX_PIECE + 1)))
-    assert [len(piece.sentences) for piece in pieces] == [MAX_PIECE, MAX_PIECE, 1]
-    assert [(piece.id, piece.continued) for piece in pieces] == [("d", False), ("d", True), ("d", True)]
-    assert list(in_pieces("d", [])) == []
-    assert list(in_pieces("d", [sentence])) == [Document("d", (sentence,))]
 
 
 SPACY, SPACE = Tokenizer("spacy"), Tokenizer("space")
@@ -149,24 +124,8 @@ def test_a_run_without_white_space_costs_linear_time(text: str) -> None:
     assert "".join(token for sentence in SPACY.sentences(text) for token in sentence) == text
 
 
-PIECES = [
-    "Mr.",
-    "Brontë",
-    "can't",
-    "e.g.",
-    "3,000.50",
-    "(",
-    ")",
-    "“",
-    "”",
-    "»",
-    "...",
-    "!",
-    "?",
-    "U.S.",
-    "co-op",
-]
-PIECES += [":-)", "http://a.b/c", "—", "10km", "x.Y", ";", "。", "end.", "\u00a0", "\t", ""]
+PIECES = ["Mr.", "Brontë", "can't", "e.g.", "3,000.50", "(", ")", "“", "”", "»", "...", "!", "?", "U.S."]
+PIECES += ["co-op", ":-)", "http://a.b/c", "—", "10km", "x.Y", ";", "。", "end.", "\u00a0", "\t", ""]
 UNTOUCHED = spacy.blank("en")
 UNTOUCHED.add_pipe("sentencizer")
 
@@ -183,8 +142,50 @@ def test_words_and_sentences_are_those_of_an_untouched_spacy(text: str) -> None:
 def test_a_fresh_pipeline_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "Mr. Smith can't go to the U.S. today; he'll try tomorrow."
     before = SPACY.line(text)
-    monkeypatch.setattr("corpora.tokenize.MAX_LEXEMES", 0)
+    monkeypatch.setattr("corpora.text.MAX_LEXEMES", 0)
     assert SPACY.line(text) == before
+
+
+PARAGRAPHS = "He came. He saw!\n\nNobody knew why, e.g. because of it. Caf\xe9.\n"
+
+
+def umbc(folder: Path, *, plain: bool = True, tagged: bool = True) -> Path:
+    """Two files made in the distribution's format."""
+    (folder / "webbase_all").mkdir()
+    if plain:
+        for name in ("b.com_x.pages_1", "a.com_x.pages_0"):
+            (folder / "webbase_all" / f"{name}.txt").write_bytes(PARAGRAPHS.encode("latin-1"))
+    if tagged:
+        (folder / "webbase_all" / "a.com_x.pages_0.possf2").write_text(
+            "The_DT snake_case_NN ran_VBD ._. It_PRP hid_VBD odd ._.\n\nEnd_NN _SYM\n"
+        )
+    return folder
+
+
+def test_umbc_paragraphs_are_documents(tmp_path: Path) -> None:
+    corpus = open_corpus("umbc", data=umbc(tmp_path))
+    documents = list(corpus)
+    names = [f"{name}.txt#{number}" for name in ("a.com_x.pages_0", "b.com_x.pages_1") for number in (0, 1)]
+    assert [document.id for document in documents] == names
+    sentences = documents[1].sentences
+    assert [s.tokens[0] for s in sentences] == ["Nobody", "Caf"]
+    assert [s.replaced_bytes for s in sentences] == [False, True]
+    assert corpus.identity["variant"] == "plain"
+
+
+def test_umbc_tagged_words_are_taken_as_they_are(tmp_path: Path) -> None:
+    corpus = open_corpus("umbc", data=umbc(tmp_path, plain=False))  # only tagged files: no option needed
+    first, second = list(corpus)
+    assert [" ".join(s.tokens) for s in first.sentences] == ["The snake_case ran .", "It hid odd ."]
+    assert second.sentences[0].tokens == ("End", "SYM")
+    assert corpus.identity["variant"] == "word_TAG"
+
+
+def test_umbc_says_where_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"UMBC WebBase is not in .*umbc_webbase_corpus.tar.gz .*webbase_all"):
+        open_corpus("umbc", data=tmp_path)
+    with pytest.raises(UserError, match=r"no \.possf2 files"):
+        open_corpus("umbc", data=umbc(tmp_path, tagged=False), tokenize="space")
 
 
 @pytest.mark.data

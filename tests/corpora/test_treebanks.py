@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.documents import MAX_PIECE, Document, Sentence
 from corpora.registry import open_corpus
 from corpora.support.errors import UserError
+from corpora.text import MAX_PIECE, Document, Sentence
 from corpora.treebanks import escape, read_brackets, read_conllu, unescape, write_brackets, write_conllu
 
 
@@ -59,8 +59,6 @@ def test_a_long_document_comes_in_pieces_as_it_is_read(tmp_path: Path) -> None:
         (row(1, "a", 0) + row(2, "b", 5), r"a\.conllu:2: head '5', expected 0 to 2 but not 2"),
         (row(1, "a", 1), r"a\.conllu:1: head '1'"),
         (row(1, "a", 0) + row(2, "b", "9" * 5_000), r"a\.conllu:2: head '9{40}', expected 0 to 2"),
-        (row("9" * 5_000, "a", 0), r"a\.conllu:1: word id '9{40}', expected 1"),
-        (row(1, "a", 0) + row(2, "b", "_"), r"a\.conllu:2: head '_'"),
         (row("1-2", "a", "_"), r"a\.conllu:1: a sentence without words"),
     ],
 )
@@ -135,7 +133,7 @@ def test_a_folder_of_treebanks_is_a_treebank(tmp_path: Path) -> None:
     corpus = open_corpus(tmp_path)
     assert [s.tokens for document in corpus for s in document.sentences] == [("Yes",), ("Go",)]
     (tmp_path / "a.ptb").write_text("(A (B c))\n")
-    with pytest.raises(UserError, match=r"holds a\.conllu beside files of another kind"):
+    with pytest.raises(UserError, match="holds a treebank beside files of another kind"):
         open_corpus(tmp_path)
 
 
@@ -153,7 +151,7 @@ def test_gum_dev_in_both_formats(data_folder: Path) -> None:
     leaves = [s.tokens for document in ptb for s in document.sentences]
     assert len(words) == 1022 and sum(map(len, words)) == 18_432
     assert words == leaves
-    with pytest.raises(UserError, match=r"--tokenize spacy: .* is always gold"):
+    with pytest.raises(UserError, match=r"is a treebank, whose words are given"):
         open_corpus(data_folder / "treebank" / "gum" / "dev.ptb", tokenize="spacy")
 
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.support.cli import Command
-from corpora.support.config import configuration
+from corpora.support.cli import Command, configuration
 from multiview.encoders import registry
 from multiview.encoders.registry import Encoder, register_view
-from tests.parsing.cache.test_reader import write_cache
+from tests.parsing.trees.test_cache import write_cache
 from tests.test_commands import ROOT
 
 PAGE = (ROOT / "docs/add-a-view.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The encoder under the names that other libraries use, and the commands encode, search, info and export."""
+"""The encoder under the names that other libraries use, and the commands encode, search and export."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from corpora.support.errors import UserError
-from multiview import encode, export, info, search
+from multiview import encode, export, search
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
@@ -52,15 +52,6 @@ def test_the_names_of_sentence_transformers(folder: Path) -> None:
         encoder.encode(LINES, device="xyz")
 
 
-def test_a_model_in_words(folder: Path) -> None:
-    shown = repr(MultiViewEncoder.load(folder, "cpu")).splitlines()
-    assert shown[0] == "MultiViewEncoder m0 on cpu"
-    assert shown[1] == "  views    seq 8 + seq 8 = 16 dimensions"
-    assert shown[2].endswith(" trained, of size 6")
-    assert shown[3:] == ["  parsers  const toy-const, dep toy-dep"]
-    assert "none on record" in repr(MultiViewEncoder.untrained("dep,const", dim=4, word_dim=4))
-
-
 def test_a_saved_model_is_the_same(folder: Path, tmp_path: Path) -> None:
     encoder = MultiViewEncoder.load(folder)
     expected = encoder.encode(LINES)
@@ -86,7 +77,6 @@ def test_untrained_and_joined_models_can_be_saved(joined_seq: Path, tmp_path: Pa
         model.save(tmp_path / name)
         saved = MultiViewEncoder.load(tmp_path / name).encode(LINES)
         np.testing.assert_array_equal(saved, model.encode(LINES))
-        assert info.cli([str(tmp_path / name)]) == 0
     assert (tmp_path / "joined" / "README.md").read_text() == "# Two\n"
 
 
@@ -181,32 +171,21 @@ def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, m
     ("command", "arguments", "message"),
     [
         (search, "MODEL none.txt q", "none.txt: no such file"),
-        (search, "MODEL empty.txt q", "empty.txt: empty"),
         (search, "MODEL in.txt q --top 0", "--top 0"),
         (search, "MODEL in.txt q --vectors other.npy", "holds 3 x 2 numbers"),
-        (search, "MODEL in.txt q --vectors in.txt", "not vectors"),
         (search, "MODEL in.txt q --vectors none.npy", "not vectors"),
         (encode, "MODEL bad.txt", "bad.txt, line 2: not UTF-8"),
         (encode, ". in.txt", "no model here"),
         (encode, "none in.txt --output x.csv", "must end in .npy"),
         (encode, "MODEL in.txt --views dep", "view 'dep'"),
-        (info, ".", "neither a model nor a training run"),
     ],
 )
 def test_bad_input_is_one_line(
     folder: Path, corpus: Path, monkeypatch, command, arguments: str, message: str, capsys
 ) -> None:
     monkeypatch.chdir(corpus.parent)
-    Path("empty.txt").touch()
     Path("bad.txt").write_bytes(b"fine\n\xff\xfe\n")
     np.save("other.npy", np.zeros((3, 2), dtype=np.float32))
     assert command.cli(arguments.replace("MODEL", str(folder)).split()) == 2
     errors = capsys.readouterr().err
     assert message in errors and len(errors.strip().splitlines()) == 1, errors
-
-
-def test_info_command(folder: Path, capsys) -> None:
-    assert info.cli([str(folder)]) == 0
-    out = capsys.readouterr().out
-    for word in ("seq 8 + seq 8 = 16 dimensions", "recall@1", "progress", "resumable"):
-        assert word in out

@@ -18,10 +18,10 @@ from benepar.nkutil import HParams
 from benepar.parse_chart import ChartParser
 from torch import Tensor, nn
 
-from parsing.constituency.model import ConstituencyModel
 from parsing.libraries.benepar import BeneparParser
+from parsing.networks.constituency import ConstituencyModel
 from parsing.networks.features import TypeTable, WordBatch, make_batch
-from parsing.trees.parsers import ConstituencyParse
+from parsing.trees.batch import ConstituencyParse
 
 
 def to_benepar(model: ConstituencyModel) -> ChartParser:
@@ -34,7 +34,7 @@ def stock_parse(
 ) -> list[ConstituencyParse]:
     """Trees from benepar's untouched ``parse``; batches are of as many words."""
     found = BeneparParser(parser, {})
-    found.runner.positions = subbatch_max_tokens or found.runner.positions
+    found.positions = subbatch_max_tokens or found.positions
     return found.parse(sentences)
 
 
@@ -56,7 +56,7 @@ class _Builtin(ChartParser):
                 predict_tags=True,
                 d_tag_hidden=model.config.tag_hidden,
                 tag_loss_scale=5.0,
-                force_root_constituent=model.config.force_root,
+                force_root_constituent=True,
             ),
         )
         self.f_label.load_state_dict(model.span_head.state_dict())
@@ -113,10 +113,10 @@ class _Retokenizer(RetokenizerForCharLSTM):
     def __call__(
         self, words: Sequence[str], space_after: Any = None, return_tensors: str = "np"
     ) -> dict[str, Any]:
-        """Rows of the words; the mask counts both boundaries."""
-        return {"rows": self.table.rows(words), "valid_token_mask": np.ones(len(words) + 2, bool)}
+        """The words; the mask counts both boundaries."""
+        return {"words": words, "valid_token_mask": np.ones(len(words) + 2, bool)}
 
     def pad(self, examples: Sequence[dict[str, Any]], return_tensors: str = "pt") -> dict[str, Any]:
         """A padded batch under the names that benepar's ``forward`` reads."""
-        batch = make_batch(self.table, [example["rows"] for example in examples], end_boundary=True)
+        batch = make_batch(self.table, [example["words"] for example in examples], end_boundary=True)
         return {"char_ids": _Batch(batch), "valid_token_mask": batch.mask_BT()}

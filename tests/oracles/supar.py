@@ -20,8 +20,8 @@ from supar.utils.transform import CoNLL
 from supar.utils.vocab import Vocab
 from torch import Tensor
 
-from parsing.dependency.model import DependencyModel
 from parsing.libraries.supar import MLPS, recurrent_names
+from parsing.networks.dependency import DependencyModel
 from parsing.networks.features import BEGIN, END, ParserVocabulary
 from parsing.networks.features import PAD as PAD_ID
 from parsing.networks.features import UNKNOWN as UNKNOWN_ID
@@ -61,11 +61,11 @@ def to_supar(model: DependencyModel) -> BiaffineDependencyParser:
         char_pad_index=PAD_ID,
         n_lstm_hidden=encoder.hidden,
         n_lstm_layers=encoder.layers,
-        embed_dropout=encoder.embedding_dropout,
-        encoder_dropout=encoder.dropout,
+        embed_dropout=0.0,
+        encoder_dropout=0.0,
         n_arc_mlp=scorer.arc_dim,
         n_rel_mlp=scorer.relation_dim,
-        mlp_dropout=scorer.dropout,
+        mlp_dropout=0.0,
         scale=0,
         pad_index=PAD_ID,
         unk_index=UNKNOWN_ID,

@@ -26,13 +26,13 @@ def train(kind: str, folder: Path) -> list[Path]:
     files = [part for one in kinds for use in ("train", "dev") for part in (f"--{use}-{one}", given[one])]
     sizes = {"word-dim": 6, "character-dim": 4, "character-hidden": 6, "hidden": 8, "layers": 2}
     options = [part for name, value in sizes.items() for part in (f"--model.encoder.{name}", value)]
-    options += ["--model.encoder.dropout", 0.2, "--model.encoder.embedding-dropout", 0.2]
-    options += ["--model.arcs.arc-dim", 7, "--model.arcs.relation-dim", 5, "--model.arcs.dropout", 0.2]
+    options += ["--loop.dropout", 0.2]
+    options += ["--model.arcs.arc-dim", 7, "--model.arcs.relation-dim", 5]
     options += ["--model.spans.label-hidden", 9, "--model.spans.tag-hidden", 8]
     options += ["--model.min-count", 1, "--loop.batch-tokens", 28, "--loop.learning-rate", 0.01]
-    options += ["--loop.epochs", 5, "--loop.checkpoint-s", 0]
+    options += ["--loop.epochs", 5]
     output = folder / "model"
-    command = (*files, "--output", output, "--name", "m", "--device", "cpu", *options)
+    command = (*files, "--output", output, "--device", "cpu", *options)
     assert cli([str(part) for part in command]) == 0
     return sorted(output.glob("**/*.safetensors"))
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.cli import LOGGER
-from parsing.cache.format import Batch, flag_reasons, join
 from parsing.text_parser import TextParser
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
+from parsing.trees.batch import Batch, flag_reasons, join
 from tests.parsing.pipeline.toy_parsers import (
     FaultyConstituencyParser,
     FaultyDependencyParser,

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from corpora.support.errors import UserError
-from parsing.cache.files import Manifest
-from parsing.cache.reader import TreeCache
-from parsing.cache.sentences import cached_sentences
 from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees
+from parsing.trees.cache import Manifest, TreeCache
+from parsing.trees.sentences import cached_sentences
 from parsing.verify import verify
-from tests.parsing.cache.test_reader import corpus_of, write_cache
+from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 CONLLU = """# newdoc id = one
 1\tIt\t_\t_\tPRP\t_\t2\tnsubj\t_\t_

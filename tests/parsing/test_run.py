@@ -10,8 +10,8 @@ import pytest
 
 from corpora.support.errors import UserError
 from parsing import run as command_module
-from parsing.cache.reader import TreeCache
 from parsing.run import ParseConfig, cli, expected_sentences, main, refuse_own_input
+from parsing.trees.cache import TreeCache
 from tests.parsing.pipeline.toy_parsers import load_toys, toy_corpus
 
 TEXT = (
@@ -59,7 +59,7 @@ def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch, sample:
     monkeypatch.setattr(command_module, "SAMPLE", sample)
     main(config_of(tmp_path, dry_run=True))
     out = capsys.readouterr().out
-    assert "parse        7 sentences" in out and '"max_tokens": 128' in out
+    assert "work         7 sentences" in out and '"max_tokens": 128' in out
     assert f"{min(sample, 7)} sentences, parsed by one worker" in out
     assert "\ndisk " in out and "\ntime " in out
     assert not (tmp_path / "cache").exists()
@@ -124,4 +124,4 @@ def test_the_papers_preset_parses_with_both_checkpoints(tmp_path: Path, monkeypa
     assert cli([*words, "--workers", "1"]) == 0
     assert "6 sentences" in capsys.readouterr().out
     saved = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert (saved["limit"], saved["tokenize"], saved["precision"]) == ("40M", "space", "fp32")  # 3.1
+    assert (saved["limit"], saved["tokenize"]) == ("40M", "space")  # 3.1

@@ -7,8 +7,8 @@ import pytest
 import parsing
 from corpora.support.errors import UserError
 from corpora.treebanks import read_conllu
-from parsing.cache.sentences import ParsedSentence
 from parsing.trees.brackets import read_trees
+from parsing.trees.sentences import ParsedSentence
 
 TEXT = "Dr. Smith (born 1950) didn't sleep. “Why?” she asked… It's 3:30 p.m. now."
 

@@ -10,10 +10,9 @@ import pytest
 
 from corpora.support.errors import UserError
 from parsing import verify as command_verify
-from parsing.cache.files import Manifest, open_shard, write_arrays
-from parsing.cache.reader import TreeCache
-from parsing.info import id_counts
-from tests.parsing.cache.test_reader import corpus_of, write_cache
+from parsing.show import id_counts
+from parsing.trees.cache import Manifest, TreeCache, open_shard, write_arrays
+from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def rewrite(folder: Path, name: str, at: int, value: int) -> None:
     manifest = Manifest.read(folder)
     with open_shard(folder / "shard-000001.h5") as file:
         arrays = {key: file[key][:] for key in file}
-    if value > 127 and arrays[name].dtype == np.int8:
+    if arrays[name].dtype == np.int8:
         arrays[name] = arrays[name].astype(np.int16)
     arrays[name][at] = value
     sha256 = write_arrays(folder / "shard-000001.h5", arrays)
@@ -88,6 +87,13 @@ def test_damaged_files_and_a_wrong_manifest_are_named(folder: Path) -> None:
         verify(folder)
 
 
+@pytest.mark.parametrize("name", ["type", "document_id"])
+def test_a_string_that_is_not_utf8_is_one_line(folder: Path, name: str) -> None:
+    rewrite(folder, f"{name}_bytes", 0, 0xFF)
+    with pytest.raises(UserError, match=rf"shard-000001\.h5: {name}: .* is not UTF-8"):
+        verify(folder)
+
+
 def test_statistics_against_a_loop(folder: Path) -> None:
     cache = TreeCache.open(folder)
     counts = id_counts(cache)
@@ -100,7 +106,7 @@ def test_statistics_against_a_loop(folder: Path) -> None:
 def test_commands(folder: Path, command, tmp_path: Path) -> None:
     done = command("parsing.verify", folder)
     assert done.returncode == 0 and "all sound; complete" in done.stdout, done.stderr
-    done = command("parsing.info", folder)
+    done = command("parsing.show", folder)
     assert done.returncode == 0 and "40 sentences" in done.stdout, done.stderr
     assert "3 documents" in done.stdout and "too long 1" in done.stdout
     done = command("parsing.show", folder, "--sentence", 20)

@@ -13,8 +13,7 @@ from corpora.support.errors import UserError
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.folder.files import Member, save_member
-from multiview.words.table import WordTable
-from multiview.words.vocabulary import Vocabulary
+from multiview.words.table import Vocabulary, WordTable
 from senteval_runner import running
 from senteval_runner.running import expand_models
 from tests.senteval_runner.test_run import config
@@ -27,7 +26,7 @@ TRAINED = ["the", "bad", "good", "tall", "far", "dull", "poor", "near", "rich"]
 def model(tmp_path: Path) -> Path:
     torch.manual_seed(0)
     words = WordTable(Vocabulary(TRAINED, case="exact"), 3, views=2)
-    words.initialise("unit", equal=False)
+    words.initialise("xavier")
     stack = ViewStack(("seq", "seq"), words, EncoderConfig(dim=4))
     folder = tmp_path / "models" / "mine"
     save_member(folder, Member(stack), card="# Mine\n", training={})

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from corpora.senteval.files import read_task
-from corpora.support.config import check
+from corpora.support.cli import check
 from corpora.support.errors import UserError
 from senteval_runner import cells, running
 from senteval_runner.config import SentEvalConfig

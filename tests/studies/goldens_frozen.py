@@ -14,10 +14,10 @@ from unittest.mock import patch
 import numpy as np
 from safetensors.torch import save_file
 
-from corpora.ranking.questions import filtered
-from corpora.ranking.sets import read_set
+from corpora.ranking.sets import filtered, read_set
 from senteval_runner.vectors.encoders import open_model
 from studies.analogies.__main__ import cli as analogies
+from studies.faq import train
 from studies.faq.__main__ import cli as faq
 from studies.faq.config import FaqConfig
 from studies.faq.data import read_faq
@@ -109,9 +109,10 @@ def train_faq(folder: Path) -> list[Path]:
     guide = (frozen["query"] @ frozen["question"].T)[data.train]
     queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
-    config = FaqConfig(epochs=5, batch_size=24, learning_rate=1e-3, device="cpu")
+    config = FaqConfig(epochs=5, learning_rate=1e-3, device="cpu")
     pairs = LabelledPairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
-    tower = tune(model, pairs, config, folder / "state")
+    with patch.object(train, "BATCH", 24):
+        tower = tune(model, pairs, config, folder / "state")
     scores = cosines(tower, [data.queries[row] for row in data.test], data.questions)
     np.save(folder / "scores.npy", scores)
     return [folder / "scores.npy"]
@@ -147,9 +148,9 @@ def train_cross(folder: Path) -> list[Path]:
     """25 steps of a cross-encoder."""
     bert, place = small_bert(folder / "bert", passage_texts()), folder / "wikiqa"
     spec = place if place.exists() else passage_sets.write_wikiqa(place, (24, 10, 10))
-    data = filtered(read_set(f"wikiqa={spec}"), "answered", None)
-    config = PassagesConfig(cross_steps=25, cross_learning_rate=1e-3, margin=1.0, device="cpu")
-    with patch.object(cross, "BATCH", 8):
+    data = filtered(read_set(f"wikiqa={spec}"), "answered")
+    config = PassagesConfig(cross_steps=25, margin=1.0, device="cpu")
+    with patch.multiple(cross, BATCH=8, LEARNING_RATE=1e-3):
         net, _ = cross.fine_tune(data, bert, config, seed=3, folder=folder / "state", report=print)
     save_file(dict(net.named_parameters()), folder / "weights.safetensors")
     return [folder / "weights.safetensors"]

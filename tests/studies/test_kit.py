@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from corpora.support.config import configuration
+from corpora.support.cli import configuration
 from corpora.support.errors import UserError
 from senteval_runner.report.page import Page, Section
 from studies.kit import Cell, Figures, Run, command, published, read_presets, run_study

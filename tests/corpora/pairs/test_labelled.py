@@ -22,30 +22,38 @@ def write(path: Path, *lines: str) -> Path:
     return path
 
 
-def test_relations_of_both_versions_of_ppdb(tmp_path: Path) -> None:
-    features = "PPDB2.0Score=5.24981 PPDB1.0Score=3.295900 -logp(LHS|e1)=0.01579 AGigaSim=0.63 Abstract=0"
+def test_both_versions_of_ppdb_and_word_pairs(tmp_path: Path) -> None:
+    features = "PPDB2.0Score=5.24981 PPDB1.0Score=3.295900 -logp(LHS|e1)=0.01579 Name=x Lex(e|f)=6.1"
     path = write(
         tmp_path / "ppdb.gz",
         *(f"[NP] ||| the {i} men ||| men {i} ||| {features} ||| 1 ||| {e}" for i, e in enumerate(RELATIONS)),
         "[VB/NP] ||| take part in ||| participate in ||| p(e|f)=2.1 ||| 0-0 2-1",
         "",
+        "broken ||| line",
         "[,] ||| , ||| , and ||| x=1 ||| 0-0",
     )
     rows = list(read_phrases(path))
     assert rows[0] == ("the 0 men", "men 0", "Equivalence")
     assert [row[2] for row in rows] == [*RELATIONS, None, None]
     assert rows[-2][:2] == ("take part in", "participate in")
+    first, *_, last = read_ppdb(path)
+    assert (first.left, first.entailment, last.entailment) == ("the 0 men", "Equivalence", "")
+    found = [first.feature(name) for name in ("PPDB2.0Score", "Lex(e|f)", "Name", "x")]
+    assert found == [5.24981, 6.1, None, None] and last.feature("x") == 1
+    words = write(tmp_path / "words.tsv", "word1\tword2", "fast\tquick", "co-operate\tcooperate")
+    assert list(read_phrases(words)) == [("fast", "quick", None), ("co-operate", "cooperate", None)]
 
 
-def test_word_pairs_in_two_columns(tmp_path: Path) -> None:
-    path = write(tmp_path / "words.tsv", "word1\tword2", "fast\tquick", "co-operate\tcooperate")
-    assert list(read_phrases(path)) == [("fast", "quick", None), ("co-operate", "cooperate", None)]
-
-
-def test_a_relation_that_ppdb_does_not_know_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "ppdb", "[NP] ||| a ||| b ||| f ||| 0-0 ||| Synonym")
-    with pytest.raises(UserError, match="'Synonym' of 'a' and 'b' is none of Equivalence"):
-        list(read_phrases(path))
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("[NP] ||| a ||| b ||| f ||| 0-0 ||| Synonym", "'Synonym' of 'a' and 'b' is none of Equivalence"),
+        ("just text", "ppdb: no line of PPDB"),
+    ],
+)
+def test_what_is_no_ppdb_is_named(tmp_path: Path, line: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        list(read_phrases(write(tmp_path / "ppdb", line)))
 
 
 def test_nli_as_published_and_as_a_table(tmp_path: Path) -> None:
@@ -69,7 +77,7 @@ def test_nli_as_published_and_as_a_table(tmp_path: Path) -> None:
 
 def test_a_label_that_is_not_binary_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "p.tsv", "label\tsentence1\tsentence2", "1\ta\tb", "2\ta\tc")
-    with pytest.raises(UserError, match=r"p\.tsv:3: expected label 0 or 1, found 'a"):
+    with pytest.raises(UserError, match=r"p\.tsv:3: expected label 0 or 1, found '2'"):
         list(read_binary(path))
 
 
@@ -93,9 +101,7 @@ def test_quora_has_quoted_line_breaks_and_unusable_rows(tmp_path: Path) -> None:
         "1\t3\t4\t\tHow?\t0\n"
         "2\t5\t6\tcut off\n"
     )
-    skipped: Counter[str] = Counter()
-    assert list(read_binary(path, skipped)) == [('Why\n"so"?', "How?", 1)]
-    assert skipped == {"rows with an empty question": 1, "rows with other columns": 1}
+    assert list(read_binary(path)) == [('Why\n"so"?', "How?", 1)]
 
 
 @pytest.mark.parametrize("question", ["What is\rthis?", '"' + "never closed " * 12_000])
@@ -106,25 +112,6 @@ def test_quora_rows_that_cannot_be_read_are_named(tmp_path: Path, question: str)
     )
     with pytest.raises(UserError, match=r"q\.tsv:2: cannot be read as tab-separated columns"):
         list(read_binary(path))
-
-
-def test_ppdb_of_both_versions(tmp_path: Path) -> None:
-    path = tmp_path / "ppdb"
-    path.write_text(
-        "[NN] ||| car ||| automobile ||| PPDB2.0Score=5.2 Abstract=0 Lex(e|f)=6.1 Name=x "
-        "||| 0-0 ||| Equivalence\n"
-        "[X] ||| a b ||| c ||| Abstract=0 ||| 0-0 1-0\n"
-        "broken ||| line\n"
-    )
-    skipped: Counter[str] = Counter()
-    new, old = read_ppdb(path, skipped=skipped)
-    assert (new.left, new.right, new.entailment) == ("car", "automobile", "Equivalence")
-    assert new.features() == {"PPDB2.0Score": 5.2, "Abstract": 0.0, "Lex(e|f)": 6.1}
-    assert (old.left, old.entailment) == ("a b", "")
-    assert skipped == {"lines without the fields of PPDB": 1}
-    path.write_text("just text\n")
-    with pytest.raises(UserError, match="ppdb: no line of PPDB"):
-        list(read_ppdb(path))
 
 
 @pytest.mark.data

@@ -83,27 +83,14 @@ def test_rows_are_the_toolkits(
 @pytest.mark.parametrize(
     ("name", "contents", "told"),
     [
-        (
-            "TREC",
-            (TREC[0], b"HUM:ind Who ?\nWHO:x y\n"),
-            r"TREC_10.label:2: expected a label among ABBR .*'WHO'",
-        ),
+        ("TREC", (TREC[0], b"HUM:ind Who ?\nWHO:x y\n"), r"TREC_10.label:2: expected a label .*'WHO'"),
         ("MRPC", (MRPC[0], HEADER + "0\t2\t3\tonly one\n"), r"test.txt:2: expected 5 tab-separated columns"),
-        (
-            "SICKRelatedness",
-            (SICK.replace("4.5", "high"), SICK, SICK),
-            r"_train.txt:2: expected a number, found",
-        ),
+        ("SICKRelatedness", (SICK.replace("4.5", "x"), SICK, SICK), r"_train.txt:2: expected a number"),
         ("STS13", (*STS13 * 2, STS13[0], "1\n2\n"), r"STS.gs.OnWN.txt: 2 rows, but .* has 3"),
-        ("SST5", (SST5, "5 too high\n", SST5), "sentiment-dev:1: expected a label among 0 1 2 3 4"),
         ("SST2", (b"good\t1\n\xff\t0\n", SST2, SST2), r"sentiment-train:2: not utf-8 \(byte 0xff\)"),
-        (
-            "SubjNumber",
-            (PROBING + "te\tJJ\tc\n",),
-            r"number.txt:5: expected a label that occurs in the train",
-        ),
+        ("SubjNumber", (PROBING + "te\tJJ\tc\n",), r"number.txt:5: expected a label that occurs"),
     ],
-)
+)  # fmt: skip
 def test_wrong_rows_are_named(tmp_path: Path, name: str, contents: tuple[str, ...], told: str) -> None:
     (tmp_path / "probing").mkdir()
     write(tmp_path, name, *contents)
@@ -135,7 +122,7 @@ def test_every_missing_file_is_named_with_its_origin(tmp_path: Path) -> None:
         wanted = [path for paths in task_paths(name, tmp_path / "none").values() for path in paths]
         assert all(path.name in message for path in wanted) and "\n" not in message
     write(tmp_path, "CR")[1].unlink()
-    with pytest.raises(UserError, match=r"/CR lacks custrev\.neg \(nor"):
+    with pytest.raises(UserError, match=r"no such file in \S*: downstream/CR/custrev\.neg \(nor"):
         read_task("CR", tmp_path)
 
 
@@ -145,8 +132,6 @@ def test_names() -> None:
     assert canonical_task("odd_man_out") == "OddManOut"
     with pytest.raises(UserError, match=r"unknown task 'MRR'.*SICKEntailment"):
         canonical_task("MRR")
-    with pytest.raises(UserError, match="image features"):
-        canonical_task("ImageCaptionRetrieval")
     assert set(PUBLISHED_ROWS) == set(TASK_NAMES)
     assert [sum(PUBLISHED_ROWS[name].values()) for name in STS_SUBSETS] == [3108, 1500, 3750, 3000, 1186]
 

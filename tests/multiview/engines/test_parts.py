@@ -11,7 +11,7 @@ from corpora.support.errors import MissingExtraError
 from multiview.encoders.registry import view_class
 from multiview.engines.native import _free, workspace
 from multiview.engines.plan import plan_const, plan_dep
-from parsing.networks.products import Products
+from parsing.networks.device import Products
 from tests.multiview.engines.trees import batch_of, random_batch
 
 

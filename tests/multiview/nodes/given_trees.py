@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from multiview.model import MultiViewEncoder
-from parsing.trees.parsers import ConstituencyParse, DependencyParse
+from parsing.trees.batch import ConstituencyParse, DependencyParse
 from tests.multiview.engines.trees import random_heads
 
 Span = tuple[int, int]

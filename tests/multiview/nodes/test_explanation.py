@@ -14,7 +14,7 @@ from multiview.encoders.registry import Reading
 from multiview.folder.reading import Reader
 from multiview.model import MultiViewEncoder
 from multiview.nodes.explanation import covers_of
-from parsing.models import load_constituency_parser, load_dependency_parser
+from parsing.text_parser import load_parser
 from tests.fixtures.browser import look
 from tests.multiview.nodes.given_trees import GivenTrees, given_encoder
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
@@ -32,8 +32,8 @@ def encoder() -> MultiViewEncoder:
 def new_encoder() -> MultiViewEncoder:
     encoder = MultiViewEncoder.untrained("dep,const,seq", dim=8, word_dim=6, device="cpu", start="bag")
     encoder.reader.corpus = {"tokenizer": "space"}
-    encoder.reader.parsers["dep"] = load_dependency_parser("builtin")
-    encoder.reader.parsers["const"] = load_constituency_parser("builtin")
+    encoder.reader.parsers["dep"] = load_parser("dep")
+    encoder.reader.parsers["const"] = load_parser("const")
     return encoder
 
 

@@ -20,7 +20,6 @@ from torch import Tensor
 from multiview.config import TrainConfig
 from multiview.training.data import open_trees
 from multiview.training.gradient import DistributedContext
-from multiview.training.optimiser import Optimiser
 from multiview.training.trainer import Trainer
 from parsing.training import loop as loop_module
 from tests.fixtures.trees import changed
@@ -76,9 +75,8 @@ def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
         dense = torch.zeros_like(table)
         dense[found["table_rows"]] = found[f"rows.{index}"]
         torch.testing.assert_close(dense, table.grad, rtol=1e-9, atol=1e-12)
-    for name, parameter in trainer.network.named_parameters():
-        if name in found:
-            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-9, atol=1e-12)
+    dense = {name: p.grad for name, p in trainer.network.named_parameters() if name in found}
+    assert_close(dense, {name: found[name] for name in dense}, 1e-9)
 
 
 def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, work: Work) -> None:
@@ -135,7 +133,7 @@ def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, t
         trainer = Trainer(config, open_trees(config.trees), distributed)
         ticks = itertools.count(step=1 + 9 * distributed.rank)
         loop_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
-        assert trainer.run(lambda trainer, best: None) == 0
+        assert trainer.run() == 0
         return {name: value.clone() for name, value in trainer.network.state_dict().items()}
 
     config = changed(tiny, loop={"schedule": "cosine", "max_minutes": 1.0, "max_steps": 6, "segments": 2})
@@ -143,56 +141,40 @@ def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, t
     assert_close(first, second, 0.0)
 
 
-def make_optimiser(config: TrainConfig, **changes) -> tuple[Trainer, Optimiser]:
-    trainer = Trainer(changed(config, **changes), open_trees(config.trees))
-    return trainer, trainer.updates
-
-
-def test_dense_updates_are_torch_adam_and_row_updates_touch_rows_only(tiny: TrainConfig) -> None:
-    for update in ("dense", "rows"):
-        trainer, optimiser = make_optimiser(tiny, table={"update": update, "rate": 3.0})
-        table = trainer.network.tables[0]
-        copy = table.detach().clone().requires_grad_()
-        adam = torch.optim.Adam([copy], lr=3 * tiny.loop.learning_rate)
-        random = np.random.default_rng(0)
-        for _ in range(5):
-            rows = torch.from_numpy(np.sort(random.choice(len(table), 6, replace=False)))
-            gradients = [torch.randn(6, tiny.table.dim) for _ in trainer.network.tables]
-            before = table.detach().clone()
-            optimiser.zero()
-            optimiser.step(rows, gradients, rate=tiny.loop.learning_rate)
-            copy.grad = torch.zeros_like(copy)
-            copy.grad[rows] = gradients[0]
-            adam.step()
-            untouched = torch.ones(len(table), dtype=torch.bool)
-            untouched[rows] = False
-            if update == "rows":
-                assert torch.equal(before[untouched], table[untouched])
-                assert not torch.equal(before[rows], table[rows])
-            else:
-                torch.testing.assert_close(table, copy, rtol=1e-6, atol=1e-7)
-
-
-def test_row_updates_on_all_rows_are_torch_adam(tiny: TrainConfig) -> None:
-    trainer, optimiser = make_optimiser(tiny, table={"update": "rows"})
-    table = trainer.network.tables[0]
+@pytest.mark.parametrize(("update", "size"), [("dense", 6), ("rows", 6), ("rows", 0)])
+def test_updates_are_torch_adam_s(tiny: TrainConfig, update: str, size: int) -> None:
+    """Of whole tables, also where a step has no gradient; or of a step's rows, which may be all of them."""
+    config = changed(tiny, table={"update": update, "rate": 3.0})
+    trainer = Trainer(config, open_trees(tiny.trees))
+    table, rate = trainer.network.tables[0], tiny.loop.learning_rate
     copy = table.detach().clone().requires_grad_()
-    adam = torch.optim.Adam([copy], lr=tiny.loop.learning_rate)
-    for _ in range(4):
-        gradients = [torch.randn_like(table) for table in trainer.network.tables]
-        optimiser.zero()
-        optimiser.step(torch.arange(len(table)), gradients, rate=tiny.loop.learning_rate)
-        copy.grad = gradients[0].clone()
+    adam = torch.optim.Adam([copy], lr=3 * rate)
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        chosen = random.choice(len(table), size or len(table), replace=False)
+        rows = torch.from_numpy(np.sort(chosen))
+        gradients = [torch.randn(len(rows), tiny.table.dim) for _ in trainer.network.tables]
+        before = table.detach().clone()
+        trainer.updates.zero()
+        trainer.updates.step(rows, gradients, rate=rate)
+        copy.grad = torch.zeros_like(copy)
+        copy.grad[rows] = gradients[0]
         adam.step()
-    torch.testing.assert_close(table, copy, rtol=1e-5, atol=1e-6)
+        untouched = torch.ones(len(table), dtype=torch.bool)
+        untouched[rows] = False
+        if update == "rows":
+            assert torch.equal(before[untouched], table[untouched])
+            assert not torch.equal(before[rows], table[rows])
+        if update == "dense" or not size:
+            torch.testing.assert_close(table, copy, rtol=1e-5, atol=1e-6)
 
 
 def test_clipping_counts_word_rows(tiny: TrainConfig) -> None:
-    trainer, optimiser = make_optimiser(tiny)
+    trainer = Trainer(tiny, open_trees(tiny.trees))
     result = trainer.gradient(trainer.prepare(next(trainer.jobs())))
-    parts = [p.grad for p in optimiser.dense if p.grad is not None] + result.row_gradients
+    parts = [p.grad for p in trainer.updates.dense if p.grad is not None] + result.row_gradients
     expected = sum(float((part.double() ** 2).sum()) for part in parts) ** 0.5
-    assert float(optimiser.gradient_norm(result.row_gradients)) == pytest.approx(expected, rel=1e-5)
+    assert float(trainer.updates.gradient_norm(result.row_gradients)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny: TrainConfig) -> None:

@@ -1,22 +1,24 @@
-"""The objective against plain loops over sentences, in float64."""
+"""The objective and its further terms against plain loops over sentences, in float64."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from multiview.config import ObjectiveConfig, preset
 from multiview.training.objective import (
+    TEMPERATURE,
     Objective,
     Positions,
-    Targets,
     count_anchors,
     neighbour_targets,
     pair_names,
@@ -30,84 +32,164 @@ VARIANTS = [
     for s in ("bilinear", "dot")
     for r in ("forward", "both")
 ]
+VARIANTS += [ObjectiveConfig(score="cosine", same=same) for same in (0.0, 2.5)]
+VARIANTS += [ObjectiveConfig(score="dot", denominator="paper", same=1.0)]
+Scores = Sequence[Sequence[float]]
 
 
-def loop_pair(scores, positions: Positions, config: ObjectiveConfig) -> tuple[float, int, int]:
-    """Sum of losses, anchors, hits of one score matrix, written as the formulas read."""
-    total, anchors, hits = 0.0, 0, 0
-    size = len(positions)
-    for s in range(size):
-        if not positions.usable[s]:
-            continue
-        context = []
-        for u in range(size):
-            same = config.boundary == "none" or positions.document[u] == positions.document[s]
-            if abs(positions.sentence[u] - positions.sentence[s]) == 1 and same:
-                context.append(u)
+@dataclass
+class Around:
+    """What one anchor is compared with."""
+
+    anchor: int
+    positives: list[int]
+    outside: list[int]
+    itself: list[int]
+
+
+def surroundings(positions: Positions, boundary: str) -> list[Around]:
+    """Every anchor's, read off the definition."""
+    found, size = [], len(positions)
+    content = range(size) if positions.content is None else positions.content
+    for s in np.flatnonzero(positions.usable).tolist():
+        context = [
+            u
+            for u in (s - 1, s + 1)
+            if 0 <= u < size and (boundary == "none" or positions.document[u] == positions.document[s])
+        ]
         positives = [u for u in context if positions.usable[u]]
-        if not positives:
-            continue
-        anchors += 1
-        others = [u for u in range(size) if u != s and positions.usable[u]]
-        outside = [u for u in others if u not in context]
-        extra = [0.0] if config.denominator == "quickthought" else []
-        for p in positives:
-            if config.denominator == "paper":
-                compared = [scores[s][u] for u in [p, *outside]] + extra
-                total -= scores[s][p] - math.log(sum(math.exp(x) for x in compared))
-            else:
-                compared = [scores[s][u] for u in others] + extra
-                total -= (scores[s][p] - math.log(sum(math.exp(x) for x in compared))) / len(positives)
-        hits += max(others, key=lambda u: scores[s][u]) in positives
-    return total, anchors, hits
+        words = {content[u] for u in (s, *context)}
+        usable = [u for u in range(size) if positions.usable[u] and u not in context]
+        if positives:
+            found.append(
+                Around(
+                    anchor=s,
+                    positives=positives,
+                    outside=[u for u in usable if u != s and content[u] not in words],
+                    itself=[u for u in usable if content[u] == content[s]],
+                )
+            )
+    return found
 
 
-def make_positions(size: int, seed: int) -> Positions:
+def softmax_loss(scores: Sequence[float], positives: list[int], compared: list[float]) -> float:
+    """Mean over the positives of the negative logarithm of their share in what is compared."""
+    total = sum(map(math.exp, compared))
+    return -sum(math.log(math.exp(scores[p]) / total) for p in positives) / len(positives)
+
+
+def context_loss(scores: Sequence[float], here: Around, denominator: str) -> float:
+    outside = [scores[u] for u in here.outside]
+    if denominator == "paper":
+        return sum(softmax_loss(scores, [p], [scores[p], *outside]) for p in here.positives)
+    extra = [0.0] * len(here.itself) if denominator == "quickthought" else []
+    compared = [*(scores[p] for p in here.positives), *outside, *extra]
+    return softmax_loss(scores, here.positives, compared)
+
+
+def same_loss(scores: Sequence[float], here: Around) -> float:
+    return softmax_loss(scores, here.itself, [scores[u] for u in (*here.itself, *here.outside)])
+
+
+def cosines(one: Tensor, other: Tensor) -> Tensor:
+    return torch.nn.functional.cosine_similarity(one[:, None], other[None], dim=2)
+
+
+def make_positions(size: int, seed: int, *, contents: bool = False) -> Positions:
     random = np.random.default_rng(seed)
     return Positions(
         sentence=np.arange(100, 100 + size),
         document=np.cumsum(random.random(size) < 0.25),
         usable=random.random(size) > 0.15,
+        content=random.integers(size // 2, size=size) if contents else None,
     )
 
 
-def targets(objective: Objective, positions: Positions) -> Targets:
-    return neighbour_targets(positions, objective.config.boundary)
+def drawn(views: int, size: int, dim: int, seed: int = 0) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (size, dim)
+    return [
+        torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(views)
+    ]
 
 
-@pytest.mark.parametrize("config", VARIANTS, ids=lambda c: "-".join(str(v) for v in vars(c).values()))
-def test_equals_the_loops(config: ObjectiveConfig) -> None:
+def name_of(config: ObjectiveConfig) -> str:
+    return "-".join(map(str, vars(config).values()))
+
+
+@pytest.mark.parametrize("contents", [False, True])
+@pytest.mark.parametrize("config", VARIANTS, ids=name_of)
+def test_equals_the_loops(config: ObjectiveConfig, contents: bool) -> None:
     torch.manual_seed(3)
-    views, dim = ("dep", "const", "dep"), 5
+    views, dim, size = ("dep", "const", "dep"), 5, 13
     objective = Objective(views, dim, config).double()
-    positions = make_positions(13, seed=7)
-    features = [torch.randn(13, 5, dtype=torch.float64) for _ in views]
-    value = objective(features, targets(objective, positions))
+    positions = make_positions(size, seed=7, contents=contents)
+    features = drawn(3, size, dim)
+    value = objective(features, neighbour_targets(positions, config.boundary))
+    around = surroundings(positions, config.boundary)
+    assert value.anchors == len(around) == count_anchors(positions, config.boundary) > 5
     pairs = list(itertools.combinations(range(3), 2))
-    expected = 0.0
+    expected, same = 0.0, 0.0
     for k, (i, j) in enumerate(pairs):
-        weight = objective.bilinear[k] if config.score == "bilinear" else torch.eye(5, dtype=torch.float64)
-        matrix = (features[i] @ weight @ features[j].T).tolist()
-        runs = [loop_pair(matrix, positions, config)]
-        if config.direction == "both":
-            runs.append(loop_pair(torch.tensor(matrix, dtype=torch.float64).T.tolist(), positions, config))
-        loss = sum(run[0] for run in runs) / len(runs)
-        expected += loss / len(pairs)
-        assert value.anchors == runs[0][1] == count_anchors(positions, config.boundary)
-        assert value.sums[1 + k].item() == pytest.approx(loss, abs=1e-9)
-        assert value.sums[4 + k].item() == pytest.approx(sum(run[2] for run in runs) / len(runs))
-    assert value.loss.item() == pytest.approx(expected, abs=1e-9)
+        weight = objective.bilinear[k] if config.score == "bilinear" else torch.eye(dim, dtype=torch.float64)
+        cosine = cosines(features[i], features[j]) / TEMPERATURE
+        matrix = cosine if config.score == "cosine" else features[i] @ weight @ features[j].T
+        ways = (matrix, matrix.T) if config.direction == "both" else (matrix,)
+        losses, hits = 0.0, 0
+        for scores in (way.tolist() for way in ways):
+            losses += sum(context_loss(scores[a.anchor], a, config.denominator) for a in around) / len(ways)
+            for a in around:
+                best = max((*a.positives, *a.outside), key=lambda u: scores[a.anchor][u])
+                hits += best in a.positives
+        for scores in (way.tolist() for way in (cosine, cosine.T)[: len(ways)]):
+            same += sum(same_loss(scores[a.anchor], a) for a in around) / len(ways) / len(pairs)
+        assert value.sums[1 + k].item() == pytest.approx(losses, abs=1e-9)
+        assert value.sums[4 + bool(config.same) + k].item() == pytest.approx(hits / len(ways))
+        expected += losses / len(pairs)
+    assert value.loss.item() == pytest.approx(expected + config.same * same, abs=1e-9)
 
 
-@pytest.mark.parametrize("config", VARIANTS[::3], ids=lambda c: "-".join(str(v) for v in vars(c).values()))
+def test_the_teacher() -> None:
+    torch.manual_seed(1)
+    config, positions = ObjectiveConfig(), make_positions(10, seed=7)
+    objective = Objective(["dep", "const"], 4, config, 3).double()
+    objective.terms = {"teacher": 0.5, "similarity": 3.0}
+    given, taught = drawn(2, 10, 4), drawn(1, 10, 3, seed=5)[0].detach()
+    where = neighbour_targets(positions, "document")
+    value = objective(given, where, teacher_BK=taught)
+    contrast = similarity = 0.0
+    joined = torch.cat(given, dim=1)
+    differences = (cosines(joined, joined) - cosines(taught, taught)).tolist()
+    for a in surroundings(positions, "document"):
+        s = a.anchor
+        for view, to_teacher in zip(given, objective.to_teacher, strict=True):
+            scores = (cosines(view @ to_teacher, taught) / TEMPERATURE).tolist()
+            contrast += same_loss(scores[s], a) / 2
+        others = [*a.positives, *a.outside]
+        similarity += sum(differences[s][u] ** 2 for u in others) / len(others)
+    assert value.sums[2:4].tolist() == pytest.approx([contrast, similarity], abs=1e-10)
+    plain = Objective(["dep", "const"], 4, config)(given, where)
+    total = plain.loss.item() + 0.5 * contrast + 3.0 * similarity
+    assert value.loss.item() == pytest.approx(total, abs=1e-10)
+    assert objective.metrics == [
+        *("loss", "loss/0-dep,1-const", "loss/teacher", "loss/similarity"),
+        "accuracy@1/0-dep,1-const",
+    ]
+
+
+@pytest.mark.parametrize("config", [*VARIANTS[::3], VARIANTS[-2]], ids=name_of)
 def test_gradient_is_the_numerical_one(config: ObjectiveConfig) -> None:
     torch.manual_seed(0)
-    objective = Objective(("a", "b"), 3, config).double()
-    positions = make_positions(7, seed=2)
-    features = [torch.randn(7, 3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    assert torch.autograd.gradcheck(
-        lambda *f: objective(f, targets(objective, positions)).loss, tuple(features)
-    )
+    objective = Objective(("a", "b"), 3, config, 4).double()
+    positions = make_positions(7, seed=2, contents=bool(config.same))
+    features, taught = drawn(2, 7, 3), drawn(1, 7, 4)[0].detach()
+    where = neighbour_targets(positions, config.boundary)
+
+    def loss(*inputs: Tensor) -> Tensor:
+        value: Tensor = objective(inputs[:2], where, teacher_BK=taught).loss
+        return value
+
+    assert torch.autograd.gradcheck(loss, (*features, *objective.to_teacher))
 
 
 @given(size=st.integers(1, 40), seed=st.integers(0, 10**6), boundary=st.sampled_from(["document", "none"]))
@@ -117,34 +199,27 @@ def test_anchor_count_without_the_matrix(size: int, seed: int, boundary: str) ->
     assert count_anchors(positions, boundary) == len(neighbour_targets(positions, boundary).anchor)
 
 
-def test_batch_without_positives_costs_nothing_and_has_a_gradient() -> None:
-    positions = Positions(np.arange(4), np.arange(4), np.ones(4, dtype=bool))
-    objective = Objective(("a", "b"), 3, replace(PAPER, boundary="document"))
-    features = [torch.randn(4, 3, requires_grad=True) for _ in range(2)]
-    value = objective(features, targets(objective, positions))
+@pytest.mark.parametrize("denominator", ["paper", "all"])
+@pytest.mark.parametrize(("documents", "anchors"), [([0, 1, 2, 3], 0), ([0, 0], 2)])
+def test_without_positives_or_negatives_there_is_no_nan(
+    documents: list[int], anchors: int, denominator: str
+) -> None:
+    size = len(documents)
+    positions = Positions(np.arange(size), np.array(documents), np.ones(size, dtype=bool))
+    objective = Objective(("a", "b"), 3, replace(PAPER, boundary="document", denominator=denominator))
+    features = [torch.randn(size, 3, requires_grad=True) for _ in range(2)]
+    value = objective(features, neighbour_targets(positions, "document"))
     value.loss.backward()
-    assert value.anchors == 0 and value.loss.item() == 0.0
+    assert value.anchors == anchors and value.loss.item() == pytest.approx(0.0, abs=1e-6)
     assert torch.isfinite(features[0].grad).all()
 
 
-def test_two_sentences_have_no_negatives_and_no_nan() -> None:
-    positions = Positions(np.arange(2), np.zeros(2, dtype=np.int64), np.ones(2, dtype=bool))
-    for denominator in ("paper", "all"):
-        objective = Objective(("a", "b"), 3, ObjectiveConfig(denominator=denominator))
-        features = [torch.randn(2, 3, requires_grad=True) for _ in range(2)]
-        value = objective(features, targets(objective, positions))
-        value.loss.backward()
-        assert value.loss.item() == pytest.approx(0.0)
-        assert torch.isfinite(features[1].grad).all()
-
-
 def test_bfloat16_features_are_scored_in_float32() -> None:
-    positions = make_positions(9, seed=1)
     objective = Objective(("a", "b"), 4, PAPER)
     features = [torch.randn(9, 4).bfloat16() for _ in range(2)]
-    assert objective(features, targets(objective, positions)).loss.dtype == torch.float32
+    value = objective(features, neighbour_targets(make_positions(9, seed=1), "none"))
+    assert value.loss.dtype == torch.float32
 
 
 def test_pairs_are_named_by_position() -> None:
-    assert pair_names(["dep", "const"]) == ["0-dep,1-const"]
     assert pair_names(["seq", "seq", "dep"]) == ["0-seq,1-seq", "0-seq,2-dep", "1-seq,2-dep"]

@@ -8,31 +8,23 @@ import torch
 from benepar.integrations.nltk_plugin import InputSentence
 
 from corpora.support.errors import UserError
-from parsing.constituency.model import SpanParser
 from parsing.libraries.benepar import BeneparParser, load_benepar, todays_libraries
+from parsing.networks.constituency import SpanParser
 from parsing.trees.arrays import binarise
 from tests.fixtures.transformers import save_bert, save_roberta, save_t5
 from tests.oracles.benepar import stock_parse, to_benepar
-from tests.parsing.constituency.examples import (
-    LABELS,
-    SENTENCES,
-    TAGS,
-    benepar_model,
-    random_model,
-    save_as_benepar_does,
-)
-from tests.parsing.dependency.examples import as_lists
+from tests.parsing.examples import LABELS, TAGS, as_lists, benepar_model, random_spans, save_as_benepar_does
+from tests.parsing.examples import WORDS as SENTENCES
 
 # torch-struct's, under today's torch.
 pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")
 
 
-@pytest.mark.parametrize("force_root", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-def test_our_model_parses_as_stock_benepar_does(seed, force_root) -> None:
-    model = random_model(seed, force_root=force_root)
+def test_our_model_parses_as_stock_benepar_does(seed) -> None:
+    model = random_spans(seed)
     parser = SpanParser(model, {})
-    parser.runner.positions = 40
+    parser.positions = 40
     ours = parser.parse(SENTENCES * 3)
     assert as_lists(ours) == as_lists(stock_parse(to_benepar(model), SENTENCES * 3))
     for tokens, parse in zip(SENTENCES * 3, ours, strict=True):
@@ -67,7 +59,7 @@ def test_benepars_character_model(tmp_path, changes) -> None:
     assert parser.tags == (TAGS if changes.get("predict_tags", True) else ("UNK",))
     assert set(parser.identity) == {"name", "version", "sha256"}
     stock = as_lists(stock_parse(benepar_model(1, **changes), SENTENCES))
-    parser.runner.positions = 40
+    parser.positions = 40
     assert as_lists(parser.parse(SENTENCES)) == stock
     assert as_lists(parser.parse(SENTENCES[::-1])) == stock[::-1]
     assert as_lists(parser.parse([["a", "", "b"]])) == as_lists(parser.parse([["a", "-", "b"]]))

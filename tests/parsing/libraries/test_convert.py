@@ -6,12 +6,18 @@ import pytest
 import torch
 
 from parsing.convert import cli as convert
-from parsing.models import load_constituency_parser, load_dependency_parser
+from parsing.text_parser import load_parser
 from tests.oracles.benepar import stock_parse
 from tests.oracles.supar import stock_predict, to_supar
-from tests.parsing.constituency.examples import SENTENCES as WORDS
-from tests.parsing.constituency.examples import benepar_model, save_as_benepar_does
-from tests.parsing.dependency.examples import ODD, SENTENCES, as_lists, random_model
+from tests.parsing.examples import (
+    ODD,
+    SENTENCES,
+    WORDS,
+    as_lists,
+    benepar_model,
+    random_arcs,
+    save_as_benepar_does,
+)
 from tests.parsing.subcommand import run
 
 pytestmark = [
@@ -21,7 +27,7 @@ pytestmark = [
 
 
 def test_a_checkpoint_saved_by_supar_converts(tmp_path, capsys):
-    parser = to_supar(random_model())
+    parser = to_supar(random_arcs())
     parser.save(str(tmp_path / "theirs.pt"))
     arguments = ["dep", tmp_path / "theirs.pt", tmp_path / "ours"]
     assert run(convert, *arguments) == 2
@@ -29,7 +35,7 @@ def test_a_checkpoint_saved_by_supar_converts(tmp_path, capsys):
     assert not (tmp_path / "ours").exists()
     assert run(convert, *arguments, "--trust-pickle") == 0
     sentences = [list(s.tokens) for s in SENTENCES] + ODD
-    ours = load_dependency_parser(str(tmp_path / "ours"))
+    ours = load_parser("dep", str(tmp_path / "ours"))
     parses = ours.parse(sentences)
     names = [[ours.relations[r] for r in p.relations] for p in parses]
     assert stock_predict(parser, sentences) == ([p.heads.tolist() for p in parses], names)
@@ -42,7 +48,7 @@ def test_benepars_checkpoint_by_file_and_converted(tmp_path):
     assert run(convert, "const", path, tmp_path / "folder", "--trust-pickle") == 0
     stock = as_lists(stock_parse(model, WORDS))
     for spec in (path, tmp_path / "folder"):
-        assert as_lists(load_constituency_parser(str(spec)).parse(WORDS)) == stock
+        assert as_lists(load_parser("const", str(spec)).parse(WORDS)) == stock
 
 
 @pytest.mark.parametrize("kind", ["dep", "const"])

@@ -5,10 +5,10 @@ import torch
 from supar import BiaffineDependencyParser
 
 from corpora.support.errors import UserError
-from parsing.dependency.model import BiaffineParser
 from parsing.libraries.supar import checkpoint_path, from_state
+from parsing.networks.dependency import BiaffineParser
 from tests.oracles.supar import stock_predict, to_supar
-from tests.parsing.dependency.examples import ODD, SENTENCES, random_model
+from tests.parsing.examples import ODD, SENTENCES, random_arcs
 
 # supar pads with an index that torch is about to read differently.
 pytestmark = pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning")
@@ -33,12 +33,12 @@ def ours(model, sentences):
 
 @pytest.mark.parametrize("sizes", [{"layers": 1}, {"layers": 3}, {"end_boundary": True}], ids=str)
 def test_stock_predict_on_our_weights_gives_our_parses(sizes):
-    model = random_model(**sizes)
+    model = random_arcs(**sizes)
     assert stock_predict(to_supar(model), TOKENS) == ours(model, TOKENS)
 
 
 def test_there_and_back_keeps_every_weight():
-    model = random_model()
+    model = random_arcs()
     again = from_state(saved(to_supar(model)), where="here")
     assert again.vocabulary == model.vocabulary and again.relations == model.relations
     used = {
@@ -104,7 +104,7 @@ def test_supars_own_models_parse_alike_here(tmp_path, options):
 def test_models_that_cannot_be_run_are_refused():
     with pytest.raises(UserError, match=r"^m\.pt: a 'vi-dependency' model"):
         from_state({"name": "vi-dependency"}, where="m.pt")
-    state = saved(to_supar(random_model()))
+    state = saved(to_supar(random_arcs()))
     state["args"].encoder = "bert"
     with pytest.raises(UserError, match=r"encoder 'bert', features char; only 'lstm' with char converts"):
         from_state(state, where="m.pt")

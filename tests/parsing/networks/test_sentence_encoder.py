@@ -1,23 +1,28 @@
-"""The BiLSTM against torch's own; padding, caches and dropout change nothing they should not."""
+"""Words as integers against a lookup; the BiLSTM against torch's own; padding and caches change nothing."""
+
+import dataclasses
+import math
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
-from parsing.networks import recurrence
-from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
-from parsing.networks.recurrence import Packing
+from parsing.networks.config import EncoderConfig
+from parsing.networks.features import BEGIN, END, PAD, UNKNOWN, ParserVocabulary, TypeTable, make_batch
 from parsing.networks.sentence_encoder import (
     BidirectionalLayer,
-    EncoderConfig,
+    Packing,
     SentenceEncoder,
     TypeVectors,
-    reversal,
-    reverse_within,
+    runs_packed,
+    sigmoid,
+    tanh,
 )
 
+WORDS = [["The", "cat", "sat", "."], ["the", "dog", "sat"], ["A", "cat", "ran", "<pad>", "<pad>"]]
 SENTENCES = [
     ["The", "cat", "sat", "on", "the", "extraordinarily-comfortable", "mat", "."],
     ["Cats", "sit"],
@@ -25,6 +30,55 @@ SENTENCES = [
     ["Why", "would", "anyone", "?", ""],
 ]
 CONFIG = EncoderConfig(word_dim=5, character_dim=4, character_hidden=6, hidden=7, layers=2, end_boundary=True)
+POINTS = np.concatenate([np.linspace(-12, 12, 4001), [0, -0.0, 1e-30, -1e-30, 80, -80, 3e38, -3e38]])
+
+
+def test_rare_words_and_special_looking_words_are_unknown():
+    vocabulary = ParserVocabulary.build(WORDS, min_count=2)
+    assert vocabulary.words == ("<pad>", "<unk>", "<bos>", "<eos>", "cat", "sat", "the")
+    table = TypeTable(vocabulary)
+    words, _, _ = table.features(table.rows(["The", "the", "dog", "<pad>", "<eos>"]))
+    assert words.tolist() == [6, 6, UNKNOWN, UNKNOWN, UNKNOWN]
+
+
+@given(
+    st.lists(st.lists(st.text(max_size=30), min_size=1, max_size=6), min_size=1, max_size=5), st.booleans()
+)
+def test_a_batch_equals_word_by_word_lookup(sentences, end):
+    vocabulary = dataclasses.replace(ParserVocabulary.build(WORDS, min_count=1), max_characters=7)
+    ids = {w: i for i, w in enumerate(vocabulary.words) if i > END}
+    characters = {c: i for i, c in enumerate(vocabulary.characters) if i > END}
+    batch = make_batch(TypeTable(vocabulary), sentences, end_boundary=end)
+    assert batch.lengths_B.tolist() == [len(s) + 1 + end for s in sentences]
+    assert batch.mask_BT().sum(1).tolist() == batch.lengths_B.tolist()
+    for b, sentence in enumerate(sentences):
+        expected = [(BEGIN, [BEGIN])]
+        for token in sentence:
+            spelled = [characters.get(c, UNKNOWN) for c in token[:7]] or [UNKNOWN]
+            expected.append((ids.get(token.lower(), UNKNOWN), spelled))
+        expected += [(END, [END])] * end
+        for t in range(batch.types_BT.shape[1]):
+            u = batch.types_BT[b, t]
+            word, spelled = expected[t] if t < len(expected) else (PAD, [PAD])
+            assert batch.words_U[u] == word
+            assert batch.characters_UC[u][: batch.character_counts_U[u]].tolist() == spelled
+
+
+@njit
+def _of_each(points, found):
+    for i in range(len(points)):
+        found[i, 0], found[i, 1] = tanh(points[i]), sigmoid(points[i])
+
+
+@pytest.mark.parametrize(("dtype", "within"), [(np.float32, 4e-7), (np.float64, 1e-15)])
+def test_tanh_and_sigmoid_are_those_of_libm(dtype: type, within: float) -> None:
+    """Compiled here and now: numba's cache does not see when their file changes."""
+    points = POINTS.astype(dtype)
+    exact = [[math.tanh(x), 0.5 * math.tanh(0.5 * x) + 0.5] for x in points.astype(float)]
+    found = np.empty((len(points), 2), dtype)
+    _of_each(points, found)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=within)
+    assert [tanh(0.25), sigmoid(0.25)] == [math.tanh(0.25), 0.5 + 0.5 * math.tanh(0.125)]
 
 
 @pytest.fixture
@@ -37,7 +91,7 @@ def encoder():
 
 def encode(encoder, sentences, vectors=None):
     module, table = encoder
-    return module(make_batch(table, [table.rows(s) for s in sentences], end_boundary=True), vectors).detach()
+    return module(make_batch(table, sentences, end_boundary=True), vectors).detach()
 
 
 def test_padding_changes_nothing(encoder):
@@ -84,70 +138,51 @@ def test_without_padding_the_states_are_those_of_torchs_lstm(lengths, dtype, rep
     row_BT = torch.randint(3, (len(lengths), width))
     expected = layer(rows[row_BT], counts).detach()
     with torch.no_grad():
-        assert recurrence.applies_to(layer)
+        assert runs_packed(layer)
         x, row_N = (rows, packing.pack(row_BT)) if repeated else (packing.pack(rows[row_BT]), None)
-        found = packing.unpack(recurrence.states([layer.ahead, layer.back], x, row_N, packing))
+        found = packing.unpack(layer.packed(x, row_N, packing))
     mask = torch.arange(width) < counts[:, None]
     atol = 1e-12 if dtype == torch.float64 else 2e-6
     torch.testing.assert_close(found[mask], expected[mask], rtol=0, atol=atol)
     assert not found[~mask].any()
 
 
-@pytest.mark.parametrize("cached", [False, True])
-def test_an_encoder_without_gradients_gives_what_it_gives_with_them(encoder, cached):
-    module, table = encoder
-    expected = encode(encoder, SENTENCES)
-    with torch.no_grad():
-        found = encode(encoder, SENTENCES, TypeVectors(module.float(), table) if cached else None)
+@pytest.mark.parametrize("max_types", [0, 10, 60_000])
+def test_an_encoder_without_gradients_and_its_cache_give_what_it_gives_with_them(encoder, max_types):
+    """Types met again come from the cache, new ones join it, also after many others and a new start."""
+    module, table = encoder[0].float(), encoder[1]
+    vectors = TypeVectors(module, table, max_types=max_types) if max_types else None
     mask = torch.arange(10) < torch.tensor([len(s) + 2 for s in SENTENCES])[:, None]
-    torch.testing.assert_close(found[mask], expected[mask], rtol=0, atol=1e-6)
-
-
-def test_reverse_within_reverses_each_row_alone():
-    x = torch.arange(8.0).reshape(2, 4, 1)
-    index = reversal(torch.tensor([3, 4]), 4)
-    assert reverse_within(x, index)[..., 0].tolist() == [[2, 1, 0, 3], [7, 6, 5, 4]]
-
-
-def test_cached_type_vectors_equal_computed_ones(encoder):
-    encoder[0].float()
-    vectors = TypeVectors(*encoder)
-    first = encode(encoder, SENTENCES[:2], vectors)
-    torch.testing.assert_close(first, encode(encoder, SENTENCES[:2]), rtol=0, atol=1e-6)
-    # Types met again come from the cache, new ones join it, also after many others.
-    encoder[1].rows([f"w{i}" for i in range(2000)])
-    torch.testing.assert_close(
-        encode(encoder, SENTENCES, vectors), encode(encoder, SENTENCES), rtol=0, atol=1e-6
-    )
-
-
-def test_the_cache_is_bounded(encoder):
-    encoder[0].float()
-    vectors = TypeVectors(*encoder, max_types=10)
-    encode(encoder, SENTENCES, vectors)
-    assert len(encoder[1]) > 10
-    vectors.batch(SENTENCES[1:2])
-    assert len(encoder[1]) == 5
-    torch.testing.assert_close(
-        encode(encoder, SENTENCES, vectors), encode(encoder, SENTENCES), rtol=0, atol=1e-6
-    )
+    for sentences in (SENTENCES[:2], SENTENCES):
+        expected = encode(encoder, sentences)
+        with torch.no_grad():
+            if vectors is None:
+                found = encode(encoder, sentences)
+            else:
+                found = module(vectors.batch(sentences), vectors)
+        kept = mask[: len(sentences)]
+        torch.testing.assert_close(found[kept], expected[kept], rtol=0, atol=1e-6)
+        table.rows([f"w{i}" for i in range(2000)])
+    if max_types == 10:
+        vectors.batch(SENTENCES[1:2])
+        assert len(table) == 5
 
 
 def test_dropout_acts_in_training_only_and_follows_the_seed(encoder):
-    encoder[0].train()
+    module = encoder[0].train()
+    module.dropout = 0.25
     outputs = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
         outputs.append(encode(encoder, SENTENCES))
-    assert torch.equal(outputs[0], outputs[1])
-    assert not torch.equal(outputs[0], outputs[2])
-    encoder[0].eval()
+    assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[0], outputs[2])
+    module.eval()
     assert torch.equal(encode(encoder, SENTENCES), encode(encoder, SENTENCES))
 
 
 def test_gradients_reach_every_parameter(encoder):
     module, table = encoder
     module.train()
-    batch = make_batch(table, [table.rows(s) for s in SENTENCES], end_boundary=True)
+    batch = make_batch(table, SENTENCES, end_boundary=True)
     module(batch)[batch.mask_BT()].sum().backward()
     assert all(p.grad is not None and np.isfinite(p.grad.numpy()).all() for p in module.parameters())

@@ -7,6 +7,7 @@ import contextlib
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -16,14 +17,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.documents import Document, Sentence
 from corpora.support.errors import UserError
 from corpora.support.files import locked
-from parsing.cache.files import Manifest
-from parsing.cache.reader import TreeCache
-from parsing.pipeline.driver import run_corpus, shards_of
-from parsing.pipeline.workers import LocalPool, Pool
+from corpora.text import Document, Sentence
+from parsing.pipeline.driver import LocalPool, Pool, run_corpus, shards_of
 from parsing.text_parser import TextParser, load
+from parsing.trees.cache import Manifest, TreeCache
 from tests.conftest import ROOT
 from tests.parsing.pipeline.toy_parsers import (
     FailingDependencyParser,
@@ -216,26 +215,52 @@ def test_damaged_and_missing_shards_are_parsed_again(whole: Path, tmp_path: Path
     assert (tmp_path / "shard-000001.h5").read_bytes() == (whole / "shard-000001.h5").read_bytes()
 
 
+def command(folder: Path, load: str, before: str = "") -> subprocess.Popen:
+    """``parsing.run text.txt`` with one worker in ``folder``, by parsers of :mod:`toy_parsers`."""
+    script = (
+        f"import sys, parsing.run, parsing.text_parser, tests.parsing.pipeline.toy_parsers as toy\n{before}\n"
+        f"parsing.text_parser.load = toy.{load}\n"
+        "sys.exit(parsing.run.cli('text.txt --tokenize space --workers 1 --output trees'.split()))\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_ctrl_c_ends_a_run_within_seconds_and_it_resumes(tmp_path: Path, send) -> None:
+    """As a terminal sends it, to all processes of the group, and to the driver alone."""
+    (tmp_path / "text.txt").write_text("A cat .\n" * 8192 + "fail .\n")
+    process = command(tmp_path, "load_sleeping")
+    wait_for_rows(tmp_path / "trees", 1)
+    while not (tmp_path / "asleep").exists() and process.poll() is None:
+        time.sleep(0.01)
+    send(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 130 and "the same command resumes" in told.splitlines()[-1]
+    assert "Traceback" not in told
+    assert [row.sentences for row in Manifest.read(tmp_path / "trees").shards] == [8192]
+    process = command(tmp_path, "load_sleeping")
+    process.communicate()
+    assert process.returncode == 0 and len(TreeCache.open(tmp_path / "trees")) == 8193
+
+
 def test_a_full_disk_is_one_line_and_the_listed_shards_stay(tmp_path: Path) -> None:
     """RLIMIT_FSIZE stands for the full disk: writes beyond it fail, as ENOSPC does."""
     (tmp_path / "text.txt").write_text("A cat sat on the mat .\n" * 200)
     limit = (
-        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.RLIM_INFINITY))\n"
-        "import parsing.run, parsing.text_parser\n"
-        "from tests.parsing.pipeline.toy_parsers import load_toys\n"
-        "parsing.text_parser.load = load_toys\n"
-        "sys.exit(parsing.run.cli('text.txt --tokenize space --workers 1 --output trees'.split()))\n"
+        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.RLIM_INFINITY))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", limit],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "shard-000000.h5: no space left on the disk" in done.stderr.splitlines()[-1]
+    process = command(tmp_path, "load_toys", limit)
+    _, told = process.communicate()
+    assert process.returncode == 2, told
+    assert "shard-000000.h5: no space left on the disk" in told.splitlines()[-1]
 
 
 def test_bad_corpora_and_places_end_the_run(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpora.support.errors import UserError
-from parsing.pipeline.driver import run_corpus
-from parsing.pipeline.workers import Pool
+from parsing.pipeline.driver import Pool, run_corpus
 from parsing.text_parser import TextParser
 from tests.parsing.pipeline.toy_parsers import FailingDependencyParser, corpus_of_sentences, die, toys
 

@@ -7,14 +7,15 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from corpora.documents import Document, Sentence
+from corpora.text import Document, Sentence
 from parsing.text_parser import TextParser
-from parsing.trees.parsers import ConstituencyParse, DependencyParse, DeviceLost
+from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost
 
 
 def number(tokens: Sequence[str]) -> int:
@@ -151,6 +152,11 @@ def load_toys(dep: str | None = "builtin", const: str | None = "builtin", **opti
     parsers = ToyDependencyParser(), ToyConstituencyParser()
     dependency, constituency = parsers[0] if dep else None, parsers[1] if const else None
     return TextParser(dependency, constituency, max_tokens=int(str(options["max_tokens"])))
+
+
+def load_sleeping(*specs: object, **options: object) -> TextParser:
+    """Stands for :func:`parsing.load`; the first parser to see "fail" makes a file and sleeps over it."""
+    return toys(partial(FailingDependencyParser, partial(time.sleep, 100), Path("asleep")))
 
 
 @dataclass

@@ -12,17 +12,16 @@ import pytest
 
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, locked
-from parsing.models import load_constituency_parser, load_dependency_parser
-from parsing.networks.parser import join
 from parsing.score import cli as score
+from parsing.text_parser import load_parser
 from parsing.train import cli as train
 from tests.fixtures.treebanks import write_treebank
 from tests.parsing.subcommand import run
 
 SMALL = [
     "--model.min-count", "1", "--model.encoder.word-dim", "12", "--model.encoder.hidden", "12",
-    "--model.encoder.layers", "1", "--model.encoder.dropout", "0.1", "--model.arcs.arc-dim", "12",
-    "--model.arcs.relation-dim", "8", "--loop.batch-tokens", "20", "--loop.learning-rate", "0.02",
+    "--model.encoder.layers", "1", "--model.arcs.arc-dim", "12", "--model.arcs.relation-dim", "8",
+    "--loop.dropout", "0.1", "--loop.batch-tokens", "20", "--loop.learning-rate", "0.02",
     "--loop.epochs", "10",
 ]  # fmt: skip
 
@@ -52,16 +51,13 @@ def test_each_folder_parses_and_scores_as_its_card_says(trained, treebank, capsy
     assert all(scores[name] > 80 for name in names)
     assert scores["name"] == f"model-{kind}" and len(scores["sha256"]) == 64
     card = (trained / kind / "README.md").read_text()
-    assert (
-        all(f" {scores[name]:.2f} |" in card for name in names)
-        and f"tiny.{treebank[kind].suffix[1:]}" in card
-    )
+    parts = [*(f" {scores[name]:.2f} |" for name in names), f"tiny.{treebank[kind].suffix[1:]}"]
+    assert all(part in card for part in parts)
 
 
 def test_both_share_an_encoder(trained):
-    dependency = load_dependency_parser(str(trained / "dep"))
-    constituency = load_constituency_parser(str(trained / "const"))
-    assert join(dependency, constituency) is not None
+    dependency, constituency = (load_parser(kind, str(trained / kind)) for kind in ("dep", "const"))
+    assert dependency.encoder_sha256 == constituency.encoder_sha256
     (arcs, _), (spans, _) = (p.parse([["the", "dog", "saw"], ["x"]]) for p in (dependency, constituency))
     assert len(arcs.heads) == 3 and (arcs.heads == 0).sum() == 1 and arcs.heads.dtype == np.int32
     assert (spans.starts[0], spans.ends[0]) == (0, 3) and spans.tags.dtype == np.int32
@@ -100,8 +96,7 @@ def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, kind,
     ("options", "message"),
     [
         (["--loop.epochs", 0], "--loop.epochs 0: must be at least 1"),
-        (["--model.encoder.character-hidden", 1], "--model.encoder.character-hidden 1: must be at least 2"),
-        (["--train-const"], "--dev-dep are given together, as --train-const"),
+        (["--train-const"], "give --train-dep and --dev-dep, or"),
         (["--train-const", "--dev-const", "--train-dep", "--dev-dep"], "give --train-dep and --dev-dep, or"),
         (["--device", "cuda:7"], "device 'cuda:7' cannot be used"),
     ],
@@ -114,23 +109,18 @@ def test_options_that_cannot_work_are_refused(tmp_path, treebank, capsys, option
 
 
 @pytest.mark.parametrize(
-    ("load", "spec", "message"),
+    ("kind", "spec", "message"),
     [
-        (
-            load_dependency_parser,
-            "biaffine-dep-en",
-            "parsing.convert dep biaffine-dep-en FOLDER --trust-pickle",
-        ),
-        (load_dependency_parser, "some/where", "no such model folder"),
-        (load_dependency_parser, ".", "not a model folder"),
-        (load_constituency_parser, "nothing", "no benepar model"),
-        (load_constituency_parser, ".", "not a model folder"),
+        ("dep", "biaffine-dep-en", "no such model folder.*convert dep biaffine-dep-en FOLDER --trust-pickle"),
+        ("dep", ".", "not a model folder"),
+        ("const", "nothing", "no benepar model"),
+        ("const", ".", "not a model folder"),
     ],
 )
-def test_a_model_that_cannot_be_loaded_says_what_to_do(load, spec, message, tmp_path, monkeypatch):
+def test_a_model_that_cannot_be_loaded_says_what_to_do(kind, spec, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message) as caught:
-        load(spec)
+        load_parser(kind, spec)
     assert "\n" not in str(caught.value)
 
 

@@ -16,9 +16,8 @@ import torch
 from torch import nn
 
 from corpora.support.errors import UserError
-from parsing.training.checkpoints import Checkpoint, Checkpoints
 from parsing.training.loop import Loop, Plan, read_log
-from parsing.training.task import Position, Task, cosine, ramp
+from parsing.training.task import Checkpoint, Checkpoints, Position, Task, cosine, ramp
 
 
 class Regression(Task[list[int]]):
@@ -49,7 +48,7 @@ class Regression(Task[list[int]]):
 
 
 def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan: Any) -> Loop[list[int]]:
-    options: dict[str, Any] = {"epochs": 4, "checkpoint_s": 0.0, "log_steps": True} | plan
+    options: dict[str, Any] = {"epochs": 4, "checkpoint_s": 0.0} | plan
     return Loop(Regression(rate, pause_s), Plan(**options), folder, identity={"rate": rate})
 
 

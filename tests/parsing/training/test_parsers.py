@@ -1,4 +1,4 @@
-"""What parsers learn from: the loss of both, whose treebanks meet, where training starts."""
+"""What parsers learn from: the loss of both, whose treebanks meet, where training starts; scores."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from parsing.networks.config import EncoderConfig, LoopConfig, ModelConfig, ScorerConfig, SpanConfig
-from parsing.training.parsers import ARC_SCALE, IGNORED, ParserTask, Treebanks, length_buckets, span_loss
-from parsing.training.scores import attachment_scores
+from parsing.networks.constituency import IGNORED
+from parsing.training.parsers import ARC_SCALE, ParserTask, length_buckets
+from parsing.training.scores import attachment_scores, bracket_scores, brackets
 from parsing.training.task import Position
+from parsing.trees.batch import DependencyParse
 from parsing.trees.brackets import read_tree
-from parsing.trees.parsers import DependencyParse
 from tests.fixtures.waiting import no_waiting
-from tests.parsing.dependency.examples import ODD, SENTENCES
-from tests.parsing.dependency.test_model import slow_loss, states
+from tests.parsing.examples import SENTENCES
+from tests.parsing.networks.test_dependency import slow_loss, states
 
 TREES = [
     "(S (NP (DET The) (NOUN cat)) (VP (VERB sat) (PP (ADP on) (NP (DET the) (NOUN mat)))) (PUNCT .))",
@@ -23,7 +24,6 @@ TREES = [
     "(S (NP (NOUN Birds)) (VP (VERB sing)))",
 ]
 """Of the first three sentences with arcs, and of one that has none."""
-TOKENS = [list(s.tokens) for s in SENTENCES] + ODD
 CONFIG = ModelConfig(
     encoder=EncoderConfig(word_dim=6, character_dim=4, character_hidden=8, hidden=9),
     arcs=ScorerConfig(arc_dim=7, relation_dim=5),
@@ -32,10 +32,9 @@ CONFIG = ModelConfig(
 )
 
 
-def parser_task(sentences=tuple(SENTENCES), trees=tuple(TREES), seed=0):
-    gold = [read_tree(text, where="here") for text in trees]
-    treebanks = Treebanks(sentences=sentences, trees=gold, dev_sentences=sentences, dev_trees=gold)
-    task = ParserTask(treebanks, CONFIG, LoopConfig(seed=seed))
+def parser_task(sentences=tuple(SENTENCES), trees=tuple(TREES)):
+    gold = [read_tree(text) for text in trees]
+    task = ParserTask(sentences, gold, (sentences, gold), CONFIG, LoopConfig(seed=0))
     with torch.no_grad():
         for parameter in task.module.parameters():
             parameter.normal_(0, 0.5)
@@ -51,13 +50,12 @@ def test_the_loss_is_that_of_the_equations():
     )
     task = parser_task()
     batch = [0, 2, len(SENTENCES)]  # the last one has a tree and no arcs
-    assert task.sizes == [*(len(s.tokens) for s in SENTENCES), 2]
+    assert task.words == [*(s.tokens for s in SENTENCES), ("Birds", "sing")]
     arcs = slow_loss(task.dependency, [SENTENCES[i] for i in batch[:2]])
-    words = [*(s.tokens for s in SENTENCES), ("Birds", "sing")]
-    encoded = states(task.dependency, [words[i] for i in batch])
+    encoded = states(task.dependency, [task.words[i] for i in batch])
     parses, tags = [task.parses[i] for i in batch], [task.tags[i] for i in batch]
     assert all(parse is not None for parse in parses)
-    spans = span_loss(task.constituency, *encoded, parses, tags)
+    spans = task.constituency.loss(*encoded, parses, tags)
     assert float(task.loss(batch)) == pytest.approx(float(spans) + ARC_SCALE * arcs, rel=1e-4)
 
 
@@ -73,7 +71,7 @@ def test_a_training_step_leaves_nothing_on_the_host(monkeypatch):
     task = parser_task()
     on_host = task.loss([0, 1, len(SENTENCES)]).item()
     monkeypatch.setattr(
-        "parsing.constituency.span_head.to_host", lambda tensor: lambda: np.zeros(tensor.shape, np.float32)
+        "parsing.networks.constituency.to_host", lambda tensor: lambda: np.zeros(tensor.shape, np.float32)
     )
     task.module.to("meta").train()
     with no_waiting("meta"):
@@ -126,3 +124,49 @@ def test_the_learning_rate_rises_then_falls_to_zero():
     assert rates == pytest.approx([2.5e-3 * part for part in expected], rel=0.02)
     late = Position(step=1, steps=1000, seconds=60, limit_s=60)
     assert task.learning_rate(late) == 0
+
+
+GOLD = read_tree(
+    "(TOP (S (NP (PRP It)) (VP (VBZ eats) (NP (DT the) (NN fish)) (PP (IN in) (NP (NN May)))) (. .)))"
+)
+# The PP hangs on the noun phrase: NP(2,6) instead of a flat VP; one wrong tag.
+ATTACHED = read_tree(
+    "(TOP (S (NP (PRP It)) (VP (VBZ eats) (NP (NP (DT the) (NN fish)) (PP (IN in) (NP (NNP May))))) (. .)))"
+)
+
+
+def test_bracket_scores_count_over_the_treebank() -> None:
+    assert set(bracket_scores([GOLD], [GOLD]).values()) == {100}
+    # gold: S NP VP NP PP NP = 6; predicted: one NP more = 7; all 6 match; 6 of 7 tags.
+    assert bracket_scores([GOLD], [ATTACHED]) == pytest.approx(
+        {"recall": 100, "precision": 600 / 7, "f1": 1200 / 13, "tags": 600 / 7, "complete": 0}
+    )
+    # 6 + 1 gold, 7 + 1 predicted, 6 + 0 matched.
+    other, wrong = read_tree("(TOP (NP (NN fish)))"), read_tree("(TOP (VP (NN fish)))")
+    assert bracket_scores([GOLD, other], [ATTACHED, wrong])["f1"] == pytest.approx(100 * 12 / 15)
+
+
+def test_punctuation_is_not_seen() -> None:
+    inside = read_tree("(TOP (S (NP (PRP It)) (VP (VBZ rains) (. .))))")
+    outside = read_tree("(TOP (S (NP (PRP It)) (VP (VBZ rains)) (. .)))")
+    assert bracket_scores([outside], [inside])["f1"] == 100
+    # The gold tags decide what is punctuation, whatever was predicted.
+    mistagged = read_tree("(TOP (S (NP (PRP It)) (VP (VBZ rains) (NN .))))")
+    found = bracket_scores([outside], [mistagged])
+    assert found["f1"] == 100 and found["tags"] == pytest.approx(200 / 3)
+    alone = read_tree("(TOP (S (NP (PRP It)) (VP (VBZ rains)) (PRN (, ,) (: --))))")
+    assert sorted(brackets(alone, alone.tags)) == [(0, 1, "NP"), (0, 2, "S"), (1, 2, "VP")]
+
+
+def test_unary_chains_are_one_bracket_each_and_repeats_count() -> None:
+    tree = read_tree("(TOP (S (VP (NP (NP (NN fish))))))")
+    assert brackets(tree, tree.tags) == {(0, 1, "S"): 1, (0, 1, "VP"): 1, (0, 1, "NP"): 2}
+    found = bracket_scores([tree], [read_tree("(TOP (S (VP (NP (NN fish)))))")])
+    assert found["precision"] == 100 and found["recall"] == 75
+
+
+def test_wrapper_and_null_root_are_no_brackets() -> None:
+    tree = read_tree("(TOP (NP (NN fish)) (NP (NN fish)))")
+    assert sorted(brackets(tree, tree.tags)) == [(0, 1, "NP"), (1, 2, "NP")]
+    yes = read_tree("(TOP (UH yes))")
+    assert bracket_scores([yes], [yes])["f1"] == 0

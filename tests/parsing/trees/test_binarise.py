@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nltk.tree import Tree
 
 from parsing.trees.arrays import binarise, constituency_heights, left_branching, unbinarise
-from parsing.trees.parsers import ConstituencyParse
+from parsing.trees.batch import ConstituencyParse
 
 LABELS = ("", "S", "NP", "VP", "S::VP", "PP")
 DUMMY = len(LABELS)

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsing.trees.draw import (
+from parsing.trees.sentences import (
     constituency_svg,
     constituency_text,
     dependency_svg,

@@ -12,7 +12,7 @@ from multiview import train
 from senteval_runner.demo import __main__ as demo
 from tests.fixtures import browser
 from tests.fixtures.trees import TINY, changed
-from tests.parsing.cache.test_reader import corpus_of, write_cache
+from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 
 def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner.vectors.bags import Bag, lookup_of, ngrams, random_vectors, sample, with_ngrams
 from senteval_runner.vectors.encoders import open_model
-from tests.parsing.cache.test_reader import write_cache
+from tests.parsing.trees.test_cache import write_cache
 
 TEXT = [
     "the cat sat on the mat", "a dog saw the cat", "The Dog sat", "on a mat , a cat",

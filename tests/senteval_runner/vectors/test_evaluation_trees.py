@@ -11,7 +11,7 @@ import pytest
 from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner import evaluate, running
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import read_tasks

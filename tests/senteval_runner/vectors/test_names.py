@@ -11,7 +11,7 @@ from corpora.support.errors import UserError
 from senteval_runner.run import cli as run
 from senteval_runner.vectors.encoders import open_model
 from senteval_runner.vectors.sources import find_source, split_parts
-from tests.parsing.cache.test_reader import corpus_of, write_cache
+from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training import trainer as trainer_module
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner.vectors.untrained import load_start
 from tests.fixtures.trees import changed
-from tests.parsing.cache.test_reader import corpus_of, write_cache
+from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 
 def never_better(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,32 +32,27 @@ def never_better(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_module.ValidationSet, "scores", scores)
 
 
-@pytest.mark.parametrize("init", ["xavier", "unit"])
+@pytest.mark.parametrize("start", ["xavier", "bag"])
 def test_it_is_what_no_training_leaves(
-    tiny: TrainConfig, toy_trees: Path, init: str, monkeypatch: pytest.MonkeyPatch
+    tiny: TrainConfig, toy_trees: Path, start: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = changed(
-        tiny,
-        seed=3,
-        table={"init": init},
-        encoder={"start": "bag" if init == "unit" else "xavier"},
-    )
+    config = changed(tiny, seed=3, encoder={"start": start})
     assert main(changed(config, name="trained", loop={"validation": 0})) == 0
     never_better(monkeypatch)
     assert main(changed(config, name="kept")) == 0
     trained = config.output / "trained"
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
-    start = load_start(trained, toy_trees, "cpu")
+    begun = load_start(trained, toy_trees, "cpu")
     assert torch.equal(torch.random.get_rng_state(), before)
     kept = MultiViewEncoder.load(config.output / "kept", "cpu")
     cache = TreeCache.open(toy_trees)
     vectors = [
-        model.encode(None, trees=cache) for model in (start, kept, MultiViewEncoder.load(trained, "cpu"))
+        model.encode(None, trees=cache) for model in (begun, kept, MultiViewEncoder.load(trained, "cpu"))
     ]
     np.testing.assert_array_equal(vectors[0], vectors[1])
     assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
-    assert start.members[0].network.words.vocabulary.key == kept.members[0].network.words.vocabulary.key
+    assert begun.members[0].network.words.vocabulary.key == kept.members[0].network.words.vocabulary.key
 
 
 def test_a_folder_of_models_starts_as_all_of_them(tiny: TrainConfig, toy_trees: Path) -> None:

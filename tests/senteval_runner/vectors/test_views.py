@@ -10,7 +10,7 @@ import pytest
 from multiview import train
 from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
-from parsing.cache.reader import TreeCache
+from parsing.trees.cache import TreeCache
 from senteval_runner.vectors.encoders import open_model
 from tests.fixtures.trees import TINY, changed, toy_corpus
 

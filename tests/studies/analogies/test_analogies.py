@@ -12,7 +12,7 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview.words.vectors import WordVectors
-from parsing.cache.sentences import ParsedSentence
+from parsing.trees.sentences import ParsedSentence
 from studies.analogies import build
 from studies.analogies.__main__ import cli
 from studies.analogies.build import Ranking, build_questions, content_words, length_table, load_pairs
@@ -20,7 +20,7 @@ from studies.analogies.contexts import SLOT, collect_frames, fill, frames_of, pa
 from studies.analogies.questions import CATEGORIES, read_google, read_questions, write_questions
 from studies.analogies.score import TextVectors, answer_ranks
 from tests.fixtures import browser
-from tests.parsing.cache.test_reader import corpus_of, write_cache
+from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 FRAMES = collect_frames()
 SMALL = build_questions(FRAMES, seed=1, limit=12)

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
-from corpora.support.split import hold_out, normalised
 from studies.burt import data as burt_data
 from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli
 from studies.burt.data import balanced, hold_out_phrases, nli_examples, read_data, usable, without_premises
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
-from studies.finetune.examples import Examples
+from studies.finetune.examples import Examples, hold_out, normalised
 from studies.finetune.loop import LoopConfig
 from studies.kit import published, read_presets, run_study
 from tests.conftest import ROOT

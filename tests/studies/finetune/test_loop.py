@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
-from parsing.training.checkpoints import Checkpoints
+from parsing.training.task import Checkpoints
 from senteval_runner.towers.config import Concatenation
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives

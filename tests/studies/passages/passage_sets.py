@@ -84,16 +84,11 @@ def write_quasar(folder: Path) -> Path:
 
 def search_object(number: int) -> dict:
     results = [
-        {"title": "t", "url": "u", "snippet": f"They say the {ANIMALS[number]} wins.", "related_links": None},
-        {"title": "t", "url": "u", "snippet": "Nothing here.", "related_links": None},
-        {"title": "t", "url": "u", "snippet": None, "related_links": None},
+        {"title": "t", "url": "u", "snippet": snippet}
+        for snippet in (f"They say the {ANIMALS[number]} wins.", "Nothing here.", None)
     ]
-    return {
-        "id": number, "question": f"'Who wins <a href='x'>race {number}</a>?'", "answer": ANIMALS[number],
-        "category": "C",
-        "air_date": "2004-12-31", "round": "Jeopardy!", "value": "$200", "show_number": "4680",
-        "search_results": results,
-    }  # fmt: skip
+    question = f"'Who wins <a href='x'>race {number}</a>?'"
+    return {"id": number, "question": question, "answer": ANIMALS[number], "search_results": results}
 
 
 def write_searchqa(folder: Path) -> Path:

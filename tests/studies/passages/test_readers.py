@@ -6,10 +6,10 @@ import gzip
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from corpora.ranking.questions import PassageSet, Question, filtered, question
-from corpora.ranking.sets import contains, parse_spec, read_set
+from corpora.ranking.sets import PassageSet, Question, contains, filtered, parse_spec, read_set
 from corpora.support.errors import UserError
 from tests.studies.passages import passage_sets
 
@@ -18,14 +18,15 @@ def texts(data: PassageSet, q: Question) -> list[tuple[str, bool]]:
     return [(data.passages[row], bool(right)) for row, right in zip(q.candidates, q.relevant, strict=True)]
 
 
-def test_specs() -> None:
+def test_specs(tmp_path: Path) -> None:
     assert parse_spec("a/WikiQA") == ("wikiqa", Path("a/WikiQA"))
     assert parse_spec("trecqa=x/y") == ("trecqa", Path("x/y"))
-    for bad in ("a/other", "other=a/wikiqa"):
-        with pytest.raises(UserError, match="write FORMAT=FOLDER"):
-            parse_spec(bad)
-    with pytest.raises(UserError, match="no such folder"):
-        read_set("wikiqa=none")
+    with pytest.raises(UserError, match="write FORMAT=FOLDER"):
+        parse_spec("other=a/wikiqa")
+    for kind in ("wikiqa", "searchqa", "quasar-t", "insuranceqa", "wikipassageqa"):
+        (tmp_path / kind).mkdir()
+        with pytest.raises(UserError, match="no "):
+            read_set(str(tmp_path / kind))
 
 
 def test_tokenised_table(tmp_path: Path) -> None:
@@ -35,7 +36,6 @@ def test_tokenised_table(tmp_path: Path) -> None:
     assert first.id == "train0" and first.text.startswith("where does the ")
     assert len(first.candidates) == 5 and first.relevant.sum() == 1
     assert len(set(data.passages)) == len(data.passages)
-    assert len(filtered(data, "all", 1).splits["test"]) == 1
 
 
 def test_wikipassageqa(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_wikipassageqa(tmp_path: Path) -> None:
     one, two = data.splits["train"]
     assert texts(data, one) == [("First part .", True), ("Second part .", False), ("Third part .", True)]
     assert texts(data, two) == [("Only one .", True)]
-    assert [q.id for q in filtered(data, "mixed", None).splits["dev"]] == ["1"]
+    assert [q.id for q in filtered(data, "mixed").splits["dev"]] == ["1"]
 
 
 def test_insuranceqa(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_answers_are_found_as_whole_words() -> None:
     assert not contains("anything", "?!")
 
 
-LABELS, ANSWERS = "question.train.token_idx.label", "answers.label.token_idx"
+ANSWERS = "answers.label.token_idx"
 POOL, CONTEXTS = "question.test1.label.token_idx.pool", "contexts/short/dev_contexts.json.gz"
 SEARCHED = "val/000001-tag.json"
 
@@ -88,25 +88,14 @@ SEARCHED = "val/000001-tag.json"
     ("write", "name", "old", "new", "told"),
     [
         (passage_sets.write_wikiqa, "train.tsv", "\t0\twhere", "\t2\twhere", "label '2' is neither"),
-        (passage_sets.write_wikiqa, "dev.tsv", "\t0\twhere", "\twhere", r"dev\.tsv:\d+: expected 4 cells"),
-        (passage_sets.write_wikiqa, "dev.tsv", "label", "mark", "no column 'label'"),
         (passage_sets.write_wikiqa, "test.tsv", "where does", "why does", "has another text"),
         (passage_sets.write_wikipassageqa, "dev.tsv", "0,2", "0,9", ":2: document 12 has no passage '9'"),
         (passage_sets.write_wikipassageqa, "dev.tsv", "\t7\t", "\t8\t", "no document '8'"),
-        (passage_sets.write_wikipassageqa, "document_passages.json", '{"12"', '["12"', "not JSON"),
         (passage_sets.write_insuranceqa, ANSWERS, "idx_7", "idx_99", ":3: word 'idx_99'"),
         (passage_sets.write_insuranceqa, POOL, "3 1 2", "3 1 77", ":1: answer '77'"),
-        (passage_sets.write_insuranceqa, LABELS, "\t1 2", "", "expected 2 cells"),
-        (
-            passage_sets.write_searchqa,
-            SEARCHED,
-            "search_results",
-            "results",
-            "whose 'search_results' is a list",
-        ),
+        (passage_sets.write_searchqa, SEARCHED, "search_results", "results", "'search_results' is a list"),
         (passage_sets.write_quasar, CONTEXTS, '"t1"', '"t9"', ":1: no question 't9'"),
         (passage_sets.write_quasar, CONTEXTS, "[[", "[0, [", ":1: contexts are not pairs"),
-        (passage_sets.write_quasar, CONTEXTS, "{", "[", ":1: not JSON"),
     ],
 )
 def test_malformed_files_are_named(
@@ -125,33 +114,29 @@ def test_malformed_files_are_named(
     assert Path(name).name in str(error.value) and "\n" not in str(error.value)
 
 
-def test_no_files(tmp_path: Path) -> None:
-    for kind in ("wikiqa", "searchqa", "quasar-t", "insuranceqa", "wikipassageqa"):
-        (tmp_path / kind).mkdir()
-        with pytest.raises(UserError):
-            read_set(str(tmp_path / kind))
-
-
 def test_questions_are_filtered_by_kind() -> None:
-    both, right, wrong = (question(n, n, [0, 1], v) for n, v in (("b", [1, 0]), ("r", [1, 1]), ("w", [0, 0])))
+    both, right, wrong = (
+        Question(name, name, np.arange(2), np.array(found, dtype=bool))
+        for name, found in (("b", [1, 0]), ("r", [1, 1]), ("w", [0, 0]))
+    )
     splits = {"train": [both, right], "dev": [both, right, wrong], "test": [both, right, wrong]}
     data = PassageSet("x", ["p", "q"], splits, [])
     for keep, ids in (("answered", "br"), ("mixed", "b"), ("all", "brw")):
-        kept = filtered(data, keep, None).splits
+        kept = filtered(data, keep).splits
         assert "".join(q.id for q in kept["dev"]) == "".join(q.id for q in kept["test"]) == ids
         assert [q.id for q in kept["train"]] == ["b"]
     with pytest.raises(UserError, match="no question of test is left"):
-        filtered(PassageSet("x", [], {"test": [wrong]}, []), "answered", None)
+        filtered(PassageSet("x", [], {"test": [wrong]}, []), "answered")
 
 
 @pytest.mark.data
 def test_real_sets(data_folder: Path) -> None:
     def counts(name: str) -> dict[str, tuple[int, ...]]:
         found = read_set(str(data_folder / "retrieval" / name)).counts()
-        return {split: tuple(values.values())[:2] for split, values in found.items()}
+        return {split: values[:2] for split, values in found.items()}
 
     assert counts("wikiqa") == {"train": (873, 8672), "dev": (126, 1130), "test": (243, 2351)}
     # As many candidates as published; the questions are the ids the files hold.
     assert counts("trecqa") == {"train": (93, 4718), "dev": (81, 1148), "test": (95, 1517)}
-    clean = filtered(read_set(str(data_folder / "retrieval" / "trecqa")), "mixed", None)
+    clean = filtered(read_set(str(data_folder / "retrieval" / "trecqa")), "mixed")
     assert [len(clean.splits[s]) for s in ("dev", "test")] == [65, 68]  # the published "clean" sets

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.ranking.questions import filtered
-from corpora.ranking.sets import read_set
+from corpora.ranking.sets import filtered, read_set
 from studies.finetune.tiny import build_tiny
 from studies.kit import published, read_presets, run_study
 from studies.passages import cross, methods
 from studies.passages.__main__ import cli
 from studies.passages.config import PassagesConfig
 from studies.passages.methods import rank as passages
-from studies.passages.metrics import METRICS
+from studies.passages.ranker import METRICS
 from tests.fixtures import browser
 from tests.fixtures.goldens import dies_at
 from tests.studies.passages import passage_sets
@@ -37,6 +36,7 @@ def write_vectors(path: Path) -> Path:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a set and word vectors; the working folder is there."""
     passage_sets.write_wikiqa(tmp_path / "wikiqa", (150, 40, 40))
+    passage_sets.write_wikiqa(tmp_path / "few" / "wikiqa", (8, 8, 8))
     write_vectors(tmp_path / "words.txt")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -57,7 +57,6 @@ def run(**changes: Any) -> int:
     values: dict[str, Any] = {
         "sets": ("wikiqa",),
         "features": ("cosine",),
-        "scorers": ("mlp",),
         "epochs": 15,
         "learning_rate": 1e-2,
         "output": Path("out"),
@@ -93,10 +92,9 @@ def test_training_beats_cosine_and_bm25(world: Path) -> None:
 def test_what_cannot_be_used_is_named_and_the_others_finish(world: Path) -> None:
     bad = passage_sets.write_wikipassageqa(world / "wikipassageqa")
     (bad / "dev.tsv").write_text("QID\tQuestion\n1\tx\n")
-    passage_sets.write_wikiqa(world / "more" / "wikiqa", (9, 4, 4))
     (world / "model").mkdir()
     (world / "model" / "config.json").write_text(json.dumps({"format": 1, "views": {}}))
-    sets = ("wikipassageqa", "wikiqa", "more/wikiqa")
+    sets = ("wikipassageqa", "wikiqa", "few/wikiqa")
     assert run(sets=sets, models=("none.txt", "words.txt"), cross=("model",)) == 2
     assert len(results()) == 2
     told = " ".join(left_out())
@@ -104,37 +102,26 @@ def test_what_cannot_be_used_is_named_and_the_others_finish(world: Path) -> None
         assert reason in told
 
 
-def test_without_a_readable_set_there_is_no_report(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli(["none", "--output", "out"]) == 2
-    assert "data set 'none': write FORMAT=FOLDER" in capsys.readouterr().err
-    assert not Path("out/results.json").exists()
-
-
-def test_two_models_of_one_name_are_told_apart(world: Path) -> None:
-    write_vectors(world / "wikiqa" / "words.txt")
-    assert run(models=("words.txt", "wikiqa/words.txt")) == 0
-    assert {name.split()[1] for name in results()} == {"BM25", "words.txt", "wikiqa/words.txt"}
-
-
 def test_finished_cells_are_not_repeated_and_options_matter(world: Path) -> None:
     def cells() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in Path("out/cells").iterdir()}
 
-    options: dict[str, Any] = {"models": ("words.txt",), "features": ("cosine", "bilinear"), "epochs": 2}
+    options: dict[str, Any] = {"sets": ("few/wikiqa",), "models": ("words.txt",), "epochs": 2}
+    options["features"] = ("cosine", "bilinear")
     run(**options)
     first = cells()
     run(**options, margin=0.5)
     second = cells()
     assert len(second) == len(first) + 1 == 4  # cosine and BM25 have no margin
     assert first.items() <= second.items()
-    with (world / "wikiqa" / "test.tsv").open("a") as out:
+    with (world / "few" / "wikiqa" / "test.tsv").open("a") as out:
         out.write("more\t1\twhere ?\tin a den\nmore\t0\twhere ?\tin a sty\n")
     run(**options)
     assert len(cells()) == 7
 
 
 def test_every_choice_of_layers_and_pooling_is_a_model(world: Path, bert: str) -> None:
-    options: dict[str, Any] = {"backbones": (bert,), "limit": 8}
+    options: dict[str, Any] = {"sets": ("few/wikiqa",), "backbones": (bert,)}
     assert run(**options, layers=("top,bottom", "-2"), poolings=("mean", "cls")) == 0
     units = [f"bert {u}" for u in ("-1,-3 mean", "-1,-3 cls", "-2 mean", "-2 cls")]
     found = {name: cell for name, cell in results().items() if "bert" in name}
@@ -146,7 +133,7 @@ def test_every_choice_of_layers_and_pooling_is_a_model(world: Path, bert: str) -
 
 def test_published_rows_stand_below_the_set_they_belong_to(world: Path) -> None:
     passage_sets.write_insuranceqa(world / "insuranceqa")
-    assert run(sets=("wikiqa", "insuranceqa"), keep="all") == 0
+    assert run(sets=("few/wikiqa", "insuranceqa"), keep="all") == 0
     wikiqa, insurance = Path("out/report.md").read_text().split("## insuranceqa")
     assert "Published" not in wikiqa
     row = next(line for line in insurance.splitlines() if line.startswith("| In-domain"))
@@ -175,7 +162,7 @@ def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys) -> Non
 
 
 def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
-    data = filtered(read_set("wikiqa"), "answered", 8)
+    data = filtered(read_set("few/wikiqa"), "answered")
     config = PassagesConfig(cross_steps=3, margin=1.0, device="cpu")
     net, history = cross.fine_tune(
         data, bert, config, seed=3, folder=world / "state", report=lambda line: None
@@ -206,7 +193,8 @@ def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
 
 
 def test_a_killed_run_is_resumed_to_the_same_figures(bert: str, world: Path) -> None:
-    options: dict[str, Any] = {"cross": (bert,), "limit": 8, "cross_steps": 16, "models": ("words.txt",)}
+    options: dict[str, Any] = {"sets": ("few/wikiqa",), "cross": (bert,), "models": ("words.txt",)}
+    options["cross_steps"] = 16
     with dies_at():
         run(**options, output=Path("killed"))
     kept = {path: path.stat().st_mtime_ns for path in Path("killed/cells").iterdir()}

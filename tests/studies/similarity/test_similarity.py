@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.pairs.phrases import WordPhrasePairs, read_semeval2013_5a
-from corpora.pairs.similarity import find_set
+from corpora.pairs.similarity import WordPhrasePairs, find_set, read_semeval2013_5a
 from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
 from senteval_runner import evaluate

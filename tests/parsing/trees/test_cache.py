@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
-from parsing.cache.files import Manifest, decode_strings, encode_strings, write_shard
-from parsing.cache.format import Batch
-from parsing.cache.reader import TreeCache
 from parsing.text_parser import TextParser
+from parsing.trees.batch import Batch
+from parsing.trees.cache import Manifest, TreeCache, decode_strings, encode_strings, write_shard
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, toys
 
 SHARD = 16
@@ -144,7 +143,8 @@ def test_views_and_absent_fields(tmp_path: Path) -> None:
 @settings(max_examples=30, deadline=None)
 def test_strings_round_trip(strings: list[str]) -> None:
     strings = [s.encode("utf-8", "replace").decode() for s in strings]
-    assert decode_strings(*encode_strings(strings)) == strings
+    blob, offsets = encode_strings(strings)
+    assert decode_strings({"type_bytes": blob, "type_offsets": offsets}, "type") == strings
 
 
 def test_long_sentences_widen_and_keep_their_fallback_trees(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_damaged_file_is_found_before_hdf5_opens_it(folder, tmp_path, damage, 
     cache = TreeCache.open(shutil.copytree(folder, tmp_path / "cache"))
     path = cache.folder / "shard-000001.h5"
     content = bytearray(path.read_bytes())
-    monkeypatch.setattr("parsing.cache.reader.open_shard", None)
+    monkeypatch.setattr("parsing.trees.cache.open_shard", None)
     if damage == "lost":
         path.unlink()
     elif damage == "exchanged":

@@ -1,4 +1,4 @@
-"""Biaffine dependency model (Dozat & Manning 2017): scores of arcs and of relations.
+"""Biaffine dependency parser (Dozat & Manning 2017): scores of arcs and relations, and the best tree.
 
     d_i = MLP_d(x_i), h_j = MLP_h(x_j)            s(i, j)    = [d_i; 1]ᵀ W h_j
     d'_i = MLP_d'(x_i), h'_j = MLP_h'(x_j)        s(i, j, r) = [d'_i; 1]ᵀ W_r [h'_j; 1]
@@ -7,8 +7,13 @@ with x from :class:`parsing.networks.sentence_encoder.SentenceEncoder`, MLP = li
 Relations are scored only at one head per token (gold in training, predicted in parsing), never
 for all pairs of words: R times less work and memory than scoring [B, T, T, R].
 
+The tree is supar's (``decode(tree=True, proj=False)``), down to the choice among equal scores: each token
+takes its best head. If that is not a tree with exactly one root, the maximum spanning tree is taken
+(Chu-Liu/Edmonds); if that has several roots, the best of the trees rooted at one of them. It is compiled,
+because up to a third of a weak model's sentences need it and per-element torch took longer than the network.
+
 Shape suffixes: B sentences, T positions (0 is the root's), D encoder output, A arc space,
-M relation space, R relations, N tokens of a batch.
+M relation space, R relations, N tokens of a batch. ``scores[i, j]`` is the score of head j for token i.
 """
 
 from __future__ import annotations
@@ -23,18 +28,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corpora.support.config import config_to_json
-from parsing.dependency.decode import decode_heads
+from corpora.support.cli import config_to_json
 from parsing.networks.config import EncoderConfig, ScorerConfig
-from parsing.networks.device import Stages, to_host
+from parsing.networks.device import to_host
 from parsing.networks.features import ParserVocabulary
-from parsing.networks.model_folder import ModelFolder
-from parsing.networks.parser import EncodedModel, EncodedParser
+from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, ModelFolder, Stages
 from parsing.networks.sentence_encoder import shared_dropout
-from parsing.trees.parsers import DependencyParse
+from parsing.trees.batch import DependencyParse, Int64
 
 Float = NDArray[np.floating]
 
+MIN = np.float32(-1e32)
+"""Score of a forbidden arc, as in supar."""
 NEGATIVE_SLOPE = 0.1
 """Slope of the leaky ReLU, as in supar."""
 RELATION_CHUNK = 128
@@ -44,6 +49,8 @@ RELATION_CHUNK = 128
 class DependencyModel(EncodedModel):
     """Encoder and biaffine scorers; see the module's docstring."""
 
+    kind = "dependency"
+
     def __init__(
         self,
         vocabulary: ParserVocabulary,
@@ -51,9 +58,8 @@ class DependencyModel(EncodedModel):
         encoder: EncoderConfig,
         scorer: ScorerConfig,
     ) -> None:
-        super().__init__(vocabulary, encoder)
-        self.relations = tuple(relations)
-        self.scorer = scorer
+        super().__init__(vocabulary, encoder, relations=relations)
+        self.relations, self.scorer = tuple(relations), scorer
         self.end_positions = int(encoder.end_boundary)
         """Positions after the last word, 1 with an encoder that spans share; no head is there."""
         width, arc, relation = self.encoder.output_dim, scorer.arc_dim, scorer.relation_dim
@@ -65,23 +71,20 @@ class DependencyModel(EncodedModel):
         self.arc_weight = nn.Parameter(torch.zeros(arc + 1, arc))
         self.relation_weight = nn.Parameter(torch.zeros(len(self.relations), relation + 1, relation + 1))
 
-    def config_json(self) -> dict[str, Any]:
-        """See :meth:`parsing.networks.parser.EncodedModel.config_json`."""
-        return {"encoder": config_to_json(self.encoder.config), "scorer": config_to_json(self.scorer)}
+    def sizes(self) -> dict[str, Any]:
+        """See :meth:`EncodedModel.sizes`."""
+        return {"scorer": config_to_json(self.scorer)}
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> DependencyModel:
-        """Build the model a folder holds, in eval mode.
-
-        Raises:
-            UserError: the folder does not fit this version.
-        """
-        encoder, scorer = folder.part(EncoderConfig, "encoder"), folder.part(ScorerConfig, "scorer")
-        relations = folder.names("relations")
-        return folder.build(lambda: cls(folder.parser_vocabulary(), relations, encoder, scorer))
+        """Build the model a folder holds, in eval mode; a UserError if it does not fit this version."""
+        vocabulary, relations = folder.part(ParserVocabulary, VOCABULARY), folder.names("relations")
+        encoder = folder.part(EncoderConfig, key="encoder")
+        scorer = folder.part(ScorerConfig, key="scorer")
+        return folder.build(lambda: cls(vocabulary, relations, encoder, scorer))
 
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:
-        rate = self.scorer.dropout if self.training else 0.0
+        rate = self.encoder.dropout if self.training else 0.0
         return shared_dropout(functional.leaky_relu(layer(x_BTD), NEGATIVE_SLOPE), rate)
 
     def arc_scores(self, x_BTD: Tensor, mask_BT: Tensor) -> Tensor:
@@ -123,15 +126,12 @@ class DependencyModel(EncodedModel):
         sentence.
         """
         mask_BT = torch.arange(x_BTD.shape[1]) < lengths_B[:, None]
-        tokens_BT = mask_BT.clone()
-        tokens_BT[:, 0] = False
-        sentence_N, position_N = (index.to(x_BTD.device) for index in tokens_BT.nonzero(as_tuple=True))
-        dependents = sentence_N, position_N
+        sentence_N, position_N = mask_BT[:, 1:].nonzero(as_tuple=True)
+        dependents = sentence_N.to(x_BTD.device), position_N.to(x_BTD.device) + 1
         arcs_NT = self.arc_scores(x_BTD, mask_BT.to(x_BTD.device))[dependents]
         arc_loss = functional.cross_entropy(arcs_NT, heads_N)
-        return arc_loss + functional.cross_entropy(
-            self.relation_scores(x_BTD, dependents, heads_N), relations_N
-        )
+        scores_NR = self.relation_scores(x_BTD, dependents, heads_N)
+        return arc_loss + functional.cross_entropy(scores_NR, relations_N)
 
 
 # Sums may be reordered (vector registers). bmm takes 3.6 times as long for products with single vectors.
@@ -148,8 +148,153 @@ def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
             out_NR[n, r] = total
 
 
+@njit(cache=True, nogil=True)
+def _argmax_rows(scores: Float) -> Int64:
+    """First index of the largest value of every row."""
+    best = np.zeros(len(scores), dtype=np.int64)
+    for i in range(len(scores)):
+        for j in range(1, len(scores)):
+            if scores[i, j] > scores[i, best[i]]:
+                best[i] = j
+    return best
+
+
+@njit(cache=True, nogil=True)
+def _first_cycle(heads: Int64) -> Int64:
+    """The cycle that holds the smallest possible token, as head(i), head(head(i)), ..., i; or empty.
+
+    This is the order in which supar's Tarjan search yields it, which decides among equal scores.
+    """
+    n = len(heads)
+    mark = np.zeros(n, dtype=np.int64)  # the token from which each was first reached
+    smallest = n
+    for i in range(1, n):
+        j = i
+        while j != 0 and mark[j] == 0:
+            mark[j] = i
+            j = heads[j]
+        if j != 0 and mark[j] == i:  # a new cycle, entered at j
+            k = j
+            low = j
+            while heads[k] != j:
+                k = heads[k]
+                low = min(low, k)
+            smallest = min(smallest, low)
+    cycle = np.empty(n, dtype=np.int64)
+    size = 0
+    k = smallest
+    while smallest < n and (size == 0 or k != smallest):
+        k = heads[k]
+        cycle[size] = k
+        size += 1
+    return cycle[:size]
+
+
+@njit(cache=True, nogil=True)
+def is_tree(heads: Int64) -> bool:
+    """Whether ``heads[1..n]`` (of [n+1]) is a tree with exactly one root, in O(n)."""
+    roots = 0
+    for i in range(1, len(heads)):
+        roots += heads[i] == 0
+    return roots == 1 and len(_first_cycle(heads)) == 0
+
+
+@njit(cache=True, nogil=True)
+def chu_liu_edmonds(s: Float) -> Int64:
+    """Maximum spanning tree over positions 0..n, rooted at 0, possibly with several roots: heads [T].
+
+    McDonald et al. (2005): take every token's best head; contract a cycle c to one node with
+    s(c→x) = max over x' in c of s(x'→x) and s(x→c) = max over x' in c of
+    s(x→x') − s(head(x')→x') + s(c); recurse. ``s``, [T, T], is modified: forbidden arcs become MIN.
+    """
+    n = len(s)
+    for j in range(1, n):
+        s[0, j] = MIN
+        s[j, j] = MIN
+    tree = _argmax_rows(s)
+    cycle = _first_cycle(tree)
+    m = len(cycle)
+    if m == 0:
+        return tree
+    in_cycle = np.zeros(n, dtype=np.bool_)
+    total = np.float32(0)
+    for c in cycle:
+        in_cycle[c] = True
+        total += s[c, tree[c]]
+    rest = np.flatnonzero(~in_cycle)
+    r = len(rest)
+    contracted = np.empty((r + 1, r + 1), dtype=np.float32)
+    contracted[r, r] = MIN
+    heads, dependents = np.zeros(r, dtype=np.int64), np.zeros(r, dtype=np.int64)
+    for a in range(r):
+        x = rest[a]
+        for b in range(r):
+            contracted[a, b] = s[x, rest[b]]
+        best_in, best_out = np.float32(-np.inf), np.float32(-np.inf)
+        for k in range(m):
+            c = cycle[k]
+            if s[x, c] > best_out:
+                best_out, dependents[a] = s[x, c], k
+            into = np.float32(np.float32(s[c, x] - s[c, tree[c]]) + total)
+            if into > best_in:
+                best_in, heads[a] = into, k
+        contracted[a, r], contracted[r, a] = best_out, best_in
+    y = chu_liu_edmonds(contracted)
+    for a in range(r):
+        tree[rest[a]] = rest[y[a]] if y[a] < r else cycle[dependents[a]]
+    tree[cycle[heads[y[r]]]] = rest[y[r]]
+    return tree
+
+
+@njit(cache=True, nogil=True)
+def spanning_tree(scores: Float) -> Int64:
+    """Best tree with exactly one root, as supar searches it, from scores [T, T]: heads [T].
+
+    Only roots of the unconstrained tree are tried, each with all other arcs from 0 forbidden.
+    """
+    n = len(scores)
+    s = scores.copy()
+    tree = chu_liu_edmonds(s)
+    roots = np.flatnonzero(tree[1:] == 0) + 1
+    if len(roots) <= 1:
+        return tree
+    best = MIN
+    for root in roots:
+        candidate = s.copy()
+        candidate[:, 0] = MIN
+        candidate[root, 0] = s[root, 0]
+        heads = chu_liu_edmonds(candidate)
+        total = np.float32(0)
+        for i in range(1, n):
+            total += candidate[i, heads[i]]
+        if total > best:
+            best, tree = total, heads
+    return tree
+
+
+@njit(cache=True, nogil=True)
+def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
+    """Heads of the tokens of a batch, sentence after sentence.
+
+    Args:
+        scores_BTT: arc scores, [sentence, token, head]; padding comes after position n.
+        tokens_B: number n of tokens of each sentence.
+    """
+    heads_N = np.empty(tokens_B.sum(), dtype=np.int64)
+    start = 0
+    for b in range(len(tokens_B)):
+        n = tokens_B[b]
+        scores = scores_BTT[b, : n + 1, : n + 1]
+        heads = _argmax_rows(scores)
+        if not is_tree(heads):
+            heads = spanning_tree(scores)
+        heads_N[start : start + n] = heads[1:]
+        start += n
+    return heads_N
+
+
 class BiaffineParser(EncodedParser[DependencyParse]):
-    """A :class:`DependencyModel` as a :class:`parsing.trees.parsers.DependencyParser`.
+    """A :class:`DependencyModel` as a :class:`parsing.trees.batch.DependencyParser`.
 
     Per batch: one [B, T, T] product for arcs, compiled decoding, relations at the predicted heads only.
     """
@@ -160,12 +305,12 @@ class BiaffineParser(EncodedParser[DependencyParse]):
 
     @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[DependencyParse]:
-        """See :meth:`parsing.networks.parser.EncodedParser.parse_states`."""
+        """See :meth:`EncodedParser.parse_states`."""
         tokens_B = positions_B.numpy() - 1 - self.model.end_positions
         mask_BT = torch.arange(states_BTD.shape[1]) < torch.from_numpy(tokens_B)[:, None] + 1
         scores = to_host(self.model.arc_scores(states_BTD, mask_BT.to(states_BTD.device)))
         yield
-        heads_N, _ = decode_heads(np.asarray(scores(), np.float32), tokens_B)
+        heads_N = decode_heads(np.asarray(scores(), np.float32), tokens_B)
         sentence_N = np.repeat(np.arange(len(tokens_B)), tokens_B)
         position_N = np.arange(len(heads_N)) - np.repeat(np.cumsum(tokens_B) - tokens_B, tokens_B) + 1
         sentence, position, heads = (

@@ -2,8 +2,7 @@
 
 A span's score is that of its best label (the first one on a tie; label 0, "no constituent", scores
 0); the tree with the highest sum wins, the leftmost split on a tie; the whole sentence cannot take
-label 0 where benepar's ``force_root_constituent`` is set. Arithmetic is float32 in benepar's order:
-the best split first, then the span's own score.
+label 0. Arithmetic is float32 in benepar's order: the best split first, then the span's own score.
 
 Layout: the spans of one sentence of n words lie in row order, (0,1) (0,2) ... (0,n) (1,2) ...
 (n-1,n), n(n+1)/2 of them, sentence after sentence. Shapes: B sentences, S spans in all, K labels
@@ -16,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from parsing.trees.parsers import Int
+from parsing.trees.batch import Int
 
 Float = NDArray[np.float32]
 
@@ -62,7 +61,7 @@ def best_labels(
     Args:
         scores: [S, K], the null label not among them.
         gold: [S], gold labels; ignored when ``cost`` is 0.
-        cost: margin that a wrong label is given in training, 0 in decoding.
+        cost: margin that a wrong label is given in training, 1, or 0 in decoding.
         labelled: [S], spans that may not take the null label.
         best: out, [S].
         label: out, [S].

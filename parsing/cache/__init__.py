@@ -1,1 +1,0 @@
-"""Tree caches on disk: the format of a shard, the manifest, and the reader."""

@@ -1,1 +1,0 @@
-"""The constituency parser: Kitaev & Klein's span model, CKY, training and scoring."""

@@ -1,0 +1,438 @@
+"""A tree cache: a folder of HDF5 shards and the manifest that lists them.
+
+    cache = TreeCache.open("runs/trees/pydocs")
+    batch = cache.read(0, 400)                      # every field, word types as strings
+    batch = cache.read(400, 800, ("token", "head"), vocabulary)
+
+HDF5 can loop for ever over a file in which one bit has changed, inside a call that nothing interrupts. So the
+manifest has the SHA-256 of every shard, which is checked before HDF5 opens it.
+
+A shard that is read sequentially, or a second time, is decoded whole and kept while it is among the
+most recently used; batches are then slices of it. The first read from a shard out of sequence decodes
+only the batch's range. Memory holds ``open_shards`` decoded shards (about 4 MB each), whatever the size
+of the corpus. Use one object per thread.
+
+Shapes: B sentences, N tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import json
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from annotated_types import Ge, Lt
+
+from corpora.support.cli import Count, config_from_json, config_to_json, configuration
+from corpora.support.errors import UserError
+from corpora.support.files import (
+    SEAL,
+    atomic_path,
+    json_digest,
+    read_json,
+    read_record,
+    sha256_file,
+    write_text,
+)
+from parsing.trees.batch import (
+    NODE_FIELDS,
+    TOKEN_FIELDS,
+    VIEW_FIELDS,
+    Batch,
+    Int,
+    Int32,
+    Int64,
+    Inventories,
+    UInt8,
+    WordIds,
+    flag_reasons,
+    join,
+    offsets_of,
+)
+
+if TYPE_CHECKING:
+    import h5py
+
+NAME = "manifest.json"
+FORMAT_VERSION = 2
+SHARD_SENTENCES = 8192
+OPEN_SHARDS = 16
+REMEDY = "the command that made the cache makes again what is damaged or missing"
+# A training batch (400 sentences) is about 8,000 tokens: a range read decodes two chunks per field.
+CHUNK = 8192
+# Files written today open with every later HDF5, and their layout does not change with the library.
+LIBVER = ("v108", "v108")
+
+Number = Annotated[int, Ge(0), Lt(1 << 48)]
+"""A count in a manifest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardRow:
+    """A shard's line in the manifest."""
+
+    index: Number
+    file: str
+    """Path inside the cache's folder."""
+    sha256: str
+    sentences: Number
+    tokens: Number
+    documents: Number
+    """Documents that start in this shard."""
+    flagged: Number
+    """Sentences with any flag."""
+    reasons: dict[str, Number]
+    """How many sentences were flagged, by reason."""
+
+
+@configuration
+class Manifest:
+    """Identity, inventories and the finished shards of one cache."""
+
+    format_version: int = FORMAT_VERSION
+    identity: dict[str, Any]
+    """Corpus, parsers and options: everything that determines the content."""
+    relations: tuple[str, ...]
+    labels: tuple[str, ...]
+    tags: tuple[str, ...]
+    shard_sentences: Count = SHARD_SENTENCES
+    complete: bool = False
+    """The whole corpus is parsed."""
+    shards: tuple[ShardRow, ...] = ()
+    """Finished shards in order; while a run is under way there may be gaps."""
+
+    @property
+    def inventories(self) -> Inventories:
+        """Names of the trees' ids."""
+        return Inventories(relations=self.relations, labels=self.labels, tags=self.tags)
+
+    def prefix(self) -> list[ShardRow]:
+        """The rows from shard 0 up to the first gap."""
+        gap = next((place for place, row in enumerate(self.shards) if row.index != place), None)
+        return list(self.shards[:gap])
+
+    def total(self, name: str) -> int:
+        """Sum of a count (``sentences``, ``tokens``, ...) over the shards."""
+        return sum(getattr(row, name) for row in self.shards)
+
+    def content_sha256(self) -> str:
+        """Hex SHA-256 over the identity and the shards' files, in order."""
+        digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode())
+        for row in self.shards:
+            digest.update(f"\n{row.index} {row.sha256}".encode())
+        return digest.hexdigest()
+
+    def write(self, folder: Path) -> None:
+        """Replace the manifest in ``folder`` atomically."""
+        head = config_to_json(self)
+        rows = head.pop("shards")
+        head[SEAL] = json_digest({**head, "shards": rows}, 64)
+        # One line per shard: quick to write 5,000 times, and readable.
+        lines = ",\n  ".join(json.dumps(row, sort_keys=True) for row in rows)
+        text = json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False).removesuffix("\n}")
+        write_text(folder / NAME, f'{text},\n "shards": [\n  {lines}\n ]\n}}\n')
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read the manifest of ``folder``.
+
+        Raises:
+            UserError: there is none, or it is damaged or of another format version.
+        """
+        path = Path(folder) / NAME
+        if not path.exists():
+            raise UserError(f"{folder}: not a tree cache (no {NAME}); make one with python -m parsing.run")
+        value = read_json(path)
+        version = value.get("format_version") if isinstance(value, dict) else None
+        if version != FORMAT_VERSION:
+            raise UserError(
+                f"{path}: format version {version}, this program reads {FORMAT_VERSION}; parse again into "
+                "another folder"
+            )
+        return config_from_json(cls, read_record(path), where=path)
+
+
+def narrow(values: Int) -> Int:
+    """``values`` [n] in the narrowest signed type that holds all of them, which is quickest to decode."""
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    dtype = np.promote_types(np.min_scalar_type(min(low, -1)), np.min_scalar_type(min(-high - 1, -1)))
+    return values.astype(dtype, copy=False)
+
+
+def encode_strings(strings: Sequence[str]) -> tuple[UInt8, Int64]:
+    """Encode n strings as one UTF-8 blob, uint8 [bytes], and byte offsets int64 [n+1]."""
+    parts = [string.encode("utf-8") for string in strings]
+    return np.frombuffer(b"".join(parts), np.uint8), offsets_of([len(part) for part in parts])
+
+
+def decode_strings(file: h5py.File, name: str) -> list[str]:
+    """The n strings of a shard's arrays ``NAME_bytes``, uint8 [bytes], and ``NAME_offsets`` [n+1].
+
+    Raises:
+        UserError: they are not UTF-8.
+    """
+    data, ends = file[f"{name}_bytes"][:].tobytes(), file[f"{name}_offsets"][:].tolist()
+    try:
+        if data.isascii():  # bytes are characters: one decode, then slices
+            text = data.decode("ascii")
+            return [text[a:b] for a, b in itertools.pairwise(ends)]
+        return [data[a:b].decode("utf-8") for a, b in itertools.pairwise(ends)]
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file.filename}: {name}: {error.object[:60]!r} is not UTF-8") from None
+
+
+def write_shard(
+    folder: Path, index: int, batch: Batch, document_starts: Sequence[int], document_ids: Sequence[str]
+) -> ShardRow:
+    """Write sentences and trees, with word types, as shard ``index``; return its row for the manifest.
+
+    ``document_starts`` are the sentences of the shard at which a document of ``document_ids`` starts.
+    """
+    assert batch.types is not None
+    arrays = {name: getattr(batch, name) for name in batch.fields}
+    arrays["sentence_offsets"] = batch.sentence_offsets
+    arrays["document_starts"] = np.array(document_starts, np.int64)
+    blobs = {}
+    for name, strings in (("type", batch.types), ("document_id", document_ids)):
+        blobs[f"{name}_bytes"], arrays[f"{name}_offsets"] = encode_strings(strings)
+    stored = {name: narrow(values) for name, values in arrays.items()} | blobs | {"flags": batch.flags}
+    name = f"shard-{index:06d}.h5"
+    return ShardRow(
+        index=index,
+        file=name,
+        sha256=write_arrays(folder / name, stored),
+        sentences=len(batch),
+        tokens=len(batch.token),
+        documents=len(document_ids),
+        flagged=int(np.count_nonzero(batch.flags)),
+        reasons=flag_reasons(batch.flags),
+    )
+
+
+def write_arrays(path: Path, arrays: dict[str, Int]) -> str:
+    """Write a shard's arrays atomically; return the SHA-256 of the file."""
+    import h5py
+
+    # In memory first: HDF5 crashes at the end of a process in which it could not close a file (a full disk).
+    # Not by HDF5's in-memory driver: the image of a file that is still open has a wrong checksum in 1.14.
+    image = io.BytesIO()
+    with h5py.File(image, "w", libver=LIBVER) as file:
+        for name, array in sorted(arrays.items()):
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            packed = {"chunks": (min(CHUNK, array.size),), "compression": "gzip", "compression_opts": 4}
+            packed["shuffle"] = array.dtype.itemsize > 1
+            # HDF5 has no empty chunk.
+            file.create_dataset(name, data=little, track_times=False, **(packed if array.size else {}))
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(image.getbuffer())
+    return hashlib.sha256(image.getbuffer()).hexdigest()
+
+
+def check_shard(path: Path, row: ShardRow) -> None:
+    """Compare a shard's file with its row.
+
+    Raises:
+        UserError: missing, or not the file that was written.
+    """
+    try:
+        found = sha256_file(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); {REMEDY}") from None
+    if found != row.sha256:
+        raise UserError(f"{path}: damaged shard (its SHA-256 is not the one listed); {REMEDY}")
+
+
+def open_shard(path: Path) -> h5py.File:
+    """Open a shard, whose file was checked, for reading."""
+    import h5py
+
+    return h5py.File(path, "r", libver=LIBVER)
+
+
+class TreeCache:
+    """A folder of shards with a manifest, read by sentence ranges."""
+
+    def __init__(self, folder: Path, manifest: Manifest, open_shards: int = OPEN_SHARDS) -> None:
+        self.folder, self.manifest, self.open_shards = folder, manifest, open_shards
+        self.rows = manifest.prefix()
+        self.relations, self.labels, self.tags = manifest.relations, manifest.labels, manifest.tags
+        self._starts = offsets_of([row.sentences for row in self.rows])
+        self._shards: OrderedDict[int, _Shard] = OrderedDict()
+        self._checked: set[int] = set()
+        self._next = 0  # where a sequential reader reads next
+        held = {name for view, names in VIEW_FIELDS.items() if self.has(view) for name in names}
+        self.fields = tuple(name for name in TOKEN_FIELDS + NODE_FIELDS if name in held | {"token"})
+        """The fields :meth:`read` can return, in their canonical order."""
+
+    @classmethod
+    def open(
+        cls, folder: Path | str, *, allow_partial: bool = False, open_shards: int = OPEN_SHARDS
+    ) -> TreeCache:
+        """Open a finished cache, or with ``allow_partial`` an interrupted one up to its first gap.
+
+        Raises:
+            UserError: no cache, another format version, an unfinished one, or one without a first shard.
+        """
+        folder = Path(folder)
+        manifest = Manifest.read(folder)
+        if not (manifest.complete or allow_partial) or not manifest.prefix():
+            raise UserError(
+                f"{folder}: unfinished, {len(manifest.prefix())} shards so far; the same parsing.run command "
+                "finishes it"
+            )
+        return cls(folder, manifest, open_shards)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Corpus, parsers and options the cache was made with, and its content hash."""
+        return {**self.manifest.identity, "content_sha256": self.manifest.content_sha256()}
+
+    def has(self, view: str) -> bool:
+        """Whether the cache holds the trees of ``view`` (``dep`` or ``const``)."""
+        key = {"dep": "dependency", "const": "constituency"}[view]
+        return self.manifest.identity.get(key) is not None
+
+    def documents(self) -> Int64:
+        """int64 [n_docs+1], the sentence at which each document starts, and the total."""
+        parts = zip(self._files(), self._starts[:-1], strict=True)
+        return np.concatenate([*(file["document_starts"][:] + first for file, first in parts), [len(self)]])
+
+    def document_ids(self) -> list[str]:
+        """The documents' identifiers, in order."""
+        return [name for file in self._files() for name in decode_strings(file, "document_id")]
+
+    def token_counts(self) -> Int32:
+        """int32 [n], tokens per sentence (4 bytes per sentence of the corpus)."""
+        return np.concatenate(
+            [np.diff(file["sentence_offsets"][:]) for file in self._files()], dtype=np.int32
+        )
+
+    def flags(self) -> UInt8:
+        """uint8 [n], flags per sentence."""
+        return np.concatenate([file["flags"][:] for file in self._files()])
+
+    def type_counts(self) -> Counter[str]:
+        """How often each word type occurs in the corpus."""
+        counts: Counter[str] = Counter()
+        for file in self._files():
+            types = decode_strings(file, "type")
+            seen = np.bincount(file["token"][:], minlength=len(types))
+            counts.update(dict(zip(types, seen.tolist(), strict=True)))
+        return counts
+
+    def read(
+        self,
+        start: int,
+        stop: int,
+        fields: Sequence[str] | None = None,
+        vocabulary: WordIds | None = None,
+    ) -> Batch:
+        """The sentences ``start`` to ``stop`` (excluded) as one batch.
+
+        Args:
+            start: first sentence, from 0.
+            stop: one past the last.
+            fields: which arrays; by default all that the cache has.
+            vocabulary: if given, ``token`` holds its ids instead of ids into ``types``.
+
+        Raises:
+            UserError: a field the cache does not hold, or a damaged shard.
+            IndexError: the range is empty or not inside the corpus.
+        """
+        wanted = tuple(fields) if fields is not None else self.fields
+        for field in wanted:
+            if field not in self.fields:
+                raise UserError(f"{self.folder}: has no {field!r} (it has {', '.join(self.fields)})")
+        if not 0 <= start < stop <= len(self):
+            raise IndexError(f"sentences {start} to {stop} of {len(self)}")
+        first = int(np.searchsorted(self._starts, start, "right")) - 1
+        last = int(np.searchsorted(self._starts, stop, "left"))
+        parts = []
+        for index in range(first, last):
+            low, high = self._starts[index : index + 2].tolist()
+            shard = self._shard(index, start)
+            parts.append(shard.read(max(start, low) - low, min(stop, high) - low, wanted, vocabulary))
+        self._next = stop
+        return join(parts)
+
+    def _shard(self, index: int, start: int) -> _Shard:
+        """The open shard ``index``; closes the least recently used ones if too many are open."""
+        shard = self._shards.get(index)
+        if shard is None:
+            while len(self._shards) >= self.open_shards:
+                self._shards.popitem(last=False)[1].file.close()
+            shard = self._shards[index] = _Shard(self._open(index), whole=start == self._next)
+        else:
+            shard.whole = True
+        self._shards.move_to_end(index)
+        return shard
+
+    def _open(self, index: int) -> h5py.File:
+        """Open a shard, whose file is checked the first time."""
+        path = self.folder / self.rows[index].file
+        if index not in self._checked:
+            check_shard(path, self.rows[index])
+            self._checked.add(index)
+        return open_shard(path)
+
+    def _files(self) -> Iterator[h5py.File]:
+        """Each shard, open while it is looked at."""
+        for index in range(len(self.rows)):
+            with self._open(index) as file:
+                yield file
+
+
+class _Shard:
+    """An open shard file and its decoded arrays."""
+
+    def __init__(self, file: h5py.File, *, whole: bool) -> None:
+        self.file, self.whole = file, whole
+        self.offsets: Int64 = file["sentence_offsets"][:].astype(np.int64)
+        self.flags: UInt8 = file["flags"][:]
+        self.flags.setflags(write=False)  # batches hold views of it
+        self._decoded: dict[str, Int] = {}
+        self._lookups: dict[str, Int32] = {}
+        self._types: list[str] | None = None
+
+    def read(self, a: int, b: int, fields: tuple[str, ...], vocabulary: WordIds | None) -> Batch:
+        """Sentences ``a`` to ``b`` of the shard."""
+        offsets = self.offsets[a : b + 1]
+        low, high = int(offsets[0]), int(offsets[-1])
+        arrays: dict[str, Any] = {}
+        for field in fields:
+            nodes = field in NODE_FIELDS
+            arrays[field] = self._slice(field, low - a * nodes, high - b * nodes)
+        if "token" in arrays:
+            arrays["token"], arrays["types"] = self._words(arrays["token"], vocabulary)
+        return Batch(sentence_offsets=offsets - low, flags=self.flags[a:b], fields=fields, **arrays)
+
+    def _slice(self, name: str, low: int, high: int) -> Int32:
+        if self.whole and name not in self._decoded:
+            # Kept as narrow as it is stored: widening a batch at a time is cheaper than a shard at once.
+            self._decoded[name] = self.file[name][:]
+        source = self._decoded.get(name)
+        values: Int32 = (self.file[name] if source is None else source)[low:high].astype(np.int32)
+        return values
+
+    def _words(self, token: Int32, vocabulary: WordIds | None) -> tuple[Int32, list[str] | None]:
+        """Tokens as ids into the types that are returned; with a vocabulary, as its ids and no types."""
+        if self._types is None:
+            self._types = decode_strings(self.file, "type")
+        if vocabulary is None:
+            return token, self._types
+        if self.whole and vocabulary.key not in self._lookups:
+            self._lookups[vocabulary.key] = vocabulary.lookup(self._types)
+        if vocabulary.key in self._lookups:
+            return self._lookups[vocabulary.key][token], None
+        used, places = np.unique(token, return_inverse=True)  # look up only the types of this range
+        return vocabulary.lookup([self._types[t] for t in used])[places.astype(np.int32)], None

@@ -1,0 +1,256 @@
+"""Vocabulary and word tables: rows, where they start, what fixed vectors lack, words by a linear map."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from corpora.support.errors import UserError
+from corpora.support.files import read_json
+from multiview.config import TableConfig, TrainConfig
+from multiview.folder.files import expanded_folder
+from multiview.model import MultiViewEncoder
+from multiview.train import cli, main
+from multiview.training.data import Rows, open_trees
+from multiview.words.sources import new_table, tuned_table
+from multiview.words.table import Vocabulary, WordTable, corpus_words, inverse_frequency
+from multiview.words.vectors import WordVectors, load_word_vectors, read_words
+from tests.fixtures.trees import changed, toy_corpus
+
+RANDOM = np.random.default_rng(0)
+VECTORS_PG = RANDOM.normal(size=(60, 5)).round(3).astype(np.float32)
+MAPS_VGE = RANDOM.normal(size=(2, 5, 3)).astype(np.float32)
+WORDS = ["the", "Paris", "cat", "USA"]
+TEXT = "the 3 0 4\nMars 0 5 0\nCAT 6 8 0\ncat 0 0 1\nelsewhere 1 2 2\n"
+KNOWN = np.array([[3, 0, 4, 0], [0, 5, 0, 0], [1, 0, 0, 0]], dtype=np.float32)
+
+
+def test_a_word_backs_off_to_other_cases_then_to_a_bucket() -> None:
+    vocabulary = Vocabulary(WORDS)
+    assert vocabulary.lookup(["the", "THE", "paris", "usa", "dog", ""]).tolist() == [1, 1, 2, 4, 0, 0]
+    assert Vocabulary(WORDS, case="exact").lookup(["THE", "cat"]).tolist() == [0, 3]
+    assert Vocabulary(["the"], case="lower").lookup(["THE"]).tolist() == [1]
+    hashed = Vocabulary(WORDS, buckets=7)
+    rows = hashed.lookup([f"word{i}" for i in range(200)])
+    assert hashed.rows == 12 and set(rows.tolist()) == set(range(5, 12))
+    assert hashed.row("Zebra") == hashed.row("zebra") >= 5
+    assert vocabulary.key == Vocabulary(list(WORDS)).key
+    assert len({vocabulary.key, Vocabulary(WORDS[::-1]).key, hashed.key}) == 3
+
+
+@given(st.lists(st.text(min_size=1).filter(lambda w: "\n" not in w), unique=True, max_size=20))
+def test_file_round_trip(tmp_path_factory, words: list[str]) -> None:
+    words, _ = corpus_words(dict.fromkeys(words, 1), TableConfig(buckets=0, case="exact"))
+    path = tmp_path_factory.mktemp("v") / "vocab.txt"
+    path.write_text("".join(word + "\n" for word in words), encoding="utf-8", newline="\n")
+    assert read_words(path) == words
+
+
+def test_corpus_words_are_sorted_and_can_be_written() -> None:
+    counts = {"b": 2, "a": 2, "c": 5, "B": 1, "x\ny": 9, "": 9, "rare": 1, "\ud800": 9}
+    for table, expected in (
+        (TableConfig(size=3), {"c": 5, "b": 3, "a": 2}),  # with buckets, rare words are left to them
+        (TableConfig(buckets=0), {"c": 5, "b": 3, "a": 2, "rare": 1}),
+        (TableConfig(case="exact", size=3), {"c": 5, "a": 2, "b": 2}),
+    ):
+        words, numbers = corpus_words(counts, table)
+        assert dict(zip(words, numbers.tolist(), strict=True)) == expected and words == list(expected)
+    weight = inverse_frequency(np.array([900, 100]), rows=4)
+    assert weight == pytest.approx([1, 0.001 / 0.901, 0.001 / 0.101, 1])
+
+
+@pytest.fixture
+def tuned(tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainConfig:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "v.txt").write_text(TEXT)
+    return changed(tiny, words="tuned", vectors="v.txt", table={"case": "lower"})
+
+
+def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path) -> None:
+    words = new_table(tuned, open_trees(tuned.trees), tmp_path)
+    assert words.mode == "trained" and words.dim == 3 and len(words.tables) == 2
+    given = {"the": [3, 0, 4], "mars": [0, 5, 0], "cat": [0, 0, 1]}  # cat as written comes before CAT
+    mean = np.mean([[3, 0, 4], [0, 5, 0], [6, 8, 0], [0, 0, 1], [1, 2, 2]], axis=0)
+    for table in words.tables:
+        for word, vector in given.items():
+            assert table[words.vocabulary.row(word)].tolist() == vector
+        np.testing.assert_allclose(table[0].detach(), mean, rtol=1e-6)
+        others = [row for row in range(1, len(table)) if row not in map(words.vocabulary.row, given)]
+        assert len(others) == len(words.vocabulary) - 3 + 3  # with three buckets
+        drawn = table[others].detach()
+        np.testing.assert_allclose(drawn.norm(dim=1), np.full(len(others), (5 + 5 + 1) / 3), rtol=1e-5)
+        assert len(torch.unique(drawn, dim=0)) == len(others)
+    assert "3 of them starting from the vectors of `v.txt`" in words.origin
+    one, other = words.tables
+    assert int((one == other).all(dim=1).sum()) == 1 + 3  # what is drawn differs
+    one, other = new_table(changed(tuned, encoder={"start": "bag"}), open_trees(tuned.trees), tmp_path).tables
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("case", ["exact", "backoff"])
+def test_spellings_follow_the_vocabulary(tuned: TrainConfig, tmp_path: Path, case: str) -> None:
+    (tmp_path / "v.txt").write_text(TEXT.replace("Mars", "mars") if case == "backoff" else TEXT)
+    words = new_table(changed(tuned, table={"case": case}), open_trees(tuned.trees), tmp_path)
+    for word in ("the", "Mars", "cat"):
+        assert float(words.tables[0][words.vocabulary.row(word)].detach().norm()) in (5.0, 1.0)
+    assert "3 of them" in words.origin
+
+
+def test_a_share_of_a_words_own_direction(tuned: TrainConfig) -> None:
+    """Lengths stay; the cosine to the given vector is that of v + b|v|r with r at right angles on average."""
+    listed = [f"w{i}" for i in range(40)]
+    given = WordVectors(listed, np.random.default_rng(0).normal(size=(40, 400)).astype(np.float32))
+    plain, mixed = (
+        tuned_table(tuned, Vocabulary(listed), given, share).tables[0][1:].detach() for share in (0.0, 0.5)
+    )
+    np.testing.assert_allclose(mixed.norm(dim=1) / plain.norm(dim=1), 1, atol=0.15)
+    cosines = torch.nn.functional.cosine_similarity(plain, mixed)
+    np.testing.assert_allclose(cosines, 1 / np.sqrt(1.25), atol=0.1)
+    own = torch.nn.functional.normalize(mixed - plain / np.sqrt(1.25), dim=1)
+    assert float((own @ own.T - torch.eye(len(own))).abs().max()) < 0.3  # a direction for each word
+
+
+def test_a_run_tunes_them(tuned: TrainConfig) -> None:
+    tuned = changed(tuned, loop={"validation": 0})  # the last weights are kept
+    assert main(tuned) == 0
+    words = MultiViewEncoder.load(tuned.folder, "cpu").members[0].network.words
+    assert words.mode == "trained" and words.dim == 3
+    row = words.tables[0][words.vocabulary.row("the")]
+    assert 0 < float((row.detach() - torch.tensor([3.0, 0, 4])).norm()) < 2
+    record = read_json(tuned.folder / "config.json")
+    assert record["words"]["mode"] == "trained" and "`v.txt`" in record["training"]["words"]
+    assert "3 of them starting from the vectors of `v.txt`" in (tuned.folder / "README.md").read_text()
+
+
+def test_vectors_of_other_words_are_one_line(tuned: TrainConfig, tmp_path: Path, capsys) -> None:
+    (tmp_path / "v.txt").write_text("chat 1 2\nsouris 2 1\n")
+    for words in ("tuned", "fixed"):
+        assert cli([f"--words={words}", "--vectors=v.txt", f"--trees={tuned.trees}"]) == 2
+        told = capsys.readouterr().err
+        assert "--vectors v.txt: has none of the corpus's words" in told and len(told.splitlines()) == 1
+
+
+def read(table: WordTable, words: list[str]) -> NDArray[np.float32]:
+    """As the encoders read them; both ways of reading agree."""
+    rows = table.vocabulary.lookup(words).astype(np.int64)
+    found = np.asarray(table.rows(0, rows))
+    np.testing.assert_array_equal(found, Rows.of(rows, table).vectors)
+    return found
+
+
+def test_unknown_words_of_fixed_vectors_differ_and_stay_near_the_mean() -> None:
+    """Without buckets one vector; with them a fixed one for each, off the mean by 0.3 of the mean length."""
+    listed = ["the", "cat", "sat"]
+    plain, table, again = (
+        WordTable.with_fixed(Vocabulary(listed, buckets=n), KNOWN) for n in (0, 1000, 1000)
+    )
+    np.testing.assert_array_equal(read(table, listed), KNOWN)
+    np.testing.assert_array_equal(read(plain, ["Poirot", "Marple"]), [KNOWN.mean(axis=0)] * 2)
+    unknown = read(table, ["Poirot", "Marple", "Poirot", "cat"])
+    assert not np.array_equal(unknown[0], unknown[1])
+    np.testing.assert_array_equal(unknown[0], unknown[2])
+    np.testing.assert_array_equal(read(again, ["Poirot"]), unknown[:1])
+    every = again.rows(0, np.arange(4, 1004)).numpy() - KNOWN.mean(axis=0)
+    np.testing.assert_allclose(np.linalg.norm(every, axis=1), 0.3 * (5 + 5 + 1) / 3, rtol=1e-5)
+    assert len(np.unique(every, axis=0)) == 1000 and np.abs(every.mean(axis=0)).max() < 0.15
+
+
+def write_vectors(path: Path, vectors: Mapping[str, NDArray[np.floating]]) -> Path:
+    path.write_text("".join(f"{word} {' '.join(map(str, v.tolist()))}\n" for word, v in vectors.items()))
+    return path
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> WordVectors:
+    path = write_vectors(tmp_path / "v.txt", {f"w{i}": row for i, row in enumerate(VECTORS_PG)})
+    return load_word_vectors(path, tmp_path)
+
+
+def table_of(vocabulary: Vocabulary, known: Mapping[str, int]) -> WordTable:
+    """Trained tables that are exactly a linear map of the vectors, a map per view."""
+    table = WordTable(vocabulary, 3, views=2)
+    with torch.no_grad():
+        for values, map_GE in zip(table.tables, MAPS_VGE, strict=True):
+            values.normal_(generator=torch.Generator().manual_seed(1))
+            for word, place in known.items():
+                values[vocabulary.row(word)] = torch.from_numpy(VECTORS_PG[place] @ map_GE)
+    return table
+
+
+def test_every_view_gets_its_linear_map_and_keeps_its_own_rows(vectors: WordVectors) -> None:
+    vocabulary = Vocabulary([f"w{i}" for i in range(40)], buckets=4, case="exact")
+    table = table_of(vocabulary, {f"w{i}": i for i in range(40)})
+    before = [values.detach().clone() for values in table.tables]
+    assert table.expand(vectors) == table.expanded == 20
+    rows = table.vocabulary.lookup(["w3", "w40", "w59", "neither", "w41"])
+    assert rows.tolist()[:3] == [4, 41, 60] and rows[3] > 60 and table.vocabulary.rows == 65
+    for view, map_GE in enumerate(MAPS_VGE):
+        values = table.rows(view, np.append(rows, 0)).detach().numpy()
+        for place, word in ((1, 40), (2, 59), (4, 41)):
+            np.testing.assert_allclose(values[place], VECTORS_PG[word] @ map_GE, atol=1e-4)
+        np.testing.assert_array_equal(values[0], before[view][4])
+        np.testing.assert_array_equal(values[3], before[view][vocabulary.row("neither")])
+        np.testing.assert_array_equal(values[5], before[view][0])
+        assert torch.equal(table.tables[view], before[view])
+    assert table.trained_vocabulary.key == vocabulary.key
+    assert table.expand(vectors) == 20  # again from the trained words, not from those it added
+
+
+def test_spellings_that_the_vocabulary_reads_alike_are_one_word(tmp_path: Path) -> None:
+    spelt = [f"w{i}" for i in range(20)] + ["Paris", "paris", "Rome", "ROME"]
+    path = write_vectors(tmp_path / "v.txt", dict(zip(spelt, VECTORS_PG, strict=False)))
+    loaded = load_word_vectors(path, tmp_path)
+    for case, new in (("lower", ["rome"]), ("exact", ["Paris", "Rome", "ROME"])):
+        known = {f"w{i}": i for i in range(20)} | {"paris": 20 if case == "lower" else 21}
+        table = table_of(Vocabulary(list(known), case=case), known)
+        table.expand(loaded)
+        assert table.vocabulary.words[len(known) :] == new
+        rows = table.rows(1, table.vocabulary.lookup(["Rome"])).detach().numpy()
+        np.testing.assert_allclose(rows[0], VECTORS_PG[22] @ MAPS_VGE[1], atol=1e-4)
+
+
+def test_too_few_words_in_common_and_fixed_vectors(vectors: WordVectors) -> None:
+    table = table_of(Vocabulary([f"w{i}" for i in range(4)]), {})
+    with pytest.raises(UserError, match="needs 5 words in common, the vectors share 4"):
+        table.expand(vectors)
+    assert not table.expanded
+    assert WordTable.with_fixed(Vocabulary(vectors.words), vectors.vectors).expand(vectors) == 0
+
+
+def test_an_expanded_model_is_made_once_and_read_like_any_other(tiny: TrainConfig, tmp_path: Path) -> None:
+    folder = tiny.folder
+    assert main(changed(tiny, views="seq,seq", loop={"max_steps": 2})) == 0
+    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
+    drawn = RANDOM.normal(size=(len(words) + 1, 4)).round(3)
+    path = write_vectors(tmp_path / "glove.txt", dict(zip([*words, "zyzzyva"], drawn, strict=True)))
+    made = expanded_folder(folder, str(path), cache=tmp_path)
+    assert made.name == f"{folder.name}-expanded-glove"
+    plain, grown = MultiViewEncoder.load(folder), MultiViewEncoder.load(made)
+    known = [" ".join(sentence) for sentence in toy_corpus(20)[0]]
+    np.testing.assert_array_equal(grown.encode([*known, "quokka"]), plain.encode([*known, "quokka"]))
+    assert np.abs(grown.encode("a zyzzyva") - plain.encode("a zyzzyva")).max() > 1e-4
+    assert plain.expand_vocabulary(path, cache=tmp_path) == 1
+    np.testing.assert_array_equal(grown.encode("zyzzyva"), plain.encode("zyzzyva"))
+    before = (made / "model.safetensors").stat().st_mtime_ns
+    assert expanded_folder(folder, str(path), cache=tmp_path) == made
+    assert (made / "model.safetensors").stat().st_mtime_ns == before
+    path.write_text(path.read_text() + "quokka 1 2 3 4\n")
+    expanded_folder(folder, str(path), cache=tmp_path)
+    assert json.loads((made / "config.json").read_text())["words"]["expanded"] == 2
+    assert np.abs(MultiViewEncoder.load(made).encode("quokka") - plain.encode("quokka")).max() > 1e-4
+    for file in ("expansion.safetensors", "expansion.txt", "vectors.npy"):
+        content = (made / file).read_bytes()
+        damaged = content + b"more\n" if file == "expansion.txt" else content[: len(content) // 2]
+        for broken in (None, damaged, content):
+            (made / file).unlink() if broken is None else (made / file).write_bytes(broken)
+            if broken is not content:
+                with pytest.raises(UserError, match=file):
+                    MultiViewEncoder.load(made)

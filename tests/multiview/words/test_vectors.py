@@ -1,0 +1,243 @@
+"""``--vectors``: files, gensim's skip-grams, words as a sentence encoder encodes them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.support.errors import UserError
+from multiview import pretrained
+from multiview.config import TrainConfig
+from multiview.folder.files import load_members
+from multiview.train import cli, main
+from multiview.training.data import open_trees
+from multiview.words.sources import PASSES, open_vectors, reduced
+from multiview.words.table import corpus_words
+from multiview.words.vectors import load_word_vectors
+from tests.fixtures.transformers import save_sentence_encoder
+from tests.fixtures.trees import changed
+from tests.parsing.trees.test_cache import write_cache
+
+TEXT = "the 0.5 1\nNew York 2 3\ncat -1e-3 4\nthe 9 9\n"
+
+
+def binary(words: list[bytes], vectors: np.ndarray, newline: bytes = b"\n") -> bytes:
+    head = f"{len(words)} {vectors.shape[1]}\n".encode()
+    return head + b"".join(
+        w + b" " + struct.pack(f"<{len(v)}f", *v) + newline for w, v in zip(words, vectors, strict=True)
+    )
+
+
+@pytest.mark.parametrize("kind", ["glove", "glove.gz", "word2vec", "fasttext", "bin", "bin-no-newline"])
+def test_readers_agree(tmp_path, kind: str) -> None:
+    vectors = np.array([[0.5, 1], [2, 3], [-1e-3, 4]], dtype=np.float32)
+    path = tmp_path / ("v.bin" if kind.startswith("bin") else "v.txt.gz" if kind.endswith("gz") else "v.txt")
+    if kind.startswith("bin"):
+        pytest.importorskip("gensim")
+        newline = b"" if "no" in kind else b"\n"
+        path.write_bytes(binary([b"the", b"New_York", b"cat"], vectors, newline))
+    elif kind == "word2vec":
+        path.write_text("4 2\n" + TEXT)
+    elif kind == "fasttext":
+        path.write_text("4 2\n" + TEXT.replace("\n", " \n"))  # a space ends its lines
+    else:
+        path.write_bytes(gzip.compress(TEXT.encode()) if kind.endswith("gz") else TEXT.encode())
+    loaded = load_word_vectors(path, tmp_path / "cache")
+    assert [word.replace("_", " ") for word in loaded.words] == ["the", "New York", "cat"]
+    assert isinstance(loaded.vectors, np.memmap) and loaded.dim == 2
+    np.testing.assert_array_equal(loaded.vectors, vectors)
+    assert load_word_vectors(path, tmp_path / "cache", limit=2).words == loaded.words[:2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("v.txt", None, "no such file"),
+        ("v.txt", b"", "line 1"),
+        ("v.txt", b"the 1 2\ncat 1 x\n", r"v\.txt, line 2: .*cat"),
+        ("v.txt", b"the 1 2\ncat 1\n", r"v\.txt, line 2: .*cat"),
+        ("v.txt", b"the 1 2\ncat nan 1\n", r"v\.txt: the vector of 'cat' is not finite"),
+        ("v.txt", b"1000 2\nthe 1 2\ncat 3 4\n", "says 1000 words, it has 2"),
+        ("v.txt", b"2 " + b"9" * 30 + b"\nthe 1 2\n", "line 1: .* is not a word and its numbers"),
+        ("v.txt", b"9" * 5000 + b" 2\nthe 1 2\n", "its first line says"),
+        ("v.txt.gz", gzip.compress(TEXT.encode())[:-9], "is the file whole"),
+        ("v.bin", binary([b"a", b"b"], np.ones((2, 3), np.float32), b"")[:-2], "not word2vec's binary"),
+        ("v.bin", struct.pack("<ii", 793712314, 12) + bytes(40), r"not word2vec's binary.*\.vec file"),
+        ("v.bin", binary([b"a"], np.full((1, 3), np.nan, np.float32)), "the vector of 'a' is not finite"),
+    ],
+)
+def test_bad_files_are_one_line(tmp_path, name: str, content: bytes | None, message: str) -> None:
+    if name.endswith("bin"):
+        pytest.importorskip("gensim")
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        load_word_vectors(tmp_path / name, tmp_path)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_a_conversion_that_was_killed_or_damaged_is_repeated(tmp_path, monkeypatch) -> None:
+    (tmp_path / "v.txt").write_text("the 1 2\ncat 3 4\n")
+    load_word_vectors(tmp_path / "v.txt", tmp_path)
+
+    def killed(path, value) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("multiview.words.vectors.write_record", killed)
+        load_word_vectors(tmp_path / "v.txt", tmp_path, limit=1)
+    assert load_word_vectors(tmp_path / "v.txt", tmp_path).words == ["the", "cat"]
+    (folder,) = tmp_path.glob("*.vectors")
+    random = np.random.default_rng(0)
+    for name in ("vectors.npy", "words.txt", "source.json"):
+        whole = (folder / name).read_bytes()
+        flipped = bytearray(whole)
+        flipped[int(random.integers(len(whole)))] ^= 1 << int(random.integers(8))
+        for damaged in (bytes(flipped), whole[:-3], b""):
+            (folder / name).write_bytes(damaged)
+            again = load_word_vectors(tmp_path / "v.txt", tmp_path)
+            assert again.words == ["the", "cat"]
+            np.testing.assert_array_equal(again.vectors, [[1, 2], [3, 4]])
+            assert (folder / name).read_bytes() == whole
+
+
+def test_vectors_of_new_words_are_opened_before_the_training(tiny: TrainConfig, tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("cat x\n")
+    config = changed(tiny, vectors=str(path), table={"expand": 9})
+    with pytest.raises(UserError, match=r"line 1: .* is not a word and its numbers"):
+        main(config)
+    assert not (config.folder / "checkpoints").exists()  # the corrected command goes there
+    with pytest.raises(UserError, match=r"--table\.expand 9: --vectors train has the trained words alone"):
+        changed(config, vectors="train").check()
+
+
+@pytest.fixture
+def skip_grams(tiny: TrainConfig) -> TrainConfig:
+    pytest.importorskip("gensim")
+    return changed(tiny, words="fixed", vectors="train", table={"case": "lower"}, seed=5)
+
+
+def test_the_vectors_are_gensims(skip_grams: TrainConfig, tmp_path: Path, monkeypatch) -> None:
+    """Gensim by itself, on lists of words and counting on its own; no two words occur equally often."""
+    from gensim.models import Word2Vec
+
+    tokens = [f"Word{number}" for number in range(20) for _ in range(21 - number)]
+    np.random.default_rng(0).shuffle(tokens)
+    sentences = [tuple(tokens[start : start + 7]) for start in range(0, len(tokens), 7)]
+    write_cache(tmp_path / "trees", sentences, shard=32)
+    trees = open_trees(tmp_path / "trees")
+    lower = [[word.lower() for word in words] for words in sentences]
+    for factor, passes in ((100, 20), (5, 5), (1, 3)):
+        monkeypatch.setitem(PASSES, "words", factor * len(tokens))
+        theirs = Word2Vec(
+            lower, vector_size=6, window=5, sg=1, negative=5, min_count=2, epochs=passes, seed=5, workers=1
+        ).wv
+        ours = open_vectors(skip_grams, trees, tmp_path)
+        assert ours.words == theirs.index_to_key == [f"word{number}" for number in range(20)]
+        np.testing.assert_array_equal(ours.vectors, theirs.vectors)
+    write_cache(tmp_path / "once", [("a", "b"), ("c", "d")] * 1)
+    with pytest.raises(UserError, match=r"no word of .*once occurs twice"):
+        open_vectors(skip_grams, open_trees(tmp_path / "once"), tmp_path)
+
+
+def test_what_is_made_once_is_kept(skip_grams: TrainConfig, tmp_path: Path, monkeypatch) -> None:
+    trees = open_trees(skip_grams.trees)
+    first = open_vectors(skip_grams, trees, tmp_path)
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    np.testing.assert_array_equal(open_vectors(skip_grams, trees, tmp_path).vectors, first.vectors)
+    for other in ({"seed": 6}, {"table": {"dim": 5}}, {"table": {"size": 4}}):
+        with pytest.raises(UserError, match=r"gensim is not installed: pip install .*\[vectors\]"):
+            open_vectors(changed(skip_grams, **other), trees, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT with mean pooling, as sentence-transformers saves it."""
+    pytest.importorskip("sentence_transformers")
+    return save_sentence_encoder(tmp_path_factory.mktemp("teacher"))
+
+
+@pytest.fixture
+def distilled(tiny: TrainConfig, encoder: Path) -> TrainConfig:
+    return changed(tiny, words="fixed", vectors=f"distil:{encoder}", table={"case": "lower", "buckets": 0})
+
+
+def by_svd(encoded_WT: np.ndarray, counts_W: np.ndarray, dim: int, a: float = 1e-3) -> np.ndarray:
+    """PCA by the singular value decomposition, unit mean square, a / (a + p); signs are arbitrary."""
+    centred = encoded_WT.astype(np.float64) - encoded_WT.mean(axis=0, dtype=np.float64)
+    left, values, _ = np.linalg.svd(centred, full_matrices=False)
+    projected = left[:, :dim] * values[:dim]
+    projected /= np.sqrt((projected**2).sum() / projected.size)
+    return projected * (a / (a + counts_W / counts_W.sum()))[:, None]
+
+
+def test_the_reduction_is_that_of_the_svd() -> None:
+    random = np.random.default_rng(0)
+    encoded = (random.normal(size=(50, 12)) @ random.normal(size=(12, 12)) + 3).astype(np.float32)
+    counts = random.integers(1, 1000, size=50)
+    ours, theirs = reduced(encoded, counts, 5), by_svd(encoded, counts, 5)
+    signs = np.sign((ours * theirs).sum(axis=0))
+    np.testing.assert_allclose(ours, theirs * signs, rtol=1e-4, atol=1e-6)
+    mirrored = reduced(-encoded, counts, 5)  # the axes do not depend on where the vectors point
+    np.testing.assert_allclose(mirrored, -ours, rtol=1e-4, atol=1e-5)
+
+
+def test_the_corpus_words_are_encoded_one_by_one(
+    distilled: TrainConfig, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    trees = open_trees(distilled.trees)
+    words, counts_W = corpus_words(trees.type_counts(), distilled.table)
+    made = open_vectors(distilled, trees, tmp_path)
+    assert made.words == words
+    model = SentenceTransformer(str(encoder), device="cpu")
+    encoded = np.stack([model.encode(word, show_progress_bar=False) for word in words])
+    theirs = by_svd(encoded, counts_W, distilled.table.dim)
+    signs = np.sign((made.vectors * theirs).sum(axis=0))
+    np.testing.assert_allclose(made.vectors, theirs * signs, rtol=1e-3, atol=1e-4)
+    moved = changed(distilled, vectors=f"distil:{tmp_path / 'moved'}")
+    shutil.copytree(encoder, tmp_path / "moved")
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrained, "whole_model", None)  # the content counts, not the place
+        np.testing.assert_array_equal(open_vectors(moved, trees, tmp_path).vectors, made.vectors)
+    other = json.loads((tmp_path / "moved/config.json").read_text()) | {"layer_norm_eps": 1e-1}
+    (tmp_path / "moved/config.json").write_text(json.dumps(other))
+    assert not np.array_equal(open_vectors(moved, trees, tmp_path).vectors, made.vectors)
+
+
+def test_bad_encoders_are_one_line(distilled: TrainConfig, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    cases = {
+        "more than the 24 numbers of .* or the corpus's 23 words": {"table": {"dim": 24, "size": 23}},
+        "no .safetensors file": {"vectors": f"distil:{tmp_path / 'empty'}"},
+        "neither a folder here nor": {"vectors": "distil:no such model"},
+    }
+    for message, wrong in cases.items():
+        with pytest.raises(UserError, match=message) as caught:
+            open_vectors(changed(distilled, **wrong), open_trees(distilled.trees), tmp_path)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_run_reads_them_and_its_card_says_so(
+    distilled: TrainConfig, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Expanded by the words of the corpus that training leaves out."""
+    monkeypatch.chdir(tmp_path)
+    options = [f"--vectors=distil:{encoder}", "--table.dim=6", "--table.size=12", "--table.expand=20"]
+    options += [f"--trees={distilled.trees}", "--loop.batch=20", "--loop.validation=26", "--encoder.dim=8"]
+    assert cli([*options, "--name=grown", "--device=cpu", "--loop.max-steps=2", "--table.buckets=0"]) == 0
+    folder = Path("runs/models/grown")
+    words = load_members(folder)[0].network.words
+    wanted = changed(distilled, table={"size": 20}).table
+    ranked, _ = corpus_words(open_trees(distilled.trees).type_counts(), wanted)
+    assert words.vocabulary.words == ranked and words.expanded == 8
+    assert f"`{encoder}` encodes them one by one" in (folder / "README.md").read_text()
